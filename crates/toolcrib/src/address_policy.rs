@@ -1,4 +1,5 @@
-//! Which addresses are public, which are link-local, and resolvers that know no others.
+//! Classifies IP addresses as public or link-local, checks URLs against that, and provides DNS resolvers that return
+//! only permitted addresses. Protects against server-side request forgery.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,13 +10,13 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use toolcrib_core::text::sanitize_truncated;
 use url::Host;
 
-/// How long a name may take to be resolved before a source is declared.
+/// Time to resolve a name when a source is declared.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Names under which clouds offer their metadata: a proxy would resolve them unseen.
+/// Host names of cloud metadata services. Blocked by name, because a proxy would resolve them out of sight.
 const METADATA_HOSTS: [&str; 5] =
     ["metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"];
 
-/// Whether every address that a URL leads to at this moment is public. False too for one that cannot be read or resolved.
+/// Whether every address that a URL resolves to at this moment is public. False if it cannot be parsed or resolved.
 pub async fn is_public_url(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else { return false };
     if check_url(&url, false).is_err() {
@@ -24,12 +25,12 @@ pub async fn is_public_url(url: &str) -> bool {
     let Some(Host::Domain(name)) = url.host() else { return true };
     let resolving = tokio::net::lookup_host((name, url.port_or_known_default().unwrap_or(443)));
     match tokio::time::timeout(RESOLVE_TIMEOUT, resolving).await {
-        Ok(Ok(mut found)) => found.all(|address| is_public(address.ip())),
+        Ok(Ok(mut addresses)) => addresses.all(|address| is_public(address.ip())),
         Ok(Err(_)) | Err(_) => false,
     }
 }
 
-/// Why a URL is not fetched, in words for the agent.
+/// Reason why a URL is not fetched, for the agent.
 #[derive(Debug)]
 pub(crate) struct BlockedAddress(String);
 
@@ -53,7 +54,8 @@ impl BlockedAddress {
     }
 }
 
-/// The scheme, and the host where it is an address. The parser has brought `0x7f.1` and the like into their usual form.
+/// Checks scheme and host of a URL. Host names are left to the resolver. The URL parser has already normalised
+/// spellings such as `0x7f.1`.
 pub(crate) fn check_url(url: &Url, allow_private: bool) -> Result<(), BlockedAddress> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(BlockedAddress(format!(
@@ -64,38 +66,39 @@ pub(crate) fn check_url(url: &Url, allow_private: bool) -> Result<(), BlockedAdd
     let address = match url.host() {
         Some(Host::Ipv4(address)) => IpAddr::V4(address),
         Some(Host::Ipv6(address)) => IpAddr::V6(address),
-        // A name of this machine by definition (RFC 6761), whether or not the resolver knows it.
+        // Loopback by definition (RFC 6761), whether or not the resolver knows it.
         Some(Host::Domain(name)) if !allow_private && is_localhost(name) => {
             return Err(BlockedAddress::not_public(name));
         }
-        // Other names are the resolver's business.
+        // Other names are checked by the resolver, when their addresses are known.
         Some(Host::Domain(_)) => return Ok(()),
         None => return Err(BlockedAddress("the URL has no host".into())),
     };
     if allow_private || is_public(address) { Ok(()) } else { Err(BlockedAddress::not_public(&address.to_string())) }
 }
 
-/// Any address but those that are link-local, by number or by a name that is known for it.
+/// Checks that a URL does not point to a link-local address or a well-known metadata host.
 pub(crate) fn check_not_link_local(url: &Url) -> Result<(), BlockedAddress> {
     check_url(url, true)?;
-    let refused = match url.host() {
+    let blocked = match url.host() {
         Some(Host::Ipv4(address)) => is_link_local(address.into()),
         Some(Host::Ipv6(address)) => is_link_local(address.into()),
         Some(Host::Domain(name)) => METADATA_HOSTS.contains(&name.trim_end_matches('.')),
         None => false,
     };
-    if refused { Err(BlockedAddress::link_local(url.host_str().unwrap_or_default())) } else { Ok(()) }
+    if blocked { Err(BlockedAddress::link_local(url.host_str().unwrap_or_default())) } else { Ok(()) }
 }
 
-/// Resolves names to addresses that are not link-local.
+/// DNS resolver that drops link-local addresses.
 #[derive(Debug)]
 pub(crate) struct NoLinkLocalResolver;
 
 impl Resolve for NoLinkLocalResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let allowed: Vec<SocketAddr> = found.into_iter().filter(|address| !is_link_local(address.ip())).collect();
+            let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let allowed: Vec<SocketAddr> =
+                addresses.into_iter().filter(|address| !is_link_local(address.ip())).collect();
             if allowed.is_empty() {
                 return Err(BlockedAddress::link_local(name.as_str()).into());
             }
@@ -104,20 +107,21 @@ impl Resolve for NoLinkLocalResolver {
     }
 }
 
+/// Whether a name is `localhost` or below it.
 fn is_localhost(name: &str) -> bool {
     let name = name.trim_end_matches('.');
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Resolves names to public addresses only.
+/// DNS resolver that drops addresses that are not public.
 #[derive(Debug)]
 pub(crate) struct PublicOnlyResolver;
 
 impl Resolve for PublicOnlyResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let public: Vec<SocketAddr> = found.into_iter().filter(|address| is_public(address.ip())).collect();
+            let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let public: Vec<SocketAddr> = addresses.into_iter().filter(|address| is_public(address.ip())).collect();
             if public.is_empty() {
                 return Err(BlockedAddress::not_public(name.as_str()).into());
             }
@@ -126,7 +130,7 @@ impl Resolve for PublicOnlyResolver {
     }
 }
 
-/// Whether an address is out in the open: not ours, not this network's, not a machine's metadata.
+/// Whether an address is globally reachable: not loopback, private, shared, link-local, reserved or a metadata service.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -134,20 +138,20 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an address reaches only this machine's own link, or is where a cloud offers a machine its metadata.
+/// Whether an address is link-local or a cloud metadata service.
 pub(crate) fn is_link_local(address: IpAddr) -> bool {
     let v4 = |address: Ipv4Addr| match address.octets() {
         [169, 254, ..] => true,
-        // Azure's, Alibaba's and Oracle's metadata.
+        // Metadata services of Azure, Alibaba and Oracle.
         [168, 63, 129, 16] | [100, 100, 100, 200] | [192, 0, 0, 192] => true,
         _ => false,
     };
     match address.to_canonical() {
         IpAddr::V4(address) => v4(address),
         IpAddr::V6(address) => match address.segments() {
-            // Amazon's and Google's metadata.
+            // Metadata services of Amazon and Google.
             [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => true,
-            // NAT64, 6to4 and the older form of a mapped address: as good as the address inside.
+            // NAT64, 6to4 and IPv4-compatible addresses lead to the embedded IPv4 address.
             [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] | [0, 0, 0, 0, 0, 0, high, low] => {
                 let [a, b] = high.to_be_bytes();
                 let [c, d] = low.to_be_bytes();
@@ -158,47 +162,50 @@ pub(crate) fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
+/// Special-purpose ranges of IANA's registry are not public.
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    let refused = match address.octets() {
-        // This host, private, loopback.
+    let blocked = match address.octets() {
+        // This host, private use, loopback.
         [0 | 10 | 127, ..] => true,
-        // Shared with a provider's other customers (RFC 6598).
+        // Shared address space of carrier-grade NAT (RFC 6598).
         [100, 64..=127, ..] => true,
-        // Link-local, where clouds keep their metadata.
+        // Link-local, with most metadata services.
         [169, 254, ..] => true,
-        // Azure's own.
+        // Azure's metadata service.
         [168, 63, 129, 16] => true,
         [172, 16..=31, ..] | [192, 168, ..] => true,
-        // Protocol assignments, documentation, 6to4 relays, benchmarks.
+        // Protocol assignments, documentation, 6to4 relays, benchmarking.
         [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18..=19, ..] | [198, 51, 100, _] | [203, 0, 113, _] => true,
         // Multicast, reserved, broadcast.
         [224..=255, ..] => true,
         _ => false,
     };
-    !refused
+    !blocked
 }
 
+/// Only the global unicast range is public, apart from special-purpose ranges in it.
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let embedded = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+    let is_embedded_public = |high: u16, low: u16| {
+        let [a, b] = high.to_be_bytes();
+        let [c, d] = low.to_be_bytes();
         is_public_v4(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
-        // NAT64, which networks without IPv4 use for everything, and 6to4: as good as the address inside.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => embedded(high, low),
-        // Protocol assignments with Teredo, documentation.
+        // NAT64, which IPv6-only networks use for everything, and 6to4 lead to the embedded IPv4 address.
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => is_embedded_public(high, low),
+        // Protocol assignments including Teredo, documentation.
         [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,
-        // What is given out for the open net; all else (mapped, local, multicast, unspecified) is not.
+        // Global unicast; everything else (mapped, local, multicast, unspecified) is not public.
         [first, ..] => first & 0xe000 == 0x2000,
     }
 }
 
-/// Our own refusal, however deep the client has wrapped it.
+/// Finds our own error in the source chain of a reqwest error.
 pub(crate) fn find_blocked_address(error: &reqwest::Error) -> Option<&BlockedAddress> {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        if let Some(refused) = error.downcast_ref() {
-            return Some(refused);
+        if let Some(blocked) = error.downcast_ref() {
+            return Some(blocked);
         }
         cause = error.source();
     }

@@ -1,13 +1,15 @@
-//! How a source is spoken to: discover, call, ask, close. What lies behind knows no catalogue and makes no policy.
+//! Connectors: the [`Connector`] trait that speaks one source's protocol (discover, call, request, close), and the
+//! types that pass through it. Implementations are MCP, OpenAPI, Arazzo workflows and built-in tools. They know no
+//! catalogue and evaluate no policy; the call path in `crate::call` and the refresh in `crate::refresh` do.
 
 pub mod builtin;
-mod http_rejection;
 pub mod mcp;
 pub mod openapi;
-mod tool_result;
 pub mod workflow;
 
+mod http_rejection;
 mod response_recorder;
+mod tool_result;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -33,148 +35,167 @@ pub(crate) use response_recorder::ResponseRecorder;
 pub(crate) use tool_result::ResultLayout;
 pub use tool_result::{NOTES_KEY, ToolResult};
 
-/// Speaks one source's protocol. It keeps no catalogue, makes no policy, and ends every wait at the deadline it is given.
+/// Speaks one source's protocol. An implementation keeps no catalogue, makes no policy decision, and ends every wait at
+/// the deadline it is given.
 #[async_trait]
 pub trait Connector: Send + Sync + std::fmt::Debug {
+    /// Reads the tool list of the source.
     async fn discover(&self, discovery: Discovery) -> Result<Discovered>;
+    /// Calls one tool of the source.
     async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure>;
-    /// Any other request of the source's protocol, and its result as it came.
+    /// Sends any other request of the source's protocol and returns its result unchanged.
     async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure>;
-    /// Whether a connection stands now.
+    /// Whether a connection is open now. Does not wait for one that is being established.
     fn is_connected(&self) -> bool;
-    /// Ends what was kept for one client alone.
+    /// Releases connections, subscriptions and other state held for this client alone.
     async fn client_disconnected(&self, _client: ClientId) {}
-    /// Whether something that clients rely on is not as it should be, so that [`Connector::tend`] has work.
+    /// Whether [`Connector::maintain`] has work, such as a lost connection that resource subscriptions depend on.
     fn needs_maintenance(&self) -> bool {
         false
     }
-    /// Puts that right, as far as it can be.
+    /// Reconnects and resubscribes as far as possible. Failures are retried by a later call.
     async fn maintain(&self) {}
-    /// Gives away what clients watch, for the connector in its place.
+    /// Moves the clients' resource subscriptions out, for the connector that replaces this one.
     fn take_subscriptions(&self) -> SourceSubscriptions {
         SourceSubscriptions::default()
     }
-    /// Watches it from now on.
-    fn restore_subscriptions(&self, _watches: SourceSubscriptions) {}
-    /// Ends the connection and everything behind it.
+    /// Continues the subscriptions of the connector that this one replaces.
+    fn restore_subscriptions(&self, _subscriptions: SourceSubscriptions) {}
+    /// Closes all connections and ends the processes behind them. Calls in flight may finish first.
     async fn close(&self);
 }
 
+/// Parameters of one discovery.
 #[derive(Debug, Clone)]
 pub struct Discovery {
+    /// Limit for the whole discovery, connecting included.
     pub timeout: Duration,
-    /// The protocol version found last time.
+    /// MCP protocol version found by the last discovery; saves a probe.
     pub era: Option<String>,
-    /// Whether a call follows, so that the connection is worth keeping.
+    /// Whether a call follows, so that a new connection is kept open for it.
     pub keep_connection: bool,
-    /// What the list we have was read from: when that is the same still, the source need not be read again.
+    /// Documents that the stored tool list was read from. If they are unchanged, the source is not parsed again.
     pub known_versions: Option<DocumentVersions>,
-    /// What it is part of; the source is told.
+    /// Trace that the discovery belongs to; propagated to the source.
     pub trace: Option<Trace>,
 }
 
-/// How documents are recognised, by where they are. A row beside the journal.
+/// Versions of the documents a tool list was read from, by document URL. Stored as a row beside the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DocumentVersions {
-    /// Which reader made the list: another version may make another of the same documents.
+    /// Name and version of the converter. Another version may derive other tools from the same documents.
     pub reader: String,
     pub documents: BTreeMap<String, DocumentVersion>,
 }
 
+/// Identifies the content of one document: by HTTP `ETag` where the server sends one, else by hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentVersion {
     pub etag: Option<String>,
     pub hash: Fingerprint,
 }
 
-/// What a source offers, tool by tool, as it came.
+/// Outcome of a discovery: the tool list and facts about the source, as the source sent them.
 #[derive(Debug, Default)]
 pub struct Discovered {
+    /// Tool definitions in MCP form, as raw JSON.
     pub tools: Vec<Box<RawValue>>,
+    /// Tools left out of the list, with the reason.
     pub excluded: Vec<SetAsideTool>,
+    /// Negotiated MCP protocol version; `None` for sources that are no MCP server.
     pub era: Option<String>,
-    /// The names of the capabilities it announced.
+    /// Names of the MCP capabilities that the server announced.
     pub capabilities: Vec<String>,
-    /// How long the source thinks its list holds.
+    /// Time to live of the list, if the source declares one.
     pub ttl_ms: Option<u64>,
-    /// The source says that its list is for nobody else.
+    /// The source declares its list private: it must not be shared with other users.
     pub private: bool,
-    /// What the source says about itself, for search.
+    /// Title, description and instructions of the source, as text for search.
     pub about: Option<String>,
-    /// Where its document says that requests go. Empty for a source that has none, or that says so itself.
+    /// Servers that the document sends requests to. Empty for sources without a document, and where the configuration
+    /// names the server itself.
     pub servers: BTreeSet<String>,
-    /// What all this was read from.
+    /// Versions of the documents that were read; `None` if nothing can be recognised next time.
     pub versions: Option<DocumentVersions>,
-    /// It is what `known` was: there are no tools here, the list that holds goes on to.
+    /// Set when the documents are unchanged since `known_versions`. `tools` is empty and the stored manifest stays
+    /// current.
     pub unchanged: bool,
 }
 
+/// One call of one tool.
 #[derive(Debug)]
 pub struct ToolCall {
-    /// The source's own name.
+    /// Name of the tool at its source, without the source prefix.
     pub tool: String,
     pub arguments: Box<RawValue>,
+    /// Schema as listed; the MCP client reads header annotations from it.
     pub input_schema: Arc<RawValue>,
-    /// How it is carried out, where the connector said so when it was discovered.
+    /// Execution specification that the connector attached to the tool at discovery, for tools that are no MCP tools.
     pub execution_spec: Option<Arc<RawValue>>,
-    /// The caller's `_meta`.
+    /// The caller's `_meta`, passed on to an MCP server.
     pub meta: Option<Box<RawValue>>,
-    /// Whether it does no harm when it happens twice.
+    /// Whether the call may be repeated after it was sent.
     pub is_idempotent: bool,
     pub context: CallContext,
 }
 
-/// A request that is no call.
+/// A request of the source's protocol that is no tool call, such as `resources/read`.
 #[derive(Debug)]
 pub struct SourceRequest {
     pub method: String,
     pub params: Option<Box<RawValue>>,
-    /// The caller's `_meta`; laid over what `params` has.
+    /// The caller's `_meta`; replaces the one in `params`.
     pub meta: Option<Box<RawValue>>,
     pub context: CallContext,
 }
 
-/// On whose behalf a source is asked, and how long that one waits.
+/// On whose behalf a source is asked, for how long, and where its questions and notifications go.
 #[derive(Clone)]
 pub struct CallContext {
-    /// Who calls a tool, for the log.
+    /// Display name of the caller, for logs.
     pub caller: String,
+    /// Limit for the whole request, connecting included.
     pub timeout: Duration,
+    /// Receives MCP progress notifications.
     pub progress: Option<mpsc::Sender<Box<RawValue>>>,
+    /// Cancelled when the caller no longer waits.
     pub cancel: CancellationToken,
-    /// Somebody said yes to what a policy asks about.
+    /// The user consented to a call that a policy asks about.
     pub consent: bool,
+    /// Connected client that the request comes from; `None` for calls by the embedding program.
     pub client: Option<ClientId>,
-    /// The client has no connection that outlives this request.
+    /// The client has no session that outlives this request, so nothing is kept for it.
     pub stateless: bool,
-    /// Answers what the source asks back.
+    /// Answers elicitation and sampling requests that the source sends back.
     pub on_server_request: Option<ServerRequestHandler>,
-    /// The caller answers for itself where the source can be spoken to in its version.
+    /// Passes `input_required` results through to the caller, which answers them itself.
     pub relay: Option<Relay>,
+    /// Receives log messages and other notifications that the source sends during the request.
     pub notifications: Option<mpsc::Sender<CallNotification>>,
-    /// From which level on the caller wants to hear what is logged.
+    /// Minimum MCP log level of the messages that the caller wants.
     pub log_level: Option<String>,
-    /// The call itself, for those who are asked on its behalf.
+    /// Trace of the call, propagated to the source.
     pub trace: Option<Trace>,
-    /// Is shown what an API answers.
+    /// Records HTTP responses for the steps of a workflow.
     pub(crate) response_recorder: Option<ResponseRecorder>,
 }
 
-/// Why a call has no answer, and what that says about the source.
+/// Why a call has no result, and what the failure says about the health of the source.
 #[derive(Debug)]
 pub enum CallFailure {
-    /// The source is alive and refused.
+    /// The source is alive and rejected the call.
     Rejected(Error),
-    /// No answer came, because there was no connection or it broke.
+    /// No response, because no connection could be made or it broke. Counts against the source.
     Unavailable(Error),
-    /// No answer came within the source's own deadline.
+    /// No response within the source's own call timeout. Counts against the source.
     TimedOut(Error),
-    /// It says nothing about the source: the caller left or waited for less time than the source may take, or a fault was
-    /// found before anything was sent.
+    /// Says nothing about the source: the caller cancelled, or its timeout is shorter than the source's own, or an
+    /// error was found before anything was sent.
     Inconclusive(Error),
 }
 
 impl CallFailure {
+    /// Drops the classification.
     pub fn into_error(self) -> Error {
         match self {
             CallFailure::Rejected(error)
@@ -184,7 +205,8 @@ impl CallFailure {
         }
     }
 
-    /// The same for another call that failed with it. Its cause was logged with the first.
+    /// Duplicates the failure for another call that waited for the same connection. The cause is dropped: it was logged
+    /// with the first.
     pub(crate) fn clone_without_cause(&self) -> CallFailure {
         let copied = |error: &Error| {
             let mut copy = Error::new(error.code, error.message.clone()).with_retryable(error.is_retryable());
@@ -199,7 +221,7 @@ impl CallFailure {
         }
     }
 
-    /// The same with another error.
+    /// Changes the error and keeps the classification.
     pub(crate) fn map_error(self, change: impl FnOnce(Error) -> Error) -> CallFailure {
         match self {
             CallFailure::Rejected(error) => CallFailure::Rejected(change(error)),
@@ -209,6 +231,7 @@ impl CallFailure {
         }
     }
 
+    /// Failure of a call that its caller cancelled.
     pub fn cancelled() -> CallFailure {
         CallFailure::Inconclusive(Error::new(Code::ToolExecutionFailed, "the call was cancelled"))
     }
@@ -216,7 +239,7 @@ impl CallFailure {
 
 impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Terms");
+        let mut shown = f.debug_struct("CallContext");
         shown.field("timeout", &self.timeout).field("client", &self.client).finish_non_exhaustive()
     }
 }

@@ -1,15 +1,15 @@
-//! The guard: a small process between Toolcrib and a server it started, so that the server's whole tree ends when
-//! Toolcrib ends, however it ends.
+//! The guard: a small process between Toolcrib and a server that it started. It ends the server's whole process tree
+//! when Toolcrib ends, even by SIGKILL.
 //!
-//! It is the same binary under a hidden first argument, so [`run_if_asked`] must be the first line of `main`. On Linux
-//! the guard is a child-subreaper: whatever the server's processes do (double forks, `setsid`), orphans become the
-//! guard's children and are found. The channel between the two is a socket pair: the guard says whether the server
-//! started and when the tree has ended, and when its end reads EOF it ends the tree.
+//! The guard is the same binary with a hidden first argument, so [`run_if_asked`] must be the first line of `main`. On
+//! Linux it is a child subreaper: processes that daemonise (double fork, `setsid`) become its children and are found. A
+//! socket pair connects both: the guard reports whether the server started and when the tree has ended, and it ends the
+//! tree when its end of the channel reads EOF.
 //!
-//! A guard that is itself killed, or stopped, ends nothing. Toolcrib sees that by the channel and kills the tree, which
-//! it finds by a mark (`mark.rs`). When Toolcrib and the guard are killed at once, the kernel kills the server alone.
+//! A guard that is killed or stopped cannot clean up. Toolcrib detects that through the channel and kills the tree,
+//! which it finds by a mark on its processes (`mark.rs`). If Toolcrib and the guard are killed together, the kernel
+//! kills only the server process itself.
 
-pub(crate) mod environment;
 mod server_process;
 
 #[cfg(unix)]
@@ -19,6 +19,8 @@ mod process;
 #[cfg(unix)]
 mod tree;
 
+pub(crate) mod environment;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use environment::clean_env;
@@ -27,17 +29,18 @@ pub use server_process::{GuardExe, Launch, ServerProcess};
 #[cfg(target_os = "linux")]
 pub(crate) use tree::{is_below_guard, parent_pid, process_ids};
 
-/// The first argument that makes a binary the guard: `__guard FD MARK -- COMMAND ARGS…`.
+/// First argument that makes a binary the guard: `__guard FD MARK -- COMMAND ARGS…`.
 #[cfg(unix)]
 const GUARD_ARGUMENT: &str = "__guard";
 
-/// The guard's last word, once nothing is left of the tree. An end without it is that of a guard that was killed.
+/// Last message of the guard, sent when no process of the tree is left. If it is missing, the guard was killed.
 #[cfg(unix)]
 const TREE_ENDED_MESSAGE: &str = "ended\n";
 
+/// Set by [`run_if_asked`]: this binary becomes a guard when started with the hidden argument.
 static CAN_GUARD: AtomicBool = AtomicBool::new(false);
 
-/// Becomes the guard and never returns when this process was started as one; otherwise returns at once.
+/// Becomes the guard and never returns if this process was started as one; otherwise returns at once.
 ///
 /// Call it first thing in `main`, before any thread or runtime exists. A binary that never calls it starts its servers
 /// without a guard ([`GuardExe::None`]).
@@ -49,7 +52,7 @@ pub fn run_if_asked() {
     }
 }
 
-/// Whether this binary can be its own guard.
+/// Whether this binary can act as its own guard.
 fn can_guard() -> bool {
     CAN_GUARD.load(Ordering::Relaxed)
 }

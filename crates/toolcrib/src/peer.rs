@@ -1,5 +1,5 @@
-//! The process at the other end of a TCP connection within this machine: which user it runs as, and whether a guard of
-//! Toolcrib is above it. Linux only; elsewhere a peer is never identified.
+//! Identifies the process at the other end of a local TCP connection: its user, and whether it was started by a
+//! Toolcrib. The server uses it to decide who is a local client. Linux only; elsewhere a peer is never identified.
 
 #[cfg(target_os = "linux")]
 mod socket;
@@ -9,35 +9,37 @@ mod socket_owner;
 use std::io;
 use std::net::SocketAddr;
 
-/// The client's socket of a connection, as the kernel describes it.
+/// Client socket of a connection, as the kernel describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerSocket {
     uid: u32,
-    /// By which the process is found that holds the socket.
+    /// Inode of the socket in `/proc/PID/fd`, by which the owning process is found.
     inode: u32,
 }
 
-/// The process that holds a socket, as far as that decides what it may do.
+/// Process that owns a client socket, classified by the trust it gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketOwner {
-    /// This process itself: what one of its tools asked for.
+    /// This process itself: a request by one of its own tools.
     ThisProcess,
-    /// A process below a guard of any Toolcrib on this machine that this process is not itself below.
+    /// A process below the guard of any Toolcrib on this machine, unless this process is below the same guard.
     BelowGuard,
+    /// Any other process.
     Other,
 }
 
-/// Finds the processes that hold sockets. Remembers where it found the last ones, for a client connects more than once.
+/// Finds the processes that own sockets. Remembers the last ones, because a client usually connects more than once.
 #[derive(Debug, Default)]
 pub struct PeerSearch {
     #[cfg(target_os = "linux")]
+    /// Process ids, most recent first.
     recent: std::sync::Mutex<Vec<i32>>,
 }
 
 #[cfg(target_os = "linux")]
 impl PeerSocket {
-    /// Looks up the socket of `client`, which is connected to `server` on this machine. One exchange with the kernel, which
-    /// answers at once. An error means that the peer cannot be identified: its socket must be established and open.
+    /// Queries the kernel for the socket of `client`, which is connected to `server` on this machine. Does not block.
+    /// An error means that the peer cannot be identified: its socket must be established and open.
     pub fn from_connection(client: SocketAddr, server: SocketAddr) -> io::Result<PeerSocket> {
         let peer = socket::query_socket(client, server)?;
         if is_overflow_uid(peer.uid) {
@@ -54,10 +56,10 @@ impl PeerSocket {
 
 #[cfg(target_os = "linux")]
 impl PeerSearch {
-    /// The process that holds the socket. Blocks for as long as it takes to look through `/proc`, at most a second; an
-    /// error where no process that can be seen holds the socket.
+    /// Finds the process that owns the socket. Blocks while it searches `/proc`, at most a second. An error means that
+    /// no visible process owns the socket.
     pub fn find_owner(&self, peer: PeerSocket) -> io::Result<SocketOwner> {
-        // Processes of root cannot be looked into from here, and what a guard starts runs as its own user.
+        // File descriptors of root's processes are not readable, and a guard's children run as the guard's own user.
         if peer.uid == 0 && !rustix::process::geteuid().is_root() {
             return Ok(SocketOwner::Other);
         }
@@ -65,17 +67,18 @@ impl PeerSearch {
         for _ in 0..MAX_SEARCH_ATTEMPTS {
             let recent = self.lock_recent().clone();
             let pid = search.find_process(&recent)?;
-            if let Some(holder) = classify_owner(&search, pid)? {
+            if let Some(owner) = classify_owner(&search, pid)? {
                 self.remember(pid);
-                return Ok(holder);
+                return Ok(owner);
             }
         }
         Err(io::Error::other("the client's end is handed from one process to another"))
     }
 
+    /// Moves a process to the front of the recent ones.
     fn remember(&self, pid: i32) {
         let mut recent = self.lock_recent();
-        recent.retain(|known| *known != pid);
+        recent.retain(|recent_pid| *recent_pid != pid);
         recent.insert(0, pid);
         recent.truncate(MAX_RECENT_PROCESSES);
     }
@@ -85,34 +88,34 @@ impl PeerSearch {
     }
 }
 
-/// What the process `pid` is, which held the socket a moment ago. `None` where it does not any more.
+/// Classifies the process `pid`, which owned the socket a moment ago. `None` if it does not own it any more.
 #[cfg(target_os = "linux")]
 fn classify_owner(search: &socket_owner::SocketOwnerSearch, pid: i32) -> io::Result<Option<SocketOwner>> {
-    let own = rustix::process::getpid().as_raw_nonzero().get();
-    if pid == own {
+    let own_pid = rustix::process::getpid().as_raw_nonzero().get();
+    if pid == own_pid {
         return Ok(Some(SocketOwner::ThisProcess));
     }
     if crate::guard::is_below_guard(pid) {
         return Ok(Some(SocketOwner::BelowGuard));
     }
-    // A process that this one is about to start has all of its descriptors until it becomes another program.
-    if crate::guard::parent_pid(pid) == Some(own) && search.holds_socket(own)? {
+    // A child that this process is about to start shares its descriptors until `exec`.
+    if crate::guard::parent_pid(pid) == Some(own_pid) && search.holds_socket(own_pid)? {
         return Ok(Some(SocketOwner::ThisProcess));
     }
-    // The number may have become that of another process before it was looked at.
+    // The pid may have been reused meanwhile, so check again.
     Ok(search.holds_socket(pid)?.then_some(SocketOwner::Other))
 }
 
-/// Searches for one socket. A client that starts a program shares its sockets with that one for a moment.
+/// Maximum number of searches for one socket. A client that starts a program shares its sockets with it for a moment.
 #[cfg(target_os = "linux")]
 const MAX_SEARCH_ATTEMPTS: usize = 3;
 
-/// Processes that are looked at first.
+/// Number of processes that are searched first.
 #[cfg(target_os = "linux")]
 const MAX_RECENT_PROCESSES: usize = 8;
 
-/// Whether a user id is the one that the kernel shows for every user without a number in this user namespace: it may be
-/// any of them, this process's own user included.
+/// Whether a user id is the overflow uid, which the kernel shows for every user that is not mapped in this user
+/// namespace. It may stand for any of them, including this process's own user.
 #[cfg(target_os = "linux")]
 fn is_overflow_uid(uid: u32) -> bool {
     use std::sync::LazyLock;
@@ -129,8 +132,8 @@ fn is_overflow_uid(uid: u32) -> bool {
 
 #[cfg(not(target_os = "linux"))]
 impl PeerSocket {
-    /// There is no way to look it up here.
-    pub fn of_connection(_client: SocketAddr, _server: SocketAddr) -> io::Result<PeerSocket> {
+    /// Not available on this system.
+    pub fn from_connection(_client: SocketAddr, _server: SocketAddr) -> io::Result<PeerSocket> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -141,7 +144,7 @@ impl PeerSocket {
 
 #[cfg(not(target_os = "linux"))]
 impl PeerSearch {
-    pub fn holder(&self, _peer: PeerSocket) -> io::Result<SocketOwner> {
+    pub fn find_owner(&self, _peer: PeerSocket) -> io::Result<SocketOwner> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

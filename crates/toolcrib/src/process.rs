@@ -1,52 +1,54 @@
-//! The identity of a process on this machine: its id alone is not enough, for ids are used again.
+//! Identity of a process on this machine. The pid alone is not enough, because pids are reused.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-/// A process, told apart from every other that had or will have its id.
+/// Identifies a process for all time on one machine. Stored with leases, to detect owners that have ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessIdentity {
     pid: u32,
-    /// In clock ticks since the machine was started; 0 where that cannot be found out.
+    /// Start time in clock ticks since boot; 0 if unknown.
     start_ticks: u64,
-    /// Which namespace the id belongs to; containers have their own.
+    /// PID namespace of the id; containers have their own.
     namespace: String,
 }
 
 impl ProcessIdentity {
+    /// Identity of this process.
     pub(crate) fn current() -> &'static ProcessIdentity {
         static CURRENT: LazyLock<ProcessIdentity> = LazyLock::new(|| {
             let pid = std::process::id();
-            let started = match read_start_time(pid) {
-                StartTime::Ticks(started) => started,
+            let start_ticks = match read_start_time(pid) {
+                StartTime::Ticks(start_ticks) => start_ticks,
                 StartTime::Ended | StartTime::Unknown => 0,
             };
-            ProcessIdentity { pid, start_ticks: started, namespace: pid_namespace() }
+            ProcessIdentity { pid, start_ticks, namespace: pid_namespace() }
         });
         &CURRENT
     }
 
-    /// Whether it is known to have ended. Of a process in another container nothing is known.
+    /// Whether the process is known to have ended. False for processes in other PID namespaces, which cannot be seen.
     pub(crate) fn has_ended(&self) -> bool {
         let current = ProcessIdentity::current();
         if self.start_ticks == 0 || self.namespace != current.namespace || self == current {
             return false;
         }
         match read_start_time(self.pid) {
-            StartTime::Ticks(started) => started != self.start_ticks,
+            StartTime::Ticks(start_ticks) => start_ticks != self.start_ticks,
             StartTime::Ended => true,
             StartTime::Unknown => false,
         }
     }
 }
 
-/// When a process was started.
+/// Start time of a process.
 enum StartTime {
+    /// Clock ticks since boot.
     Ticks(u64),
-    /// There is none, or it has ended and its parent has not heard of it yet.
+    /// No such process, or a zombie.
     Ended,
-    /// That cannot be found out, for want of a file descriptor say.
+    /// Cannot be determined, for example when no file descriptor is available.
     Unknown,
 }
 
@@ -60,39 +62,41 @@ impl FromStr for ProcessIdentity {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<ProcessIdentity, &'static str> {
-        let mut words = text.splitn(3, ' ');
-        let pid = words.next().and_then(|word| word.parse().ok()).ok_or("no process id")?;
-        let started = words.next().and_then(|word| word.parse().ok()).ok_or("no start time")?;
-        Ok(ProcessIdentity { pid, start_ticks: started, namespace: words.next().unwrap_or_default().to_owned() })
+        let mut fields = text.splitn(3, ' ');
+        let pid = fields.next().and_then(|word| word.parse().ok()).ok_or("no process id")?;
+        let start_ticks = fields.next().and_then(|word| word.parse().ok()).ok_or("no start time")?;
+        Ok(ProcessIdentity { pid, start_ticks, namespace: fields.next().unwrap_or_default().to_owned() })
     }
 }
 
+/// Reads the start time of a process.
 #[cfg(target_os = "linux")]
 fn read_start_time(pid: u32) -> StartTime {
     let stat = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return StartTime::Ended,
-        // It ended while its file was read.
+        // The process ended between opening and reading the file.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return StartTime::Ended,
         Err(_) => return StartTime::Unknown,
     };
-    // The second field is the name of the program in parentheses, which may hold spaces and parentheses itself.
+    // The second field is the program name in parentheses, which may itself contain spaces and parentheses.
     let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let state = fields.next();
-    // The start time is field 22, and the state is field 3.
-    let started = fields.nth(18).and_then(|field| field.parse().ok());
-    match started {
+    // The state is field 3, the start time field 22.
+    let start_ticks = fields.nth(18).and_then(|field| field.parse().ok());
+    match start_ticks {
         _ if matches!(state, Some("Z" | "X" | "x")) => StartTime::Ended,
-        Some(started) => StartTime::Ticks(started),
+        Some(start_ticks) => StartTime::Ticks(start_ticks),
         None => StartTime::Unknown,
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn start_of(_pid: u32) -> StartTime {
+fn read_start_time(_pid: u32) -> StartTime {
     StartTime::Unknown
 }
 
+/// PID namespace of this process.
 #[cfg(target_os = "linux")]
 fn pid_namespace() -> String {
     let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -100,7 +104,7 @@ fn pid_namespace() -> String {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn namespace() -> String {
+fn pid_namespace() -> String {
     String::new()
 }
 
@@ -121,11 +125,11 @@ mod tests {
     fn one_that_was_killed_has_ended_and_one_of_another_namespace_is_unknown() {
         let current = ProcessIdentity::current();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let StartTime::Ticks(started) = read_start_time(child.id()) else { panic!("it runs") };
-        let process = ProcessIdentity { pid: child.id(), start_ticks: started, ..current.clone() };
+        let StartTime::Ticks(start_ticks) = read_start_time(child.id()) else { panic!("it runs") };
+        let process = ProcessIdentity { pid: child.id(), start_ticks, ..current.clone() };
         assert!(!process.has_ended());
         assert!(
-            ProcessIdentity { start_ticks: started + 1, ..process.clone() }.has_ended(),
+            ProcessIdentity { start_ticks: start_ticks + 1, ..process.clone() }.has_ended(),
             "an id that is used again"
         );
         child.kill().unwrap();

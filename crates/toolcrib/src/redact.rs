@@ -1,9 +1,10 @@
-//! Removing what a source was given in confidence from the texts that leave Toolcrib: errors, logs, history, pages. One pass
-//! finds every known value, plain or encoded; which values those are is decided in `values`.
+//! Masks the secrets of a source in text that leaves Toolcrib: errors, logs, history, results. One pass finds every
+//! known value, plain or encoded. Which values count as secret is decided in `values`.
+
+mod values;
 
 mod decode;
 mod patterns;
-mod values;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -23,45 +24,49 @@ use crate::secret::refers_to_file;
 use decode::DecodedText;
 use patterns::build_patterns;
 
+/// Replaces each secret.
 const MASK: &str = "***";
-/// How often a text is decoded: JSON inside a JSON string, or a URL in one.
+/// Levels of escaping that are removed: JSON inside a JSON string, or a URL in one.
 const MAX_DECODINGS: usize = 2;
-/// A beginning of a value that a message was cut after is hidden from this length on.
+/// Minimum length of a secret's beginning that is masked before an ellipsis, where a message was truncated.
 const MIN_TRUNCATED_LEN: usize = 4;
-/// Bytes by which such a beginning is recognised. A longer one is hidden as a whole.
+/// Bytes of such a beginning that are compared; a longer one is masked as a whole.
 const MAX_COMPARED_LEN: usize = 512;
-/// Places in a text that look like such a cut and are examined.
+/// Maximum number of ellipses in a text that are examined.
 const MAX_TRUNCATIONS: usize = 16;
 
 /// Finds secret values in texts and replaces them by `***`.
 pub struct Redactor {
-    /// `None` where there is nothing to hide.
+    /// `None` if there are no secrets.
     automaton: Option<AhoCorasick>,
-    /// In lower case, for what was cut off.
+    /// Patterns in lower case, to find truncated values.
     patterns: Vec<Vec<u8>>,
 }
 
 impl Redactor {
-    /// For the values that a source of this kind is given, looked up now.
+    /// Redactor for the secrets of a source, resolved now.
     pub fn for_source(kind: &SourceKind) -> Redactor {
         Redactor::new(&values::secret_values(kind))
     }
 
+    /// Redactor for the given values.
     pub(crate) fn new(values: &BTreeSet<String>) -> Redactor {
         let patterns = build_patterns(values);
         let mut builder = AhoCorasick::builder();
-        // Overlapping matches are all needed: of two values that overlap in a text, neither may be left in part.
+        // All overlapping matches are needed: if two secrets overlap in a text, no part of either may remain.
         builder.match_kind(MatchKind::Standard).ascii_case_insensitive(true);
-        // Building fails beyond 2^31 states, far above the bounds on patterns.
+        // Fails only beyond 2^31 states, far above the limits on patterns.
         let automaton = (!patterns.is_empty()).then(|| builder.build(&patterns).ok()).flatten();
         let patterns = patterns.iter().map(|pattern| pattern.to_ascii_lowercase().into_bytes()).collect();
         Redactor { automaton, patterns }
     }
 
+    /// Masks all secrets in a text.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         mask_ranges(text, self.find_ranges(text, MAX_DECODINGS))
     }
 
+    /// Masks message, details and cause of an error.
     pub(crate) fn redact_error(&self, mut error: Error) -> Error {
         if let Cow::Owned(message) = self.redact(&error.message) {
             error.message = message;
@@ -69,7 +74,7 @@ impl Redactor {
         if let Some(details) = &mut error.details {
             self.redact_value(details);
         }
-        // The cause goes to the log, and may name an address or repeat an answer as well.
+        // The cause is logged; it may contain a URL or quote a response.
         let cause = error.cause_chain().map(|cause| self.redact(&cause).into_owned());
         match cause {
             Some(cause) => error.with_cause(RedactedCause(cause)),
@@ -77,7 +82,7 @@ impl Redactor {
         }
     }
 
-    /// Every string in it, the names of fields included. A number that is secret becomes a string.
+    /// Masks all strings in a JSON value, field names included. A number that is secret becomes a string.
     pub(crate) fn redact_value(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
@@ -103,12 +108,13 @@ impl Redactor {
         }
     }
 
+    /// Masks secrets in a JSON document, if there are any.
     pub(crate) fn redact_json(&self, json: &RawValue) -> RedactedJson {
         self.redact_document(json, Redactor::redact_value)
     }
 
-    /// A tool as its server describes it: what it says for people and models is redacted, what calls depend on stays.
-    /// A tool that cannot be redacted so becomes a mere string, which no list accepts as a tool.
+    /// Masks secrets in a tool definition: in text for people and models, not in what calls depend on. A tool that
+    /// cannot be parsed becomes a string, which no tool list accepts.
     pub(crate) fn redact_tool(&self, tool: Box<RawValue>) -> Box<RawValue> {
         match self.redact_document(&tool, Redactor::redact_descriptions) {
             RedactedJson::Unchanged => tool,
@@ -117,15 +123,16 @@ impl Redactor {
         }
     }
 
-    /// Whether a tool repeats a value where it cannot be redacted, because calls depend on it: in a name, an enumeration or
-    /// a default. Short values are not looked for, since a word of a tool may be equal to one of them.
+    /// Whether a tool definition contains a secret where it cannot be masked because calls depend on it: in a name, an
+    /// enumeration or a default. Short secrets are ignored, since an ordinary word may equal one of them.
     pub(crate) fn is_leaked_by(&self, tool: &RawValue) -> bool {
         const MIN_LEAK_LEN: usize = 12;
         self.find_ranges(tool.get(), MAX_DECODINGS + 1).iter().any(|range| range.len() >= MIN_LEAK_LEN)
     }
 
+    /// Searches the text first, and parses the document only if it contains a secret.
     fn redact_document(&self, json: &RawValue, redact: impl Fn(&Redactor, &mut Value)) -> RedactedJson {
-        // To parse the document is one decoding more for each of its strings.
+        // Parsing removes one level of escaping from each string, so search one level deeper.
         let ranges = self.find_ranges(json.get(), MAX_DECODINGS + 1);
         if ranges.is_empty() {
             return RedactedJson::Unchanged;
@@ -135,13 +142,14 @@ impl Redactor {
                 redact(self, &mut value);
                 serde_json::value::to_raw_value(&value)
             }
-            // Nested too deep, or with half a character in a string. A part that is cut out of an escape or a number
-            // leaves no JSON.
+            // Nested too deeply, or with an unpaired surrogate: mask the text itself. Masking part of an escape or a
+            // number does not leave valid JSON.
             Err(_) => RawValue::from_string(mask_ranges(json.get(), ranges).into_owned()),
         };
         redacted.map_or(RedactedJson::Unreadable, RedactedJson::Changed)
     }
 
+    /// Masks descriptions, titles, examples and `_meta`, recursively.
     fn redact_descriptions(&self, value: &mut Value) {
         match value {
             Value::Object(fields) => {
@@ -161,7 +169,7 @@ impl Redactor {
         }
     }
 
-    /// The parts of a text to hide, in order and apart from each other.
+    /// Ranges of a text to mask, sorted and disjoint.
     fn find_ranges(&self, text: &str, max_decodings: usize) -> Vec<Range<usize>> {
         let Some(automaton) = &self.automaton else { return Vec::new() };
         let mut ranges: Vec<Range<usize>> = automaton.find_overlapping_iter(text).map(|found| found.range()).collect();
@@ -171,14 +179,14 @@ impl Redactor {
             if !decoded.decode() {
                 break;
             }
-            let found = automaton.find_overlapping_iter(&decoded.bytes);
-            ranges.extend(found.map(|found| decoded.original_range(found.range())));
+            let matches = automaton.find_overlapping_iter(&decoded.bytes);
+            ranges.extend(matches.map(|found| decoded.original_range(found.range())));
             self.add_truncated(&decoded.bytes, |range| decoded.original_range(range), &mut ranges);
         }
         merge_ranges(ranges)
     }
 
-    /// Beginnings of values that stand right before an ellipsis, where a message was cut.
+    /// Finds beginnings of secrets right before an ellipsis, where a message was truncated.
     fn add_truncated(
         &self,
         text: &[u8],
@@ -188,23 +196,24 @@ impl Redactor {
         const ELLIPSIS: &[u8] = "…".as_bytes();
         let cuts = text.windows(ELLIPSIS.len()).enumerate().filter(|(_, window)| *window == ELLIPSIS);
         for (end, _) in cuts.take(MAX_TRUNCATIONS) {
-            let longest = self.patterns.iter().filter_map(|pattern| truncated_prefix_len(&text[..end], pattern)).max();
-            ranges.extend(longest.map(|length| origin(end - length..end)));
+            let longest_len =
+                self.patterns.iter().filter_map(|pattern| truncated_prefix_len(&text[..end], pattern)).max();
+            ranges.extend(longest_len.map(|length| origin(end - length..end)));
         }
     }
 }
 
-/// What became of a JSON document.
+/// Outcome of redacting a JSON document.
 #[derive(Debug)]
 pub(crate) enum RedactedJson {
-    /// It has no secrets.
+    /// The document contains no secrets.
     Unchanged,
     Changed(Box<RawValue>),
-    /// It has secrets that cannot be replaced, and must not be passed on.
+    /// The document contains secrets that cannot be masked, and must not be passed on.
     Unreadable,
 }
 
-/// A cause of which only the redacted text is left.
+/// Cause of an error reduced to its redacted text.
 #[derive(Debug)]
 struct RedactedCause(String);
 
@@ -222,11 +231,11 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// The length of the longest beginning of `pattern` that `text` ends with. Of a beginning longer than `MAX_CUT_LEN`, only so
-/// many bytes are compared, which bounds the time.
+/// Length of the longest beginning of `pattern` that `text` ends with. At most `MAX_COMPARED_LEN` bytes are compared,
+/// which bounds the time.
 fn truncated_prefix_len(text: &[u8], pattern: &[u8]) -> Option<usize> {
-    let longest = pattern.len().min(text.len());
-    (MIN_TRUNCATED_LEN..=longest).rev().find(|&length| {
+    let longest_len = pattern.len().min(text.len());
+    (MIN_TRUNCATED_LEN..=longest_len).rev().find(|&length| {
         let compared = length.min(MAX_COMPARED_LEN);
         let start = text.len() - length;
         let is_boundary = pattern.get(length).is_none_or(|byte| byte & 0xC0 != 0x80);
@@ -234,52 +243,57 @@ fn truncated_prefix_len(text: &[u8], pattern: &[u8]) -> Option<usize> {
     })
 }
 
-/// The text with `***` in the place of these parts.
+/// Replaces the ranges of a text by `***`.
 fn mask_ranges(text: &str, ranges: Vec<Range<usize>>) -> Cow<'_, str> {
     if ranges.is_empty() {
         return Cow::Borrowed(text);
     }
     let mut redacted = String::with_capacity(text.len());
-    let mut at = 0;
+    let mut position = 0;
     for range in ranges {
-        redacted.push_str(&text[at..range.start]);
+        redacted.push_str(&text[position..range.start]);
         redacted.push_str(MASK);
-        at = range.end;
+        position = range.end;
     }
-    redacted.push_str(&text[at..]);
+    redacted.push_str(&text[position..]);
     Cow::Owned(redacted)
 }
 
+/// Sorts ranges and merges those that overlap or touch.
 fn merge_ranges(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_by_key(|range| (range.start, range.end));
-    let mut joined: Vec<Range<usize>> = Vec::new();
+    let mut merged: Vec<Range<usize>> = Vec::new();
     for range in ranges {
-        match joined.last_mut() {
+        match merged.last_mut() {
             Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            Some(_) | None => joined.push(range),
+            Some(_) | None => merged.push(range),
         }
     }
-    joined
+    merged
 }
 
-/// The redactor of one source, shared by its connector and all code that reports its errors. Values are added whenever the
-/// connector resolves its references; those of connections made earlier stay, for their servers may still repeat them.
+/// Redactor of one source, shared by its connector and all code that reports its errors. Values are added whenever the
+/// connector resolves its references. Values of earlier connections stay, since their servers may still send them.
 #[derive(Debug, Default)]
 pub(crate) struct SourceRedactor(Mutex<KnownValues>);
 
+/// Secrets seen so far.
 #[derive(Debug, Default)]
 struct KnownValues {
     values: BTreeSet<String>,
-    /// Of `values`, once it is needed.
+    /// Built from `values` on demand.
     redactor: Option<Arc<Redactor>>,
+    /// The source's references were resolved at least once.
     is_resolved: bool,
 }
 
-/// Values of one source. Beyond it those of the past are forgotten, which takes credentials that change all the time.
+/// Maximum number of values of one source. Beyond it old values are forgotten, which only happens with credentials that
+/// change constantly.
 const MAX_SECRET_VALUES: usize = 10_000;
 
 impl SourceRedactor {
-    /// Looks up the values that the source is given now. Only files change while a process runs.
+    /// Adds the current secrets of the source. Repeated only for sources with file references: environment variables do
+    /// not change while a process runs.
     pub(crate) fn update(&self, kind: &SourceKind) {
         let is_current = self.lock_known().is_resolved && !refers_to_file(kind);
         if !is_current {
@@ -288,7 +302,7 @@ impl SourceRedactor {
         }
     }
 
-    /// A credential that was obtained for the source, such as an access token.
+    /// Adds a credential obtained at run time, such as an access token.
     pub(crate) fn add_credential(&self, value: &str) {
         let is_known = self.lock_known().values.contains(value);
         if !is_known {
@@ -296,6 +310,7 @@ impl SourceRedactor {
         }
     }
 
+    /// Adds values and drops the outdated redactor.
     fn add(&self, values: BTreeSet<String>) {
         let mut known = self.lock_known();
         if values.is_subset(&known.values) {
@@ -308,9 +323,10 @@ impl SourceRedactor {
         known.redactor = None;
     }
 
+    /// Returns the redactor for all values so far.
     pub(crate) fn get(&self, kind: &SourceKind) -> Arc<Redactor> {
-        let is_looked_up = self.lock_known().is_resolved;
-        if !is_looked_up {
+        let is_resolved = self.lock_known().is_resolved;
+        if !is_resolved {
             self.update(kind);
         }
         let mut known = self.lock_known();

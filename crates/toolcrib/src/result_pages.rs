@@ -1,5 +1,5 @@
-//! Results too large to be given at once, held for a while so that they can be read page by page. Nothing is called
-//! again for a page. How a result is split is in [`pages`].
+//! Results too large for one response, stored for a while so that they can be read page by page. Reading a page does
+//! not call the tool again. Splitting is in [`split`].
 
 mod split;
 
@@ -14,25 +14,26 @@ use toolcrib_core::{Code, Error, Result, SourceId};
 use crate::call::{CallOutput, ClientId, ResultPage};
 use crate::connector::ToolResult;
 
-/// For how long a result can be read.
+/// How long the pages of a result can be read.
 const RESULT_LIFETIME: Duration = Duration::from_secs(600);
-/// What all results held may take, and how many there may be; the oldest give way.
+/// Maximum size of all stored results together; the oldest are removed first.
 const MAX_STORED_BYTES: usize = 64 * 1024 * 1024;
+/// Maximum number of stored results; the oldest are removed first.
 const MAX_STORED_RESULTS: usize = 256;
-/// How cursors begin, so that none is taken for an argument of a tool.
+/// Prefix of cursors, by which they are told apart from arguments of a tool.
 const CURSOR_PREFIX: &str = "held-";
 
-/// What a page must be besides short.
+/// What a page must satisfy besides the size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PageShape {
-    /// Nothing: what has no room is left out.
+    /// No constraint: content that does not fit is omitted.
     Free,
-    /// As the tool's output schema says: with all of the structured content, which counts apart. Where that is too
-    /// large it is called an error, for an error needs none.
+    /// The tool's output schema: every page carries the whole structured content, which has a limit of its own. If that
+    /// is too large, the pages are marked as errors, which need no structured content.
     Declared,
 }
 
-/// The results that can be read further, oldest first.
+/// Stored results, oldest first.
 #[derive(Debug)]
 pub(crate) struct PageStore {
     results: Mutex<Vec<StoredResult>>,
@@ -46,9 +47,11 @@ impl Default for PageStore {
 }
 
 #[derive(Debug)]
+/// One result with its pages.
 struct StoredResult {
-    /// Not to be guessed: whoever knows it may read a result that belongs to no lasting client.
+    /// Random, because any caller that knows it may read a result without owner.
     id: String,
+    /// Client that may read the pages; `None` for callers without a session.
     owner: Option<ClientId>,
     source: SourceId,
     pages: Vec<ToolResult>,
@@ -57,78 +60,75 @@ struct StoredResult {
 }
 
 impl PageStore {
-    /// Splits a result and gives its first page.
+    /// Splits a result, stores its pages and returns the first one.
     pub(crate) fn store(
         &self,
         source: SourceId,
-        keeper: Option<ClientId>,
-        answer: ToolResult,
+        owner: Option<ClientId>,
+        result: ToolResult,
         limit: u64,
         shape: PageShape,
     ) -> Result<CallOutput> {
-        let total_bytes = answer.raw.get().len() as u64;
-        let structured = answer.layout.structured(&answer.raw).map_or(0, str::len) as u64;
+        let total_bytes = result.raw.get().len() as u64;
+        let structured = result.layout.structured(&result.raw).map_or(0, str::len) as u64;
         if shape == PageShape::Declared && structured <= limit && total_bytes - structured <= limit {
-            return Ok(CallOutput::new(source, answer, None));
+            // Content and structured content have separate limits; a result within both needs no pages.
+            return Ok(CallOutput::new(source, result, None));
         }
         let id = format!("{CURSOR_PREFIX}{:032x}", rand::random::<u128>());
-        let pages = split::split_into_pages(&answer, limit, shape, |number| format_cursor(&id, number));
-        let kept = StoredResult {
-            id,
-            owner: keeper,
-            source,
-            pages,
-            total_bytes,
-            expires_at: Instant::now() + RESULT_LIFETIME,
-        };
-        if kept.bytes() > self.max_bytes {
-            let message = format!("the result has {total_bytes} bytes, more than can be held; ask for less");
+        let pages = split::split_into_pages(&result, limit, shape, |number| format_cursor(&id, number));
+        let stored =
+            StoredResult { id, owner, source, pages, total_bytes, expires_at: Instant::now() + RESULT_LIFETIME };
+        if stored.bytes() > self.max_bytes {
+            let message = format!("the result has {total_bytes} bytes, more than can be stored; request less data");
             let details = json!({ "bytes": total_bytes, "limit": self.max_bytes });
             return Err(Error::new(Code::ToolExecutionFailed, message).with_details(details));
         }
-        let broken = || Error::new(Code::Internal, "a result could not be split");
-        let first = kept.output_page(1).ok_or_else(broken)?;
-        if kept.pages.len() > 1 {
-            self.insert(kept);
+        let split_failed = || Error::new(Code::Internal, "a result could not be split");
+        let first = stored.output_page(1).ok_or_else(split_failed)?;
+        if stored.pages.len() > 1 {
+            self.insert(stored);
         }
         Ok(first)
     }
 
-    fn insert(&self, kept: StoredResult) {
-        let mut held = self.lock_results();
-        held.retain(|other| other.expires_at > Instant::now());
-        held.push(kept);
-        let mut bytes: usize = held.iter().map(StoredResult::bytes).sum();
-        while held.len() > MAX_STORED_RESULTS || bytes > self.max_bytes {
-            bytes -= held.remove(0).bytes();
+    /// Adds a result; removes expired ones, and the oldest while a limit is exceeded.
+    fn insert(&self, stored: StoredResult) {
+        let mut results = self.lock_results();
+        results.retain(|other| other.expires_at > Instant::now());
+        results.push(stored);
+        let mut bytes: usize = results.iter().map(StoredResult::bytes).sum();
+        while results.len() > MAX_STORED_RESULTS || bytes > self.max_bytes {
+            bytes -= results.remove(0).bytes();
         }
     }
 
-    pub(crate) fn read_page(&self, client: Option<ClientId>, wanted: &str) -> Result<CallOutput> {
-        let held = self.lock_results();
-        let found = wanted.rsplit_once('-').and_then(|(id, number)| {
-            let may_read = |kept: &&StoredResult| kept.owner.is_none() || kept.owner == client;
-            let kept = held.iter().find(|kept| kept.id == id).filter(may_read)?;
-            (kept.expires_at > Instant::now()).then(|| kept.output_page(number.parse().ok()?))?
+    /// Returns the page of a cursor, if the client may read it.
+    pub(crate) fn read_page(&self, client: Option<ClientId>, cursor: &str) -> Result<CallOutput> {
+        let results = self.lock_results();
+        let page = cursor.rsplit_once('-').and_then(|(id, number)| {
+            let may_read = |stored: &&StoredResult| stored.owner.is_none() || stored.owner == client;
+            let stored = results.iter().find(|stored| stored.id == id).filter(may_read)?;
+            (stored.expires_at > Instant::now()).then(|| stored.output_page(number.parse().ok()?))?
         });
-        found.ok_or_else(|| {
+        page.ok_or_else(|| {
             let message = format!(
-                "no result is held under `{}`: a cursor holds for {} minutes, for the client that made the call; call the tool again",
-                sanitize_truncated(wanted, 60),
+                "unknown or expired cursor `{}`: a cursor is valid for {} minutes, for the client that made the call; call the tool again",
+                sanitize_truncated(cursor, 60),
                 RESULT_LIFETIME.as_secs() / 60
             );
             Error::new(Code::ToolInvalidInput, message)
         })
     }
 
-    /// A client has left, and nobody else may read what was held for it.
+    /// Removes the results of a client that has disconnected.
     pub(crate) fn remove_client(&self, client: ClientId) {
-        self.lock_results().retain(|kept| kept.owner != Some(client));
+        self.lock_results().retain(|stored| stored.owner != Some(client));
     }
 
-    /// Lets go of what nobody can read any more.
+    /// Removes expired results.
     pub(crate) fn remove_expired(&self) {
-        self.lock_results().retain(|kept| kept.expires_at > Instant::now());
+        self.lock_results().retain(|stored| stored.expires_at > Instant::now());
     }
 
     fn lock_results(&self) -> MutexGuard<'_, Vec<StoredResult>> {
@@ -137,28 +137,30 @@ impl PageStore {
 }
 
 impl StoredResult {
+    /// Memory used by the pages.
     fn bytes(&self) -> usize {
         self.pages.iter().map(|page| page.raw.get().len()).sum()
     }
 
-    /// Pages count from one.
+    /// Page by number, counted from one.
     fn output_page(&self, number: usize) -> Option<CallOutput> {
-        let answer = self.pages.get(number.checked_sub(1)?)?.clone();
+        let result = self.pages.get(number.checked_sub(1)?)?.clone();
         let next = (number < self.pages.len()).then(|| format_cursor(&self.id, number + 1));
         let page = ResultPage { number, page_count: self.pages.len(), next, total_bytes: self.total_bytes };
-        Some(CallOutput::new(self.source.clone(), answer, Some(page)))
+        Some(CallOutput::new(self.source.clone(), result, Some(page)))
     }
 }
 
+/// Cursor of a page.
 fn format_cursor(id: &str, number: usize) -> String {
     format!("{id}-{number}")
 }
 
-/// Whether a text has the form of a cursor, held or not.
+/// Whether a text has the form of a cursor, known or not.
 pub(crate) fn is_cursor(text: &str) -> bool {
-    let digits = |text: &str, base| !text.is_empty() && text.chars().all(|digit| digit.is_digit(base));
+    let is_number = |text: &str, base| !text.is_empty() && text.chars().all(|digit| digit.is_digit(base));
     let parts = text.strip_prefix(CURSOR_PREFIX).and_then(|rest| rest.split_once('-'));
-    parts.is_some_and(|(id, number)| id.len() == 32 && digits(id, 16) && digits(number, 10))
+    parts.is_some_and(|(id, number)| id.len() == 32 && is_number(id, 16) && is_number(number, 10))
 }
 
 #[cfg(test)]
@@ -168,20 +170,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_gives_way_when_there_is_too_much() {
+    fn the_oldest_results_are_removed_when_the_limit_is_exceeded() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
-        let held = PageStore { max_bytes: 20_000, ..PageStore::default() };
+        let results = PageStore { max_bytes: 20_000, ..PageStore::default() };
         let hold = |bytes: usize| {
             let result = json!({ "content": [{ "type": "text", "text": "x".repeat(bytes) }] });
-            let answer = ToolResult::parse(to_raw_value(&result).unwrap()).unwrap();
-            held.store(SourceId::parse("s").unwrap(), None, answer, 2_000, PageShape::Free)
+            let result = ToolResult::parse(to_raw_value(&result).unwrap()).unwrap();
+            results
+                .store(SourceId::parse("s").unwrap(), None, result, 2_000, PageShape::Free)
                 .map(|output| output.page.unwrap().next.unwrap())
         };
         let cursors: Vec<String> = (0..5).map(|_| hold(5_000).unwrap()).collect();
-        let readable: Vec<bool> = cursors.iter().map(|cursor| held.read_page(None, cursor).is_ok()).collect();
+        let readable: Vec<bool> = cursors.iter().map(|cursor| results.read_page(None, cursor).is_ok()).collect();
         assert_eq!(readable, [false, false, true, true, true]);
         let error = hold(30_000).unwrap_err();
-        assert_eq!((error.code, held.lock_results().len()), (Code::ToolExecutionFailed, 3), "{}", error.message);
+        assert_eq!((error.code, results.lock_results().len()), (Code::ToolExecutionFailed, 3), "{}", error.message);
     }
 }

@@ -1,4 +1,5 @@
-//! Looking references up at the moment of use, and hashing what a source connects to so that no value can be guessed from it.
+//! Resolves references (`${env:…}`, `${file:…}`) at the moment of use, and computes keyed hashes of what a source
+//! connects to, from which no value can be guessed.
 
 use std::io::Read;
 
@@ -10,14 +11,15 @@ use toolcrib_core::reference::{self, Reference};
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::{Code, Error, Result};
 
-/// A secret file larger than this is a mistake.
+/// Limit for a secret file; a larger one is surely a mistake.
 const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
 
-/// Text with its references filled. An error names the reference, never a value.
+/// Resolves all references in a text. An error names the reference, never a value.
 pub fn resolve(text: &str) -> Result<String> {
     reference::resolve_references(text, resolve_reference)
 }
 
+/// Resolves one reference. As in shells, the default also replaces an empty variable.
 pub(crate) fn resolve_reference(reference: &Reference<'_>) -> Result<String> {
     let missing = |reason: &str| Error::new(Code::ConfigInvalid, format!("`{reference}` cannot be resolved: {reason}"));
     match reference {
@@ -29,7 +31,7 @@ pub(crate) fn resolve_reference(reference: &Reference<'_>) -> Result<String> {
         Reference::File { path } => {
             let home = path.strip_prefix("~/").and_then(|rest| Some(format!("{}/{rest}", std::env::var("HOME").ok()?)));
             let path = home.as_deref().unwrap_or(path);
-            // Looked at before opening: to open a pipe would wait for whoever writes to it.
+            // Check before opening: opening a named pipe would block until a process writes to it.
             if !std::fs::metadata(path).map_err(|error| missing(&error.to_string()))?.is_file() {
                 return Err(missing("it is not a plain file"));
             }
@@ -46,18 +48,18 @@ pub(crate) fn resolve_reference(reference: &Reference<'_>) -> Result<String> {
     }
 }
 
-/// The same kind with every reference filled.
+/// Resolves all references of a source's configuration.
 pub fn resolve_kind(kind: &SourceKind) -> Result<SourceKind> {
     kind.try_map_texts(resolve)
 }
 
-/// The credentials of basic authentication, as a header has them.
+/// Base64 credentials of HTTP Basic authentication.
 pub(crate) fn basic_credentials(user: &str, password: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"))
 }
 
-/// What a source connects to, resolved and inherited values included, as a keyed hash.
-/// `None` when a reference cannot be resolved in this process: then nothing is known to have changed.
+/// Keyed hash of what a source connects to, with resolved references and inherited variables, to detect changes. `None`
+/// if a reference cannot be resolved in this process: then nothing is known to have changed.
 pub fn connection_fingerprint(key: &[u8; 32], kind: &SourceKind) -> Option<Fingerprint> {
     let resolved = resolve_kind(kind).ok()?;
     let inherited: Vec<(&String, Option<String>)> = match kind {
@@ -71,12 +73,13 @@ pub fn connection_fingerprint(key: &[u8; 32], kind: &SourceKind) -> Option<Finge
     keyed_hash(key, &serde_json::to_string(&(resolved, inherited)).ok()?)
 }
 
-/// Whether anything it connects with is read from a file at the moment of use.
+/// Whether the configuration contains a `${file:…}` reference, whose value may change while the process runs.
 pub(crate) fn refers_to_file(kind: &SourceKind) -> bool {
-    // Stops at the first.
+    // The error stops the traversal at the first one.
     kind.try_map_texts(|text| if text.contains("${file:") { Err(()) } else { Ok(String::new()) }).is_err()
 }
 
+/// HMAC-SHA-256 of a text. The key lives in the store.
 pub fn keyed_hash(key: &[u8; 32], text: &str) -> Option<Fingerprint> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
     mac.update(text.as_bytes());

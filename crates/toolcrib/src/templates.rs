@@ -1,6 +1,5 @@
-//! Templates in a source's own `headers` and `base_url`, filled from its own `variables`. They are filled before
-//! references are: what a reference stands for is never read as a template. Nothing of a document or of an agent
-//! comes here.
+//! Fills templates in `headers` and `base_url` of an OpenAPI source from its `variables`. Runs before references are
+//! resolved, so that a resolved value is never parsed as a template. Documents and agents cannot supply templates.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,11 +9,12 @@ use toolcrib_core::source::{OpenApiSource, SourceKind};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
 
-/// Instructions of one template.
+/// Limit on the instructions of one template.
 const MAX_TEMPLATE_INSTRUCTIONS: u64 = 10_000;
+/// Limit on the size of a template and of its result.
 const MAX_TEMPLATE_BYTES: usize = 64 * 1024;
 
-/// The same kind with its templates filled.
+/// Fills the templates of a source. Borrowed for kinds that have none.
 pub(crate) fn fill_kind(kind: &SourceKind) -> Result<Cow<'_, SourceKind>> {
     match kind {
         SourceKind::OpenApi(openapi) => Ok(Cow::Owned(SourceKind::OpenApi(fill_openapi(openapi)?))),
@@ -26,29 +26,30 @@ pub(crate) fn fill_kind(kind: &SourceKind) -> Result<Cow<'_, SourceKind>> {
     }
 }
 
+/// Fills the templates of an OpenAPI source.
 pub(crate) fn fill_openapi(openapi: &OpenApiSource) -> Result<OpenApiSource> {
-    let of = |name: &str, text: &str| {
+    let fill = |name: &str, text: &str| {
         fill_template(text, &openapi.variables)
             .map_err(|error| Error::new(error.code, format!("`{name}`: {}", error.message)))
     };
-    let header = |(name, text): (&String, &String)| Ok((name.clone(), of(name, text)?));
+    let header = |(name, text): (&String, &String)| Ok((name.clone(), fill(name, text)?));
     Ok(OpenApiSource {
-        base_url: openapi.base_url.as_deref().map(|text| of("base_url", text)).transpose()?,
+        base_url: openapi.base_url.as_deref().map(|text| fill("base_url", text)).transpose()?,
         headers: openapi.headers.iter().map(header).collect::<Result<_>>()?,
         ..openapi.clone()
     })
 }
 
-/// Text with `{{ name }}` and `{% if … %}` filled from the variables. One that is not there is an error.
+/// Replaces `{{ name }}` and evaluates `{% if … %}` with the variables. An unknown variable is an error.
 fn fill_template(text: &str, variables: &BTreeMap<String, String>) -> Result<String> {
-    if !["{{", "{%", "{#"].iter().any(|mark| text.contains(mark)) {
+    if !["{{", "{%", "{#"].iter().any(|delimiter| text.contains(delimiter)) {
         return Ok(text.to_owned());
     }
-    let wrong = |reason: &str| Error::new(Code::ConfigInvalid, format!("a template cannot be filled: {reason}"));
+    let invalid = |reason: &str| Error::new(Code::ConfigInvalid, format!("a template cannot be filled: {reason}"));
     if text.len() > MAX_TEMPLATE_BYTES {
-        return Err(wrong("it is longer than 64 KiB"));
+        return Err(invalid("it is longer than 64 KiB"));
     }
-    // Without functions, filters, tests and other templates.
+    // An empty environment: no functions, filters, tests or includes.
     let mut environment = Environment::empty();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
@@ -57,10 +58,10 @@ fn fill_template(text: &str, variables: &BTreeMap<String, String>) -> Result<Str
     let context = Value::from(variables.clone());
     let filled = environment.render_str(text, context).map_err(|error| {
         let detail = error.detail().map(|detail| format!(" ({})", sanitize_truncated(detail, 200))).unwrap_or_default();
-        wrong(&format!("{}{detail}; it knows the source's `variables`", error.kind()))
+        invalid(&format!("{}{detail}; it knows the source's `variables`", error.kind()))
     })?;
     if filled.len() > MAX_TEMPLATE_BYTES {
-        return Err(wrong("it grows beyond 64 KiB"));
+        return Err(invalid("it grows beyond 64 KiB"));
     }
     Ok(filled)
 }

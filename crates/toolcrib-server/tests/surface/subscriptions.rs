@@ -297,7 +297,7 @@ async fn there_is_a_bound() {
         send_request(&client, SUBSCRIBE, json!({ "uri": format!("{NOTE_URI}{number}") })).await.unwrap();
     }
     let error = send_request(&client, SUBSCRIBE, json!({ "uri": NOTE_URI })).await.unwrap_err().to_string();
-    assert!(error.contains("200 resources, as many as one client may watch, of `s` are watched already"), "{error}");
+    assert!(error.contains("`s` has 200 subscriptions of this client already"), "{error}");
     send_request(&client, SUBSCRIBE, json!({ "uri": format!("{NOTE_URI}7") })).await.expect("it is watched already");
     send_request(&client, UNSUBSCRIBE, json!({ "uri": format!("{NOTE_URI}7") })).await.unwrap();
     send_request(&client, SUBSCRIBE, json!({ "uri": NOTE_URI })).await.unwrap();

@@ -1,8 +1,8 @@
 //! What the file tools share: the directories they may touch, and bounded work in them.
 //!
-//! A path is resolved twice. [`Roots`] resolves its words and links to a canonical path and picks the root that holds it,
-//! which decides what is refused and what results show. Then [`BeneathRoot`] opens that path beneath the descriptor of
-//! the root, so that a directory exchanged for a link in between leads nowhere else.
+//! A path is resolved twice. [`Roots`] resolves its words and links to a canonical path and picks the root that holds
+//! it, which decides what is refused and what results show. Then [`BeneathRoot`] opens that path beneath the descriptor
+//! of the root, so that a directory exchanged for a link in between leads nowhere else.
 
 mod atomic_write;
 mod glob;

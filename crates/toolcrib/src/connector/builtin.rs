@@ -1,4 +1,5 @@
-//! Built-in tools as a source: the table of definitions and handlers, and the connector that lists and runs them.
+//! Built-in tools as a source: the table of definitions and handlers, and the connector that lists and runs them. The
+//! tools themselves are in [`crate::builtin`].
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -20,37 +21,41 @@ use crate::builtin::{self, BuiltinContext, BuiltinDefinition, BuiltinHandler};
 use crate::registry::RegistryOptions;
 use crate::secret::resolve_kind;
 
-/// Every built-in tool of this process, by name.
+/// All built-in tools of this process by name: those of configured sources and those of the embedding program.
 #[derive(Debug)]
 pub(crate) struct BuiltinTools {
     tools: Mutex<BTreeMap<String, RegisteredBuiltin>>,
+    /// What handlers get from the process: clock and guard.
     context: BuiltinContext,
+    /// Id of the pseudo source that lists the tools of the embedding program.
     embedded_source: SourceId,
 }
 
+/// One entry of the table.
 struct RegisteredBuiltin {
-    /// The configured source it belongs to; none for a tool of the embedding host.
+    /// Configured source that the tool belongs to; `None` for a tool of the embedding program.
     owner: Option<SourceId>,
-    /// What that source was configured as.
+    /// Configuration the tool was built from, to detect changes.
     config: Option<Arc<BuiltinSource>>,
     definition: BuiltinDefinition,
+    /// `None` if the embedding program only lists the tool and executes it itself.
     handler: Option<BuiltinHandler>,
     registered_at: Timestamp,
 }
 
 impl BuiltinTools {
-    pub(crate) fn new(options: &RegistryOptions) -> BuiltinTools {
-        let clock = options.clock.clone();
-        let host = BuiltinContext { now: Arc::new(move || clock.now()), guard: options.guard.clone() };
-        BuiltinTools { tools: Mutex::default(), context: host, embedded_source: Source::embedded().id }
+    pub(crate) fn new(registry_options: &RegistryOptions) -> BuiltinTools {
+        let clock = registry_options.clock.clone();
+        let context = BuiltinContext { now: Arc::new(move || clock.now()), guard: registry_options.guard.clone() };
+        BuiltinTools { tools: Mutex::default(), context, embedded_source: Source::embedded().id }
     }
 
-    /// The source that tools of the embedding host are listed under.
+    /// Id of the source under which tools of the embedding program are listed.
     pub(crate) fn embedded_id(&self) -> &SourceId {
         &self.embedded_source
     }
 
-    /// Adds a tool of the embedding host.
+    /// Adds a tool of the embedding program. Fails with `CONFLICT` if the name is taken.
     pub(crate) fn register(&self, definition: BuiltinDefinition, handler: Option<BuiltinHandler>) -> Result<()> {
         let mut tools = self.lock_tools();
         self.check_name_free(&tools, &definition.name, None)?;
@@ -60,37 +65,40 @@ impl BuiltinTools {
         Ok(())
     }
 
-    /// Takes the tools that a configured source asks for, in place of those it had, and gives them as it offers them.
+    /// Builds the tools of a configured source, replaces those it had before, and returns their definitions as MCP
+    /// JSON. Handlers are kept if the configuration is unchanged.
     pub(crate) fn load_source(&self, source: &Source) -> Result<Vec<Box<RawValue>>> {
         let SourceKind::Builtin(config) = resolve_kind(&source.kind)? else { return Ok(Vec::new()) };
         let config = Arc::new(config);
         let mut tools = self.lock_tools();
-        let own = |known: &&RegisteredBuiltin| {
+        let owned = |known: &&RegisteredBuiltin| {
             known.owner.as_ref() == Some(&source.id) && known.config.as_ref() == Some(&config)
         };
         let known: Vec<_> =
-            tools.values().filter(own).map(|known| tool_json(&known.definition)).collect::<Result<_>>()?;
+            tools.values().filter(owned).map(|known| tool_json(&known.definition)).collect::<Result<_>>()?;
         if !known.is_empty() {
             return Ok(known);
         }
-        let standard = builtin::build_tools(&config, &self.context)?;
-        for (definition, _) in &standard {
+        let definitions = builtin::build_tools(&config, &self.context)?;
+        // Check all names before changing anything, so that a conflict leaves the old tools in place.
+        for (definition, _) in &definitions {
             self.check_name_free(&tools, &definition.name, Some(&source.id))?;
         }
         tools.retain(|_, registered| registered.owner.as_ref() != Some(&source.id));
-        let since = (self.context.now)();
-        let mut offers = Vec::new();
-        for (definition, handler) in standard {
-            offers.push(tool_json(&definition)?);
+        let registered_at = (self.context.now)();
+        let mut listed = Vec::new();
+        for (definition, handler) in definitions {
+            listed.push(tool_json(&definition)?);
             let name = definition.name.clone();
             let handler = Some(handler);
             let owner = Some(source.id.clone());
             let config = Some(config.clone());
-            tools.insert(name, RegisteredBuiltin { owner, config, definition, handler, registered_at: since });
+            tools.insert(name, RegisteredBuiltin { owner, config, definition, handler, registered_at });
         }
-        Ok(offers)
+        Ok(listed)
     }
 
+    /// Fails if another source, or any source when `owner` is `None`, has a tool of this name.
     fn check_name_free(
         &self,
         tools: &BTreeMap<String, RegisteredBuiltin>,
@@ -99,44 +107,45 @@ impl BuiltinTools {
     ) -> Result<()> {
         let others = tools.get(name).filter(|taken| owner.is_none() || taken.owner.as_ref() != owner);
         let Some(taken) = others else { return Ok(()) };
-        let by = taken.owner.as_ref().unwrap_or(&self.embedded_source);
-        let message = format!("a built-in tool named `{name}` exists already, from `{by}`");
+        let owner_id = taken.owner.as_ref().unwrap_or(&self.embedded_source);
+        let message = format!("a built-in tool named `{name}` exists already, from `{owner_id}`");
         Err(Error::new(Code::Conflict, message).with_retryable(false))
     }
 
-    /// What the definitions of a source add to how its tools are treated.
-    pub(crate) fn add_source_options(&self, owner: &SourceId, manner: &mut SourceOptions) {
+    /// Copies verdicts and visibility from the definitions of a source into its catalogue options.
+    pub(crate) fn add_source_options(&self, owner: &SourceId, options: &mut SourceOptions) {
         let tools = self.lock_tools();
         for registered in tools.values().filter(|registered| registered.owner.as_ref() == Some(owner)) {
             let definition = &registered.definition;
-            manner.verdicts.insert(definition.name.clone(), definition.verdict);
+            options.verdicts.insert(definition.name.clone(), definition.verdict);
             if definition.internal {
-                manner.internal.insert(definition.name.clone());
+                options.internal.insert(definition.name.clone());
             }
         }
     }
 
-    /// The embedding host's tools as a part of the catalogue. They live for the process and are in no journal.
+    /// Tools of the embedding program as a source of the catalogue. They live as long as the process and are not in the
+    /// journal, so their inventory state is folded from synthetic events here.
     pub(crate) fn embedded_catalog_source(&self) -> Option<Arc<CatalogSource>> {
         let tools = self.lock_tools();
-        let own: Vec<&RegisteredBuiltin> = tools.values().filter(|registered| registered.owner.is_none()).collect();
-        if own.is_empty() {
+        let owned: Vec<&RegisteredBuiltin> = tools.values().filter(|registered| registered.owner.is_none()).collect();
+        if owned.is_empty() {
             return None;
         }
-        let offered: Vec<Box<RawValue>> =
-            own.iter().filter_map(|registered| tool_json(&registered.definition).ok()).collect();
+        let listed: Vec<Box<RawValue>> =
+            owned.iter().filter_map(|registered| tool_json(&registered.definition).ok()).collect();
         let packed =
-            PackedManifest::new(&Manifest::new(&self.embedded_source, &offered, Vec::new(), &ToolLimits::default()))
+            PackedManifest::new(&Manifest::new(&self.embedded_source, &listed, Vec::new(), &ToolLimits::default()))
                 .ok()?;
         let mut inventory = Inventory::default();
-        let mut manner = SourceOptions { kind: "builtin".into(), builtin: true, ..SourceOptions::default() };
-        for registered in &own {
-            manner.verdicts.insert(registered.definition.name.clone(), registered.definition.verdict);
+        let mut options = SourceOptions { kind: "builtin".into(), builtin: true, ..SourceOptions::default() };
+        for registered in &owned {
+            options.verdicts.insert(registered.definition.name.clone(), registered.definition.verdict);
             if registered.definition.internal {
-                manner.internal.insert(registered.definition.name.clone());
+                options.internal.insert(registered.definition.name.clone());
             }
         }
-        let facts = [
+        let events = [
             Event::SourceDeclared {
                 source: self.embedded_source.clone(),
                 kind: "builtin".into(),
@@ -147,22 +156,22 @@ impl BuiltinTools {
             Event::InventoryRecorded {
                 source: self.embedded_source.clone(),
                 fingerprint: packed.fingerprint,
-                added: own.iter().map(|registered| registered.definition.name.clone()).collect(),
+                added: owned.iter().map(|registered| registered.definition.name.clone()).collect(),
                 changed: Vec::new(),
                 removed: Vec::new(),
                 renamed: Vec::new(),
             },
         ];
-        let at = own.iter().map(|registered| registered.registered_at).min().unwrap_or_default();
-        for event in facts {
+        let at = owned.iter().map(|registered| registered.registered_at).min().unwrap_or_default();
+        for event in events {
             let seq = inventory.version + 1;
             inventory.apply(&Record { seq, at, actor: Actor::new("embedder"), event });
         }
         let state = inventory.source(&self.embedded_source)?.clone();
-        Some(Arc::new(CatalogSource::new(Arc::new(Segment::without_prefix(Arc::new(packed))), state, manner)))
+        Some(Arc::new(CatalogSource::new(Arc::new(Segment::without_prefix(Arc::new(packed))), state, options)))
     }
 
-    /// Runs a handler until it is done, its time is up, or its caller has left.
+    /// Runs a handler until it finishes, its timeout expires, or its caller cancels.
     pub(crate) async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
         tokio::select! {
             answer = self.run_handler(&call.tool, &call.arguments) => answer.map_err(CallFailure::Rejected),
@@ -174,6 +183,7 @@ impl BuiltinTools {
         }
     }
 
+    /// Parses the arguments, runs the handler and serialises its output.
     async fn run_handler(&self, tool: &str, arguments: &RawValue) -> Result<ToolResult> {
         let handler = self.lock_tools().get(tool).map(|registered| registered.handler.clone());
         let handler = handler.ok_or_else(|| Error::new(Code::ToolNotImplemented, format!("no tool named `{tool}`")))?;
@@ -182,11 +192,11 @@ impl BuiltinTools {
         })?;
         let input: Value =
             serde_json::from_str(arguments.get()).context(Code::ToolInvalidInput, "read the arguments")?;
-        // A panic in somebody's handler ends this call and nothing else.
+        // A panic in a handler of the embedding program must end this call only.
         let answer = AssertUnwindSafe(async move { handler(input).await }).catch_unwind().await;
         let answer = answer.map_err(|_| Error::new(Code::ToolExecutionFailed, format!("`{tool}` panicked")))??;
-        let raw = to_raw_value(&answer).context(Code::Internal, "write an answer")?;
-        ToolResult::parse(raw).ok_or_else(|| Error::new(Code::Internal, format!("`{tool}` gave no result")))
+        let raw = to_raw_value(&answer).context(Code::Internal, "cannot serialize the output of a built-in tool")?;
+        ToolResult::parse(raw).ok_or_else(|| Error::new(Code::Internal, format!("`{tool}` returned no result")))
     }
 
     fn lock_tools(&self) -> MutexGuard<'_, BTreeMap<String, RegisteredBuiltin>> {
@@ -194,7 +204,7 @@ impl BuiltinTools {
     }
 }
 
-/// A definition as a source would offer it.
+/// Definition in the form in which an MCP server lists a tool.
 fn tool_json(definition: &BuiltinDefinition) -> Result<Box<RawValue>> {
     let mut tool = serde_json::Map::new();
     tool.insert("name".into(), definition.name.clone().into());
@@ -209,10 +219,10 @@ fn tool_json(definition: &BuiltinDefinition) -> Result<Box<RawValue>> {
     if definition.annotations.as_object().is_some_and(|annotations| !annotations.is_empty()) {
         tool.insert("annotations".into(), definition.annotations.clone());
     }
-    to_raw_value(&tool).context(Code::Internal, "write a definition")
+    to_raw_value(&tool).context(Code::Internal, "cannot serialize the definition of a built-in tool")
 }
 
-/// A configured `builtin:` source.
+/// Connector of a configured `builtin:` source. Its connection is always open.
 #[derive(Debug)]
 pub(crate) struct BuiltinConnector {
     source: Source,
@@ -236,7 +246,7 @@ impl Connector for BuiltinConnector {
     }
 
     async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
-        let message = format!("`{}` has built-in tools, which answer no `{}`", self.source.id, request.method);
+        let message = format!("`{}` has built-in tools and does not support `{}`", self.source.id, request.method);
         Err(CallFailure::Rejected(Error::new(Code::ToolNotImplemented, message)))
     }
 
@@ -249,6 +259,6 @@ impl Connector for BuiltinConnector {
 
 impl std::fmt::Debug for RegisteredBuiltin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Registered").field("name", &self.definition.name).finish_non_exhaustive()
+        f.debug_struct("RegisteredBuiltin").field("name", &self.definition.name).finish_non_exhaustive()
     }
 }

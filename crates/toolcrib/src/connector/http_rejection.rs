@@ -1,4 +1,5 @@
-//! What a source refuses by its HTTP status, as callers see it: the same for MCP servers and for APIs.
+//! Rejections by HTTP status that say nothing about the health of a source, mapped to errors for callers. Shared by the
+//! MCP and the OpenAPI connector.
 
 use std::time::Duration;
 
@@ -6,29 +7,29 @@ use jiff::fmt::rfc2822;
 use serde_json::{Value, json};
 use toolcrib_core::{Code, Error, Timestamp};
 
-/// A longer wait than this is not believed.
+/// Upper bound for `Retry-After`; larger values are treated as mistakes of the server.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// A refusal that says nothing about the health of the source.
+/// A rejection that does not count against the source's circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HttpRejection {
-    /// The source wants a login, or one with more rights.
+    /// Credentials are missing, or lack the required scope (401, or 403 with `insufficient_scope`).
     LoginRequired,
-    /// The login is known and may not do this.
+    /// The credentials are valid and not allowed to do this (403).
     Forbidden,
-    /// Nothing is served at the address of the source.
+    /// The server answers, but serves no endpoint at the configured URL (404, 405, 410).
     NoEndpoint,
-    /// The source wants to be left alone, for so long where it says so.
+    /// Too many requests, with the wait that the server asks for.
     RateLimited(Option<Duration>),
 }
 
 impl HttpRejection {
-    /// 429 always, 503 only with `Retry-After`: without it, that is a source in trouble.
+    /// 429 always counts as rate limiting, 503 only with `Retry-After`: without it the server is in trouble.
     pub(crate) fn from_rate_limit(status: u16, retry_after: Option<Duration>) -> Option<HttpRejection> {
         (status == 429 || (status == 503 && retry_after.is_some())).then_some(HttpRejection::RateLimited(retry_after))
     }
 
-    /// The error for callers. `details` are the connector's own and are kept.
+    /// Builds the error for the caller. `details` of the connector are kept and extended.
     pub(crate) fn to_error(self, status: u16, message: String, mut details: Value) -> Error {
         details["upstream_status"] = json!(status);
         let error = match self {
@@ -45,7 +46,7 @@ impl HttpRejection {
     }
 }
 
-/// The value of `Retry-After`: seconds, or a date.
+/// Parses the value of a `Retry-After` header: seconds or an HTTP date.
 pub(crate) fn parse_retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<u64>() {

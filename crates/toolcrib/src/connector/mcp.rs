@@ -1,14 +1,20 @@
-//! MCP sources: one connection per source, made by the first call that needs it, shared by all, and ended when idle;
-//! or one for each client, or one for each call, as the source's `lifecycle` says.
+//! Connector for MCP sources. With `lifecycle: shared` one connection per source is opened by the first call that needs
+//! it, used by all clients, and closed when idle; `per_client` and `transient` open one per client or per call.
+//!
+//! This file holds the [`Connector`] implementation and discovery. Requests are in `upstream_request`, connections and
+//! their processes in `connection` and `target`, resource subscriptions in `subscriptions`.
 
-mod active_calls;
 mod connection;
 mod connection_pool;
-mod output_sniffer;
+mod target;
+
+mod active_calls;
+mod upstream_request;
+
 mod subscription_requests;
 mod subscriptions;
-mod target;
-mod upstream_request;
+
+mod output_sniffer;
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -41,20 +47,24 @@ use upstream_request::UpstreamRequest;
 pub use connection_pool::SourceSubscriptions;
 pub(crate) use target::McpHttpClients;
 
+/// Connector of one MCP source.
 #[derive(Debug)]
 pub(crate) struct McpConnector {
     source: Source,
     options: RegistryOptions,
+    /// Shared by all sources: building an HTTP client reads the system's certificates.
     clients: Arc<McpHttpClients>,
+    /// Passes `tools/list_changed` and resource notifications on to the registry.
     source_events: SourceEvents,
     redactor: Arc<SourceRedactor>,
     pool: ConnectionPool,
-    /// The protocol version found last, to save the probe next time.
+    /// Protocol version of the last connection; saves the probe on the next one.
     era: std::sync::Mutex<Option<String>>,
+    /// Held by the one task that runs [`Connector::maintain`].
     maintenance_lock: tokio::sync::Mutex<()>,
-    /// Temporary connections that failed and are being closed.
+    /// Tasks that close temporary connections after a failed request.
     closing_tasks: TaskTracker,
-    /// Cancelled when this connector is closed: from then on a server that hangs is not waited for.
+    /// Cancelled when the connector closes. From then on a hanging server is killed instead of waited for.
     shutdown: CancellationToken,
 }
 
@@ -63,14 +73,14 @@ impl McpConnector {
         source: Source,
         options: &RegistryOptions,
         clients: Arc<McpHttpClients>,
-        news: SourceEvents,
+        source_events: SourceEvents,
         redactor: Arc<SourceRedactor>,
     ) -> McpConnector {
         McpConnector {
             source,
             options: options.clone(),
             clients,
-            source_events: news,
+            source_events,
             redactor,
             pool: ConnectionPool::default(),
             era: std::sync::Mutex::default(),
@@ -80,59 +90,62 @@ impl McpConnector {
         }
     }
 
-    /// Closes a connection that was made for one request. After a failure that happens in the background: a server
-    /// that did not answer takes its time to end as well, and the error must be told at the deadline. After a success
-    /// it is waited for, so that a server of which there may be only one has ended before the next one starts.
-    async fn close_temporary<T, E>(&self, live: &Arc<McpConnection>, outcome: &Result<T, E>) {
+    /// Closes a connection that was opened for one request. After a failure this happens in the background: a server
+    /// that does not respond also takes long to end, and the caller must get its error at the deadline. After a success
+    /// it is awaited, so that a server of which only one instance may run has ended before the next one starts.
+    async fn close_temporary<T, E>(&self, connection: &Arc<McpConnection>, outcome: &Result<T, E>) {
         if outcome.is_ok() {
-            live.close().await;
+            connection.close().await;
             return;
         }
-        let live = live.clone();
+        let connection = connection.clone();
         let closed = self.shutdown.clone();
-        self.closing_tasks.spawn(async move { live.close_until(&closed).await });
+        self.closing_tasks.spawn(async move { connection.close_until(&closed).await });
     }
 
-    async fn connect(&self, timeout: Duration, stay: Lifetime) -> Result<Arc<McpConnection>, CallFailure> {
+    /// Opens a connection and remembers its protocol version.
+    async fn connect(&self, timeout: Duration, lifetime: Lifetime) -> Result<Arc<McpConnection>, CallFailure> {
         let era = self.era.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let live = McpConnection::connect(self, era, timeout, stay).await?;
-        *self.era.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.era());
-        Ok(live)
+        let connection = McpConnection::connect(self, era, timeout, lifetime).await?;
+        *self.era.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.era());
+        Ok(connection)
     }
 
-    /// The connection that stands on a line, or a new one in its place.
+    /// Returns the open connection of a pool entry, or opens one. Callers of the same entry wait for one attempt.
     async fn get_or_connect(
         &self,
-        line: &PooledConnection,
+        pooled: &PooledConnection,
         timeout: Duration,
     ) -> Result<Arc<McpConnection>, CallFailure> {
         let began = Instant::now();
-        let mut place = line.connection.lock().await;
-        // What another caller found out while this one waited for it need not be found out again.
-        let usable = place.as_ref().is_some_and(|live| live.is_usable());
-        if let Some(failure) = line.failure_since(began).filter(|_| !usable) {
+        let mut slot = pooled.connection.lock().await;
+        // Another caller may have failed while this one waited for the lock: share that failure instead of retrying.
+        let usable = slot.as_ref().is_some_and(|connection| connection.is_usable());
+        if let Some(failure) = pooled.failure_since(began).filter(|_| !usable) {
             return Err(failure);
         }
-        let stood = self.get_or_connect_locked(line, &mut place, timeout).await;
-        if let Err(failure) = &stood {
-            line.record_failure(failure);
+        let connected = self.get_or_connect_locked(pooled, &mut slot, timeout).await;
+        if let Err(failure) = &connected {
+            pooled.record_failure(failure);
         }
-        stood
+        connected
     }
 
+    /// As [`McpConnector::get_or_connect`], with the pool entry already locked. Renews subscriptions on a new
+    /// connection.
     async fn get_or_connect_locked(
         &self,
-        line: &PooledConnection,
-        place: &mut Option<Arc<McpConnection>>,
+        pooled: &PooledConnection,
+        slot: &mut Option<Arc<McpConnection>>,
         timeout: Duration,
     ) -> Result<Arc<McpConnection>, CallFailure> {
-        if let Some(standing) = place.as_ref().filter(|live| live.is_usable()) {
-            return Ok(standing.clone());
+        if let Some(existing) = slot.as_ref().filter(|connection| connection.is_usable()) {
+            return Ok(existing.clone());
         }
-        let new = self.connect(timeout, Lifetime::Persistent(line.subscriptions.clone())).await?;
-        *place = Some(new.clone());
-        if line.subscriptions.has_any() {
-            new.track_task(tokio::spawn(line.subscriptions.clone().resubscribe(
+        let new = self.connect(timeout, Lifetime::Persistent(pooled.subscriptions.clone())).await?;
+        *slot = Some(new.clone());
+        if pooled.subscriptions.has_any() {
+            new.track_task(tokio::spawn(pooled.subscriptions.clone().resubscribe(
                 new.clone(),
                 self.source.id.clone(),
                 self.source_events.clone(),
@@ -144,7 +157,7 @@ impl McpConnector {
 
 #[async_trait]
 impl Connector for McpConnector {
-    /// Over the live connection when there is one, else by a temporary start.
+    /// Lists the tools over the shared connection if one is open, else over a temporary one.
     async fn discover(&self, discovery: Discovery) -> Result<Discovered> {
         {
             let mut era = self.era.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,67 +165,71 @@ impl Connector for McpConnector {
                 *era = discovery.era.clone();
             }
         }
+        // Reuse the open connection. Waiting for the lock counts against the timeout: it is held while connecting.
         let deadline = deadline_after(discovery.timeout);
-        let standing = async { self.pool.shared.connection.lock().await.clone() };
-        let standing = tokio::time::timeout_at(deadline, standing).await.map_err(|_| {
+        let existing = async { self.pool.shared.connection.lock().await.clone() };
+        let existing = tokio::time::timeout_at(deadline, existing).await.map_err(|_| {
             let message = format!("no connection within {}", format_duration(discovery.timeout));
             Error::new(Code::ToolUnavailable, message)
         })?;
-        let standing = standing.filter(|live| live.is_usable());
+        let existing = existing.filter(|connection| connection.is_usable());
         let keep = discovery.keep_connection && self.source.settings.lifecycle() == Lifecycle::Shared;
-        let (live, ends) = match standing {
-            Some(live) => (live, false),
+        // Otherwise connect: persistently if a call follows, else for this discovery only.
+        let (connection, is_temporary) = match existing {
+            Some(connection) => (connection, false),
             None if keep => {
-                let standing = self.get_or_connect(&self.pool.shared, discovery.timeout).await;
-                (standing.map_err(CallFailure::into_error)?, false)
+                let existing = self.get_or_connect(&self.pool.shared, discovery.timeout).await;
+                (existing.map_err(CallFailure::into_error)?, false)
             }
             None => {
                 (self.connect(discovery.timeout, Lifetime::Temporary).await.map_err(CallFailure::into_error)?, true)
             }
         };
+        // List the tools, and once more if the server announced a change meanwhile.
         let remaining = deadline.saturating_duration_since(Instant::now());
-        let listed = {
-            let _in_flight = live.begin_discovery();
-            let mut notices = live.client.events();
+        let tool_list = {
+            let _in_flight = connection.begin_discovery();
+            let mut events = connection.client.events();
             let mut options = RequestOptions::new(remaining);
             if let Some(trace) = &discovery.trace {
                 trace.add_to_headers(&mut options.headers);
             }
             let meta = discovery.trace.as_ref().and_then(Trace::to_meta);
-            let listed = live.client.list_tools_with(meta.as_deref(), &options).await;
-            // A temporary connection is not listened to later, so an announcement that came meanwhile counts now.
-            let mut announced = std::iter::from_fn(|| notices.try_recv().ok());
-            let is_outdated = ends && announced.any(|notice| matches!(notice, ConnectionEvent::ToolsChanged));
-            if listed.is_ok() && is_outdated {
+            let tool_list = connection.client.list_tools_with(meta.as_deref(), &options).await;
+            // A temporary connection has no listener later, so an announcement during the listing counts now.
+            let mut announced = std::iter::from_fn(|| events.try_recv().ok());
+            let is_outdated = is_temporary && announced.any(|event| matches!(event, ConnectionEvent::ToolsChanged));
+            if tool_list.is_ok() && is_outdated {
                 options.timeout = deadline.saturating_duration_since(Instant::now());
-                live.client.list_tools_with(meta.as_deref(), &options).await
+                connection.client.list_tools_with(meta.as_deref(), &options).await
             } else {
-                listed
+                tool_list
             }
         };
-        let listed = match listed {
+        let tool_list = match tool_list {
             Ok(list) => Ok(list),
             Err(error) => {
                 let at = self.options.clock.now();
-                Err(live.explain_failure(&self.source, "listing its tools", discovery.timeout, error, at).await)
+                Err(connection.explain_failure(&self.source, "listing its tools", discovery.timeout, error, at).await)
             }
         };
-        let era = live.era();
-        let capabilities = capability_names(live.client.server());
-        let about = describe_server(live.client.server());
-        // Before 2026 a list says nothing about who may see it.
-        let modern = live.client.era() == Era::Modern;
-        if ends {
-            self.close_temporary(&live, &listed).await;
+        let era = connection.era();
+        let capabilities = capability_names(connection.client.server());
+        let about = describe_server(connection.client.server());
+        // Only servers of the 2026 protocol declare who may see a list.
+        let modern = connection.client.era() == Era::Modern;
+        if is_temporary {
+            self.close_temporary(&connection, &tool_list).await;
         }
-        let list = listed?;
+        let list = tool_list?;
         let ttl_ms = list.ttl_ms;
         let private = modern && !list.public;
+        // Secrets of the source must not reach the manifest. What cannot be masked excludes the tool.
         let redactor = self.redactor.get(&self.source.kind);
         let mut excluded = excluded_tools(&list.excluded, &redactor);
         let tools = list.tools.into_iter().map(|tool| redactor.redact_tool(strip_execution_spec(tool)));
-        let (repeating, tools): (Vec<_>, Vec<_>) = tools.partition(|tool| redactor.is_leaked_by(tool));
-        excluded.extend(repeating.iter().map(|tool| exclude_leaking_tool(tool, &redactor)));
+        let (leaking, tools): (Vec<_>, Vec<_>) = tools.partition(|tool| redactor.is_leaked_by(tool));
+        excluded.extend(leaking.iter().map(|tool| exclude_leaking_tool(tool, &redactor)));
         let about = about.map(|about| redactor.redact(&about).into_owned());
         Ok(Discovered {
             tools,
@@ -228,13 +245,13 @@ impl Connector for McpConnector {
 
     async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
         let result = self.send_request(&UpstreamRequest::Call(&call)).await?;
-        let broken = || Error::new(Code::ToolExecutionFailed, "the result of the call is not an object");
-        let answer = ToolResult::parse(result).ok_or_else(|| CallFailure::Rejected(broken()))?;
-        if answer.layout.input_required && call.context.relay.is_none() {
-            let message = "the tool asks for more input, which nobody here can give";
+        let not_an_object = || Error::new(Code::ToolExecutionFailed, "the result of the call is not an object");
+        let result = ToolResult::parse(result).ok_or_else(|| CallFailure::Rejected(not_an_object()))?;
+        if result.layout.input_required && call.context.relay.is_none() {
+            let message = "the tool requires more input (`input_required`), which this caller cannot provide";
             return Err(CallFailure::Rejected(Error::new(Code::ToolExecutionFailed, message)));
         }
-        Ok(answer)
+        Ok(result)
     }
 
     async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
@@ -259,7 +276,7 @@ impl Connector for McpConnector {
     }
 
     async fn maintain(&self) {
-        // One at a time; who looks again soon finds it done.
+        // One run at a time; the next interval checks again.
         if let Ok(_alone) = self.maintenance_lock.try_lock() {
             self.restore_connections().await;
         }
@@ -269,11 +286,11 @@ impl Connector for McpConnector {
         self.pool.take_subscriptions()
     }
 
-    fn restore_subscriptions(&self, watches: SourceSubscriptions) {
+    fn restore_subscriptions(&self, subscriptions: SourceSubscriptions) {
         match self.source.settings.lifecycle() {
-            Lifecycle::Shared => self.pool.restore_subscriptions(watches, |_| None),
-            Lifecycle::PerClient => self.pool.restore_subscriptions(watches, |client| client),
-            Lifecycle::Transient => self.notify_lost(&watches),
+            Lifecycle::Shared => self.pool.restore_subscriptions(subscriptions, |_| None),
+            Lifecycle::PerClient => self.pool.restore_subscriptions(subscriptions, |client| client),
+            Lifecycle::Transient => self.notify_lost(&subscriptions),
         }
     }
 
@@ -285,14 +302,15 @@ impl Connector for McpConnector {
     }
 }
 
-/// An empty result.
+/// Empty JSON object, the result of requests without content.
 fn empty_object() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).unwrap_or_default()
 }
 
-/// What lies behind a tool of a server is the server: nobody believes what it says about requests elsewhere.
+/// Removes Toolcrib's own execution specification from a tool of an MCP server. Without this a server could make
+/// Toolcrib send HTTP requests elsewhere with the tool's name.
 fn strip_execution_spec(tool: Box<RawValue>) -> Box<RawValue> {
-    // A name may be written with escapes.
+    // The key may be written with JSON escapes, which a plain search does not see.
     if !tool.get().contains(EXECUTION_SPEC_KEY) && !tool.get().contains("\\u") {
         return tool;
     }
@@ -303,22 +321,22 @@ fn strip_execution_spec(tool: Box<RawValue>) -> Box<RawValue> {
     }
 }
 
-/// Tools that the list leaves out, with names and reasons fit to be shown.
+/// Excluded tools with redacted, sanitised names and reasons.
 fn excluded_tools(excluded: &[(String, String)], redactor: &Redactor) -> Vec<SetAsideTool> {
-    // Redacted first: the beginning of a value that is cut is harder to recognise.
+    // Redact before truncating: the cut-off beginning of a secret is harder to recognise.
     let shown = |text: &str| sanitize_truncated(&redactor.redact(text), 512);
     excluded.iter().map(|(name, reason)| SetAsideTool { name: shown(name), reason: shown(reason) }).collect()
 }
 
-/// A tool that is left out because it repeats what its source was given in confidence.
+/// Entry for a tool that is excluded because it contains a secret of its source where it cannot be masked.
 fn exclude_leaking_tool(tool: &RawValue, redactor: &Redactor) -> SetAsideTool {
     let name = RawFields::parse(tool).and_then(|fields| serde_json::from_str::<String>(fields.get("name")?.get()).ok());
     let name = sanitize_truncated(&redactor.redact(&name.unwrap_or_default()), 512);
-    let reason = "it repeats a value that its source was given, in a name, an enumeration or a default";
+    let reason = "it contains a secret value of its source in a name, an enumeration or a default";
     SetAsideTool { name, reason: reason.into() }
 }
 
-/// The names of the capabilities a server announced.
+/// Names of the capabilities that a server announced, bounded in number and length.
 fn capability_names(server: &ServerDescription) -> Vec<String> {
     const MAX_CAPABILITIES: usize = 32;
     let capabilities = RawFields::parse(&server.capabilities).unwrap_or_default();
@@ -326,11 +344,11 @@ fn capability_names(server: &ServerDescription) -> Vec<String> {
     offered.map(|(name, _)| name.chars().take(64).collect()).take(MAX_CAPABILITIES).collect()
 }
 
-/// What a server says about itself: title, description, instructions.
+/// Self-description of a server for search: title, description and instructions.
 fn describe_server(server: &ServerDescription) -> Option<String> {
     let info = server.info.as_deref().and_then(RawFields::parse).unwrap_or_default();
-    let said = |key: &str| info.get(key).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
-    let texts = [said("title"), said("description"), server.instructions.clone()];
+    let text_field = |key: &str| info.get(key).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+    let texts = [text_field("title"), text_field("description"), server.instructions.clone()];
     Some(texts.into_iter().flatten().collect::<Vec<_>>().join("\n")).filter(|text| !text.is_empty())
 }
 
@@ -347,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_repeats_a_secret_where_calls_depend_on_it_is_left_out() {
+    fn a_tool_that_repeats_a_secret_where_calls_depend_on_it_is_excluded() {
         let redactor = Redactor::new(&["hunter2-hunter2".to_owned(), "europe".to_owned()].into());
         for (tool, repeats) in [
             (r#"{"name":"read","description":"with hunter2-hunter2","_meta":{"k":"hunter2-hunter2"}}"#, false),
@@ -365,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_does_not_say_what_lies_behind_its_tools() {
+    fn an_execution_spec_sent_by_a_server_is_removed() {
         for (tool, expected) in [
             (r#"{"name":"a","x-toolcrib-backing":{"execution":{}},"z":1.50}"#, r#"{"name":"a","z":1.50}"#),
             (r#"{"name":"a","x-toolcrib-\u0062acking":{}}"#, r#"{"name":"a"}"#),

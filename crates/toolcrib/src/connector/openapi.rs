@@ -1,22 +1,26 @@
-//! APIs that an OpenAPI document describes: the document is read, its operations become tools, and a call becomes the
-//! request that the document asks for.
+//! Connector for HTTP APIs described by an OpenAPI document: discovery converts the operations of the document to tools
+//! (the conversion is in `toolcrib_core::openapi`), and a call sends the HTTP request that the document describes.
 
+// From a call to its result.
 mod api_client;
 mod call;
 mod poll;
 mod request_builder;
 mod result;
 
+// Sending.
 mod error_response;
 mod retry;
 mod send;
 
+// What the configuration permits and provides.
 mod credentials;
 mod http_clients;
 mod resolved_source;
 mod tokens;
 mod url_policy;
 
+// Reading documents.
 mod documents;
 mod fetch;
 
@@ -43,6 +47,7 @@ pub(super) use fetch::{FetchedDocument, read_file};
 pub(crate) use http_clients::OpenApiClients;
 pub(crate) use resolved_source::DocumentLocation;
 
+/// Connector of one OpenAPI source. Stateless but for OAuth tokens; HTTP connections are pooled in the clients.
 #[derive(Debug)]
 pub(crate) struct OpenApiConnector {
     source: Source,
@@ -62,86 +67,81 @@ impl OpenApiConnector {
         OpenApiConnector { source, clients, tokens: TokenCache::default(), clock, redactor }
     }
 
-    /// The source with its references filled, at the moment of use.
+    /// Resolves templates and references of the source at the moment of use, and tells the redactor the values.
     fn resolve_source(&self) -> Result<ResolvedSource> {
-        let settled = ResolvedSource::resolve(&self.source);
+        let resolved = ResolvedSource::resolve(&self.source);
         self.redactor.update(&self.source.kind);
-        settled
+        resolved
     }
 
+    /// Reads the documents and converts their operations, unless nothing has changed since the last discovery.
     async fn discover_tools(&self, discovery: &Discovery) -> Result<Discovered> {
-        let settled = self.resolve_source()?;
-        let documents = DocumentLoader::new(self, &settled, discovery.trace.as_ref())?;
+        let resolved = self.resolve_source()?;
+        let documents = DocumentLoader::new(self, &resolved, discovery.trace.as_ref())?;
         if let Some(known) = &discovery.known_versions
-            && let Some(marks) = documents.check_unchanged(known).await?
+            && let Some(versions) = documents.check_unchanged(known).await?
         {
-            return Ok(Discovered { unchanged: true, versions: Some(marks), ..Discovered::default() });
+            return Ok(Discovered { unchanged: true, versions: Some(versions), ..Discovered::default() });
         }
-        let library = load_documents(&documents).await?;
+        let set = load_documents(&documents).await?;
         let source = self.source.clone();
         let converted = run_blocking(move || {
-            // As it is declared: what a reference stands for belongs in no manifest.
+            // From the declared source: resolved references must not reach the manifest.
             let SourceKind::OpenApi(openapi) = &source.kind else { return Ok(ConvertedDocument::default()) };
-            convert(&library, ConversionOptions { source: &source.id, openapi })
+            convert(&set, ConversionOptions { source: &source.id, openapi })
         });
         let converted = converted.await?;
-        let ConvertedDocument { tools, excluded: set_aside, summary: about, server_origins: servers } = converted;
-        Ok(Discovered {
-            tools,
-            excluded: set_aside,
-            about,
-            servers,
-            versions: documents.versions(),
-            ..Discovered::default()
-        })
+        let ConvertedDocument { tools, excluded, summary: about, server_origins: servers } = converted;
+        Ok(Discovered { tools, excluded, about, servers, versions: documents.versions(), ..Discovered::default() })
     }
 }
 
-/// The document with all that it leads to. What cannot be had of the latter is known by its reason.
+/// Loads the main document and everything it references. A referenced document that cannot be loaded is recorded with
+/// its error; only the operations that need it are excluded.
 async fn load_documents(documents: &DocumentLoader<'_>) -> Result<DocumentSet> {
     let text = documents.load(documents.main_url()).await?;
-    let address = documents.main_url().clone();
-    let (mut library, mut missing) = run_blocking(move || {
-        let library = DocumentSet::new(address.clone(), parse(&text)?);
-        let missing = library.missing_from(&address);
-        Ok((library, missing))
+    let url = documents.main_url().clone();
+    let (mut set, mut missing) = run_blocking(move || {
+        let set = DocumentSet::new(url.clone(), parse(&text)?);
+        let missing = set.missing_from(&url);
+        Ok((set, missing))
     })
     .await?;
-    while let Some(address) = missing.pop_first() {
-        let text = documents.load(&address).await;
+    while let Some(url) = missing.pop_first() {
+        let text = documents.load(&url).await;
         let found;
-        (library, found) = run_blocking(move || {
+        (set, found) = run_blocking(move || {
             let document = text.and_then(|text| parse(&text));
-            library.add(&address, document.map_err(|error| error.message));
-            let found = library.missing_from(&address);
-            Ok((library, found))
+            set.add(&url, document.map_err(|error| error.message));
+            let found = set.missing_from(&url);
+            Ok((set, found))
         })
         .await?;
         missing.extend(found);
     }
-    Ok(library)
+    Ok(set)
 }
 
-/// Large documents take a while: not on a thread that others wait for.
+/// Runs CPU-heavy work such as parsing a large document on the blocking thread pool, not on an async worker.
 pub(super) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.context(Code::Internal, "a document could not be read")?
+    tokio::task::spawn_blocking(work).await.context(Code::Internal, "reading a document was interrupted")?
 }
 
-/// A document is read within the time of its discovery.
+/// Bounds a discovery that reads a document.
 pub(super) async fn discover_in_time(
     timeout: Duration,
-    look: impl Future<Output = Result<Discovered>>,
+    discovery: impl Future<Output = Result<Discovered>>,
 ) -> Result<Discovered> {
-    let late = |_| {
+    let timed_out = |_| {
         let message = format!("the document was not read within {}", format_duration(timeout));
         Error::new(Code::ToolUnavailable, message)
     };
-    tokio::time::timeout(timeout, look).await.map_err(late)?
+    tokio::time::timeout(timeout, discovery).await.map_err(timed_out)?
 }
 
-/// What a source that a document describes answers to requests of MCP.
+/// Failure for MCP requests to a source that is described by a document.
 pub(super) fn unsupported_request(id: &SourceId, request: &SourceRequest) -> CallFailure {
-    let message = format!("`{id}` is no MCP server and answers no `{}`", request.method);
+    let message = format!("`{id}` is not an MCP server and does not support `{}`", request.method);
     CallFailure::Rejected(Error::new(Code::ToolNotImplemented, message))
 }
 

@@ -1,4 +1,5 @@
-//! What an API answered during a call, for whoever needs to know more than its result: the steps of a workflow.
+//! Records the HTTP response behind a tool call. The steps of a workflow evaluate expressions over status, headers and
+//! body, which a tool result does not carry.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,30 +7,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use toolcrib_core::arazzo::OperationResponse;
 
-/// Is shown every answer that counts; the last one stays.
+/// Shared slot for the last relevant response of a call. Retried responses are not recorded.
 #[derive(Clone)]
 pub(crate) struct ResponseRecorder {
     last_response: Arc<Mutex<Option<OperationResponse>>>,
-    /// Answers that point elsewhere are answers too, and not followed.
+    /// Treats redirect responses as final instead of following them, because the step expects a redirect status.
     pub(crate) keep_redirects: bool,
 }
 
 impl ResponseRecorder {
-    pub(crate) fn new(sees_redirects: bool) -> ResponseRecorder {
-        ResponseRecorder { last_response: Arc::default(), keep_redirects: sees_redirects }
+    pub(crate) fn new(keep_redirects: bool) -> ResponseRecorder {
+        ResponseRecorder { last_response: Arc::default(), keep_redirects }
     }
 
+    /// Replaces the recorded response.
     pub(crate) fn record(&self, response: OperationResponse) {
         *self.lock_response() = Some(response);
     }
 
-    /// The answer is only a part of what was seen.
+    /// Replaces the body: the result of a polled job is a part of its last response.
     pub(crate) fn record_body(&self, body: &Value) {
-        if let Some(seen) = self.lock_response().as_mut() {
-            seen.body = Some(body.clone());
+        if let Some(response) = self.lock_response().as_mut() {
+            response.body = Some(body.clone());
         }
     }
 
+    /// Takes the recorded response out.
     pub(crate) fn take(&self) -> Option<OperationResponse> {
         self.lock_response().take()
     }
@@ -39,9 +42,9 @@ impl ResponseRecorder {
     }
 }
 
-/// Without the answer: what a tool said belongs in no log.
+/// Omits the response: content of tools does not belong in logs.
 impl fmt::Debug for ResponseRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Witness").field("sees_redirects", &self.keep_redirects).finish_non_exhaustive()
+        f.debug_struct("ResponseRecorder").field("keep_redirects", &self.keep_redirects).finish_non_exhaustive()
     }
 }

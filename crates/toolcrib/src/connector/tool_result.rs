@@ -1,5 +1,5 @@
-//! The result of a call as its source sent it, and where in its text the parts lie that are read here. Nothing deeper
-//! than one level is parsed, and what is not known here stays.
+//! Result of a tool call as the source sent it, with the byte ranges of the fields that Toolcrib reads. Only the top
+//! level is parsed; unknown fields and the formatting of the JSON are preserved.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,19 +13,23 @@ use toolcrib_core::text::{may_contain_hidden, sanitize_result};
 
 use crate::redact::{RedactedJson, Redactor};
 
+/// Raw MCP `CallToolResult` with its parsed layout.
 #[derive(Clone)]
 pub struct ToolResult {
+    /// The result exactly as it is passed on to the client.
     pub raw: Box<RawValue>,
+    /// Ranges into `raw`; must be parsed again whenever `raw` changes.
     pub(crate) layout: ResultLayout,
 }
 
-/// Key of `_meta` under which Toolcrib adds notes about a call: a list of texts.
+/// Key of `_meta` under which Toolcrib adds notes about a call: a list of strings.
 pub const NOTES_KEY: &str = "toolcrib/notes";
 
 impl ToolResult {
-    /// Adds a note to `_meta["toolcrib/notes"]`, behind those of an upstream Toolcrib.
+    /// Appends a note to `_meta["toolcrib/notes"]`, after those of an upstream Toolcrib. A result that cannot be
+    /// changed is returned as it is.
     pub(crate) fn with_note(self, note: &str) -> ToolResult {
-        let noted = || {
+        let add_note = || {
             let mut result = RawFields::parse(&self.raw)?;
             let mut meta = result.get("_meta").and_then(RawFields::parse).unwrap_or_default();
             let mut notes: Vec<Box<RawValue>> =
@@ -35,39 +39,41 @@ impl ToolResult {
             result.insert("_meta", to_raw_value(&meta).ok()?);
             ToolResult::parse(to_raw_value(&result).ok()?)
         };
-        noted().unwrap_or_else(|| {
+        add_note().unwrap_or_else(|| {
             tracing::warn!(note, "a note could not be added to the result");
             self
         })
     }
 
-    /// Without characters that hide or steer in its texts: those of text blocks and embedded resources, titles and
-    /// descriptions of links. Structured content stays as it is, and so does all of a result that has none of them,
-    /// which one pass over its bytes tells.
+    /// Removes control, bidirectional and invisible characters from text for people and models: text blocks, embedded
+    /// resources, titles and descriptions of links. Structured content is unchanged. One pass over the bytes decides
+    /// whether there is anything to parse.
     pub(crate) fn without_hidden_characters(self) -> ToolResult {
         if may_contain_hidden(self.layout.content(&self.raw)) { self.sanitize_content().unwrap_or(self) } else { self }
     }
 
-    /// `None` where nothing has to be removed.
+    /// Returns `None` if nothing has to be removed.
     fn sanitize_content(&self) -> Option<ToolResult> {
         let place = self.layout.content.clone()?;
         let content = self.layout.content(&self.raw);
-        // Half a character must not keep a text from being read.
-        let mended = json::replace_lone_surrogates(content);
-        let blocks: Vec<&RawValue> = serde_json::from_str(mended.as_deref().unwrap_or(content)).ok()?;
+        // An unpaired surrogate is invalid for serde and would hide the whole block from sanitising.
+        let repaired = json::replace_lone_surrogates(content);
+        let blocks: Vec<&RawValue> = serde_json::from_str(repaired.as_deref().unwrap_or(content)).ok()?;
         let clean: Vec<Option<Box<RawValue>>> = blocks.iter().map(|block| sanitize_block(block)).collect();
-        if mended.is_none() && clean.iter().all(Option::is_none) {
+        if repaired.is_none() && clean.iter().all(Option::is_none) {
             return None;
         }
         let blocks: Vec<&RawValue> =
             blocks.into_iter().zip(&clean).map(|(block, clean)| clean.as_deref().unwrap_or(block)).collect();
         let text = self.raw.get();
         let content = serde_json::to_string(&blocks).ok()?;
+        // Replace only the `content` array, so that the rest of the JSON stays byte-identical.
         let text = [&text[..place.start], &content, &text[place.end..]].concat();
         ToolResult::parse(RawValue::from_string(text).ok()?)
     }
 
-    /// An error that the tool itself reported may repeat what its server was given.
+    /// Masks secrets of the source. Used for results with `isError`: a tool's error may repeat its arguments or
+    /// environment. If the JSON cannot be redacted, a generic error result takes its place.
     pub(crate) fn redact(self, redactor: &Redactor) -> ToolResult {
         let redacted = match redactor.redact_json(&self.raw) {
             RedactedJson::Unchanged => return self,
@@ -75,7 +81,7 @@ impl ToolResult {
             RedactedJson::Unreadable => None,
         };
         redacted.unwrap_or_else(|| {
-            let text = "the error of the tool repeats a secret of its source and cannot be shown";
+            let text = "the tool's error contains a secret of its source and is withheld";
             let result = serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true });
             let raw = to_raw_value(&result).unwrap_or_default();
             let layout = ResultLayout::parse(&raw).unwrap_or_default();
@@ -83,14 +89,14 @@ impl ToolResult {
         })
     }
 
-    /// `None` for anything but an object.
+    /// Returns `None` for anything but a JSON object.
     pub fn parse(raw: Box<RawValue>) -> Option<ToolResult> {
         let layout = ResultLayout::parse(&raw)?;
         Some(ToolResult { raw, layout })
     }
 }
 
-/// `None` where nothing has to be removed.
+/// Removes hidden characters from one content block. Returns `None` if nothing has to be removed.
 fn sanitize_block(block: &RawValue) -> Option<Box<RawValue>> {
     if !may_contain_hidden(block.get()) {
         return None;
@@ -109,6 +115,7 @@ fn sanitize_block(block: &RawValue) -> Option<Box<RawValue>> {
     if changed { to_raw_value(&fields).ok() } else { None }
 }
 
+/// Returns whether the field was changed.
 fn sanitize_field(fields: &mut RawFields, key: &str) -> bool {
     let text = fields.get(key).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
     let Some(clean) = text.and_then(|text| sanitize_result(&text)) else { return false };
@@ -116,27 +123,30 @@ fn sanitize_field(fields: &mut RawFields, key: &str) -> bool {
     true
 }
 
-/// Without the result: what a tool said belongs in no log.
+/// Omits the content: results of tools do not belong in logs.
 impl fmt::Debug for ToolResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer").field("bytes", &self.raw.get().len()).finish_non_exhaustive()
+        f.debug_struct("ToolResult").field("bytes", &self.raw.get().len()).finish_non_exhaustive()
     }
 }
 
-/// Where in a result's text its parts lie.
+/// Byte ranges of the known fields in the text of a result.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResultLayout {
     content: Option<Range<usize>>,
     structured: Option<Range<usize>>,
     meta: Option<Range<usize>>,
+    /// Value of `isError`; anything but `true` counts as false.
     pub(crate) is_error: bool,
-    /// The source wants to know more before there is a result.
+    /// The server asks for more input before there is a result (`resultType: "input_required"`).
     pub(crate) input_required: bool,
 }
 
 impl ResultLayout {
+    /// Returns `None` for anything but a JSON object.
     pub(crate) fn parse(raw: &RawValue) -> Option<ResultLayout> {
-        let head: ResultFields<'_> = serde_json::from_str(raw.get()).ok()?;
+        let fields_found: ResultFields<'_> = serde_json::from_str(raw.get()).ok()?;
+        // The borrowed values point into `raw`, so their addresses give the ranges.
         let start = raw.get().as_ptr().addr();
         let place = |part: &RawValue| {
             let from = part.get().as_ptr().addr() - start;
@@ -144,22 +154,25 @@ impl ResultLayout {
         };
         let is = |part: Option<&RawValue>, text: &str| part.is_some_and(|part| part.get() == text);
         Some(ResultLayout {
-            content: head.content.filter(|part| part.get().starts_with('[')).map(place),
-            structured: head.structured.filter(|part| part.get() != "null").map(place),
-            meta: head.meta.filter(|part| part.get() != "null").map(place),
-            is_error: is(head.is_error, "true"),
-            input_required: is(head.result_type, "\"input_required\""),
+            content: fields_found.content.filter(|part| part.get().starts_with('[')).map(place),
+            structured: fields_found.structured.filter(|part| part.get() != "null").map(place),
+            meta: fields_found.meta.filter(|part| part.get() != "null").map(place),
+            is_error: is(fields_found.is_error, "true"),
+            input_required: is(fields_found.result_type, "\"input_required\""),
         })
     }
 
+    /// Text of the `content` array, `[]` if there is none.
     pub(crate) fn content<'a>(&self, raw: &'a RawValue) -> &'a str {
         slice_at(raw, self.content.as_ref()).unwrap_or("[]")
     }
 
+    /// Text of `structuredContent`, unless absent or null.
     pub(crate) fn structured<'a>(&self, raw: &'a RawValue) -> Option<&'a str> {
         slice_at(raw, self.structured.as_ref())
     }
 
+    /// Text of `_meta`, unless absent or null.
     pub(crate) fn meta<'a>(&self, raw: &'a RawValue) -> Option<&'a str> {
         slice_at(raw, self.meta.as_ref())
     }
@@ -169,6 +182,7 @@ fn slice_at<'a>(raw: &'a RawValue, place: Option<&Range<usize>>) -> Option<&'a s
     raw.get().get(place?.clone())
 }
 
+/// Known top-level fields, borrowed from the text of a result.
 #[derive(Default)]
 struct ResultFields<'a> {
     content: Option<&'a RawValue>,
@@ -178,11 +192,12 @@ struct ResultFields<'a> {
     result_type: Option<&'a RawValue>,
 }
 
-/// Borrowed unless it is written with escapes.
+/// Field name, borrowed unless it is written with JSON escapes.
 #[derive(Deserialize)]
 struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// By hand, because of a name given twice the last counts, and that is no reason to lose a result.
+/// Implemented by hand because derived code rejects duplicate keys. The last value wins, as in most JSON parsers; a
+/// duplicate is no reason to lose a result.
 impl<'de: 'a, 'a> Deserialize<'de> for ResultFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ResultFieldsVisitor;
@@ -194,18 +209,18 @@ impl<'de: 'a, 'a> Deserialize<'de> for ResultFields<'a> {
             }
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ResultFields<'de>, M::Error> {
-                let mut head = ResultFields::default();
+                let mut fields_found = ResultFields::default();
                 while let Some((FieldName(name), value)) = map.next_entry::<FieldName<'de>, &'de RawValue>()? {
                     match name.as_ref() {
-                        "content" => head.content = Some(value),
-                        "structuredContent" => head.structured = Some(value),
-                        "_meta" => head.meta = Some(value),
-                        "isError" => head.is_error = Some(value),
-                        "resultType" => head.result_type = Some(value),
+                        "content" => fields_found.content = Some(value),
+                        "structuredContent" => fields_found.structured = Some(value),
+                        "_meta" => fields_found.meta = Some(value),
+                        "isError" => fields_found.is_error = Some(value),
+                        "resultType" => fields_found.result_type = Some(value),
                         _ => {}
                     }
                 }
-                Ok(head)
+                Ok(fields_found)
             }
         }
         deserializer.deserialize_map(ResultFieldsVisitor)

@@ -1,9 +1,8 @@
-//! Workflows that an Arazzo document describes: each is a tool, and its steps are calls to tools of other sources, made
-//! the way any caller makes them. From here nothing is sent, and no rule is got around.
+//! Connector for workflows described by an Arazzo document: each workflow is a tool, and its steps are calls to tools
+//! of other sources through the registry. It sends no requests itself, so every step is subject to policy, breaker and
+//! statistics like any other call.
 
-mod result;
 mod run;
-
 mod step;
 
 mod arguments;
@@ -11,6 +10,7 @@ mod operations;
 mod target;
 
 mod document;
+mod result;
 
 use std::sync::{Arc, Mutex};
 
@@ -25,43 +25,48 @@ use crate::connections::WeakRegistry;
 use document::LoadedDocument;
 use operations::OperationLookup;
 
-/// Another version may make other tools of the same document. The last number is raised whenever this one does.
+/// Version of the conversion from documents to tools. Raise the last number whenever the same document gives other
+/// tools.
 const READER_VERSION: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"), "/1");
 
+/// Connector of one workflow source.
 #[derive(Debug)]
 pub(crate) struct WorkflowConnector {
     source: Source,
+    /// Steps are called through the registry, which owns this connector; hence weak.
     registry: WeakRegistry,
-    /// The document as it was last read.
+    /// Last parsed document, reused while the file is unchanged.
     loaded: Mutex<Option<Arc<LoadedDocument>>>,
+    /// Finds the tools that steps refer to.
     operations: OperationLookup,
 }
 
 impl WorkflowConnector {
-    pub(crate) fn new(source: Source, origin: WeakRegistry) -> WorkflowConnector {
-        WorkflowConnector { source, registry: origin, loaded: Mutex::default(), operations: OperationLookup::default() }
+    pub(crate) fn new(source: Source, registry: WeakRegistry) -> WorkflowConnector {
+        WorkflowConnector { source, registry, loaded: Mutex::default(), operations: OperationLookup::default() }
     }
 
+    /// Reads the file and lists its workflows as tools, unless it is unchanged since the last discovery.
     async fn discover_tools(&self, discovery: &Discovery) -> Result<Discovered> {
         let file = self.read_workflow_file().await?;
         let documents = [(file.url.to_string(), file.version.clone())].into();
-        let marks = Some(DocumentVersions { reader: READER_VERSION.to_owned(), documents });
-        if discovery.known_versions == marks {
-            return Ok(Discovered { unchanged: true, versions: marks, ..Discovered::default() });
+        let versions = Some(DocumentVersions { reader: READER_VERSION.to_owned(), documents });
+        if discovery.known_versions == versions {
+            return Ok(Discovered { unchanged: true, versions, ..Discovered::default() });
         }
-        let held = self.parse_file(file).await?;
-        let of = held.clone();
+        let loaded = self.parse_file(file).await?;
+        let parsed = loaded.clone();
         let tools = run_blocking(move || {
-            let tools = of.document.workflows.iter().map(|workflow| to_raw_value(&build_workflow_tool(workflow)));
-            tools.collect::<Result<_, _>>().context(Code::Internal, "write a tool")
+            let tools = parsed.document.workflows.iter().map(|workflow| to_raw_value(&build_workflow_tool(workflow)));
+            tools.collect::<Result<_, _>>().context(Code::Internal, "cannot serialize a tool")
         });
         let tools = tools.await?;
         Ok(Discovered {
             tools,
-            excluded: held.document.excluded.clone(),
-            about: held.about.clone(),
-            servers: held.document.described_apis(),
-            versions: marks,
+            excluded: loaded.document.excluded.clone(),
+            about: loaded.about.clone(),
+            servers: loaded.document.described_apis(),
+            versions,
             ..Discovered::default()
         })
     }

@@ -1,9 +1,9 @@
-//! The part of our environment that a child process gets: enough to run, and no credentials.
+//! Environment variables that child processes inherit: enough to run, and no credentials.
 
 use std::ffi::{OsStr, OsString};
 
-/// The directories of the XDG base directory specification, by name: other variables that begin with `XDG_` belong to
-/// the desktop session, and some are secret (`XDG_ACTIVATION_TOKEN`).
+/// Directories of the XDG base directory specification. Listed by name: other variables with the prefix `XDG_` belong
+/// to the desktop session, and some are secret (`XDG_ACTIVATION_TOKEN`).
 pub(crate) const XDG_DIRECTORIES: [&str; 7] = [
     "XDG_CONFIG_HOME",
     "XDG_CACHE_HOME",
@@ -54,53 +54,63 @@ const WINDOWS_NAMES: [&str; 14] = [
     "TEMP",
 ];
 
-/// The part of `own` that a server gets: the usual names, and those in `inherit` as they are. Nothing else.
-pub fn clean_env(own: impl Iterator<Item = (OsString, OsString)>, inherit: &[String]) -> Vec<(OsString, OsString)> {
-    own.filter_map(|(name, value)| {
-        if inherit.iter().any(|wanted| is_same_name(&name, wanted)) || is_inherited(&name) {
-            return Some((name, value));
-        }
-        if !is_one_of(&name, &PROXY_NAMES) {
-            return None;
-        }
-        // A value that is not Unicode cannot be examined for credentials.
-        let without = strip_credentials(value.to_str()?);
-        Some((name, without.into()))
-    })
-    .collect()
+/// Selects the variables that a server inherits: the standard names, proxies without credentials, and those in
+/// `inherit` unchanged. Everything else is dropped, since the environment of Toolcrib may hold tokens of other servers.
+pub fn clean_env(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+    inherit: &[String],
+) -> Vec<(OsString, OsString)> {
+    variables
+        .filter_map(|(name, value)| {
+            if inherit.iter().any(|listed| is_same_name(&name, listed)) || is_inherited(&name) {
+                return Some((name, value));
+            }
+            if !is_one_of(&name, &PROXY_NAMES) {
+                return None;
+            }
+            // A value that is not Unicode cannot be checked for credentials, so it is dropped.
+            let stripped = strip_credentials(value.to_str()?);
+            Some((name, stripped.into()))
+        })
+        .collect()
 }
 
-/// The address of a proxy without `user:password@`.
+/// Removes `user:password@` from the URL of a proxy.
 fn strip_credentials(proxy: &str) -> String {
     let (scheme, rest) = match proxy.find("://") {
         Some(at) => proxy.split_at(at + 3),
         None => ("", proxy),
     };
-    // A password may hold any of these when it is written carelessly; what is behind the last `@` is the host.
+    // An unencoded password may contain `/`, `:` or `@`; the host comes after the last `@`.
     match rest.rfind('@') {
         Some(at) => format!("{scheme}{}", &rest[at + 1..]),
         None => proxy.to_owned(),
     }
 }
 
+/// Whether a name is in the list, in upper or lower case.
 fn is_one_of(name: &OsStr, names: &[&str]) -> bool {
-    names.iter().any(|wanted| name == *wanted || name == wanted.to_ascii_lowercase().as_str())
+    names.iter().any(|listed| name == *listed || name == listed.to_ascii_lowercase().as_str())
 }
 
+/// Whether a variable is inherited by default.
 fn is_inherited(name: &OsStr) -> bool {
-    // A name that is not Unicode is none of ours.
+    // All inherited names are Unicode.
     let Some(name) = name.to_str() else { return false };
-    let upper = name.to_ascii_uppercase();
+    let upper_name = name.to_ascii_uppercase();
     if cfg!(windows)
-        && (WINDOWS_NAMES.contains(&upper.as_str()) || upper == "TMP" || INHERITED_NAMES.contains(&upper.as_str()))
+        && (WINDOWS_NAMES.contains(&upper_name.as_str())
+            || upper_name == "TMP"
+            || INHERITED_NAMES.contains(&upper_name.as_str()))
     {
         return true;
     }
     INHERITED_NAMES.contains(&name) || XDG_DIRECTORIES.contains(&name) || is_one_of(OsStr::new(name), &[NO_PROXY_NAME])
 }
 
-fn is_same_name(name: &OsStr, wanted: &str) -> bool {
-    if cfg!(windows) { name.eq_ignore_ascii_case(wanted) } else { name == wanted }
+/// Compares names as the platform does.
+fn is_same_name(name: &OsStr, listed: &str) -> bool {
+    if cfg!(windows) { name.eq_ignore_ascii_case(listed) } else { name == listed }
 }
 
 #[cfg(test)]
@@ -109,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_child_gets_the_named_variables_and_proxies_without_credentials() {
-        let own = [
+        let variables = [
             ("PATH", "/bin"),
             ("LC_ALL", "C"),
             ("XDG_CACHE_HOME", "/c"),
@@ -122,7 +132,7 @@ mod tests {
             ("all_proxy", "socks5h://me@[::1]:9050"),
             ("no_proxy", "localhost,a@b"),
         ];
-        let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let variables = variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let expected = [
             ("PATH", "/bin"),
             ("XDG_CACHE_HOME", "/c"),
@@ -133,6 +143,6 @@ mod tests {
             ("no_proxy", "localhost,a@b"),
         ];
         let expected = expected.map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        assert_eq!(clean_env(own.into_iter(), &["WANTED".to_owned()]), expected);
+        assert_eq!(clean_env(variables.into_iter(), &["WANTED".to_owned()]), expected);
     }
 }

@@ -1,20 +1,20 @@
-//! A mark on everything below a guard, by which it is found when the guard itself was killed.
+//! A mark on all processes below a guard, by which they are found if the guard itself was killed.
 //!
 //! The mark is a random number in a resource limit (`RLIMIT_LOCKS`) that Linux has not enforced since 2.4.25 but still
-//! hands down: across `fork`, `exec` and `setsid`, and whatever becomes of the environment. So it needs neither a
-//! variable that servers would see nor a change to the process that starts them (a child-subreaper would have to reap
-//! every orphan below it, of whatever origin). The hard limit is lowered too, which only a process with privileges can
-//! raise again: one that lowers it further is not found by its mark, and still seen to be below a guard.
-//! Systems other than Linux have no such mark.
+//! inherits across `fork`, `exec` and `setsid`, independent of the environment. So it needs no variable that servers
+//! would see, and no subreaper in Toolcrib itself, which would have to reap every orphan of the embedding program. The
+//! hard limit is lowered too, which only a privileged process can undo. A process that lowers it further is not found
+//! by its mark, but still recognised as being below a guard. Other systems have no such mark.
 
 use std::ffi::OsStr;
 use std::fmt;
 
+/// Random number that identifies the process tree of one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GuardMark(u64);
 
 impl GuardMark {
-    /// A mark for what this process starts.
+    /// New mark for a server started by this process.
     pub(super) fn random() -> GuardMark {
         #[cfg(target_os = "linux")]
         let limit = linux::own_hard_limit();
@@ -23,9 +23,9 @@ impl GuardMark {
         GuardMark::random_below(limit)
     }
 
-    /// Below what means "unlimited", and above every limit in use. Where this process has a limit, which below a guard of
-    /// another Toolcrib is that one's mark, it is less than that, for the limit can only be lowered. Only a limit of 0
-    /// leaves no room for a mark.
+    /// Random mark below `limit`, the current hard limit of this process, since a limit can only be lowered. If this
+    /// process is itself below the guard of another Toolcrib, that limit is the other mark. The range lies above limits
+    /// in practical use and below "unlimited"; only a limit of 0 leaves no room.
     fn random_below(limit: Option<u64>) -> GuardMark {
         const MIN_MARK: u64 = 1 << 40;
         const MAX_MARK: u64 = 1 << 62;
@@ -33,6 +33,7 @@ impl GuardMark {
         GuardMark(rand::random_range(MIN_MARK.min(max / 2)..max))
     }
 
+    /// Parses the command line argument of the guard.
     pub(super) fn parse(text: &OsStr) -> Option<GuardMark> {
         text.to_str()?.parse().ok().map(GuardMark)
     }
@@ -60,15 +61,16 @@ mod linux {
     use super::GuardMark;
     use crate::guard::tree;
 
-    /// How long killed processes may take to end. One in uninterruptible sleep ends when it wakes.
+    /// Time for killed processes to end. A process in uninterruptible sleep ends only when it wakes.
     const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+    /// Interval between kill rounds.
     const KILL_INTERVAL: Duration = Duration::from_millis(10);
-    /// Up to here processes that have nothing to do with Toolcrib may have the same limit, and two servers the same mark.
+    /// Limits up to this value may be in use by unrelated processes, so a mark in this range must not kill anything.
     const MAX_COMMON_LIMIT: u64 = u32::MAX as u64;
 
     impl GuardMark {
-        /// Marks this process and all that it starts from now on. It fails where a hard limit leaves no room for the
-        /// mark, and in sandboxes that let no limit be set.
+        /// Marks this process and all its future children. Fails if the hard limit leaves no room for the mark, and in
+        /// sandboxes that forbid changing limits.
         pub(in crate::guard) fn apply_to_current_process(self) -> io::Result<()> {
             if own_hard_limit() == Some(self.0) {
                 return Err(io::Errno::INVAL);
@@ -76,8 +78,8 @@ mod linux {
             setrlimit(Resource::Locks, Rlimit { current: Some(self.0), maximum: Some(self.0) })
         }
 
-        /// Kills every process with this mark, again and again, for one may fork meanwhile. Blocks; false when some are
-        /// still there after [`KILL_TIMEOUT`]. A mark that other processes may have by chance kills none.
+        /// Kills all processes with this mark, repeatedly, because one may fork meanwhile. Blocks. Returns false if
+        /// some are left after [`KILL_TIMEOUT`], or if unrelated processes may have the same limit.
         pub(in crate::guard) fn kill_marked(self) -> bool {
             if self.0 <= MAX_COMMON_LIMIT {
                 return false;
@@ -92,17 +94,17 @@ mod linux {
             true
         }
 
-        /// Kills a process if it runs and has this mark; false if not.
+        /// Kills a process if it is running and has this mark. Returns whether it was.
         fn kill_if_marked(self, pid: i32) -> bool {
             let Some(process) = Pid::from_raw(pid).filter(|_| self.is_on_process(pid)) else { return false };
-            // Looked at again once it is held, for its number may have become that of another process.
-            let held = pidfd_open(process, PidfdFlags::empty());
+            // Open a pidfd, then check again: the pid may have been reused before.
+            let pidfd = pidfd_open(process, PidfdFlags::empty());
             if !self.is_on_process(pid) || !tree::is_running(pid) {
                 return false;
             }
-            // One that is gone already, or is not ours to signal, must not save the others.
-            let _ = match held {
-                Ok(held) => pidfd_send_signal(held, Signal::KILL),
+            // A failure for one process (gone, or not permitted) must not spare the others.
+            let _ = match pidfd {
+                Ok(pidfd) => pidfd_send_signal(pidfd, Signal::KILL),
                 // Linux before 5.3.
                 Err(io::Errno::NOSYS) => kill_process(process, Signal::KILL),
                 Err(error) => Err(error),
@@ -110,13 +112,14 @@ mod linux {
             true
         }
 
+        /// Whether a process has this mark.
         fn is_on_process(self, pid: i32) -> bool {
             hard_limit(pid) == Some(HardLimit::Limited(self.0))
         }
     }
 
-    /// Whether a process carries a mark, or what one became, that this process does not carry itself. `None` for one that
-    /// has ended.
+    /// Whether a process has a mark, or a lowered remainder of one, that this process does not have itself. `None` if
+    /// the process has ended.
     pub(in crate::guard) fn is_marked(pid: i32) -> Option<bool> {
         match hard_limit(pid)? {
             HardLimit::Unlimited => Some(false),
@@ -124,16 +127,19 @@ mod linux {
         }
     }
 
+    /// Hard limit of this process; `None` if unlimited.
     pub(super) fn own_hard_limit() -> Option<u64> {
         getrlimit(Resource::Locks).maximum
     }
 
+    /// Hard limit on file locks of another process.
     #[derive(PartialEq, Eq)]
     enum HardLimit {
         Unlimited,
         Limited(u64),
     }
 
+    /// Reads the hard limit of a process.
     fn hard_limit(pid: i32) -> Option<HardLimit> {
         // `Max file locks            SOFT                 HARD                 locks`
         let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
@@ -148,12 +154,12 @@ mod linux {
 #[cfg(not(target_os = "linux"))]
 impl GuardMark {
     #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
-    pub(super) fn put_on_this_process(self) -> rustix::io::Result<()> {
+    pub(super) fn apply_to_current_process(self) -> rustix::io::Result<()> {
         Ok(())
     }
 
-    /// Nothing is marked here.
-    pub(super) fn kill_all(self) -> bool {
+    /// No process has a mark on this system.
+    pub(super) fn kill_marked(self) -> bool {
         true
     }
 }

@@ -1,7 +1,9 @@
-//! The guard's own side: starts the server, reaps, and ends the tree when Toolcrib or the server ends.
+//! Main program of the guard process: starts the server, reaps its processes, and ends the tree when Toolcrib or the
+//! server ends.
 //!
-//! Two threads and no runtime. The main thread reaps until nobody is left; the other waits for the end of the channel
-//! and then kills. The main thread ends the channel itself when the server exits, so there is one way to the end.
+//! Two threads and no async runtime. The main thread reaps until no child is left; the other waits for EOF on the
+//! channel and then kills. When the server exits, the main thread shuts the channel down itself, so there is one
+//! cleanup path.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,30 +23,34 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use super::mark::GuardMark;
 use super::tree;
 
-/// How long a server has between SIGTERM and SIGKILL.
+/// Time between SIGTERM and SIGKILL for a server.
 const TERM_TO_KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A process in uninterruptible sleep dies when it wakes; there is no use in waiting longer for it.
+/// Time for killed processes to end. A process in uninterruptible sleep ends only when it wakes, so waiting longer is
+/// useless.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Exit code for invalid arguments.
 const USAGE_EXIT_CODE: i32 = 2;
+/// Exit code if the server was not started, as shells use it.
 const NOT_STARTED_EXIT_CODE: i32 = 127;
 
-/// Everything from the arguments after `__guard` to the exit code.
-pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
-    let Some(request) = GuardArguments::parse(arguments) else {
+/// Runs the guard with the arguments after `__guard` and returns its exit code.
+pub(super) fn run(command_line: impl Iterator<Item = OsString>) -> i32 {
+    let Some(arguments) = GuardArguments::parse(command_line) else {
         let _ = writeln!(io::stderr(), "`{}` is started by Toolcrib itself, never by hand", super::GUARD_ARGUMENT);
         return USAGE_EXIT_CODE;
     };
-    close_all_but(request.channel);
-    // Unmarked the server runs all the same, and Toolcrib warns of it: some sandboxes for containers (gVisor) let no process
-    // set this limit, and no server could be started in them. While the guard lives, what it started is still known as
-    // that by the guard above it.
-    let is_marked = request.mark.apply_to_current_process().is_ok();
-    supervise(take_channel(request.channel), &request, is_marked).unwrap_or(NOT_STARTED_EXIT_CODE)
+    close_all_but(arguments.channel);
+    // Without a mark the server runs all the same, and Toolcrib warns: some container sandboxes (gVisor) do not let a
+    // process set this limit. While the guard lives, its descendants are recognised by the guard among their ancestors.
+    let is_marked = arguments.mark.apply_to_current_process().is_ok();
+    supervise(take_channel(arguments.channel), &arguments, is_marked).unwrap_or(NOT_STARTED_EXIT_CODE)
 }
 
+/// Command line of the guard.
 struct GuardArguments {
+    /// File descriptor of the channel to Toolcrib.
     channel: RawFd,
     mark: GuardMark,
     program: OsString,
@@ -52,27 +58,29 @@ struct GuardArguments {
 }
 
 impl GuardArguments {
-    /// `FD MARK -- COMMAND ARGS…`
-    fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<GuardArguments> {
-        let channel = arguments.next()?.to_str()?.parse().ok().filter(|&fd: &RawFd| fd > 2)?;
-        let mark = GuardMark::parse(&arguments.next()?)?;
-        arguments.next().filter(|argument| argument == "--")?;
-        Some(GuardArguments { channel, mark, program: arguments.next()?, arguments: arguments.collect() })
+    /// Parses `FD MARK -- COMMAND ARGS…`.
+    fn parse(mut command_line: impl Iterator<Item = OsString>) -> Option<GuardArguments> {
+        let channel = command_line.next()?.to_str()?.parse().ok().filter(|&fd: &RawFd| fd > 2)?;
+        let mark = GuardMark::parse(&command_line.next()?)?;
+        command_line.next().filter(|argument| argument == "--")?;
+        Some(GuardArguments { channel, mark, program: command_line.next()?, arguments: command_line.collect() })
     }
 }
 
-fn supervise(channel: UnixStream, request: &GuardArguments, is_marked: bool) -> io::Result<i32> {
+/// Starts the server and waits until its whole tree has ended. Returns the server's exit code.
+fn supervise(channel: UnixStream, arguments: &GuardArguments, is_marked: bool) -> io::Result<i32> {
     rustix::io::fcntl_setfd(&channel, FdFlags::CLOEXEC)?;
     ignore_termination_signals();
     tree::become_subreaper()?;
 
+    // Start the killer first: Toolcrib may end while the server is being started.
     let server = Arc::new(OnceLock::new());
     let killer = Killer { channel: channel.try_clone()?, server: Arc::clone(&server) };
     thread::Builder::new().spawn(move || killer.run())?;
 
-    // In a group of its own: Ctrl-C in a terminal is for Toolcrib, which ends its servers in order.
-    let mut command = Command::new(&request.program);
-    command.args(&request.arguments).process_group(0);
+    // In its own process group: Ctrl-C in a terminal is for Toolcrib, which ends its servers in order.
+    let mut command = Command::new(&arguments.program);
+    command.args(&arguments.arguments).process_group(0);
     tree::kill_with_parent(&mut command);
     let child = match command.spawn() {
         Ok(child) => child,
@@ -83,10 +91,10 @@ fn supervise(channel: UnixStream, request: &GuardArguments, is_marked: bool) -> 
     };
     let pid = Pid::from_child(&child);
     let _ = server.set(pid);
-    // Without `/dev/null` the server still runs; only its EOF is seen later.
+    // Failing to open `/dev/null` only delays the EOF that Toolcrib sees.
     let _ = release_stdio();
-    let word = if is_marked { "started" } else { "unmarked" };
-    send_line(&channel, format!("{word} {}\n", child.id()));
+    let status_word = if is_marked { "started" } else { "unmarked" };
+    send_line(&channel, format!("{status_word} {}\n", child.id()));
 
     let code = reap(pid, &channel);
     tree::kill_remaining(pid);
@@ -94,34 +102,37 @@ fn supervise(channel: UnixStream, request: &GuardArguments, is_marked: bool) -> 
     Ok(code)
 }
 
-/// In one piece. When nobody listens any more, the killer knows already.
+/// Sends a line. A closed channel is ignored: the killer has noticed it, too.
 fn send_line(mut channel: &UnixStream, line: String) {
     let _ = channel.write_all(line.as_bytes());
 }
 
-/// Reaps the server and every orphan of its tree, until there is nobody left.
+/// Reaps the server and all orphans of its tree until no child is left. Returns the server's exit code.
 fn reap(server: Pid, channel: &UnixStream) -> i32 {
     let mut code = NOT_STARTED_EXIT_CODE;
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == server => {
                 code = exit_code(status);
+                // EOF on our own end starts the killer for the rest of the tree.
                 let _ = channel.shutdown(Shutdown::Read);
             }
             Ok(_) | Err(Errno::INTR) => {}
-            // No child, and as every orphan becomes our child: no descendant either.
+            // No child left. Orphans become our children, so there is no descendant either.
             Err(_) => return code,
         }
     }
 }
 
+/// Exit code of a process, 128 + n after signal n, as shells report it.
 fn exit_code(status: WaitStatus) -> i32 {
     status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(NOT_STARTED_EXIT_CODE)
 }
 
-/// Waits for the end of the channel, then ends the tree.
+/// Waits for EOF on the channel, then ends the tree.
 struct Killer {
     channel: UnixStream,
+    /// Set once the server was started.
     server: Arc<OnceLock<Pid>>,
 }
 
@@ -130,15 +141,16 @@ impl Killer {
         self.wait_for_channel_end();
         self.signal(Signal::TERM);
         thread::sleep(TERM_TO_KILL_TIMEOUT);
-        // Again and again, for a process may fork while we look. The main thread ends us when nobody is left.
-        let pause = Duration::from_millis(5);
-        for _ in 0..KILL_TIMEOUT.as_millis() / pause.as_millis() {
+        // Repeatedly, because a process may fork meanwhile. The main thread exits when no process is left.
+        let interval = Duration::from_millis(5);
+        for _ in 0..KILL_TIMEOUT.as_millis() / interval.as_millis() {
             self.signal(Signal::KILL);
-            thread::sleep(pause);
+            thread::sleep(interval);
         }
         std::process::exit(NOT_STARTED_EXIT_CODE);
     }
 
+    /// Blocks until the channel is closed by either side.
     fn wait_for_channel_end(&mut self) {
         let mut byte = [0];
         loop {
@@ -151,6 +163,7 @@ impl Killer {
         }
     }
 
+    /// Signals the whole tree, if the server was started.
     fn signal(&self, signal: Signal) {
         if let Some(&server) = self.server.get() {
             tree::signal_tree(server, signal);
@@ -158,7 +171,7 @@ impl Killer {
     }
 }
 
-/// The server has them now; kept open here they would hide its EOF from the other side.
+/// Replaces stdin, stdout and stderr by `/dev/null`. The server owns them now; open copies would hide its EOF.
 fn release_stdio() -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -167,14 +180,15 @@ fn release_stdio() -> io::Result<()> {
     Ok(())
 }
 
-/// What the process that started Toolcrib, or a neighbour in the moment of our start, left open is not for servers.
+/// Closes inherited descriptors, which may belong to the parent of Toolcrib or leak from a concurrent fork: servers
+/// must not get them.
 fn close_all_but(channel: RawFd) {
     let Ok(entries) = std::fs::read_dir("/dev/fd") else { return };
-    let open: Vec<RawFd> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    for fd in open.into_iter().filter(|&fd| fd > 2 && fd != channel) {
+    let open_fds: Vec<RawFd> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    for fd in open_fds.into_iter().filter(|&fd| fd > 2 && fd != channel) {
         #[expect(
             unsafe_code,
-            reason = "first thing in `main`, nothing owns these yet; one is the listing's, closed by now"
+            reason = "first thing in `main`, nothing owns these yet; one belongs to the closed directory listing"
         )]
         // SAFETY: no value in this process refers to `fd`.
         unsafe {
@@ -183,14 +197,15 @@ fn close_all_but(channel: RawFd) {
     }
 }
 
+/// Takes ownership of the inherited channel descriptor.
 fn take_channel(channel: RawFd) -> UnixStream {
-    #[expect(unsafe_code, reason = "a descriptor that comes as a number cannot be taken over safely")]
-    // SAFETY: whoever starts the guard hands this descriptor over, and nothing else here refers to it.
+    #[expect(unsafe_code, reason = "there is no safe way to take over a descriptor passed as a number")]
+    // SAFETY: the parent passes this descriptor to the guard alone, and nothing else in this process refers to it.
     let channel = unsafe { OwnedFd::from_raw_fd(channel) };
     UnixStream::from(channel)
 }
 
-/// Only the channel ends the guard. A handler that does nothing, not `SIG_IGN`, which the server would inherit.
+/// Installs empty handlers, so that only the channel ends the guard. Not `SIG_IGN`, which the server would inherit.
 fn ignore_termination_signals() {
     extern "C" fn nothing(_: libc::c_int) {}
     for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM, libc::SIGQUIT] {

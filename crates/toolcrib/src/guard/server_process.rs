@@ -1,4 +1,4 @@
-//! A server we started, from our side: its three streams, and the leash that ends its tree.
+//! A server process started by Toolcrib: its standard streams, and the process tree behind it.
 
 #[cfg(unix)]
 mod unix;
@@ -20,49 +20,51 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
-/// The bound on a tree that was told to end.
+/// Time for a tree to end after it was told to.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Who guards the servers.
+/// Program that guards the servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuardExe {
     /// This binary, whose `main` calls [`run_if_asked`](super::run_if_asked) first.
     CurrentExe,
-    /// Another binary that does; an absolute path.
+    /// Another binary that does so; an absolute path.
     Path(PathBuf),
-    /// Nobody: the server gets a process group, and that group is killed when the [`Server`] is stopped or dropped.
-    /// Processes that leave the group survive, and after a `kill -9` of this process the whole tree does.
+    /// No guard. The server gets a process group, which is killed when the [`ServerProcess`] is stopped or dropped.
+    /// Processes that leave the group survive, and the whole tree survives a `kill -9` of this process.
     None,
 }
 
-/// What to start.
+/// Command to start.
 #[derive(Debug, Clone, Default)]
 pub struct Launch {
     pub program: OsString,
     pub args: Vec<OsString>,
-    /// The whole environment: nothing of ours is added. See [`clean_env`](super::clean_env).
+    /// The complete environment; nothing is inherited. See [`clean_env`](super::clean_env).
     pub env: Vec<(OsString, OsString)>,
+    /// Working directory; that of this process if `None`.
     pub cwd: Option<PathBuf>,
 }
 
-/// A running server. Dropping it ends its whole tree.
+/// A running server. Dropping it kills its whole process tree.
 #[derive(Debug)]
 pub struct ServerProcess {
-    /// Whoever takes it must drop it before [`Server::stop`]: its end is how a server is asked to leave.
+    /// Must be dropped before [`ServerProcess::stop`] by the code that takes it: EOF is the request to exit.
     pub stdin: Option<ChildStdin>,
     pub stdout: Option<ChildStdout>,
     pub stderr: Option<ChildStderr>,
+    /// The guard, or the server itself if there is none.
     child: Child,
     tree: system::ProcessTree,
 }
 
 impl GuardExe {
-    /// This binary where it can be its own guard, else nobody.
+    /// This binary if it can be its own guard, else none.
     pub fn detect() -> GuardExe {
         if cfg!(unix) && super::can_guard() { GuardExe::CurrentExe } else { GuardExe::None }
     }
 
-    /// Starts a server; an error names the program and says what to do.
+    /// Starts a server. An error names the program and what to do about it.
     pub async fn start(&self, launch: Launch) -> Result<ServerProcess> {
         if let Some(cwd) = &launch.cwd
             && !tokio::fs::metadata(cwd).await.is_ok_and(|metadata| metadata.is_dir())
@@ -74,28 +76,29 @@ impl GuardExe {
 }
 
 impl ServerProcess {
-    fn new(mut child: Child, leash: system::ProcessTree) -> ServerProcess {
-        // Taken now, for waiting on a child closes the stdin it still holds.
+    /// Takes the streams out of the child, because waiting for a child closes a stdin that it still holds.
+    fn new(mut child: Child, tree: system::ProcessTree) -> ServerProcess {
         let stdin = child.stdin.take();
         let stdout = child.stdout.take();
         let stderr = child.stderr.take();
-        ServerProcess { stdin, stdout, stderr, child, tree: leash }
+        ServerProcess { stdin, stdout, stderr, child, tree }
     }
 
-    /// The server's own process id.
+    /// Process id of the server itself, not of the guard.
     pub fn pid(&self) -> Option<u32> {
         self.tree.pid().or(self.child.id())
     }
 
-    /// Waits until the server and what it left behind are gone. The code is the server's own, 128 + n after signal n.
+    /// Waits until the server and its remaining processes have ended. The code is the server's own, 128 + n after
+    /// signal n.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await?;
         self.tree.finish(status).await;
         Ok(status)
     }
 
-    /// Asks the server to leave by the end of its stdin, and ends its tree when it has not done so within `grace`.
-    /// Gives its status, or `None` when even a kill did not end it promptly.
+    /// Asks the server to exit by closing its stdin, and ends its tree if it has not done so within `grace`. Returns
+    /// its status, or `None` if even a kill did not end it in time.
     pub async fn stop(mut self, grace: Duration) -> Option<ExitStatus> {
         drop((self.stdin.take(), self.stdout.take(), self.stderr.take()));
         if let Ok(status) = timeout(grace, self.wait()).await {
@@ -108,14 +111,14 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // Once the child was waited for, its number may be somebody else's.
+        // After waiting, the pid may belong to another process.
         if self.child.id().is_some() {
             self.tree.kill();
         }
     }
 }
 
-/// The command with what all ways of starting have in common.
+/// Settings common to all ways of starting: environment, pipes, working directory.
 fn configure_command(mut command: Command, launch: &Launch) -> Command {
     command.env_clear().envs(launch.env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -125,18 +128,20 @@ fn configure_command(mut command: Command, launch: &Launch) -> Command {
     command
 }
 
+/// Command without a guard. tokio kills the child on drop.
 fn unguarded_command(launch: &Launch) -> Command {
     let mut command = Command::new(&launch.program);
     command.args(&launch.args).kill_on_drop(true);
     configure_command(command, launch)
 }
 
-/// Trying again does not help: somebody has to change something first.
+/// Start error that a retry does not fix.
 fn permanent_start_error(launch: &Launch, reason: &str) -> Error {
     let message = format!("cannot start `{}`: {reason}", launch.program.display());
     Error::new(Code::ToolUnavailable, message).with_retryable(false)
 }
 
+/// Maps the operating system's error to advice.
 #[expect(clippy::wildcard_enum_match_arm, reason = "an open enum of the standard library")]
 fn start_error(launch: &Launch, error: io::Error) -> Error {
     match error.kind() {

@@ -1,11 +1,11 @@
-//! Finding and signalling the processes under the guard. Linux finds all of them; other systems know the group only.
+//! Finds and signals the processes below a guard. Linux finds all descendants; other systems only the process group.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{become_subreaper, is_running, kill_remaining, kill_with_parent, signal_tree};
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{is_below_guard, parent_pid, process_ids};
 #[cfg(not(target_os = "linux"))]
-pub(super) use other::{die_with_this_process, finish, gather, signal};
+pub(super) use other::{become_subreaper, kill_remaining, kill_with_parent, signal_tree};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -18,37 +18,38 @@ mod linux {
 
     use crate::guard::mark;
 
-    /// The name of a guard's process. Not Toolcrib's: `pkill -9 toolcrib` should leave the one that cleans up.
+    /// Process name of a guard. Different from Toolcrib's, so that `pkill -9 toolcrib` leaves the guard to clean up.
     const GUARD_NAME: &std::ffi::CStr = c"crib-guard";
 
-    /// From here on every orphan below us becomes our child.
+    /// Makes this process the parent of all orphans among its descendants.
     pub(in crate::guard) fn become_subreaper() -> io::Result<()> {
         let _ = rustix::thread::set_name(GUARD_NAME);
         Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
     }
 
-    /// Has the kernel kill the child with this process. Its own children are not killed by that: it is for a guard that
-    /// is killed together with Toolcrib, when nothing is left that could find them.
+    /// Makes the kernel kill the child when this process dies. Covers only the child itself, for the case that the
+    /// guard is killed together with Toolcrib, when no process is left that could find the rest.
     pub(in crate::guard) fn kill_with_parent(command: &mut Command) {
-        let ask = || Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?);
-        #[expect(unsafe_code, reason = "only the new process can ask for this, between `fork` and `exec`")]
+        let request_death_signal = || Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?);
+        #[expect(unsafe_code, reason = "only the new process can request this, between `fork` and `exec`")]
         // SAFETY: one system call, no allocation, no lock.
         unsafe {
-            command.pre_exec(ask);
+            command.pre_exec(request_death_signal);
         }
     }
 
-    /// Signals every descendant.
+    /// Signals all descendants of this process.
     pub(in crate::guard) fn signal_tree(_server: Pid, signal: Signal) {
         for pid in descendants() {
-            // One that is gone already, or is not ours to signal, must not save the others.
+            // A failure for one process (gone, or not permitted) must not spare the others.
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
 
-    /// Nothing to do: no child left means no descendant left.
+    /// Does nothing: on Linux no child left means no descendant left.
     pub(in crate::guard) fn kill_remaining(_server: Pid) {}
 
+    /// All descendants of this process, from a snapshot of `/proc`.
     fn descendants() -> Vec<Pid> {
         let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
         for (pid, parent) in process_parents() {
@@ -57,7 +58,8 @@ mod linux {
         let mut found = Vec::new();
         let mut unvisited = vec![rustix::process::getpid().as_raw_nonzero().get()];
         while let Some(parent) = unvisited.pop() {
-            // Removed as it is visited, so that a listing torn by a reused pid cannot make a circle.
+            // Entries are removed as they are visited, so that a reused pid in an inconsistent snapshot cannot form a
+            // cycle.
             for pid in children.remove(&parent).unwrap_or_default() {
                 found.extend(Pid::from_raw(pid));
                 unvisited.push(pid);
@@ -66,29 +68,30 @@ mod linux {
         found
     }
 
-    /// Each process and its parent.
+    /// All processes with their parents.
     fn process_parents() -> impl Iterator<Item = (i32, i32)> {
         process_ids().filter_map(|pid| Some((pid, read_stat(pid)?.parent)))
     }
 
+    /// Ids of all visible processes.
     pub(crate) fn process_ids() -> impl Iterator<Item = i32> {
         let entries = std::fs::read_dir("/proc").into_iter().flatten();
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
     }
 
-    /// `None` for a process that has ended, or may not be seen.
+    /// Parent of a process; `None` if the process has ended or is hidden.
     pub(crate) fn parent_pid(pid: i32) -> Option<i32> {
         read_stat(pid).map(|stat| stat.parent)
     }
 
-    /// Whether a process is there and has not ended; one that has may still wait to be reaped.
+    /// Whether a process exists and is no zombie.
     pub(in crate::guard) fn is_running(pid: i32) -> bool {
         read_stat(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
     }
 
-    /// Whether a process was started by a Toolcrib, directly or not, that did not start this process too: it carries the
-    /// mark of a guard, or has a guard above it. A process that starts orphans or sessions of its own keeps both. One that
-    /// has ended counts as below a guard.
+    /// Whether a process was started, directly or indirectly, by a Toolcrib that did not start this process as well: it
+    /// has the mark of a guard, or a guard among its ancestors. Orphans and processes in sessions of their own keep
+    /// both. A process that has ended counts as below a guard, to be on the safe side.
     pub(crate) fn is_below_guard(pid: i32) -> bool {
         if mark::is_marked(pid).unwrap_or(true) {
             return true;
@@ -100,48 +103,51 @@ mod linux {
         }
     }
 
+    /// The process ended while it was examined.
     #[derive(PartialEq, Eq)]
     struct ProcessEnded;
 
-    /// The nearest guard among a process and its ancestors.
+    /// Nearest guard among a process and its ancestors.
     fn nearest_guard(pid: i32) -> Result<Option<i32>, ProcessEnded> {
-        let mut at = pid;
-        let mut process = read_stat(at).ok_or(ProcessEnded)?;
+        let mut current = pid;
+        let mut process = read_stat(current).ok_or(ProcessEnded)?;
         for _ in 0..MAX_ANCESTORS {
             if process.name == GUARD_NAME.to_bytes() {
-                return Ok(Some(at));
+                return Ok(Some(current));
             }
             if process.parent <= 1 {
                 return Ok(None);
             }
             if let Some(parent) = read_stat(process.parent) {
-                at = process.parent;
+                current = process.parent;
                 process = parent;
                 continue;
             }
-            // The parent ended meanwhile, and another process has adopted this one; or the parent belongs to another user
-            // and is hidden (`hidepid`), which a guard of ours would not be.
-            let again = read_stat(at).ok_or(ProcessEnded)?;
-            if again.parent == process.parent {
+            // The parent has ended and another process has adopted this one; or the parent is of another user and
+            // hidden (`hidepid`), which a guard of this user would not be.
+            let reread = read_stat(current).ok_or(ProcessEnded)?;
+            if reread.parent == process.parent {
                 return Ok(None);
             }
-            process = again;
+            process = reread;
         }
         Err(ProcessEnded)
     }
 
-    /// No tree of processes is this deep.
+    /// Bound against endless loops; no process tree is this deep.
     const MAX_ANCESTORS: usize = 4_096;
 
+    /// Fields of `/proc/PID/stat`.
     struct ProcStat {
         name: Vec<u8>,
         state: char,
         parent: i32,
     }
 
+    /// Reads `/proc/PID/stat`.
     fn read_stat(pid: i32) -> Option<ProcStat> {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // `PID (NAME) STATE PARENT …`, and the name may hold anything, parentheses too.
+        // Format: `PID (NAME) STATE PARENT …`. The name may contain anything, including parentheses.
         let name_start = stat.iter().position(|&byte| byte == b'(')? + 1;
         let name_end = stat.iter().rposition(|&byte| byte == b')')?;
         let name = stat.get(name_start..name_end)?.to_vec();
@@ -157,20 +163,20 @@ mod other {
 
     use rustix::process::{Pid, Signal};
 
-    pub(in crate::guard) fn gather() -> io::Result<()> {
+    pub(in crate::guard) fn become_subreaper() -> io::Result<()> {
         Ok(())
     }
 
-    /// There is no such thing here.
-    pub(in crate::guard) fn die_with_this_process(_command: &mut Command) {}
+    /// Not available on this system.
+    pub(in crate::guard) fn kill_with_parent(_command: &mut Command) {}
 
-    /// Signals the server's group; who left it is not found.
-    pub(in crate::guard) fn signal(server: Pid, signal: Signal) {
-        let _ = rustix::process::kill_process_group(server, signal_tree);
+    /// Signals the server's process group; processes that left it are not found.
+    pub(in crate::guard) fn signal_tree(server: Pid, signal: Signal) {
+        let _ = rustix::process::kill_process_group(server, signal);
     }
 
-    /// Orphans do not come to us, so the rest of the group may outlive the server.
-    pub(in crate::guard) fn finish(server: Pid) {
+    /// Kills the rest of the group, which may outlive the server: orphans do not become children of the guard here.
+    pub(in crate::guard) fn kill_remaining(server: Pid) {
         signal_tree(server, Signal::KILL);
     }
 }

@@ -1,5 +1,5 @@
-//! The user and the inode of a TCP socket, as the kernel tells them: one `inet_diag` request over `NETLINK_SOCK_DIAG` for the exact addresses
-//! and ports. Reading `/proc/net/tcp` instead would cost more with every connection of the machine.
+//! Queries user and inode of a TCP socket with one `inet_diag` request over `NETLINK_SOCK_DIAG` for the exact addresses
+//! and ports. Reading `/proc/net/tcp` instead would take longer with every connection of the machine.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,65 +11,67 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use super::PeerSocket;
 
-/// The kernel answers while the request is sent, so this is for one that does not answer at all.
+/// The kernel responds while the request is being sent, so this only covers a kernel that does not respond at all.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-// Of `linux/netlink.h`, `linux/sock_diag.h` and `net/tcp_states.h`.
+// From `linux/netlink.h`, `linux/sock_diag.h` and `net/tcp_states.h`.
 const NLM_F_REQUEST: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const TCP_ESTABLISHED: u8 = 1;
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 
-/// `struct nlmsghdr`.
+/// Size of `struct nlmsghdr`.
 const HEADER_LEN: usize = 16;
-/// `struct inet_diag_req_v2`.
+/// Size of `struct inet_diag_req_v2`.
 const REQUEST_LEN: usize = 56;
-/// `struct inet_diag_msg`, without the attributes that may follow.
+/// Size of `struct inet_diag_msg`, without the attributes that may follow.
 const RESPONSE_LEN: usize = 72;
-/// Both ports and both addresses of a `struct inet_diag_sockid`.
+/// Size of both ports and both addresses in a `struct inet_diag_sockid`.
 const ADDRESSES_LEN: usize = 36;
-/// One answer without attributes is much shorter.
+/// Receive buffer; one response without attributes is much shorter.
 const BUFFER_LEN: usize = 1024;
 
+/// Asks the kernel for the client's socket of a connection.
 pub(super) fn query_socket(client: SocketAddr, server: SocketAddr) -> io::Result<PeerSocket> {
-    let (family, ends) = encode_addresses(client, server)?;
+    let (family, addresses) = encode_addresses(client, server)?;
     let socket =
         socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(RESPONSE_TIMEOUT))?;
-    // Process number 0 is the kernel.
-    sendto(&socket, &build_request(family, &ends), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    // Netlink port 0 is the kernel.
+    sendto(&socket, &build_request(family, &addresses), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut buffer = [0; BUFFER_LEN];
     let (length, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
-    parse_response(&buffer[..length], &ends)
+    parse_response(&buffer[..length], &addresses)
 }
 
-/// The address family, and the two ends as the client's socket has them. A socket for IPv6 that is connected to an IPv4
-/// address is found by the latter.
+/// Address family, and ports and addresses as the client's socket has them. An IPv6 socket that is connected to an IPv4
+/// address is found by the IPv4 address.
 fn encode_addresses(client: SocketAddr, server: SocketAddr) -> io::Result<(u8, [u8; ADDRESSES_LEN])> {
-    let mut ends = [0; ADDRESSES_LEN];
-    ends[0..2].copy_from_slice(&client.port().to_be_bytes());
-    ends[2..4].copy_from_slice(&server.port().to_be_bytes());
+    let mut addresses = [0; ADDRESSES_LEN];
+    addresses[0..2].copy_from_slice(&client.port().to_be_bytes());
+    addresses[2..4].copy_from_slice(&server.port().to_be_bytes());
     let family = match (client.ip().to_canonical(), server.ip().to_canonical()) {
         (IpAddr::V4(client), IpAddr::V4(server)) => {
-            ends[4..8].copy_from_slice(&client.octets());
-            ends[20..24].copy_from_slice(&server.octets());
+            addresses[4..8].copy_from_slice(&client.octets());
+            addresses[20..24].copy_from_slice(&server.octets());
             AddressFamily::INET
         }
         (IpAddr::V6(client), IpAddr::V6(server)) => {
-            ends[4..20].copy_from_slice(&client.octets());
-            ends[20..36].copy_from_slice(&server.octets());
+            addresses[4..20].copy_from_slice(&client.octets());
+            addresses[20..36].copy_from_slice(&server.octets());
             AddressFamily::INET6
         }
         (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {
-            return Err(io::Error::other("the two ends of a connection are of different families"));
+            return Err(io::Error::other("the two ends of a connection have different address families"));
         }
     };
     let family = u8::try_from(family.as_raw()).map_err(io::Error::other)?;
-    Ok((family, ends))
+    Ok((family, addresses))
 }
 
-fn build_request(family: u8, ends: &[u8; ADDRESSES_LEN]) -> [u8; HEADER_LEN + REQUEST_LEN] {
+/// Encodes the request for one exact socket.
+fn build_request(family: u8, addresses: &[u8; ADDRESSES_LEN]) -> [u8; HEADER_LEN + REQUEST_LEN] {
     const MESSAGE_LEN: u32 = 72;
     let mut message = [0; HEADER_LEN + REQUEST_LEN];
     message[0..4].copy_from_slice(&MESSAGE_LEN.to_ne_bytes());
@@ -77,45 +79,46 @@ fn build_request(family: u8, ends: &[u8; ADDRESSES_LEN]) -> [u8; HEADER_LEN + RE
     message[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
     message[16] = family;
     message[17] = u8::try_from(ipproto::TCP.as_raw().get()).unwrap_or_default();
-    // The kernel looks at the states only when it lists sockets; the answer is checked below.
+    // The kernel filters by state only when it lists sockets; the response is checked below.
     message[20..24].copy_from_slice(&u32::MAX.to_ne_bytes());
-    message[24..24 + ADDRESSES_LEN].copy_from_slice(ends);
+    message[24..24 + ADDRESSES_LEN].copy_from_slice(addresses);
     message[64..72].copy_from_slice(&NO_COOKIE);
     message
 }
 
-/// Without an established socket the kernel may name one that listens on the client's port. One that is closed has left its
-/// user behind and is shown as root's, without an inode.
-fn parse_response(message: &[u8], ends: &[u8; ADDRESSES_LEN]) -> io::Result<PeerSocket> {
-    let cut_short = || io::Error::from(io::ErrorKind::UnexpectedEof);
-    let kind = u16::from_ne_bytes(read_field(message, 4).ok_or_else(cut_short)?);
+/// Checks and parses the response. Without an established socket the kernel may return one that listens on the client's
+/// port. A closed socket has lost its user and is reported as root's, without an inode.
+fn parse_response(message: &[u8], addresses: &[u8; ADDRESSES_LEN]) -> io::Result<PeerSocket> {
+    let truncated = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    let kind = u16::from_ne_bytes(read_field(message, 4).ok_or_else(truncated)?);
     if kind == NLMSG_ERROR {
-        let code = i32::from_ne_bytes(read_field(message, HEADER_LEN).ok_or_else(cut_short)?);
+        let code = i32::from_ne_bytes(read_field(message, HEADER_LEN).ok_or_else(truncated)?);
         return Err(io::Error::from_raw_os_error(code.saturating_neg()));
     }
     if kind != SOCK_DIAG_BY_FAMILY {
-        return Err(io::Error::other("an answer of an unknown kind"));
+        return Err(io::Error::other("unexpected type of netlink response"));
     }
-    let answer = message.get(HEADER_LEN..HEADER_LEN + RESPONSE_LEN).ok_or_else(cut_short)?;
-    let found_ends = &answer[4..4 + ADDRESSES_LEN];
-    if answer[1] != TCP_ESTABLISHED || !has_same_addresses(found_ends, ends) {
-        return Err(io::Error::new(io::ErrorKind::NotConnected, "the client's end is not connected any more"));
+    let body = message.get(HEADER_LEN..HEADER_LEN + RESPONSE_LEN).ok_or_else(truncated)?;
+    let found_addresses = &body[4..4 + ADDRESSES_LEN];
+    if body[1] != TCP_ESTABLISHED || !has_same_addresses(found_addresses, addresses) {
+        return Err(io::Error::new(io::ErrorKind::NotConnected, "the client is not connected any more"));
     }
-    let uid = u32::from_ne_bytes(read_field(answer, 64).ok_or_else(cut_short)?);
-    let inode = u32::from_ne_bytes(read_field(answer, 68).ok_or_else(cut_short)?);
+    let uid = u32::from_ne_bytes(read_field(body, 64).ok_or_else(truncated)?);
+    let inode = u32::from_ne_bytes(read_field(body, 68).ok_or_else(truncated)?);
     if inode == 0 {
-        return Err(io::Error::new(io::ErrorKind::NotConnected, "the client's end was closed"));
+        return Err(io::Error::new(io::ErrorKind::NotConnected, "the client has closed its socket"));
     }
     Ok(PeerSocket { uid, inode })
 }
 
-/// The kernel describes a socket for IPv6 that is connected to an IPv4 address by mapped addresses.
-fn has_same_addresses(found: &[u8], asked: &[u8; ADDRESSES_LEN]) -> bool {
+/// Compares ports and addresses. The kernel reports an IPv6 socket connected to an IPv4 address with mapped addresses.
+fn has_same_addresses(found: &[u8], expected: &[u8; ADDRESSES_LEN]) -> bool {
     const MAPPED_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
-    let is_mapped = |at: usize| found[at..at + 12] == MAPPED_PREFIX && found[at + 12..at + 16] == asked[at..at + 4];
-    found == asked || (found[0..4] == asked[0..4] && is_mapped(4) && is_mapped(20))
+    let is_mapped = |at: usize| found[at..at + 12] == MAPPED_PREFIX && found[at + 12..at + 16] == expected[at..at + 4];
+    found == expected || (found[0..4] == expected[0..4] && is_mapped(4) && is_mapped(20))
 }
 
+/// Bytes at an offset; `None` beyond the end.
 fn read_field<const N: usize>(message: &[u8], at: usize) -> Option<[u8; N]> {
     message.get(at..at + N)?.try_into().ok()
 }

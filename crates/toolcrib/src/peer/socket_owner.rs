@@ -1,4 +1,4 @@
-//! Which process holds a socket, by the links in `/proc/PID/fd`.
+//! Finds the process that owns a socket by the links in `/proc/PID/fd`.
 
 use std::fs;
 use std::io;
@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::guard::process_ids;
 
-/// A machine with very many processes and open files; the search ends without a result.
+/// Limit of a search, for machines with very many processes and open files.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(1);
-/// Links between two looks at the clock.
+/// Links read between two checks of the deadline.
 const LINKS_PER_DEADLINE_CHECK: usize = 256;
 
-/// The search for the holder of one socket, which has a deadline.
+/// Search for the owner of one socket.
 pub(super) struct SocketOwnerSearch {
+    /// Target of the links to the socket: `socket:[INODE]`.
     link: String,
     deadline: Instant,
 }
@@ -24,8 +25,8 @@ impl SocketOwnerSearch {
         SocketOwnerSearch { link: format!("socket:[{inode}]"), deadline: Instant::now() + SEARCH_TIMEOUT }
     }
 
-    /// The process that holds the socket: first of those that held one lately, then from the newest to the oldest, for a
-    /// client that was just started is among the newest.
+    /// Returns the process that owns the socket. Looks at recent owners first, then from the newest process to the
+    /// oldest, because a client that was just started is among the newest.
     pub(super) fn find_process(&self, recent: &[i32]) -> io::Result<i32> {
         for &pid in recent {
             if self.holds_socket(pid)? {
@@ -33,7 +34,7 @@ impl SocketOwnerSearch {
             }
         }
         let mut all: Vec<i32> = process_ids().collect();
-        all.sort_unstable_by(|one, other| other.cmp(one));
+        all.sort_unstable_by(|a, b| b.cmp(a));
         for pid in all {
             if !recent.contains(&pid) && self.holds_socket(pid)? {
                 return Ok(pid);
@@ -42,28 +43,29 @@ impl SocketOwnerSearch {
         Err(io::Error::new(io::ErrorKind::NotFound, "no process that can be seen holds the client's end"))
     }
 
-    /// False too for a process that has ended or may not be looked into.
+    /// Whether a process owns the socket. False for a process that has ended or is not readable.
     pub(super) fn holds_socket(&self, pid: i32) -> io::Result<bool> {
         has_socket_link(pid, &self.link, self.deadline)
     }
 }
 
+/// Whether a process has a descriptor that links to the socket.
 fn has_socket_link(pid: i32, link: &str, deadline: Instant) -> io::Result<bool> {
     let directory = format!("/proc/{pid}/fd");
     let Ok(entries) = fs::read_dir(&directory) else { return Ok(false) };
     let mut descriptors: Vec<u32> =
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    // A connection that is new tends to have a high number.
+    // New connections tend to have high descriptor numbers.
     descriptors.reverse();
-    for some in descriptors.chunks(LINKS_PER_DEADLINE_CHECK) {
+    for chunk in descriptors.chunks(LINKS_PER_DEADLINE_CHECK) {
         if Instant::now() > deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let is_it = |descriptor: &u32| {
+        let is_socket = |descriptor: &u32| {
             let target = fs::read_link(Path::new(&directory).join(descriptor.to_string()));
             target.is_ok_and(|target| target.as_os_str().as_bytes() == link.as_bytes())
         };
-        if some.iter().any(is_it) {
+        if chunk.iter().any(is_socket) {
             return Ok(true);
         }
     }

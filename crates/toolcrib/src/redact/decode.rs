@@ -1,53 +1,54 @@
-//! A text with its percent-encoding and backslash escapes removed, and where each byte of it stood. A value may be escaped
-//! in part and in several ways; comparing what is left finds all of them.
+//! Text with percent-encoding and backslash escapes removed, and the original position of each byte. A secret may be
+//! escaped partly and in several ways; searching the decoded text finds all of them.
 
 use std::ops::Range;
 
+/// Decoded bytes of a text and where they came from.
 pub(super) struct DecodedText {
     pub(super) bytes: Vec<u8>,
-    /// For each byte, where in the original text it came from. Offsets of 32 bits, for a text takes eight times its
-    /// length here.
+    /// Range of the original text for each byte. 32-bit offsets, because this takes eight times the size of the text.
     origins: Vec<Range<u32>>,
 }
 
 impl DecodedText {
+    /// Starts with the text itself; [`DecodedText::decode`] removes one level of escapes at a time.
     pub(super) fn new(text: &str) -> DecodedText {
-        // Messages and documents are bounded far below 4 GiB.
+        // Longer texts count as empty; messages and documents are bounded far below 4 GiB.
         let len = u32::try_from(text.len()).unwrap_or_default();
-        // Most texts have nothing to decode.
+        // Most texts have nothing to decode: avoid the allocation.
         if len == 0 || !text.contains(['%', '\\']) {
             return DecodedText { bytes: Vec::new(), origins: Vec::new() };
         }
         DecodedText { bytes: text.as_bytes().to_vec(), origins: (0..len).map(|at| at..at + 1).collect() }
     }
 
-    /// Removes one level of escapes. `false` where there is none.
+    /// Removes one level of escapes. Returns false if there is none.
     pub(super) fn decode(&mut self) -> bool {
         if !self.bytes.iter().any(|byte| matches!(byte, b'%' | b'\\')) {
             return false;
         }
         let mut bytes = Vec::with_capacity(self.bytes.len());
-        let mut places = Vec::with_capacity(self.bytes.len());
+        let mut origins = Vec::with_capacity(self.bytes.len());
         let mut at = 0;
         while at < self.bytes.len() {
             let (decoded, length) = unescape(&self.bytes[at..]);
-            let place = self.origins[at].start..self.origins[at + length - 1].end;
-            places.resize(places.len() + decoded.len(), place);
+            let origin = self.origins[at].start..self.origins[at + length - 1].end;
+            origins.resize(origins.len() + decoded.len(), origin);
             bytes.extend_from_slice(decoded.as_bytes());
             at += length;
         }
         self.bytes = bytes;
-        self.origins = places;
+        self.origins = origins;
         true
     }
 
-    /// Where in the original text a part of the decoded one stood.
+    /// Range of the original text for a range of the decoded bytes.
     pub(super) fn original_range(&self, range: Range<usize>) -> Range<usize> {
         self.origins[range.start].start as usize..self.origins[range.end - 1].end as usize
     }
 }
 
-/// The bytes that the beginning of a text stands for: at most those of one character.
+/// Bytes of one decoded escape: at most one character.
 struct DecodedChar {
     bytes: [u8; 4],
     len: usize,
@@ -73,7 +74,7 @@ impl DecodedChar {
     }
 }
 
-/// What the text begins with, and how many bytes of it that takes.
+/// Decodes the beginning of a text. Returns the decoded bytes and the length of what they replace.
 fn unescape(text: &[u8]) -> (DecodedChar, usize) {
     let byte_at = |from: usize| text.get(from..from + 2).and_then(parse_hex).and_then(|value| u8::try_from(value).ok());
     let unit_at = |from: usize| text.get(from..from + 4).and_then(parse_hex);
@@ -85,8 +86,8 @@ fn unescape(text: &[u8]) -> (DecodedChar, usize) {
         [b'\\', b'x', ..] if byte_at(2).is_some() => (DecodedChar::from_byte(byte_at(2).unwrap_or_default()), 4),
         [b'\\', b'u', ..] if unit_at(2).is_some() => {
             let first = unit_at(2).unwrap_or_default();
-            // Characters beyond the first 65,536 are written as two.
-            let second = text.get(6..8).filter(|mark| *mark == b"\\u").and_then(|_| unit_at(8));
+            // Characters beyond the basic multilingual plane are escaped as surrogate pairs.
+            let second = text.get(6..8).filter(|escape| *escape == b"\\u").and_then(|_| unit_at(8));
             if let (0xD800..0xDC00, Some(second @ 0xDC00..0xE000)) = (first, second) {
                 let scalar = 0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00);
                 return (DecodedChar::from_char(char::from_u32(scalar).unwrap_or(char::REPLACEMENT_CHARACTER)), 12);
@@ -109,6 +110,7 @@ fn unescape(text: &[u8]) -> (DecodedChar, usize) {
     }
 }
 
+/// Parses hexadecimal digits.
 fn parse_hex(digits: &[u8]) -> Option<u32> {
     digits.iter().try_fold(0, |value, digit| Some(value * 16 + char::from(*digit).to_digit(16)?))
 }

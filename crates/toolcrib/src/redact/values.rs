@@ -1,5 +1,5 @@
-//! Which values a source is given in confidence: whatever a reference stands for, literals in places that hold secrets,
-//! and the parts of both that are secret by themselves.
+//! Collects the secrets of a source: resolved references, literals in places that usually hold secrets, and the parts
+//! of both that are secret by themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -15,14 +15,14 @@ use crate::guard::environment::XDG_DIRECTORIES;
 use crate::secret::{basic_credentials, resolve_reference};
 use crate::templates::fill_kind;
 
-/// A value that a reference stands for, or one that is shown to be let in. Shorter ones would hide every message.
+/// Minimum length of resolved references and credentials. Shorter ones would mask parts of every message.
 const MIN_SECRET_LEN: usize = 4;
-/// Parts of values, and literals of which nothing says that they are secret.
+/// Minimum length of parts of secrets, and of literals that are not evidently secret.
 const MIN_PART_LEN: usize = 6;
-/// Strings taken out of a JSON document.
+/// Maximum number of strings taken from a JSON document.
 const MAX_JSON_STRINGS: usize = 1_000;
 
-/// References to these are for paths and names that every message has.
+/// References to these variables are not secret: they hold paths and names that occur in ordinary messages.
 const NON_SECRET_VARIABLES: [&str; 21] = [
     "HOME",
     "USER",
@@ -47,52 +47,55 @@ const NON_SECRET_VARIABLES: [&str; 21] = [
     "LC_TIME",
 ];
 
-/// Headers whose literal values are no secrets.
+/// Headers whose literal values are not secret.
 const NON_SECRET_HEADERS: [&str; 4] = ["accept", "accept-language", "content-type", "user-agent"];
 
+/// All secrets of a source, from its declared and its template-filled configuration.
 pub(super) fn secret_values(kind: &SourceKind) -> BTreeSet<String> {
-    let mut values = SecretCollector::default();
-    // Templates that cannot be filled are not sent anywhere, but the error may repeat their parts.
+    let mut collector = SecretCollector::default();
+    // A template that cannot be filled is not sent anywhere, but its error may quote the declared text.
     let filled = fill_kind(kind);
     for kind in [Some(kind), filled.as_deref().ok()].into_iter().flatten() {
-        values.add_references(kind);
-        values.add_literals(kind);
+        collector.add_references(kind);
+        collector.add_literals(kind);
     }
-    values.add_proxy_logins();
-    values.values
+    collector.add_proxy_logins();
+    collector.values
 }
 
-/// A credential that was obtained at run time, with its parts.
+/// A credential obtained at run time, with its parts.
 pub(super) fn credential_values(value: &str) -> BTreeSet<String> {
-    let mut values = SecretCollector::default();
-    values.add_secret(value);
-    values.values
+    let mut collector = SecretCollector::default();
+    collector.add_secret(value);
+    collector.values
 }
 
+/// Set of secrets under construction.
 #[derive(Default)]
 struct SecretCollector {
     values: BTreeSet<String>,
 }
 
 impl SecretCollector {
-    /// Whatever a reference in the definition stands for. Roots of built-in tools are left out: their tools show them.
+    /// Adds the values of all references and inherited variables. Roots of built-in tools are not secret: the tools
+    /// show them.
     fn add_references(&mut self, kind: &SourceKind) {
         if kind.is_builtin() {
             return;
         }
-        let looked_at: Result<SourceKind, Infallible> = kind.try_map_texts(|text| {
+        let visited: Result<SourceKind, Infallible> = kind.try_map_texts(|text| {
             for piece in reference::split_references(text) {
                 let ReferencePart::Reference(reference) = piece else { continue };
-                let is_plain = matches!(reference, Reference::Env { name, .. } if is_non_secret_variable(name));
+                let is_harmless = matches!(reference, Reference::Env { name, .. } if is_non_secret_variable(name));
                 if let Ok(value) = resolve_reference(&reference)
-                    && !is_plain
+                    && !is_harmless
                 {
                     self.add_secret(&value);
                 }
             }
             Ok(String::new())
         });
-        let Ok(_) = looked_at;
+        let Ok(_) = visited;
         if let SourceKind::Stdio(stdio) = kind {
             for name in stdio.inherit_env.iter().filter(|name| !is_non_secret_variable(name)) {
                 if let Ok(value) = std::env::var(name) {
@@ -102,27 +105,31 @@ impl SecretCollector {
         }
     }
 
+    /// Adds literal values in places that usually hold secrets.
     fn add_literals(&mut self, kind: &SourceKind) {
         let resolved: Result<SourceKind, Infallible> =
             kind.try_map_texts(|text| Ok(crate::secret::resolve(text).unwrap_or_default()));
         let Ok(resolved) = resolved;
         match (kind, &resolved) {
-            (SourceKind::Stdio(given), SourceKind::Stdio(stdio)) => {
-                for ((name, given), value) in given.env.iter().zip(stdio.env.values()) {
-                    self.add_env_literal(name, given, value);
+            (SourceKind::Stdio(declared), SourceKind::Stdio(stdio)) => {
+                for ((name, declared), value) in declared.env.iter().zip(stdio.env.values()) {
+                    self.add_env_literal(name, declared, value);
                 }
                 secrets_in_args(&stdio.args).iter().for_each(|secret| self.add_secret(secret));
             }
-            (SourceKind::Http(given) | SourceKind::Sse(given), SourceKind::Http(remote) | SourceKind::Sse(remote)) => {
-                self.add_declared_url(&given.url, &remote.url);
-                self.add_headers(&given.headers, &remote.headers);
+            (
+                SourceKind::Http(declared) | SourceKind::Sse(declared),
+                SourceKind::Http(remote) | SourceKind::Sse(remote),
+            ) => {
+                self.add_declared_url(&declared.url, &remote.url);
+                self.add_headers(&declared.headers, &remote.headers);
                 remote.auth.iter().for_each(|auth| self.add_auth(auth));
             }
-            (SourceKind::OpenApi(given), SourceKind::OpenApi(openapi)) => {
-                for (given, resolved) in source_urls(given).into_iter().zip(source_urls(openapi)) {
-                    self.add_declared_url(given, resolved);
+            (SourceKind::OpenApi(declared), SourceKind::OpenApi(openapi)) => {
+                for (declared, resolved) in source_urls(declared).into_iter().zip(source_urls(openapi)) {
+                    self.add_declared_url(declared, resolved);
                 }
-                self.add_headers(&given.headers, &openapi.headers);
+                self.add_headers(&declared.headers, &openapi.headers);
                 openapi.auth.iter().for_each(|auth| self.add_auth(auth));
             }
             (
@@ -137,25 +144,26 @@ impl SecretCollector {
         }
     }
 
-    /// A variable of the environment. Words and numbers under a harmless name are settings, and so are paths that exist.
-    fn add_env_literal(&mut self, name: &str, given: &str, value: &str) {
+    /// Adds an environment variable. Under a harmless name, words, numbers and existing paths count as settings.
+    fn add_env_literal(&mut self, name: &str, declared: &str, value: &str) {
         if is_secret_name(name) {
             return self.add_secret(value);
         }
         let is_word = value.len() <= 12 && value.chars().all(|character| character.is_ascii_alphabetic());
         let is_number = value.chars().all(|character| character.is_ascii_digit() || character == '.');
         let is_path = value.starts_with('/') && Path::new(value).exists();
-        let is_plain = is_word || is_number || is_path || value.len() < MIN_PART_LEN;
-        let is_reference = given.contains("${");
-        if !is_plain && !is_reference {
+        let is_harmless = is_word || is_number || is_path || value.len() < MIN_PART_LEN;
+        let is_reference = declared.contains("${");
+        if !is_harmless && !is_reference {
             self.add_secret(value);
         }
     }
 
-    fn add_headers(&mut self, given: &BTreeMap<String, String>, resolved: &BTreeMap<String, String>) {
-        for ((name, given), value) in given.iter().zip(resolved.values()) {
-            let is_plain = NON_SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str());
-            if is_plain && !given.contains("${") {
+    /// Adds header values, and their words without the authentication scheme.
+    fn add_headers(&mut self, declared: &BTreeMap<String, String>, resolved: &BTreeMap<String, String>) {
+        for ((name, declared), value) in declared.iter().zip(resolved.values()) {
+            let is_harmless = NON_SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str());
+            if is_harmless && !declared.contains("${") {
                 continue;
             }
             for word in value.split_whitespace().filter(|word| !is_auth_scheme(word)) {
@@ -165,9 +173,9 @@ impl SecretCollector {
         }
     }
 
-    /// An address as it is declared, and with its references filled.
-    fn add_declared_url(&mut self, given: &str, resolved: &str) {
-        secrets_in_url(given).iter().for_each(|secret| self.add_part(secret, MIN_PART_LEN));
+    /// Adds the secret parts of a URL. `declared` is the configured text, `resolved` the same with references resolved.
+    fn add_declared_url(&mut self, declared: &str, resolved: &str) {
+        secrets_in_url(declared).iter().for_each(|secret| self.add_part(secret, MIN_PART_LEN));
         let Some(url) = Url::parse(resolved).ok().filter(|url| url.has_host()) else { return };
         self.add_login(&url);
         for (name, value) in url.query_pairs() {
@@ -175,7 +183,7 @@ impl SecretCollector {
         }
     }
 
-    /// What is presented to a source to be let in.
+    /// Adds credentials in all forms in which they are sent.
     fn add_auth(&mut self, auth: &Auth) {
         match auth {
             Auth::Bearer(value) | Auth::ApiKey { value, .. } => self.add_secret(value),
@@ -185,7 +193,7 @@ impl SecretCollector {
                 self.add_secret(password);
             }
             Auth::Oauth2 { token_url, client_id, client_secret, .. } => {
-                // RFC 6749, section 2.3.1: each is written as in a form first.
+                // RFC 6749, section 2.3.1: both parts are form-encoded before Base64.
                 let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
                 self.add_secret(&basic_credentials(&encoded(client_id), &encoded(client_secret)));
                 self.add_secret(&basic_credentials(client_id, client_secret));
@@ -197,11 +205,11 @@ impl SecretCollector {
         }
     }
 
-    /// Credentials for a proxy that our own requests may pass.
+    /// Adds credentials of a proxy that requests may go through.
     fn add_proxy_logins(&mut self) {
         for name in ["http_proxy", "https_proxy", "all_proxy"] {
-            let values = [std::env::var(name), std::env::var(name.to_ascii_uppercase())];
-            for value in values.into_iter().flatten() {
+            let variables = [std::env::var(name), std::env::var(name.to_ascii_uppercase())];
+            for value in variables.into_iter().flatten() {
                 let with_scheme = if value.contains("://") { value } else { format!("http://{value}") };
                 if let Ok(url) = Url::parse(&with_scheme) {
                     self.add_login(&url);
@@ -210,7 +218,7 @@ impl SecretCollector {
         }
     }
 
-    /// A whole value that is secret, and its parts.
+    /// Adds a whole secret and its parts.
     fn add_secret(&mut self, value: &str) {
         let value = value.trim();
         if value.len() < MIN_SECRET_LEN {
@@ -223,6 +231,7 @@ impl SecretCollector {
         self.add_credential_words(value);
     }
 
+    /// Adds a part of a secret, unless it is too short or a common word.
     fn add_part(&mut self, part: &str, min_len: usize) {
         let part = part.trim().trim_matches(['"', '\'']);
         let is_common = ["bearer", "basic", "localhost", "https", "http", "true", "false", "null", "none"]
@@ -232,7 +241,8 @@ impl SecretCollector {
         }
     }
 
-    /// The lines of a file such as a private key, also where their ends are written as `\n`, and the values of `KEY=value`.
+    /// Adds the lines of a file such as a private key, also with line breaks written as `\n`, and the values of
+    /// `KEY=value` pairs.
     fn add_lines(&mut self, value: &str) {
         for line in value.split("\\n").flat_map(str::lines).map(str::trim) {
             // `-----BEGIN PRIVATE KEY-----`
@@ -247,35 +257,37 @@ impl SecretCollector {
         }
     }
 
+    /// Adds the strings in a secret that is a JSON document, such as a service account file.
     fn add_json_strings(&mut self, value: &str) {
         if !value.starts_with(['{', '[', '"']) {
             return;
         }
         let Ok(document) = serde_json::from_str::<Value>(value) else { return };
-        let mut open = vec![&document];
+        let mut unvisited = vec![&document];
         let mut strings = 0;
-        while let Some(value) = open.pop().filter(|_| strings < MAX_JSON_STRINGS) {
+        while let Some(value) = unvisited.pop().filter(|_| strings < MAX_JSON_STRINGS) {
             match value {
                 Value::String(text) => {
                     strings += 1;
                     self.add_part(text, MIN_PART_LEN);
                     self.add_lines(text);
                 }
-                Value::Array(items) => open.extend(items),
-                Value::Object(fields) => open.extend(fields.values()),
+                Value::Array(items) => unvisited.extend(items),
+                Value::Object(fields) => unvisited.extend(fields.values()),
                 Value::Null | Value::Bool(_) | Value::Number(_) => {}
             }
         }
     }
 
-    /// The parts of an address: what lets in, its path and query, and its host unless that is this machine or a number.
+    /// Adds the parts of a secret URL: login, path, query and host name, unless the host is this machine or an address.
     fn add_url_parts(&mut self, value: &str) {
         let Some(url) = Url::parse(value).ok().filter(|url| url.has_host()) else { return };
         self.add_login(&url);
         self.add_part(url.path().trim_matches('/'), MIN_PART_LEN);
+        // Segments with digits or capitals look like identifiers; plain words such as `api` are too common to mask.
         for segment in url.path().split('/') {
-            let is_telling = segment.chars().any(|c| c.is_ascii_digit() || c.is_ascii_uppercase());
-            self.add_part(segment, if is_telling { MIN_PART_LEN } else { usize::MAX });
+            let looks_random = segment.chars().any(|c| c.is_ascii_digit() || c.is_ascii_uppercase());
+            self.add_part(segment, if looks_random { MIN_PART_LEN } else { usize::MAX });
         }
         for (_, value) in url.query_pairs() {
             self.add_part(&value, MIN_SECRET_LEN);
@@ -287,6 +299,7 @@ impl SecretCollector {
         }
     }
 
+    /// Adds user and password of a URL.
     fn add_login(&mut self, url: &Url) {
         let user = url.username();
         let password = url.password().unwrap_or_default();
@@ -299,7 +312,7 @@ impl SecretCollector {
         }
     }
 
-    /// `Bearer x`, `user:password`.
+    /// Adds the credentials in `Bearer x` and `user:password`.
     fn add_credential_words(&mut self, value: &str) {
         if let Some((_, rest)) = value.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme)) {
             self.add_part(rest, MIN_SECRET_LEN);
@@ -307,6 +320,7 @@ impl SecretCollector {
         if value.contains(char::is_whitespace) || value.contains("://") {
             return;
         }
+        // `host:port` looks the same.
         if let Some((user, password)) = value.split_once(':') {
             let is_port = password.len() <= 5 && password.chars().all(|character| character.is_ascii_digit());
             if !is_port {
@@ -317,19 +331,23 @@ impl SecretCollector {
     }
 }
 
+/// URLs in the configuration of an OpenAPI source.
 fn source_urls(openapi: &OpenApiSource) -> Vec<&str> {
-    let own = [Some(&openapi.document), openapi.base_url.as_ref()];
-    own.into_iter().flatten().chain(&openapi.allow_refs).map(String::as_str).collect()
+    let urls = [Some(&openapi.document), openapi.base_url.as_ref()];
+    urls.into_iter().flatten().chain(&openapi.allow_refs).map(String::as_str).collect()
 }
 
+/// Whether the value of a variable is known not to be secret.
 fn is_non_secret_variable(name: &str) -> bool {
     NON_SECRET_VARIABLES.contains(&name) || XDG_DIRECTORIES.contains(&name)
 }
 
+/// Whether a word is the scheme of an `Authorization` header.
 fn is_auth_scheme(word: &str) -> bool {
     ["bearer", "basic", "token", "digest", "apikey"].contains(&word.to_ascii_lowercase().as_str())
 }
 
+/// Decodes percent-encoding.
 fn percent_decode(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

@@ -1,5 +1,5 @@
-//! Splits a result into pages. Text may be cut, at a line end where one is near; any other block stays whole, and one
-//! that is too large for a page stands alone on one, to be read only by who asks for it.
+//! Splits a result into pages. Text may be cut, preferably at a line end. Any other block stays whole; one that is too
+//! large for a page gets a page of its own, which only a client that asks for it receives.
 
 use std::borrow::Cow;
 
@@ -10,35 +10,36 @@ use toolcrib_core::text::sanitize_truncated;
 use super::PageShape;
 use crate::connector::ToolResult;
 
-/// What the note on a page may take.
+/// Space reserved on each page for its note.
 const MAX_NOTE_BYTES: usize = 400;
-/// What structured content that stands on each page may take in all.
+/// Limit for structured content repeated on every page, counted over all pages.
 const MAX_REPEATED_BYTES: usize = 8 * 1024 * 1024;
 
-/// The pages of a result, each a result of its own that ends with a note on where it belongs. `cursor` names the page
-/// that a note points to. Fields that are not known here stay on the first page.
+/// Splits a result into pages, each a complete result that ends with a note about its position. `cursor` names the page
+/// that a note points to. Unknown fields stay on the first page.
 pub(super) fn split_into_pages(
-    answer: &ToolResult,
+    result: &ToolResult,
     limit: u64,
     shape: PageShape,
     cursor: impl Fn(usize) -> String,
 ) -> Vec<ToolResult> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let full = limit.saturating_sub(MAX_NOTE_BYTES).max(limit / 2).max(64);
-    let fields = RawFields::parse(&answer.raw).unwrap_or_default();
-    let first = FirstPage::plan(answer, &fields, PageBudget { without_note: full, limit }, shape);
-    let drafts = PageBuilder::build(answer, &first, full);
-    let number_of = drafts.len();
-    let total = format_size(answer.raw.get().len());
+    // Leave room for the note, but at least half of a small limit for content.
+    let capacity = limit.saturating_sub(MAX_NOTE_BYTES).max(limit / 2).max(64);
+    let fields = RawFields::parse(&result.raw).unwrap_or_default();
+    let first = FirstPage::plan(result, &fields, PageBudget { without_note: capacity, limit }, shape);
+    let drafts = PageBuilder::build(result, &first, capacity);
+    let page_count = drafts.len();
+    let total = format_size(result.raw.get().len());
     let mut pages = Vec::new();
     for (index, draft) in drafts.iter().enumerate() {
         let number = index + 1;
-        let mut note = match number_of {
+        let mut note = match page_count {
             1 => format!("[{total} in all"),
-            _ => format!("[page {number} of {number_of}, {total} in all"),
+            _ => format!("[page {number} of {page_count}, {total} in all"),
         };
         if number == 1 {
-            first.omissions.iter().for_each(|left_out| note.push_str(&format!("; {left_out}")));
+            first.omissions.iter().for_each(|omission| note.push_str(&format!("; {omission}")));
         }
         if first.marked_as_error {
             note.push_str("; no failure, but what the tool declares to give is too large to be given");
@@ -48,54 +49,61 @@ pub(super) fn split_into_pages(
                 note.push_str(&describe_next(next));
                 note.push_str(&format!("; the same call with `page: \"{}\"` gives the next]", cursor(number + 1)));
             }
-            None if number_of > 1 => note.push_str("; this is the last]"),
+            None if page_count > 1 => note.push_str("; this is the last]"),
             None => note.push(']'),
         }
         let blocks = draft.iter().map(|block| Cow::Borrowed(block.json.as_ref()));
         let blocks = blocks.chain([Cow::Owned(format!("{{\"type\":\"text\",\"text\":{}}}", raw_string(&note)))]);
         let content = format!("[{}]", blocks.collect::<Vec<_>>().join(","));
-        // What it is called for the sake of its shape is not the tool's own word.
-        let own_word = |mut page: ToolResult| {
-            page.layout.is_error = answer.layout.is_error;
+        // `isError` may be set only to satisfy the output schema. Statistics and the breaker must see the tool's own
+        // flag.
+        let with_original_flag = |mut page: ToolResult| {
+            page.layout.is_error = result.layout.is_error;
             page
         };
-        pages.extend(first.build_page(&fields, number, content).map(own_word));
+        pages.extend(first.build_page(&fields, number, content).map(with_original_flag));
     }
     pages
 }
 
-/// What a page may take with its note, and without.
+/// Size limits of a page.
 #[derive(Clone, Copy)]
 struct PageBudget {
+    /// With the note.
     limit: usize,
+    /// Without the note.
     without_note: usize,
 }
 
-/// What stands on the first page besides the blocks, and what does not.
+/// What the first page holds besides content blocks, and what is omitted.
 struct FirstPage {
     structured: StructuredPlacement,
+    /// Whether fields other than content and structured content are kept.
     keep_others: bool,
-    /// It lacks what its shape wants.
+    /// The structured content that the output schema requires does not fit, so the pages are marked as errors.
     marked_as_error: bool,
+    /// Bytes of the kept fields.
     bytes: usize,
+    /// Descriptions of omitted parts, for the note.
     omissions: Vec<String>,
 }
 
-/// Where the structured content is.
+/// Where the structured content goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StructuredPlacement {
     FirstPage,
     EveryPage,
-    /// It has no place, and the text says less.
+    /// Does not fit, and the text blocks are much shorter: it follows as text.
     AsText,
     Omitted,
 }
 
 impl FirstPage {
+    /// Decides what the first page holds.
     fn plan(
-        answer: &ToolResult,
+        result: &ToolResult,
         fields: &RawFields,
-        PageBudget { limit, without_note: full }: PageBudget,
+        PageBudget { limit, without_note: capacity }: PageBudget,
         shape: PageShape,
     ) -> FirstPage {
         let others: usize = fields
@@ -103,18 +111,16 @@ impl FirstPage {
             .filter(|(name, _)| !matches!(*name, "content" | "structuredContent" | "isError" | "resultType"))
             .map(|(name, value)| name.len() + value.get().len() + 4)
             .sum();
-        let structured = answer.layout.structured(&answer.raw).map_or(0, str::len);
-        let unplanned = StructuredPlacement::Omitted;
-        let left_out = Vec::new();
+        let structured = result.layout.structured(&result.raw).map_or(0, str::len);
         let mut plan = FirstPage {
-            structured: unplanned,
+            structured: StructuredPlacement::Omitted,
             keep_others: false,
             marked_as_error: false,
             bytes: 0,
-            omissions: left_out,
+            omissions: Vec::new(),
         };
-        // Half a page is for what the tool has to say.
-        if others <= full / 2 {
+        // At least half of the page is for content.
+        if others <= capacity / 2 {
             plan.keep_others = true;
             plan.bytes += others;
         } else {
@@ -123,25 +129,26 @@ impl FirstPage {
         if structured == 0 {
             return plan;
         }
-        // Who declared nothing, or failed, owes no structured content.
-        let owed = shape == PageShape::Declared && !answer.layout.is_error;
-        let pages = answer.raw.get().len() / full + 1;
-        if owed && structured <= limit && structured.saturating_mul(pages) <= MAX_REPEATED_BYTES {
+        // Results without declared output schema, and errors, need no structured content.
+        let needs_structured = shape == PageShape::Declared && !result.layout.is_error;
+        let pages = result.raw.get().len() / capacity + 1;
+        if needs_structured && structured <= limit && structured.saturating_mul(pages) <= MAX_REPEATED_BYTES {
             plan.structured = StructuredPlacement::EveryPage;
-        } else if !owed && plan.bytes + structured <= full / 2 {
+        } else if !needs_structured && plan.bytes + structured <= capacity / 2 {
             plan.structured = StructuredPlacement::FirstPage;
             plan.bytes += structured;
-        } else if text_bytes(answer) < structured / 2 {
+        } else if text_bytes(result) < structured / 2 {
             plan.structured = StructuredPlacement::AsText;
             plan.omissions.push("its structured content follows as text".to_owned());
         } else {
             plan.omissions
                 .push(format!("its structured content ({}) does not fit and is left out", format_size(structured)));
         }
-        plan.marked_as_error = owed && plan.structured != StructuredPlacement::EveryPage;
+        plan.marked_as_error = needs_structured && plan.structured != StructuredPlacement::EveryPage;
         plan
     }
 
+    /// Assembles the JSON of a page from its content and the fields it keeps.
     fn build_page(&self, fields: &RawFields, number: usize, content: String) -> Option<ToolResult> {
         let mut parts = vec![format!("\"content\":{content}")];
         if self.marked_as_error {
@@ -168,43 +175,50 @@ impl FirstPage {
     }
 }
 
+/// Content block on a page.
 struct PageBlock<'a> {
     json: Cow<'a, str>,
-    /// What it is, when it is no text.
+    /// Description for the note of the previous page; `None` for text.
     description: Option<String>,
 }
 
-/// Puts blocks on pages, one after the other.
+/// Distributes blocks over pages in order.
 struct PageBuilder<'a> {
     pages: Vec<Vec<PageBlock<'a>>>,
+    /// Blocks of the page being filled.
     current: Vec<PageBlock<'a>>,
+    /// Bytes left on the page being filled.
     remaining: usize,
+    /// Bytes of an empty page.
     capacity: usize,
 }
 
 impl<'a> PageBuilder<'a> {
-    fn build(answer: &'a ToolResult, first: &FirstPage, full: usize) -> Vec<Vec<PageBlock<'a>>> {
-        let room = full.saturating_sub(first.bytes);
-        let mut binder = PageBuilder { pages: Vec::new(), current: Vec::new(), remaining: room, capacity: full };
-        for block in parse_blocks(answer) {
-            binder.add(block);
+    /// Distributes the blocks of a result over pages. Always returns at least one page.
+    fn build(result: &'a ToolResult, first: &FirstPage, capacity: usize) -> Vec<Vec<PageBlock<'a>>> {
+        let remaining = capacity.saturating_sub(first.bytes);
+        let mut builder = PageBuilder { pages: Vec::new(), current: Vec::new(), remaining, capacity };
+        for block in parse_blocks(result) {
+            builder.add(block);
         }
         if first.structured == StructuredPlacement::AsText
-            && let Some(structured) = answer.layout.structured(&answer.raw)
+            && let Some(structured) = result.layout.structured(&result.raw)
         {
-            binder.add_text(&RawFields::default(), structured);
+            builder.add_text(&RawFields::default(), structured);
         }
-        if !binder.current.is_empty() || binder.pages.is_empty() {
-            binder.finish_page();
+        if !builder.current.is_empty() || builder.pages.is_empty() {
+            builder.finish_page();
         }
-        binder.pages
+        builder.pages
     }
 
+    /// Starts a new page.
     fn finish_page(&mut self) {
         self.pages.push(std::mem::take(&mut self.current));
         self.remaining = self.capacity;
     }
 
+    /// Adds a block: text may be split, other blocks stay whole.
     fn add(&mut self, block: &'a RawValue) {
         let fields = RawFields::parse(block).unwrap_or_default();
         let fits = block.get().len() < self.remaining;
@@ -218,6 +232,8 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
+    /// Adds a block that must not be split, on a page of its own if it is too large. The first page never holds an
+    /// oversized block, since it is returned unasked.
     fn add_whole(&mut self, block: PageBlock<'a>) {
         let oversize = block.json.len() >= self.capacity;
         let first_page = self.pages.is_empty();
@@ -230,35 +246,37 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
+    /// Adds a block to the current page.
     fn push(&mut self, block: PageBlock<'a>) {
         self.remaining = self.remaining.saturating_sub(block.json.len() + 1);
         self.current.push(block);
     }
 
-    /// Text in as many blocks as it takes, each with the other fields of the block it comes from.
+    /// Adds text in as many blocks as necessary, each with the other fields of the original block.
     fn add_text(&mut self, fields: &RawFields, text: &str) {
         let mut fields = fields.clone();
         fields.insert("type", raw_string("text"));
-        let mut written = |piece: &str| {
+        let mut block_json = |piece: &str| {
             fields.insert("text", raw_string(piece));
             serde_json::to_string(&fields).unwrap_or_default()
         };
-        let around = written("").len() + 1;
-        if around > self.capacity / 2 {
-            let json = Cow::Owned(written(text));
-            return self.add_whole(PageBlock { json, description: Some("a text with much around it".to_owned()) });
+        let overhead = block_json("").len() + 1;
+        if overhead > self.capacity / 2 {
+            let json = Cow::Owned(block_json(text));
+            let description = Some("a text with large annotations".to_owned());
+            return self.add_whole(PageBlock { json, description });
         }
         let mut rest = text;
         while !rest.is_empty() {
-            let room = self.remaining.saturating_sub(around);
-            let end = find_split(rest, room);
-            // A few words at the foot of a page help nobody.
-            if end < rest.len() && room < self.capacity / 4 {
+            let available = self.remaining.saturating_sub(overhead);
+            let end = find_split(rest, available);
+            // A short piece at the end of a page is not useful: start on the next page instead.
+            if end < rest.len() && available < self.capacity / 4 {
                 self.finish_page();
                 continue;
             }
             let (piece, after) = rest.split_at(end);
-            self.push(PageBlock { json: Cow::Owned(written(piece)), description: None });
+            self.push(PageBlock { json: Cow::Owned(block_json(piece)), description: None });
             rest = after;
             if !rest.is_empty() {
                 self.finish_page();
@@ -267,30 +285,32 @@ impl<'a> PageBuilder<'a> {
     }
 }
 
-fn parse_blocks(answer: &ToolResult) -> Vec<&RawValue> {
-    serde_json::from_str(answer.layout.content(&answer.raw)).unwrap_or_default()
+/// Content blocks of a result.
+fn parse_blocks(result: &ToolResult) -> Vec<&RawValue> {
+    serde_json::from_str(result.layout.content(&result.raw)).unwrap_or_default()
 }
 
-/// The text of a block that may be cut. One that is no string for us (a lone surrogate, say) may not.
+/// Text of a block that may be split. `None` if it is not a valid string, for example with an unpaired surrogate.
 fn block_text(fields: &RawFields) -> Option<String> {
     let is_text = fields.get("type").is_some_and(|kind| kind.get() == "\"text\"");
     serde_json::from_str(fields.get("text").filter(|_| is_text)?.get()).ok()
 }
 
-fn text_bytes(answer: &ToolResult) -> usize {
-    let parsed = parse_blocks(answer).into_iter().filter_map(RawFields::parse);
+/// Total size of the text blocks.
+fn text_bytes(result: &ToolResult) -> usize {
+    let parsed = parse_blocks(result).into_iter().filter_map(RawFields::parse);
     parsed.filter_map(|fields| Some(fields.get("text")?.get().len())).sum()
 }
 
-/// Where to cut so that what comes before takes at most `room` bytes in JSON: at the end when all of it does, after a
-/// line when the last one ends in the second half, else between two characters. Never at the very beginning.
-fn find_split(text: &str, room: usize) -> usize {
+/// Position at which to split so that the part before takes at most `available` bytes in JSON: the end if all fits,
+/// after a line break in the second half, else between two characters. Never at the very beginning.
+fn find_split(text: &str, available: usize) -> usize {
     let mut bytes = 0;
-    let too_far = text.bytes().position(|byte| {
+    let first_excess = text.bytes().position(|byte| {
         bytes += escaped_len(byte);
-        bytes > room
+        bytes > available
     });
-    let Some(end) = too_far else { return text.len() };
+    let Some(end) = first_excess else { return text.len() };
     let end = (0..=end).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     if end == 0 {
         return text.chars().next().map_or(0, char::len_utf8);
@@ -299,7 +319,7 @@ fn find_split(text: &str, room: usize) -> usize {
     line.unwrap_or(end)
 }
 
-/// How many bytes a byte of text takes in a JSON string.
+/// Bytes that a byte of text takes in a JSON string.
 fn escaped_len(byte: u8) -> usize {
     match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x8 | 0xc => 2,
@@ -308,7 +328,7 @@ fn escaped_len(byte: u8) -> usize {
     }
 }
 
-/// What the next page has that is no text, for whoever decides whether to ask for it.
+/// Describes the blocks of the next page that are no text, so that the client can decide whether to read it.
 fn describe_next(next: &[PageBlock<'_>]) -> String {
     let kinds: Vec<&str> = next.iter().filter_map(|block| block.description.as_deref()).collect();
     match kinds.as_slice() {
@@ -318,26 +338,31 @@ fn describe_next(next: &[PageBlock<'_>]) -> String {
     }
 }
 
+/// Type, media type and size of a block.
 fn describe_block(fields: &RawFields, block: &RawValue) -> String {
     let inner = fields.get("resource").and_then(RawFields::parse).unwrap_or_default();
-    let word = |name: &str| {
+    let text_field = |name: &str| {
         let raw = fields.get(name).or_else(|| inner.get(name))?;
         serde_json::from_str::<String>(raw.get()).ok().map(|text| sanitize_truncated(&text, 40))
     };
-    let kind = word("type").unwrap_or_else(|| "block of no known type".to_owned());
+    let kind = text_field("type").unwrap_or_else(|| "block of unknown type".to_owned());
     let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
-    match word("mimeType") {
+    match text_field("mimeType") {
         Some(mime) => format!("{article} {kind} ({mime}, {})", format_size(block.get().len())),
         None => format!("{article} {kind} ({})", format_size(block.get().len())),
     }
 }
 
+/// Size in bytes, KiB or MiB.
 fn format_size(bytes: usize) -> String {
     const KIB: f64 = 1024.0;
-    match bytes as f64 {
-        few if few < KIB => format!("{bytes} bytes"),
-        some if some < KIB * KIB => format!("{:.1} KiB", some / KIB),
-        many => format!("{:.1} MiB", many / (KIB * KIB)),
+    let size = bytes as f64;
+    if size < KIB {
+        format!("{bytes} bytes")
+    } else if size < KIB * KIB {
+        format!("{:.1} KiB", size / KIB)
+    } else {
+        format!("{:.1} MiB", size / (KIB * KIB))
     }
 }
 

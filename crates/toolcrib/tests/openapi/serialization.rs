@@ -1,4 +1,5 @@
-//! The hand-written cases of how arguments become requests, over real HTTP: what arrives is what the specification says.
+//! The hand-written cases of how arguments become requests, over real HTTP: what arrives is what the specification
+//! says.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

@@ -38,7 +38,10 @@ async fn bad_servers_fail_alone_and_say_why() {
         (
             "exits",
             scripted_source(&["--exit", "3"]),
-            Failed(unavailable, &["it ended while connecting", "3", "it last said: scripted-server: ends with code 3"]),
+            Failed(
+                unavailable,
+                &["it ended while connecting", "3", "last stderr output: scripted-server: ends with code 3"],
+            ),
         ),
         (
             "not_mcp",

@@ -139,7 +139,7 @@ async fn a_person_who_does_not_answer_does_not_open_the_breaker() {
         let began = std::time::Instant::now();
         let error = call(&workshop, "s__elicit", silent_client(1, Duration::from_millis(200))).await.unwrap_err();
         assert_eq!(error.code, Code::ToolExecutionFailed);
-        assert!(error.message.starts_with("`elicit` of `s` asked its caller, who did not answer within"));
+        assert!(error.message.starts_with("`elicit` of `s` asked the user for input and got no answer within"));
         assert!(began.elapsed() < Duration::from_secs(5));
     }
     assert!(call(&workshop, "s__meta", patient()).await.is_ok(), "the breaker is shut");

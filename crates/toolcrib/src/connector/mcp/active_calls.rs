@@ -1,5 +1,6 @@
-//! Who has requests in flight on one connection. What its server asks or says by itself does not name a request, so it
-//! reaches a client only while that client alone is being served; where there are several, it is declined.
+//! Calls in flight on one connection. Before the 2026 protocol, a server's own requests and notifications do not name
+//! the call they belong to. They are routed to a client only while all calls in flight are from that client; otherwise
+//! requests are declined and notifications dropped.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,16 +17,20 @@ use crate::connector::CallContext;
 const ELICITATION_METHOD: &str = "elicitation/create";
 const SAMPLING_METHOD: &str = "sampling/createMessage";
 
-/// What we say we can do, to every server and always, so that its list does not depend on who asks.
+/// Capabilities announced to every server, regardless of the client, so that a server's tool list does not depend on
+/// who is connected.
 pub(super) const CLIENT_CAPABILITIES: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{}}"#;
 
+/// Registry of the calls in flight on one connection.
 #[derive(Debug, Default)]
 pub(super) struct ActiveCalls {
     calls: Mutex<Vec<ActiveCall>>,
     next_number: AtomicU64,
+    /// Notified whenever a call ends.
     call_ended: Notify,
 }
 
+/// One call in flight and how to reach its client.
 struct ActiveCall {
     number: u64,
     client: Option<ClientId>,
@@ -34,7 +39,7 @@ struct ActiveCall {
     pending_questions: PendingQuestions,
 }
 
-/// One who is present, until dropped.
+/// RAII guard that keeps a call registered until dropped.
 #[derive(Debug)]
 pub(super) struct CallGuard {
     calls: Arc<ActiveCalls>,
@@ -42,78 +47,86 @@ pub(super) struct CallGuard {
     pub(super) pending_questions: PendingQuestions,
 }
 
-/// How many questions wait for the person behind a call. One that was cut off in mid-question still counts: it is why
-/// there was no answer in time.
+/// Number of questions to the user that a call waits for. A question that was cut off by the timeout still counts: it
+/// explains why there was no response in time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingQuestions(Arc<AtomicUsize>);
 
 impl ActiveCalls {
-    pub(super) fn register(self: &Arc<Self>, terms: &CallContext) -> CallGuard {
+    /// Registers a call for as long as the guard lives.
+    pub(super) fn register(self: &Arc<Self>, context: &CallContext) -> CallGuard {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        let asking = PendingQuestions::default();
+        let pending_questions = PendingQuestions::default();
         self.lock_calls().push(ActiveCall {
             number,
-            client: terms.client,
-            on_server_request: terms.on_server_request.clone(),
-            notifications: terms.notifications.clone(),
-            pending_questions: asking.clone(),
+            client: context.client,
+            on_server_request: context.on_server_request.clone(),
+            notifications: context.notifications.clone(),
+            pending_questions: pending_questions.clone(),
         });
-        CallGuard { calls: self.clone(), number, pending_questions: asking }
+        CallGuard { calls: self.clone(), number, pending_questions }
     }
 
-    /// Answers what the server asks without saying for which request.
+    /// Handler for server requests that do not name the call they belong to.
     pub(super) fn handler(self: &Arc<Self>) -> ServerRequestHandler {
-        let callers = self.clone();
+        let active_calls = self.clone();
         Arc::new(move |request| {
-            let callers = callers.clone();
-            async move { callers.answer_server_request(request).await }.boxed()
+            let active_calls = active_calls.clone();
+            async move { active_calls.answer_server_request(request).await }.boxed()
         })
     }
 
+    /// Forwards the request to the only client with calls in flight, or declines it.
     async fn answer_server_request(&self, request: ServerRequest) -> Result<Box<RawValue>, RpcError> {
         let method = request.method.clone();
-        let Some((client, back, asking)) = self.sole_client(&method) else { return decline(&method) };
-        asking.iter().for_each(PendingQuestions::begin);
+        let Some((client, on_server_request, pending_questions)) = self.sole_client(&method) else {
+            return decline(&method);
+        };
+        pending_questions.iter().for_each(PendingQuestions::begin);
         let answer = tokio::select! {
-            answer = back(request) => answer,
-            // The question ends with the last call it can belong to.
+            answer = on_server_request(request) => answer,
+            // The question ends with the last call that it can belong to.
             () = self.wait_for_client_calls_end(client) => return decline(&method),
         };
-        asking.iter().for_each(PendingQuestions::end);
+        pending_questions.iter().for_each(PendingQuestions::end);
         answer
     }
 
-    /// The one client that is being served, how to ask it, and which calls of its wait for that.
+    /// The only client with calls in flight, its request handler, and the question counters of its calls. `None` if
+    /// several clients are being served, if one of the calls has no handler, or if the method is not forwarded.
     fn sole_client(&self, method: &str) -> Option<(ClientId, ServerRequestHandler, Vec<PendingQuestions>)> {
-        let present = self.lock_calls();
-        let newest = present.last().filter(|_| is_client_request(method))?;
+        let calls = self.lock_calls();
+        let newest = calls.last().filter(|_| is_client_request(method))?;
         let client = newest.client?;
-        let alone = present.iter().all(|other| other.client == Some(client) && other.on_server_request.is_some());
-        let asking = present.iter().map(|other| other.pending_questions.clone()).collect();
-        Some((client, newest.on_server_request.clone().filter(|_| alone)?, asking))
+        let alone = calls.iter().all(|call| call.client == Some(client) && call.on_server_request.is_some());
+        let pending_questions = calls.iter().map(|call| call.pending_questions.clone()).collect();
+        Some((client, newest.on_server_request.clone().filter(|_| alone)?, pending_questions))
     }
 
-    /// Passes on what the server says, to the one client that is being served.
+    /// Forwards a notification to the only client with calls in flight; drops it if there are several.
     pub(super) fn forward_notification(&self, method: &str, params: Option<&RawValue>) {
-        let present = self.lock_calls();
-        let Some(client) = present.last().and_then(|newest| newest.client) else { return };
-        if present.iter().any(|other| other.client != Some(client)) {
+        let calls = self.lock_calls();
+        let Some(client) = calls.last().and_then(|newest| newest.client) else { return };
+        if calls.iter().any(|call| call.client != Some(client)) {
             return;
         }
-        if let Some(said) = present.iter().rev().find_map(|other| other.notifications.as_ref()) {
-            let said_now = CallNotification { method: method.to_owned(), params: params.map(ToOwned::to_owned) };
-            let _full_or_gone = said.try_send(said_now);
+        if let Some(sender) = calls.iter().rev().find_map(|call| call.notifications.as_ref()) {
+            let notification = CallNotification { method: method.to_owned(), params: params.map(ToOwned::to_owned) };
+            // A full or closed channel loses the notification: the server must not wait for a slow client.
+            let _ = sender.try_send(notification);
         }
     }
 
+    /// Resolves when the client has no call in flight.
     async fn wait_for_client_calls_end(&self, client: ClientId) {
         loop {
-            let mut left = std::pin::pin!(self.call_ended.notified());
-            left.as_mut().enable();
-            if !self.lock_calls().iter().any(|present| present.client == Some(client)) {
+            let mut call_ended = std::pin::pin!(self.call_ended.notified());
+            // Enable before checking, so that a call that ends in between is not missed.
+            call_ended.as_mut().enable();
+            if !self.lock_calls().iter().any(|calls| calls.client == Some(client)) {
                 return;
             }
-            left.await;
+            call_ended.await;
         }
     }
 
@@ -124,7 +137,7 @@ impl ActiveCalls {
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        self.calls.lock_calls().retain(|present| present.number != self.number);
+        self.calls.lock_calls().retain(|calls| calls.number != self.number);
         self.calls.call_ended.notify_waiters();
     }
 }
@@ -142,17 +155,18 @@ impl PendingQuestions {
         self.0.load(Ordering::SeqCst) > 0
     }
 
-    /// Answers what the server asks for one request and says so (`input_required`): that is always its caller's.
-    pub(super) fn handler(&self, back: Option<ServerRequestHandler>) -> ServerRequestHandler {
-        let asking = self.clone();
+    /// Handler for server requests that belong to one call (`input_required` results of the 2026 protocol). They always
+    /// go to the caller of that call.
+    pub(super) fn handler(&self, on_server_request: Option<ServerRequestHandler>) -> ServerRequestHandler {
+        let pending_questions = self.clone();
         Arc::new(move |request: ServerRequest| {
-            let asking = asking.clone();
-            let back = back.clone().filter(|_| is_client_request(&request.method));
+            let pending_questions = pending_questions.clone();
+            let on_server_request = on_server_request.clone().filter(|_| is_client_request(&request.method));
             async move {
-                let Some(back) = back else { return decline(&request.method) };
-                asking.begin();
-                let answer = back(request).await;
-                asking.end();
+                let Some(on_server_request) = on_server_request else { return decline(&request.method) };
+                pending_questions.begin();
+                let answer = on_server_request(request).await;
+                pending_questions.end();
                 answer
             }
             .boxed()
@@ -160,22 +174,24 @@ impl PendingQuestions {
     }
 }
 
+/// Whether Toolcrib forwards this server request to a client.
 fn is_client_request(method: &str) -> bool {
     matches!(method, ELICITATION_METHOD | SAMPLING_METHOD)
 }
 
-/// What a server gets where nobody can be asked.
+/// Response to a server request that no client can answer.
 fn decline(method: &str) -> Result<Box<RawValue>, RpcError> {
+    // MCP specification: "User rejected sampling request".
     const USER_REJECTED: i64 = -1;
     match method {
         ELICITATION_METHOD => Ok(RawValue::from_string(r#"{"action":"decline"}"#.to_owned()).unwrap_or_default()),
         SAMPLING_METHOD => Err(RpcError::new(USER_REJECTED, "no client can be asked to sample for this call")),
-        other => Err(RpcError::new(RpcError::METHOD_NOT_FOUND, format!("this client does not answer `{other}`"))),
+        other => Err(RpcError::new(RpcError::METHOD_NOT_FOUND, format!("this client does not support `{other}`"))),
     }
 }
 
 impl std::fmt::Debug for ActiveCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Present").field("number", &self.number).field("client", &self.client).finish_non_exhaustive()
+        f.debug_struct("ActiveCall").field("number", &self.number).field("client", &self.client).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,5 @@
-//! A standing connection, with the process behind it where there is one, and the task that ends it when nobody uses it.
+//! One MCP connection with its server process, if any: connecting, closing, explaining failures, and the task that
+//! closes the connection when it is idle.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,123 +25,148 @@ use crate::guard::ServerProcess;
 use crate::redact::{RedactedJson, Redactor};
 use crate::server_logs::StderrTail;
 
-/// How long a server may take to leave once its stdin has ended.
+/// Time for a server to exit after its stdin was closed; then its process tree is killed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// An open MCP connection.
 #[derive(Debug)]
 pub(super) struct McpConnection {
     pub(super) client: McpClient,
+    /// Process behind a stdio connection; taken out when the connection closes.
     server: Mutex<Option<ServerProcess>>,
+    /// Last lines of the server's stderr, for error messages.
     stderr_tail: StderrTail,
+    /// Requests in flight, discovery included. The connection is not idle while there are any.
     in_flight: AtomicUsize,
+    /// Calls in flight, to route the server's own requests and notifications.
     active_calls: Arc<ActiveCalls>,
+    /// End of the last call. Discovery does not count: it must not keep a server running.
     last_used_at: Mutex<Instant>,
+    /// Background tasks that end with the connection.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Whether a connection is to last, so that it is worth hearing what the server says by itself.
+/// How long a connection is meant to live. Only a persistent one listens for the server's notifications.
 #[derive(Debug)]
 pub(super) enum Lifetime {
+    /// Closed after one request.
     Temporary,
-    /// At least while something is watched over it.
+    /// Kept until idle, and at least while there are subscriptions over it.
     Persistent(Arc<SubscriptionSet>),
 }
 
-/// A request under way; the connection is not idle while one is.
+/// RAII guard for a request in flight.
 pub(super) struct RequestGuard<'a> {
     connection: &'a McpConnection,
-    /// Whose it is; nobody's when we look at the connection of our own accord, which keeps no server awake.
+    /// Registration of the call; `None` for discovery, which does not reset the idle timer.
     call_guard: Option<CallGuard>,
 }
 
 impl McpConnection {
+    /// Starts or contacts the server and completes the MCP handshake within `timeout`.
     pub(super) async fn connect(
         connector: &McpConnector,
         era: Option<String>,
         timeout: Duration,
-        stay: Lifetime,
+        lifetime: Lifetime,
     ) -> Result<Arc<McpConnection>, CallFailure> {
         let McpConnector { source, options, clients, .. } = connector;
-        let news = connector.source_events.clone();
-        let reached = target::open_target(source, options, &connector.redactor).await.map_err(start_failure)?;
+        let source_events = connector.source_events.clone();
+        // Resolve references, and start the process or build the HTTP target.
+        let open = target::open_target(source, options, &connector.redactor).await.map_err(start_failure)?;
         let redactor = connector.redactor.get(&source.kind);
-        let OpenTarget { target, mut server, stderr_tail: last_words, first_output: first_words, stderr_task: stderr } =
-            reached;
+        let OpenTarget { target, mut server, stderr_tail, first_output, stderr_task } = open;
+        // Set up the wire: protocol version, handlers for the server's requests and notifications.
         let mut wire = target::wire_options(source, clients, era, timeout);
-        let callers = Arc::new(ActiveCalls::default());
-        let (lasts, watched) = match stay {
+        let active_calls = Arc::new(ActiveCalls::default());
+        let (is_persistent, subscriptions) = match lifetime {
             Lifetime::Temporary => (false, Arc::default()),
-            Lifetime::Persistent(watched) => (true, watched),
+            Lifetime::Persistent(subscriptions) => (true, subscriptions),
         };
-        wire.listen = lasts;
-        wire.handler = Some(callers.handler());
-        wire.on_notification =
-            Some(route_notifications(callers.clone(), source.id.clone(), lasts.then(|| news.clone()), redactor));
-        let bound = wire.handshake_timeout;
+        wire.listen = is_persistent;
+        wire.handler = Some(active_calls.handler());
+        wire.on_notification = Some(route_notifications(
+            active_calls.clone(),
+            source.id.clone(),
+            is_persistent.then(|| source_events.clone()),
+            redactor,
+        ));
+        // Handshake. A failure is explained with the process status, stderr and what the server printed on stdout.
+        let handshake_timeout = wire.handshake_timeout;
         let client = match McpClient::connect(target, wire).await {
             Ok(client) => client,
             Err(error) => {
-                let doing = if server.is_none() && bound == source.settings.connect_timeout() {
+                let doing = if server.is_none() && handshake_timeout == source.settings.connect_timeout() {
                     "connecting and waiting for the response to `server/discover` or `initialize`; \
                      `connect_timeout` sets this limit"
                 } else {
                     "connecting"
                 };
-                // A caller that waits for less time than the source may take says nothing about the source.
+                // A caller with a shorter timeout than the source's own must not count against the source.
                 let settings = &source.settings;
-                let own = if server.is_none() { settings.connect_timeout() } else { settings.call_timeout() };
-                let is_hurried = matches!(error, WireError::Timeout { .. }) && bound < own;
+                let own_timeout = if server.is_none() { settings.connect_timeout() } else { settings.call_timeout() };
+                let is_hurried = matches!(error, WireError::Timeout { .. }) && handshake_timeout < own_timeout;
                 let now = options.clock.now();
-                let failure = describe_failure(source, doing, bound, error, now, server.as_mut(), &last_words).await;
+                let failure =
+                    describe_failure(source, doing, handshake_timeout, error, now, server.as_mut(), &stderr_tail).await;
                 let failure = if is_hurried { CallFailure::Inconclusive(failure.into_error()) } else { failure };
                 return Err(failure.map_error(|mut error| {
-                    if let Some(words) = first_words.non_protocol_line() {
-                        error.message.push_str(&format!("; it printed `{words}`, so it may be no MCP server"));
+                    if let Some(line) = first_output.non_protocol_line() {
+                        error.message.push_str(&format!("; it printed `{line}`, so it may be no MCP server"));
                     }
                     error
                 }));
             }
         };
-        let live = Arc::new(McpConnection {
+        let connection = Arc::new(McpConnection {
             client,
             server: Mutex::new(server),
-            stderr_tail: last_words,
+            stderr_tail,
             in_flight: AtomicUsize::new(0),
-            active_calls: callers,
+            active_calls,
             last_used_at: Mutex::new(Instant::now()),
-            tasks: Mutex::new(stderr.into_iter().collect()),
+            tasks: Mutex::new(stderr_task.into_iter().collect()),
         });
-        let idle = IdlePolicy { timeout: source.settings.idle(), subscriptions: watched };
-        // The list is read over a temporary connection after what is announced there, so that is no reason for another.
-        let news = lasts.then_some(news);
-        live.track_task(tokio::spawn(monitor_connection(Arc::downgrade(&live), source.id.clone(), idle, news)));
-        Ok(live)
+        let idle = IdlePolicy { timeout: source.settings.idle(), subscriptions };
+        // A temporary connection lists the tools after any announcement it gets, so that triggers no refresh.
+        let source_events = is_persistent.then_some(source_events);
+        connection.track_task(tokio::spawn(monitor_connection(
+            Arc::downgrade(&connection),
+            source.id.clone(),
+            idle,
+            source_events,
+        )));
+        Ok(connection)
     }
 
-    /// Ends a task with the connection.
+    /// Aborts the task when the connection is dropped.
     pub(super) fn track_task(&self, task: JoinHandle<()>) {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
     }
 
+    /// Whether requests can be sent.
     pub(super) fn is_usable(&self) -> bool {
         !self.client.is_closed()
     }
 
+    /// Negotiated protocol version.
     pub(super) fn era(&self) -> String {
         self.client.era().to_string()
     }
 
-    pub(super) fn begin_call(&self, terms: &CallContext) -> RequestGuard<'_> {
+    /// Registers a call until the guard is dropped.
+    pub(super) fn begin_call(&self, context: &CallContext) -> RequestGuard<'_> {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
-        RequestGuard { connection: self, call_guard: Some(self.active_calls.register(terms)) }
+        RequestGuard { connection: self, call_guard: Some(self.active_calls.register(context)) }
     }
 
+    /// Registers a request of Toolcrib itself, which does not reset the idle timer.
     pub(super) fn begin_discovery(&self) -> RequestGuard<'_> {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         RequestGuard { connection: self, call_guard: None }
     }
 
-    /// Lets calls in flight finish, each within its own deadline, then closes.
+    /// Waits for requests in flight, each bounded by its own deadline, then closes.
     pub(super) async fn drain(&self) {
         while self.in_flight.load(Ordering::SeqCst) > 0 && self.is_usable() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -148,24 +174,25 @@ impl McpConnection {
         self.close().await;
     }
 
-    /// Takes leave of the server and ends its process with all it started.
+    /// Closes the MCP connection and ends the process tree of the server.
     pub(super) async fn close(&self) {
         self.close_until(&CancellationToken::new()).await;
     }
 
-    /// As [`Live::close`], but a server that has not left by the time `hurry` is cancelled is ended at once.
+    /// As [`McpConnection::close`], but kills a server that has not exited when `hurry` is cancelled.
     pub(super) async fn close_until(&self, hurry: &CancellationToken) {
         hurry.run_until_cancelled(self.client.close()).await;
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut server) = server else { return };
-        let leaving = tokio::time::timeout(SHUTDOWN_TIMEOUT, server.wait());
-        let has_left = matches!(hurry.run_until_cancelled(leaving).await, Some(Ok(_)));
-        if !has_left {
+        let exited = tokio::time::timeout(SHUTDOWN_TIMEOUT, server.wait());
+        let has_exited = matches!(hurry.run_until_cancelled(exited).await, Some(Ok(_)));
+        if !has_exited {
             server.stop(Duration::ZERO).await;
         }
         self.stderr_tail.drain().await;
     }
 
+    /// Describes a failed request on this connection, with process status and stderr if the server has ended.
     pub(super) async fn explain_failure(
         &self,
         source: &Source,
@@ -174,7 +201,7 @@ impl McpConnection {
         error: WireError,
         now: Timestamp,
     ) -> Error {
-        // Only of a dead one: others may be using it.
+        // The process may be waited for only if the connection is dead: other calls may be using it.
         let dead = !self.is_usable();
         let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take_if(|_| dead);
         describe_failure(source, doing, timeout, error, now, server.as_mut(), &self.stderr_tail).await.into_error()
@@ -182,8 +209,9 @@ impl McpConnection {
 }
 
 impl RequestGuard<'_> {
+    /// Question counter of the call; a fresh one for discovery.
     pub(super) fn pending_questions(&self) -> PendingQuestions {
-        self.call_guard.as_ref().map(|seat| seat.pending_questions.clone()).unwrap_or_default()
+        self.call_guard.as_ref().map(|guard| guard.pending_questions.clone()).unwrap_or_default()
     }
 }
 
@@ -204,80 +232,83 @@ impl Drop for McpConnection {
     }
 }
 
-/// Sorts what a server says: some is for the caller being served, some for all who subscribed.
+/// Routes a server's notifications: log messages to the client being served, changes of resources and prompts to all
+/// subscribers.
 fn route_notifications(
-    callers: Arc<ActiveCalls>,
+    active_calls: Arc<ActiveCalls>,
     id: SourceId,
-    news: Option<SourceEvents>,
+    source_events: Option<SourceEvents>,
     redactor: Arc<Redactor>,
 ) -> NotificationHandler {
-    Arc::new(move |method, params| match (method, &news) {
+    Arc::new(move |method, params| match (method, &source_events) {
         ("notifications/message", _) => {
-            // What a server logs may repeat what it was given.
+            // Log messages may contain secrets of the source.
             match params.map_or(RedactedJson::Unchanged, |params| redactor.redact_json(params)) {
-                RedactedJson::Unchanged => callers.forward_notification(method, params),
-                RedactedJson::Changed(params) => callers.forward_notification(method, Some(&params)),
+                RedactedJson::Unchanged => active_calls.forward_notification(method, params),
+                RedactedJson::Changed(params) => active_calls.forward_notification(method, Some(&params)),
                 RedactedJson::Unreadable => tracing::debug!(source = %id, "a log message of the server was dropped"),
             }
         }
-        ("notifications/elicitation/complete", _) => callers.forward_notification(method, params),
+        ("notifications/elicitation/complete", _) => active_calls.forward_notification(method, params),
         (
             "notifications/resources/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/updated",
-            Some(news),
-        ) => news.notify(&id, method, params),
+            Some(source_events),
+        ) => source_events.notify(&id, method, params),
         _ => {}
     })
 }
 
-/// When a connection is idle: nobody has used it for so long, and nothing is watched over it.
+/// When a connection counts as idle: no call for `timeout`, and no subscription.
 struct IdlePolicy {
     timeout: Duration,
     subscriptions: Arc<SubscriptionSet>,
 }
 
-/// Passes on that tools changed, and ends a connection that is idle.
+/// Reports changed tools to the registry and closes an idle connection. Holds a weak reference, so that it does not
+/// keep the connection alive.
 async fn monitor_connection(
-    live: std::sync::Weak<McpConnection>,
+    connection: std::sync::Weak<McpConnection>,
     id: SourceId,
     idle: IdlePolicy,
-    news: Option<SourceEvents>,
+    source_events: Option<SourceEvents>,
 ) {
-    let Some(mut notices) = live.upgrade().map(|live| live.client.events()) else { return };
+    let Some(mut events) = connection.upgrade().map(|connection| connection.client.events()) else { return };
     loop {
-        let rest = match live.upgrade() {
-            Some(live) => {
-                let used_at = *live.last_used_at.lock().unwrap_or_else(PoisonError::into_inner);
-                let rest = (used_at + idle.timeout).saturating_duration_since(Instant::now());
-                if idle.subscriptions.has_any() { idle.timeout } else { rest }
+        let idle_in = match connection.upgrade() {
+            Some(connection) => {
+                let last_used_at = *connection.last_used_at.lock().unwrap_or_else(PoisonError::into_inner);
+                let idle_in = (last_used_at + idle.timeout).saturating_duration_since(Instant::now());
+                if idle.subscriptions.has_any() { idle.timeout } else { idle_in }
             }
             None => return,
         };
         tokio::select! {
-            notice = notices.recv() => match notice {
-                // What was missed may have been just that.
+            event = events.recv() => match event {
+                // A lagged receiver may have lost exactly this event.
                 Ok(ConnectionEvent::ToolsChanged) | Err(RecvError::Lagged(_)) => {
-                    if let Some(news) = &news {
-                        news.tools_changed(&id);
+                    if let Some(source_events) = &source_events {
+                        source_events.tools_changed(&id);
                     }
                 }
                 Ok(ConnectionEvent::Other { .. }) => {}
                 Ok(ConnectionEvent::Closed) | Err(RecvError::Closed) => {
-                    // Its process may not have noticed.
-                    if let Some(live) = live.upgrade() {
-                        live.close().await;
+                    // The transport is closed; the process may still run.
+                    if let Some(connection) = connection.upgrade() {
+                        connection.close().await;
                     }
                     return;
                 }
             },
-            () = tokio::time::sleep(rest.max(Duration::from_millis(50))) => {
-                let Some(live) = live.upgrade() else { return };
-                let unused = live.in_flight.load(Ordering::SeqCst) == 0 && !idle.subscriptions.has_any();
-                let rested = live.last_used_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= idle.timeout;
-                if unused && rested {
-                    tracing::debug!(server_name = %id, "idle; its connection ends");
-                    live.close().await;
+            // At least 50 ms, so that a request in flight at the end of the interval does not cause a busy loop.
+            () = tokio::time::sleep(idle_in.max(Duration::from_millis(50))) => {
+                let Some(connection) = connection.upgrade() else { return };
+                let is_unused = connection.in_flight.load(Ordering::SeqCst) == 0 && !idle.subscriptions.has_any();
+                let is_idle = connection.last_used_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= idle.timeout;
+                if is_unused && is_idle {
+                    tracing::debug!(server_name = %id, "closing the idle connection");
+                    connection.close().await;
                     return;
                 }
             }
@@ -285,12 +316,14 @@ async fn monitor_connection(
     }
 }
 
-/// A server that does not start is in trouble; a definition that cannot be used is not its fault.
+/// A server that fails to start counts against the source; an unusable definition, such as an unresolved reference,
+/// does not.
 fn start_failure(error: Error) -> CallFailure {
     if error.code == Code::ToolUnavailable { CallFailure::Unavailable(error) } else { CallFailure::Inconclusive(error) }
 }
 
-/// What went wrong, in words for people: what the wire saw, how the process ended, and its last word.
+/// Builds the error message for a failed connection from the wire error, the exit status and the last stderr output,
+/// and classifies the failure.
 async fn describe_failure(
     source: &Source,
     doing: &str,
@@ -298,9 +331,10 @@ async fn describe_failure(
     error: WireError,
     now: Timestamp,
     server: Option<&mut ServerProcess>,
-    last_words: &StderrTail,
+    stderr_tail: &StderrTail,
 ) -> CallFailure {
     let id = &source.id;
+    // A closed pipe usually means that the process is exiting: wait briefly for its status.
     let exit = match (&error, server) {
         (WireError::Closed { .. }, Some(server)) => {
             let waited = tokio::time::timeout(Duration::from_millis(500), server.wait()).await;
@@ -309,7 +343,7 @@ async fn describe_failure(
         _ => None,
     };
     if exit.is_some() {
-        last_words.drain().await;
+        stderr_tail.drain().await;
     }
     let (code, mut message) = match (&error, exit) {
         (_, Some(status)) => (Code::ToolUnavailable, format!("it ended while {doing} ({status})")),
@@ -336,14 +370,15 @@ async fn describe_failure(
             _,
         ) => (Code::ToolExecutionFailed, error.to_string()),
     };
-    if let Some(words) = last_words.last_line() {
-        message.push_str(&format!("; it last said: {words}"));
+    if let Some(line) = stderr_tail.last_line() {
+        message.push_str(&format!("; last stderr output: {line}"));
     }
     let message = sanitize(&message);
-    if let Some(refusal) = rejection_error(&error, &message, now) {
-        return CallFailure::Rejected(refusal);
+    if let Some(rejection) = rejection_error(&error, &message, now) {
+        return CallFailure::Rejected(rejection);
     }
-    let is_answer = matches!(error, WireError::Rpc(_));
+    // A JSON-RPC error is a response: the server is alive.
+    let is_response = matches!(error, WireError::Rpc(_));
     let error = Error::new(code, message);
-    if is_answer { CallFailure::Rejected(error) } else { CallFailure::Unavailable(error) }
+    if is_response { CallFailure::Rejected(error) } else { CallFailure::Unavailable(error) }
 }

@@ -1,4 +1,4 @@
-//! Which connection serves whom: one for all, or with `lifecycle: per_client` one for each client that stays.
+//! Connections of one source: a shared one, and with `lifecycle: per_client` one for each client that has a session.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,29 +13,30 @@ use super::subscriptions::{SubscriptionSet, SubscriptionsByUri};
 use crate::call::ClientId;
 use crate::connector::{CallContext, CallFailure};
 
-/// How many clients may have a connection of their own.
+/// Maximum number of client connections per source; each may be a process of its own.
 const MAX_CLIENT_CONNECTIONS: usize = 64;
 
-/// A place for one connection, and what is watched over it.
+/// Pool entry: at most one open connection, and the resource subscriptions over it.
 #[derive(Debug, Default)]
 pub(super) struct PooledConnection {
-    /// Locked while one is made, so that one is made for all who wait.
+    /// Locked while connecting, so that concurrent callers share one attempt.
     pub(super) connection: tokio::sync::Mutex<Option<Arc<McpConnection>>>,
     pub(super) subscriptions: Arc<SubscriptionSet>,
-    /// Why there was no connection the last time, and when.
+    /// Time and reason of the last failed attempt to connect.
     failure: Mutex<Option<(Instant, CallFailure)>>,
 }
 
 impl PooledConnection {
+    /// Stores the reason why connecting failed, for callers that wait for the same attempt.
     pub(super) fn record_failure(&self, failure: &CallFailure) {
         *self.lock_failure() = Some((Instant::now(), failure.clone_without_cause()));
     }
 
-    /// Why no connection came about, if that was found out since `began`.
+    /// Returns the failure of an attempt to connect that ended after `began`.
     pub(super) fn failure_since(&self, began: Instant) -> Option<CallFailure> {
         let failure = self.lock_failure();
         let (_, failure) = failure.as_ref().filter(|(at, _)| *at > began)?;
-        // A caller that waited for less time than the source may take says nothing to the others.
+        // A timeout shorter than the source's own concerns one caller only.
         (!matches!(failure, CallFailure::Inconclusive(_))).then(|| failure.clone_without_cause())
     }
 
@@ -43,111 +44,125 @@ impl PooledConnection {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a connection is open. False while one is being established.
     pub(super) fn is_connected(&self) -> bool {
-        // Somebody is connecting when the lock is taken.
-        self.connection.try_lock().is_ok_and(|live| live.as_ref().is_some_and(|live| live.is_usable()))
+        // The lock is held while connecting.
+        self.connection
+            .try_lock()
+            .is_ok_and(|connection| connection.as_ref().is_some_and(|connection| connection.is_usable()))
     }
 
-    /// Whether somebody listens to what is said over it, and the server knows what is watched; or it is about to be so.
+    /// Whether the connection listens for notifications and the server has confirmed all subscriptions. True while
+    /// connecting: the new connection renews them by itself.
     pub(super) fn is_receiving_updates(&self) -> bool {
-        let heard = |live: &Arc<McpConnection>| {
-            live.is_usable() && live.client.is_listening() && !self.subscriptions.is_outdated_on(live)
+        let is_current = |connection: &Arc<McpConnection>| {
+            connection.is_usable() && connection.client.is_listening() && !self.subscriptions.is_outdated_on(connection)
         };
-        self.connection.try_lock().map_or(true, |live| live.as_ref().is_some_and(heard))
+        self.connection.try_lock().map_or(true, |connection| connection.as_ref().is_some_and(is_current))
     }
 }
 
+/// All connections of a source.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionPool {
     pub(super) shared: Arc<PooledConnection>,
+    /// Created on demand; entries of disconnected clients are removed.
     per_client: Mutex<HashMap<ClientId, Arc<PooledConnection>>>,
 }
 
-/// What is watched over each connection of a source: the one of all, and those of single clients.
+/// Resource subscriptions of a source by client; `None` for those over the shared connection. Moved to the new
+/// connector when a source is reconfigured.
 #[derive(Debug, Default)]
 pub struct SourceSubscriptions(Vec<(Option<ClientId>, SubscriptionsByUri)>);
 
 impl SourceSubscriptions {
+    /// Every subscribed URI once.
     pub(super) fn uris(&self) -> BTreeSet<&String> {
         self.0.iter().flat_map(|(_, uris)| uris.keys()).collect()
     }
 }
 
 impl ConnectionPool {
-    /// Where a caller's connection is, or will be.
-    pub(super) fn select(&self, source: &Source, terms: &CallContext) -> Result<Arc<PooledConnection>> {
-        let client = match (source.settings.lifecycle(), terms.client) {
-            (Lifecycle::PerClient, Some(client)) if !terms.stateless => client,
+    /// Returns the pool entry that serves a caller. Stateless clients share one even with `lifecycle: per_client`: they
+    /// would never disconnect.
+    pub(super) fn select(&self, source: &Source, context: &CallContext) -> Result<Arc<PooledConnection>> {
+        let client = match (source.settings.lifecycle(), context.client) {
+            (Lifecycle::PerClient, Some(client)) if !context.stateless => client,
             (Lifecycle::PerClient | Lifecycle::Shared | Lifecycle::Transient, _) => return Ok(self.shared.clone()),
         };
-        let mut own = self.lock_per_client();
-        if let Some(line) = own.get(&client) {
-            return Ok(line.clone());
+        let mut per_client = self.lock_per_client();
+        if let Some(pooled) = per_client.get(&client) {
+            return Ok(pooled.clone());
         }
-        if own.len() >= MAX_CLIENT_CONNECTIONS {
-            own.retain(|_, line| is_in_use(line));
+        // At the limit, drop entries without connection and subscriptions first.
+        if per_client.len() >= MAX_CLIENT_CONNECTIONS {
+            per_client.retain(|_, pooled| is_in_use(pooled));
         }
-        if own.len() >= MAX_CLIENT_CONNECTIONS {
+        if per_client.len() >= MAX_CLIENT_CONNECTIONS {
             let message = format!(
-                "`{}` serves {MAX_CLIENT_CONNECTIONS} clients already, each with a server of its own (`lifecycle: per_client`); try again when one has left",
+                "`{}` serves {MAX_CLIENT_CONNECTIONS} clients already, each with a server of its own (`lifecycle: per_client`); try again when one has disconnected",
                 source.id
             );
             return Err(Error::new(Code::ToolUnavailable, message));
         }
-        Ok(own.entry(client).or_default().clone())
+        Ok(per_client.entry(client).or_default().clone())
     }
 
-    /// Ends the connection of a client that has left. Nobody waits for its calls any more.
+    /// Closes the connection of a client that has disconnected. Its calls are not waited for.
     pub(super) async fn close_client(&self, client: ClientId) {
-        let line = self.lock_per_client().remove(&client);
-        let Some(line) = line else { return };
-        // First, so that nobody who looks after it connects again.
-        line.subscriptions.clear();
-        if let Some(live) = line.connection.lock().await.take() {
-            live.close().await;
+        let pooled = self.lock_per_client().remove(&client);
+        let Some(pooled) = pooled else { return };
+        // Clear first, so that maintenance does not reconnect for these subscriptions.
+        pooled.subscriptions.clear();
+        if let Some(connection) = pooled.connection.lock().await.take() {
+            connection.close().await;
         }
     }
 
+    /// Whether any connection is open.
     pub(super) fn is_connected(&self) -> bool {
-        self.shared.is_connected() || self.lock_per_client().values().any(|line| line.is_connected())
+        self.shared.is_connected() || self.lock_per_client().values().any(|pooled| pooled.is_connected())
     }
 
+    /// All pool entries, the shared one first.
     pub(super) fn connections(&self) -> Vec<Arc<PooledConnection>> {
-        let own = self.lock_per_client();
-        std::iter::once(&self.shared).chain(own.values()).cloned().collect()
+        let per_client = self.lock_per_client();
+        std::iter::once(&self.shared).chain(per_client.values()).cloned().collect()
     }
 
+    /// Moves all subscriptions out.
     pub(super) fn take_subscriptions(&self) -> SourceSubscriptions {
-        let own = self.lock_per_client();
-        let own = own.iter().map(|(client, line)| (Some(*client), &line.subscriptions));
-        let all = std::iter::once((None, &self.shared.subscriptions)).chain(own);
+        let per_client = self.lock_per_client();
+        let per_client = per_client.iter().map(|(client, pooled)| (Some(*client), &pooled.subscriptions));
+        let all = std::iter::once((None, &self.shared.subscriptions)).chain(per_client);
         SourceSubscriptions(
-            all.map(|(client, watched)| (client, watched.take())).filter(|(_, uris)| !uris.is_empty()).collect(),
+            all.map(|(client, set)| (client, set.take())).filter(|(_, uris)| !uris.is_empty()).collect(),
         )
     }
 
-    /// `whose` says whose connection takes the place of a client's, or of the one of all.
+    /// Adds subscriptions of a previous connector. `owner_of` maps a client to the client whose connection carries them
+    /// now, `None` for the shared one.
     pub(super) fn restore_subscriptions(
         &self,
-        watches: SourceSubscriptions,
-        whose: impl Fn(Option<ClientId>) -> Option<ClientId>,
+        subscriptions: SourceSubscriptions,
+        owner_of: impl Fn(Option<ClientId>) -> Option<ClientId>,
     ) {
-        for (client, uris) in watches.0 {
-            match whose(client) {
+        for (client, uris) in subscriptions.0 {
+            match owner_of(client) {
                 Some(client) => self.lock_per_client().entry(client).or_default().subscriptions.merge(uris),
                 None => self.shared.subscriptions.merge(uris),
             }
         }
     }
 
-    /// Ends all, once the calls in flight are done.
+    /// Closes all connections, each once its calls in flight have ended.
     pub(super) async fn drain(&self) {
-        let mut lines: Vec<Arc<PooledConnection>> = self.lock_per_client().drain().map(|(_, line)| line).collect();
-        lines.push(self.shared.clone());
-        join_all(lines.iter().map(async |line| {
-            line.subscriptions.clear();
-            if let Some(live) = line.connection.lock().await.take() {
-                live.drain().await;
+        let mut all: Vec<Arc<PooledConnection>> = self.lock_per_client().drain().map(|(_, pooled)| pooled).collect();
+        all.push(self.shared.clone());
+        join_all(all.iter().map(async |pooled| {
+            pooled.subscriptions.clear();
+            if let Some(connection) = pooled.connection.lock().await.take() {
+                connection.drain().await;
             }
         }))
         .await;
@@ -158,8 +173,11 @@ impl ConnectionPool {
     }
 }
 
-/// A line that somebody holds may get a connection yet.
-fn is_in_use(line: &Arc<PooledConnection>) -> bool {
-    let stands = line.connection.try_lock().map_or(true, |live| live.as_ref().is_some_and(|live| live.is_usable()));
-    stands || line.subscriptions.has_any() || Arc::strong_count(line) > 1
+/// Whether a pool entry must stay: a caller that holds the `Arc` may still connect.
+fn is_in_use(pooled: &Arc<PooledConnection>) -> bool {
+    let may_be_open = pooled
+        .connection
+        .try_lock()
+        .map_or(true, |connection| connection.as_ref().is_some_and(|connection| connection.is_usable()));
+    may_be_open || pooled.subscriptions.has_any() || Arc::strong_count(pooled) > 1
 }

@@ -1,4 +1,5 @@
-//! The first words on a server's stdout, remembered in passing: a program that is no MCP server says there what it is.
+//! Records the beginning of a server's stdout while the wire reads it. A program that is no MCP server often prints
+//! what it is, and an error message can quote it.
 
 use std::io;
 use std::pin::Pin;
@@ -8,16 +9,17 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf};
 use toolcrib_core::text::sanitize_truncated;
 
-/// Characters of the first line that are told.
+/// Characters of the first line that an error message quotes.
 const MAX_SHOWN_LINE_CHARS: usize = 200;
-/// Bytes that are remembered: more than are told, so that it shows where the line was cut.
+/// Recorded bytes: more than are quoted, so that a longer line shows as truncated.
 const MAX_SNIFFED_BYTES: usize = 1024;
 
+/// Beginning of the output, shared between the reader and the error path.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FirstOutput(Arc<Mutex<Vec<u8>>>);
 
 impl FirstOutput {
-    /// The first line, unless it looks like a message.
+    /// First non-empty line, unless it looks like a JSON-RPC message.
     pub(super) fn non_protocol_line(&self) -> Option<String> {
         let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&bytes);
@@ -26,7 +28,7 @@ impl FirstOutput {
     }
 }
 
-/// Reads what is behind it, and listens to the beginning.
+/// Reader that copies the first bytes it passes on.
 #[derive(Debug)]
 pub(super) struct OutputSniffer<R> {
     reader: R,
@@ -35,8 +37,8 @@ pub(super) struct OutputSniffer<R> {
 }
 
 impl<R> OutputSniffer<R> {
-    pub(super) fn new(reader: R, words: FirstOutput) -> OutputSniffer<R> {
-        OutputSniffer { reader, output: words, is_recording: true }
+    pub(super) fn new(reader: R, output: FirstOutput) -> OutputSniffer<R> {
+        OutputSniffer { reader, output, is_recording: true }
     }
 }
 
@@ -49,12 +51,12 @@ impl<R: AsyncRead + Unpin> AsyncRead for OutputSniffer<R> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.reader).poll_read(context, buffer);
         if self.is_recording && read.is_ready() {
-            let mut words = self.output.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let room = MAX_SNIFFED_BYTES.saturating_sub(words.len());
-            words.extend(buffer.filled()[before..].iter().take(room));
-            let enough = words.len() >= MAX_SNIFFED_BYTES;
-            drop(words);
-            self.is_recording = !enough;
+            let mut output = self.output.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let remaining = MAX_SNIFFED_BYTES.saturating_sub(output.len());
+            output.extend(buffer.filled()[before..].iter().take(remaining));
+            let is_full = output.len() >= MAX_SNIFFED_BYTES;
+            drop(output);
+            self.is_recording = !is_full;
         }
         read
     }

@@ -1,4 +1,5 @@
-//! Watching resources for clients: what is asked of a server, on whose behalf, and looking after it.
+//! `resources/subscribe` and `resources/unsubscribe` on behalf of clients, and restoring connections that subscriptions
+//! depend on.
 
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -14,20 +15,22 @@ use super::{McpConnector, empty_object};
 use crate::call::ClientId;
 use crate::connector::{CallFailure, SourceRequest};
 
-/// Of an address.
+/// Maximum length of a resource URI in bytes.
 const MAX_URI_LEN: usize = 8 * 1024;
 
 impl PooledConnection {
-    /// Tells the server on nobody's behalf what is not watched any more, as far as it listens.
+    /// Unsubscribes at the server, on behalf of Toolcrib itself, if a connection is open.
     async fn send_unsubscribes(&self, uris: &[String]) {
-        let Some(live) = self.connection.lock().await.clone().filter(|live| live.is_usable()) else { return };
-        // Somebody may have begun to watch it meanwhile.
+        let Some(connection) = self.connection.lock().await.clone().filter(|connection| connection.is_usable()) else {
+            return;
+        };
+        // Another client may have subscribed meanwhile.
         for uri in uris.iter().filter(|uri| !self.subscriptions.contains(uri)) {
             let Ok(params) = to_raw_value(&json!({ "uri": uri })) else { continue };
             let options = RequestOptions::new(SUBSCRIPTION_REQUEST_TIMEOUT);
-            let told = live.client.request("resources/unsubscribe", Some(&params), &options).await;
-            // Others wait for their turn.
-            if matches!(told, Err(WireError::Timeout { .. })) {
+            let response = connection.client.request("resources/unsubscribe", Some(&params), &options).await;
+            // A server that does not respond would keep other changes waiting for the lock.
+            if matches!(response, Err(WireError::Timeout { .. })) {
                 return;
             }
         }
@@ -35,136 +38,146 @@ impl PooledConnection {
 }
 
 impl McpConnector {
-    /// `resources/subscribe`.
+    /// Handles `resources/subscribe`.
     pub(super) async fn subscribe(&self, mut request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
         let id = &self.source.id;
         let client = request.context.client;
-        let refused = |message: String| CallFailure::Rejected(Error::new(Code::ToolInvalidInput, message));
+        let rejected = |message: String| CallFailure::Rejected(Error::new(Code::ToolInvalidInput, message));
         if self.source.settings.lifecycle() == Lifecycle::Transient {
-            let message = format!("`{id}` has a connection for each call alone, over which nothing can be watched");
-            return Err(refused(message));
+            let message = format!(
+                "`{id}` opens a connection for each call (`lifecycle: transient`), so it cannot keep subscriptions"
+            );
+            return Err(rejected(message));
         }
         let uri = parse_uri(&request)?;
         if uri.len() > MAX_URI_LEN {
-            return Err(refused(format!("the address has more than {MAX_URI_LEN} bytes")));
+            return Err(rejected(format!("`uri` is longer than {MAX_URI_LEN} bytes")));
         }
-        let line = self.pool.select(&self.source, &request.context).map_err(CallFailure::Inconclusive)?;
-        let _turn = self.lock_subscriptions(&line, &mut request).await?;
-        let too_many = |many| refused(format!("{many} of `{id}` are watched already; end a subscription first"));
-        let adding = line.subscriptions.add(&uri, client).map_err(too_many)?;
-        let (answer, live) = self.send_request_with_connection(&UpstreamRequest::Request(&request)).await?;
-        line.subscriptions.mark_established(&uri, &live);
-        // One that has left meanwhile would watch for ever.
+        let pooled = self.pool.select(&self.source, &request.context).map_err(CallFailure::Inconclusive)?;
+        let _change_guard = self.lock_subscriptions(&pooled, &mut request).await?;
+        let too_many = |many| rejected(format!("`{id}` has {many} already, the maximum; unsubscribe from one first"));
+        let pending = pooled.subscriptions.add(&uri, client).map_err(too_many)?;
+        let (result, connection) = self.send_request_with_connection(&UpstreamRequest::Request(&request)).await?;
+        pooled.subscriptions.mark_established(&uri, &connection);
+        // A client that cancelled or disconnected meanwhile would stay subscribed for ever.
         if request.context.cancel.is_cancelled() {
-            if adding.is_new && line.subscriptions.remove(&uri, client) {
-                line.send_unsubscribes(std::slice::from_ref(&uri)).await;
+            if pending.is_new && pooled.subscriptions.remove(&uri, client) {
+                pooled.send_unsubscribes(std::slice::from_ref(&uri)).await;
             }
             return Err(CallFailure::cancelled());
         }
-        adding.commit();
-        Ok(answer)
+        pending.commit();
+        Ok(result)
     }
 
-    /// `resources/unsubscribe`. The server hears of it when nobody else watches the same.
+    /// Handles `resources/unsubscribe`. The server is told only when no other client is subscribed to the resource.
     pub(super) async fn unsubscribe(&self, mut request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
         let uri = parse_uri(&request)?;
         let client = request.context.client;
-        let line = self.pool.select(&self.source, &request.context).map_err(CallFailure::Inconclusive)?;
-        let _turn = self.lock_subscriptions(&line, &mut request).await?;
-        if !line.subscriptions.remove(&uri, client) {
+        let pooled = self.pool.select(&self.source, &request.context).map_err(CallFailure::Inconclusive)?;
+        let _change_guard = self.lock_subscriptions(&pooled, &mut request).await?;
+        if !pooled.subscriptions.remove(&uri, client) {
             return Ok(empty_object());
         }
+        // Do not connect just to unsubscribe: the server has forgotten the subscription with its connection.
         let began = Instant::now();
-        let standing = timeout(request.context.timeout.min(SUBSCRIPTION_REQUEST_TIMEOUT), line.connection.lock()).await;
-        let stands = standing.is_ok_and(|live| live.as_ref().is_some_and(|live| live.is_usable()));
+        let locked = timeout(request.context.timeout.min(SUBSCRIPTION_REQUEST_TIMEOUT), pooled.connection.lock()).await;
+        let is_open =
+            locked.is_ok_and(|connection| connection.as_ref().is_some_and(|connection| connection.is_usable()));
         request.context.timeout = request.context.timeout.saturating_sub(began.elapsed());
-        match stands {
-            true => self.send_request(&UpstreamRequest::Request(&request)).await,
-            false => Ok(empty_object()),
-        }
+        if is_open { self.send_request(&UpstreamRequest::Request(&request)).await } else { Ok(empty_object()) }
     }
 
-    /// Ends what a client watched that has left: here at once, whatever becomes of telling the server.
+    /// Removes all subscriptions of a client that has disconnected. They end here at once, whether or not the server
+    /// can be told.
     pub(super) async fn unsubscribe_client(&self, client: ClientId) {
-        let line = &self.pool.shared;
-        let unwatched = line.subscriptions.remove_client(client);
-        if unwatched.is_empty() {
+        let pooled = &self.pool.shared;
+        let orphaned = pooled.subscriptions.remove_client(client);
+        if orphaned.is_empty() {
             return;
         }
-        let telling = async {
-            let _turn = line.subscriptions.change_lock.lock().await;
-            line.send_unsubscribes(&unwatched).await;
+        let unsubscribing = async {
+            let _change_guard = pooled.subscriptions.change_lock.lock().await;
+            pooled.send_unsubscribes(&orphaned).await;
         };
-        let _in_time = timeout(RESUBSCRIBE_TIMEOUT, telling).await;
+        // Best effort: an update that still arrives has no subscriber.
+        let _ = timeout(RESUBSCRIBE_TIMEOUT, unsubscribing).await;
     }
 
-    /// Tells who watched what is watched no more that it may have changed: who reads it again finds out.
-    pub(super) fn notify_lost(&self, watches: &SourceSubscriptions) {
-        for uri in watches.uris() {
+    /// Sends a final update notification for subscriptions that end with this connector, so that clients read the
+    /// resource again and notice.
+    pub(super) fn notify_lost(&self, subscriptions: &SourceSubscriptions) {
+        for uri in subscriptions.uris() {
             let params = to_raw_value(&json!({ "uri": uri })).ok();
             self.source_events.notify(&self.source.id, "notifications/resources/updated", params.as_deref());
         }
     }
 
-    /// Whether something is watched over a connection that is gone, or not listened to, or not asked for over this one.
+    /// Whether some subscriptions have no open, listening connection, or are not confirmed over it.
     pub(super) fn has_outdated_subscriptions(&self) -> bool {
-        self.pool.connections().iter().any(|line| line.subscriptions.has_any() && !line.is_receiving_updates())
+        self.pool.connections().iter().any(|pooled| pooled.subscriptions.has_any() && !pooled.is_receiving_updates())
     }
 
-    /// Makes connections again that are needed for what is watched; and finds out whether a server forgot a session,
-    /// which the wire begins anew.
+    /// Reopens connections that subscriptions need, and renews the subscriptions. The ping makes the wire notice an
+    /// HTTP session that the server has forgotten.
     pub(super) async fn restore_connections(&self) {
-        for line in self.pool.connections() {
-            if !line.subscriptions.has_any() || line.is_receiving_updates() || !line.subscriptions.is_due() {
+        for pooled in self.pool.connections() {
+            if !pooled.subscriptions.has_any() || pooled.is_receiving_updates() || !pooled.subscriptions.is_due() {
                 continue;
             }
-            let mut place = line.connection.lock().await;
+            let mut slot = pooled.connection.lock().await;
             // Who watched may have left while another held it.
-            if !line.subscriptions.has_any() {
+            if !pooled.subscriptions.has_any() {
                 continue;
             }
-            let stood = place.as_ref().is_some_and(|live| live.is_usable());
-            let standing =
-                self.get_or_connect_locked(&line, &mut place, self.source.settings.discovery_timeout()).await;
-            drop(place);
-            match standing {
+            let was_open = slot.as_ref().is_some_and(|connection| connection.is_usable());
+            let locked = self.get_or_connect_locked(&pooled, &mut slot, self.source.settings.discovery_timeout()).await;
+            drop(slot);
+            match locked {
                 // A new one asks for all of it by itself.
-                Ok(_) if !stood => {}
-                Ok(live) => {
-                    let _either_way =
-                        live.client.request("ping", None, &RequestOptions::new(SUBSCRIPTION_REQUEST_TIMEOUT)).await;
-                    line.subscriptions
+                Ok(_) if !was_open => {}
+                Ok(connection) => {
+                    let _either_way = connection
+                        .client
+                        .request("ping", None, &RequestOptions::new(SUBSCRIPTION_REQUEST_TIMEOUT))
+                        .await;
+                    pooled
+                        .subscriptions
                         .clone()
-                        .resubscribe(live, self.source.id.clone(), self.source_events.clone())
+                        .resubscribe(connection, self.source.id.clone(), self.source_events.clone())
                         .await;
                 }
                 Err(failure) => {
                     let error = self.redactor.get(&self.source.kind).redact_error(failure.into_error());
-                    tracing::debug!(server_name = %self.source.id, %error, "nothing can be watched yet");
+                    tracing::debug!(server_name = %self.source.id, %error, "cannot reconnect for resource subscriptions yet");
                 }
             }
         }
     }
 
-    /// Waits for its turn within the time of the request, which has less of it then.
+    /// Waits for the change lock within the timeout of the request, and subtracts the wait from it.
     async fn lock_subscriptions<'a>(
         &self,
-        line: &'a PooledConnection,
+        pooled: &'a PooledConnection,
         request: &mut SourceRequest,
     ) -> Result<tokio::sync::MutexGuard<'a, ()>, CallFailure> {
         let began = Instant::now();
-        let late = || Error::new(Code::ToolUnavailable, format!("`{}` is asked by others", self.source.id));
-        let turn = tokio::select! {
+        let busy = || {
+            let message = format!("`{}` is busy with subscription changes of other clients; try again", self.source.id);
+            Error::new(Code::ToolUnavailable, message)
+        };
+        let change_guard = tokio::select! {
             biased;
-            turn = line.subscriptions.change_lock.lock() => turn,
+            change_guard = pooled.subscriptions.change_lock.lock() => change_guard,
             () = request.context.cancel.cancelled() => return Err(CallFailure::cancelled()),
-            () = tokio::time::sleep(request.context.timeout) => return Err(CallFailure::Inconclusive(late())),
+            () = tokio::time::sleep(request.context.timeout) => return Err(CallFailure::Inconclusive(busy())),
         };
         request.context.timeout = request.context.timeout.saturating_sub(began.elapsed());
-        Ok(turn)
+        Ok(change_guard)
     }
 }
 
+/// Reads `params.uri`.
 fn parse_uri(request: &SourceRequest) -> Result<String, CallFailure> {
     #[derive(serde::Deserialize)]
     struct UriParams {

@@ -1,6 +1,6 @@
-//! The resources that clients watch over one connection. A server forgets them with its connection: so that one is kept
-//! open while there are any, a new one asks for them again, and when the last client that watches one leaves, the
-//! server hears of it.
+//! Resource subscriptions of clients over one connection. A server forgets them when the connection ends, so the
+//! connection is kept open while there are any, and a new connection subscribes again. The server is told to
+//! unsubscribe when the last client of a resource has left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,108 +16,129 @@ use super::connection::McpConnection;
 use crate::call::ClientId;
 use crate::connections::SourceEvents;
 
-/// How many watches there may be over one connection, and how many of them one client's.
+/// Maximum number of subscriptions over one connection, counted per client.
 const MAX_SUBSCRIPTIONS: usize = 1000;
+/// Maximum number of subscriptions of one client, so that a single client cannot use up all of them.
 const MAX_CLIENT_SUBSCRIPTIONS: usize = 200;
-/// For what is asked on nobody's behalf, one by one and in all.
+/// Limit for one request that Toolcrib sends by itself: subscribe, unsubscribe or ping.
 pub(super) const SUBSCRIPTION_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Limit for all requests of one run together.
 pub(super) const RESUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two looks at a connection that is not as it should be.
+/// Initial and maximum interval between attempts to restore a connection; doubled after each.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Subscriptions over one connection, by URI.
 #[derive(Debug, Default)]
 pub(super) struct SubscriptionSet {
     by_uri: Mutex<SubscriptionsByUri>,
-    /// One change at a time, so that the server hears of them in the order in which they are kept here.
+    /// Serialises changes, so that the server receives them in the order in which they are stored here.
     pub(super) change_lock: tokio::sync::Mutex<()>,
-    /// When to look again, and how long to wait after that.
+    /// Time of the next check, and the interval after it.
     next_check: Mutex<Option<(Instant, Duration)>>,
 }
 
+/// Subscriptions by resource URI.
 pub(super) type SubscriptionsByUri = BTreeMap<String, ResourceSubscription>;
 
+/// Clients subscribed to one resource.
 #[derive(Debug, Default)]
 pub(super) struct ResourceSubscription {
+    /// `None` stands for callers without a client id.
     clients: BTreeSet<Option<ClientId>>,
-    /// The connection over which the server agreed to it last.
+    /// Connection over which the server confirmed the subscription last.
     connection: Weak<McpConnection>,
 }
 
 impl ResourceSubscription {
-    fn is_established_on(&self, live: &Arc<McpConnection>) -> bool {
-        Weak::as_ptr(&self.connection) == Arc::as_ptr(live)
+    /// Whether the server confirmed the subscription over this connection. Compares addresses: no upgrade needed.
+    fn is_established_on(&self, connection: &Arc<McpConnection>) -> bool {
+        Weak::as_ptr(&self.connection) == Arc::as_ptr(connection)
     }
 }
 
 impl SubscriptionSet {
+    /// Whether there are any subscriptions.
     pub(super) fn has_any(&self) -> bool {
         !self.lock_by_uri().is_empty()
     }
 
-    /// Whether the server did not agree, over this connection, to all that is watched; not while it is being asked.
-    pub(super) fn is_outdated_on(&self, live: &Arc<McpConnection>) -> bool {
-        self.change_lock.try_lock().is_ok() && self.lock_by_uri().values().any(|watch| !watch.is_established_on(live))
+    /// Whether some subscription is not confirmed over this connection. False while a change is in progress.
+    pub(super) fn is_outdated_on(&self, connection: &Arc<McpConnection>) -> bool {
+        self.change_lock.try_lock().is_ok()
+            && self.lock_by_uri().values().any(|subscription| !subscription.is_established_on(connection))
     }
 
-    /// Keeps what is about to be asked for; why not, when there are too many.
+    /// Stores a subscription before the server is asked for it. The guard removes it again unless committed. Fails with
+    /// a description of the limit that is reached.
     pub(super) fn add<'a>(&'a self, uri: &'a str, client: Option<ClientId>) -> Result<PendingSubscription<'a>, String> {
         let mut by_uri = self.lock_by_uri();
-        let new = !by_uri.get(uri).is_some_and(|watch| watch.clients.contains(&client));
-        if new && by_uri.values().map(|watch| watch.clients.len()).sum::<usize>() >= MAX_SUBSCRIPTIONS {
-            return Err(format!("{MAX_SUBSCRIPTIONS} resources"));
+        let is_new = !by_uri.get(uri).is_some_and(|subscription| subscription.clients.contains(&client));
+        if is_new && by_uri.values().map(|subscription| subscription.clients.len()).sum::<usize>() >= MAX_SUBSCRIPTIONS
+        {
+            return Err(format!("{MAX_SUBSCRIPTIONS} subscriptions"));
         }
-        if new && by_uri.values().filter(|watch| watch.clients.contains(&client)).count() >= MAX_CLIENT_SUBSCRIPTIONS {
-            return Err(format!("{MAX_CLIENT_SUBSCRIPTIONS} resources, as many as one client may watch,"));
+        if is_new
+            && by_uri.values().filter(|subscription| subscription.clients.contains(&client)).count()
+                >= MAX_CLIENT_SUBSCRIPTIONS
+        {
+            return Err(format!("{MAX_CLIENT_SUBSCRIPTIONS} subscriptions of this client"));
         }
         by_uri.entry(uri.to_owned()).or_default().clients.insert(client);
-        Ok(PendingSubscription { subscriptions: self, uri, client, is_new: new })
+        Ok(PendingSubscription { subscriptions: self, uri, client, is_new })
     }
 
-    pub(super) fn mark_established(&self, uri: &str, live: &Arc<McpConnection>) {
-        if let Some(watch) = self.lock_by_uri().get_mut(uri) {
-            watch.connection = Arc::downgrade(live);
+    /// Records that the server confirmed the subscription over this connection.
+    pub(super) fn mark_established(&self, uri: &str, connection: &Arc<McpConnection>) {
+        if let Some(subscription) = self.lock_by_uri().get_mut(uri) {
+            subscription.connection = Arc::downgrade(connection);
         }
     }
 
-    /// Whether it was the last that watched this.
+    /// Removes a client's subscription. Returns whether it was the last one of this resource.
     pub(super) fn remove(&self, uri: &str, client: Option<ClientId>) -> bool {
         let mut by_uri = self.lock_by_uri();
-        let removed = by_uri.get_mut(uri).is_some_and(|watch| watch.clients.remove(&client));
-        let last = removed && by_uri.get(uri).is_some_and(|watch| watch.clients.is_empty());
+        let removed = by_uri.get_mut(uri).is_some_and(|subscription| subscription.clients.remove(&client));
+        let last = removed && by_uri.get(uri).is_some_and(|subscription| subscription.clients.is_empty());
         if last {
             by_uri.remove(uri);
         }
         last
     }
 
-    /// Forgets a client; what nobody watches any more.
+    /// Removes all subscriptions of a client. Returns the resources that have no subscriber left.
     pub(super) fn remove_client(&self, client: ClientId) -> Vec<String> {
-        let its = |watch: &mut ResourceSubscription| watch.clients.remove(&Some(client)) && watch.clients.is_empty();
-        self.lock_by_uri().extract_if(.., |_, watch| its(watch)).map(|(uri, _)| uri).collect()
+        let is_orphaned = |subscription: &mut ResourceSubscription| {
+            subscription.clients.remove(&Some(client)) && subscription.clients.is_empty()
+        };
+        self.lock_by_uri().extract_if(.., |_, subscription| is_orphaned(subscription)).map(|(uri, _)| uri).collect()
     }
 
+    /// Whether any client is subscribed to the resource.
     pub(super) fn contains(&self, uri: &str) -> bool {
         self.lock_by_uri().contains_key(uri)
     }
 
+    /// Removes all subscriptions.
     pub(super) fn clear(&self) {
         self.take();
     }
 
+    /// Moves all subscriptions out.
     pub(super) fn take(&self) -> SubscriptionsByUri {
         std::mem::take(&mut *self.lock_by_uri())
     }
 
-    /// Watches also what was watched elsewhere.
+    /// Adds subscriptions from another connection. They count as unconfirmed until renewed.
     pub(super) fn merge(&self, uris: SubscriptionsByUri) {
         let mut by_uri = self.lock_by_uri();
-        for (uri, watch) in uris {
-            by_uri.entry(uri).or_default().clients.extend(watch.clients);
+        for (uri, subscription) in uris {
+            by_uri.entry(uri).or_default().clients.extend(subscription.clients);
         }
     }
 
-    /// Whether it is time to look at the connection again; the next time is later. What was well for long begins anew.
+    /// Whether the connection should be checked now; if so, schedules the next check after a doubled interval. The
+    /// interval starts over after a long time without problems.
     pub(super) fn is_due(&self) -> bool {
         let now = Instant::now();
         let mut next = self.next_check.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,35 +151,42 @@ impl SubscriptionSet {
         due
     }
 
-    /// Asks over a connection for what is watched and was asked for over another, or in vain. What changed in between
-    /// was not told, so all of it may have.
-    pub(super) async fn resubscribe(self: Arc<Self>, live: Arc<McpConnection>, id: SourceId, news: SourceEvents) {
-        let renewing = async {
-            let _turn = self.change_lock.lock().await;
-            let lost =
-                |(uri, watch): (&String, &ResourceSubscription)| (!watch.is_established_on(&live)).then(|| uri.clone());
-            let uris: Vec<String> = self.lock_by_uri().iter().filter_map(lost).collect();
+    /// Subscribes again to everything that is not confirmed over this connection. Updates in between were missed, so
+    /// subscribers are told that each resource may have changed.
+    pub(super) async fn resubscribe(
+        self: Arc<Self>,
+        connection: Arc<McpConnection>,
+        id: SourceId,
+        source_events: SourceEvents,
+    ) {
+        let resubscribing = async {
+            let _change_guard = self.change_lock.lock().await;
+            let is_missing = |(uri, subscription): (&String, &ResourceSubscription)| {
+                (!subscription.is_established_on(&connection)).then(|| uri.clone())
+            };
+            let uris: Vec<String> = self.lock_by_uri().iter().filter_map(is_missing).collect();
+            // A client may have unsubscribed while the loop was waiting.
             for uri in uris.iter().filter(|uri| self.contains(uri)) {
                 let Ok(params) = to_raw_value(&json!({ "uri": uri })) else { continue };
-                match live
+                match connection
                     .client
                     .request("resources/subscribe", Some(&params), &RequestOptions::new(SUBSCRIPTION_REQUEST_TIMEOUT))
                     .await
                 {
                     Ok(_) => {
-                        self.mark_established(uri, &live);
-                        news.notify(&id, "notifications/resources/updated", Some(&params));
+                        self.mark_established(uri, &connection);
+                        source_events.notify(&id, "notifications/resources/updated", Some(&params));
                     }
-                    Err(_) if !live.is_usable() => return,
+                    Err(_) if !connection.is_usable() => return,
                     Err(error) => {
-                        tracing::debug!(server_name = %id, error = error.kind(), "a resource is not watched now");
+                        tracing::debug!(server_name = %id, error = error.kind(), "resubscribing to a resource failed");
                     }
                 }
             }
         };
-        let in_time = timeout(RESUBSCRIBE_TIMEOUT, renewing).await.is_ok();
-        if !in_time || self.is_outdated_on(&live) {
-            tracing::warn!(server_name = %id, "not all resources could be watched again; tried again later");
+        let in_time = timeout(RESUBSCRIBE_TIMEOUT, resubscribing).await.is_ok();
+        if !in_time || self.is_outdated_on(&connection) {
+            tracing::warn!(server_name = %id, "not all resource subscriptions could be renewed; will be retried");
         }
     }
 
@@ -167,16 +195,18 @@ impl SubscriptionSet {
     }
 }
 
-/// A watch that is being asked for: kept already, so that it is renewed with the connection, and not kept without
-/// the server's consent.
+/// RAII guard of a subscription that the server has not confirmed yet. It is stored already, so that a reconnect renews
+/// it, and removed on drop unless committed.
 pub(super) struct PendingSubscription<'a> {
     subscriptions: &'a SubscriptionSet,
     uri: &'a str,
     client: Option<ClientId>,
+    /// False if the client had the subscription before: then dropping the guard keeps it.
     pub(super) is_new: bool,
 }
 
 impl PendingSubscription<'_> {
+    /// Keeps the subscription.
     pub(super) fn commit(mut self) {
         self.is_new = false;
     }

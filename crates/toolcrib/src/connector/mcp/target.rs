@@ -1,4 +1,5 @@
-//! Where a source is and how it is reached: its process started through the guard, or its address with credentials.
+//! Opens the target of an MCP source: starts its process through the guard, or builds URL and headers with credentials.
+//! References (`${env:…}`, `${file:…}`) are resolved here, at the moment of use.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -22,16 +23,19 @@ use crate::registry::RegistryOptions;
 use crate::secret::{basic_credentials, resolve_kind};
 use crate::server_logs::{self, StderrTail};
 
-/// The way to a server, and what must be kept while it is used.
+/// Target for the wire, with the process and its output.
 pub(super) struct OpenTarget {
     pub(super) target: ConnectTarget,
+    /// `None` for remote servers.
     pub(super) server: Option<ServerProcess>,
     pub(super) stderr_tail: StderrTail,
+    /// Beginning of stdout; empty for remote servers.
     pub(super) first_output: FirstOutput,
+    /// Task that copies stderr to the log file.
     pub(super) stderr_task: Option<JoinHandle<()>>,
 }
 
-/// References are filled here, at the moment of use, and nowhere earlier.
+/// Resolves the source's references, updates its redactor with the values, and opens the target.
 pub(super) async fn open_target(
     source: &Source,
     options: &RegistryOptions,
@@ -55,7 +59,7 @@ pub(super) async fn open_target(
     }
 }
 
-/// HTTP clients, one for each connect timeout: making one reads the machine's certificates, which takes a while.
+/// HTTP clients by connect timeout. Shared by all sources, because building one reads the system's certificates.
 #[derive(Debug, Default)]
 pub(crate) struct McpHttpClients(Mutex<HashMap<Duration, reqwest::Client>>);
 
@@ -65,13 +69,15 @@ impl McpHttpClients {
         if let Some(client) = clients.get(&connect_timeout) {
             return Some(client.clone());
         }
-        // When none can be made the wire tries again, and says why not.
+        // On failure the wire builds a client itself and reports the error.
         let client = toolcrib_mcp::ClientOptions::http_client(connect_timeout).ok()?;
         clients.insert(connect_timeout, client.clone());
         Some(client)
     }
 }
 
+/// Options of the MCP client for a source. `timeout` bounds the handshake of a process; a remote server has
+/// `connect_timeout` for it.
 pub(super) fn wire_options(
     source: &Source,
     clients: &McpHttpClients,
@@ -86,7 +92,7 @@ pub(super) fn wire_options(
             options.http = clients.get(options.connect_timeout);
             options.handshake_timeout = timeout.min(options.connect_timeout);
         }
-        // A process that was just started may have to install itself first.
+        // A process gets the whole timeout: `npx` and `uvx` may have to download the server first.
         SourceKind::Stdio(_) | SourceKind::OpenApi(_) | SourceKind::Workflow(_) | SourceKind::Builtin(_) => {}
     }
     options.capabilities = RawValue::from_string(CLIENT_CAPABILITIES.to_owned()).unwrap_or_default();
@@ -94,6 +100,7 @@ pub(super) fn wire_options(
     options
 }
 
+/// Starts a stdio server with a clean environment and follows its stderr.
 async fn start_process(
     source: &Source,
     stdio: &StdioSource,
@@ -112,29 +119,26 @@ async fn start_process(
     let (Some(reader), Some(writer)) = (server.stdout.take(), server.stdin.take()) else {
         return Err(Error::new(Code::Internal, format!("`{}` was started without pipes", source.id)));
     };
-    let last_words = StderrTail::default();
+    let stderr_tail = StderrTail::default();
     let file = options.logs_directory.as_ref().map(|directory| server_logs::log_path(directory, &source.id));
-    let stderr = server.stderr.take().map(|stderr| tokio::spawn(last_words.clone().follow(stderr, file, redactor)));
-    let first_words = FirstOutput::default();
-    let reader = OutputSniffer::new(reader, first_words.clone());
+    let stderr_task =
+        server.stderr.take().map(|stderr| tokio::spawn(stderr_tail.clone().follow(stderr, file, redactor)));
+    let first_output = FirstOutput::default();
+    let reader = OutputSniffer::new(reader, first_output.clone());
     let target = ConnectTarget::Stream { reader: Box::new(reader), writer: Box::new(writer) };
-    Ok(OpenTarget {
-        target,
-        server: Some(server),
-        stderr_tail: last_words,
-        first_output: first_words,
-        stderr_task: stderr,
-    })
+    Ok(OpenTarget { target, server: Some(server), stderr_tail, first_output, stderr_task })
 }
 
+/// Target of a remote server, without process output.
 fn remote_target(target: ConnectTarget) -> OpenTarget {
-    let last_words = StderrTail::default();
-    let first_words = FirstOutput::default();
-    OpenTarget { target, server: None, stderr_tail: last_words, first_output: first_words, stderr_task: None }
+    let stderr_tail = StderrTail::default();
+    let first_output = FirstOutput::default();
+    OpenTarget { target, server: None, stderr_tail, first_output, stderr_task: None }
 }
 
+/// Builds URL and headers of a remote server, credentials included.
 fn parse_remote(remote: &RemoteSource) -> Result<(Url, HeaderMap)> {
-    // The cause is left out on purpose: it may repeat what a reference was filled with.
+    // The cause is omitted on purpose: it may contain a resolved reference.
     let mut url =
         Url::parse(&remote.url).map_err(|_| Error::new(Code::ConfigInvalid, "the `url` is not a valid address"))?;
     let mut headers = HeaderMap::new();
@@ -154,7 +158,7 @@ fn parse_remote(remote: &RemoteSource) -> Result<(Url, HeaderMap)> {
         Some(Auth::ApiKey { name, place: KeyLocation::Query, value }) => {
             url.query_pairs_mut().append_pair(name, value);
         }
-        // The configuration does not take these for an MCP server.
+        // The configuration rejects these for MCP sources.
         Some(Auth::Oauth2 { .. } | Auth::Schemes(_)) => {
             return Err(Error::new(Code::ConfigInvalid, "`oauth2` and `schemes` are for OpenAPI sources"));
         }
@@ -162,10 +166,11 @@ fn parse_remote(remote: &RemoteSource) -> Result<(Url, HeaderMap)> {
     Ok((url, headers))
 }
 
+/// Adds a header and marks its value as sensitive, so that it is not logged.
 fn insert_header(headers: &mut HeaderMap, name: &str, value: &str) -> Result<()> {
-    let wrong = || format!("the header `{name}` has a name or value that HTTP does not allow");
-    let name = HeaderName::try_from(name).context(Code::ConfigInvalid, wrong())?;
-    let mut value = HeaderValue::try_from(value).context(Code::ConfigInvalid, wrong())?;
+    let invalid = || format!("the header `{name}` has a name or value that HTTP does not allow");
+    let name = HeaderName::try_from(name).context(Code::ConfigInvalid, invalid())?;
+    let mut value = HeaderValue::try_from(value).context(Code::ConfigInvalid, invalid())?;
     value.set_sensitive(true);
     headers.insert(name, value);
     Ok(())

@@ -1,5 +1,5 @@
-//! One request to an MCP source and its answer: the connection it takes, whether it may be made twice, and what a
-//! failure says about the source.
+//! One request to an MCP server: which connection it uses, whether it is retried, and what a failure says about the
+//! source.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,96 +21,101 @@ use crate::connector::http_rejection::{HttpRejection, parse_retry_after};
 use crate::connector::{CallContext, CallFailure, SourceRequest, ToolCall};
 use crate::trace::Trace;
 
-/// Data beside an error that is larger is left out.
+/// Error data larger than this is left out of the details.
 const MAX_ERROR_DATA_BYTES: usize = 16 * 1024;
 
+/// A tool call or another request, sent the same way.
 pub(super) enum UpstreamRequest<'a> {
     Call(&'a ToolCall),
     Request(&'a SourceRequest),
 }
 
-/// A failed try, and whether somebody was being asked when it failed.
+/// Failed attempt, with the question counter of its call: a timeout while the user is being asked is not the server's.
 struct FailedAttempt {
     error: WireError,
     pending_questions: PendingQuestions,
 }
 
 impl McpConnector {
-    pub(super) async fn send_request(&self, exchange: &UpstreamRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
-        self.send_request_with_connection(exchange).await.map(|(answer, _)| answer)
+    /// Sends a request and returns the raw result.
+    pub(super) async fn send_request(&self, request: &UpstreamRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
+        self.send_request_with_connection(request).await.map(|(result, _)| result)
     }
 
-    /// The answer, and the connection it came over.
+    /// Sends a request and returns the raw result with the connection it came over. Connects first if necessary.
     pub(super) async fn send_request_with_connection(
         &self,
-        exchange: &UpstreamRequest<'_>,
+        request: &UpstreamRequest<'_>,
     ) -> Result<(Box<RawValue>, Arc<McpConnection>), CallFailure> {
-        let terms = exchange.context();
-        let deadline = deadline_after(terms.timeout);
+        let context = request.context();
+        let deadline = deadline_after(context.timeout);
         match self.source.settings.lifecycle() {
             Lifecycle::Shared | Lifecycle::PerClient => {}
-            // Over a connection of its own, which ends with it.
+            // `lifecycle: transient`: over a temporary connection that ends with the request.
             Lifecycle::Transient => {
-                let live =
-                    self.connect_in_time(terms, deadline, self.connect(terms.timeout, Lifetime::Temporary)).await?;
-                let answered = send_once(&live, exchange, deadline).await;
-                self.close_temporary(&live, &answered).await;
-                return answered.map(|answer| (answer, live)).map_err(|failed| self.to_call_failure(&failed, exchange));
+                let connection =
+                    self.connect_in_time(context, deadline, self.connect(context.timeout, Lifetime::Temporary)).await?;
+                let outcome = send_once(&connection, request, deadline).await;
+                self.close_temporary(&connection, &outcome).await;
+                return outcome
+                    .map(|result| (result, connection))
+                    .map_err(|attempt| self.to_call_failure(&attempt, request));
             }
         }
-        let line = self.pool.select(&self.source, terms).map_err(CallFailure::Inconclusive)?;
-        let mut tries = 0;
+        let pooled = self.pool.select(&self.source, context).map_err(CallFailure::Inconclusive)?;
+        let mut attempts = 0;
         loop {
-            tries += 1;
+            attempts += 1;
             let remaining = deadline.saturating_duration_since(Instant::now());
-            let live = self.connect_in_time(terms, deadline, self.get_or_connect(&line, remaining)).await?;
-            match send_once(&live, exchange, deadline).await {
-                Ok(result) => return Ok((result, live)),
-                // A dead connection found before sending is replaced; after sending only what may happen twice.
-                // Over HTTP only one stream may have ended, and others go on; one that is dead ends by itself.
+            let connection = self.connect_in_time(context, deadline, self.get_or_connect(&pooled, remaining)).await?;
+            match send_once(&connection, request, deadline).await {
+                Ok(result) => return Ok((result, connection)),
+                // A connection found dead before sending is replaced. After sending, only idempotent requests are
+                // repeated. Over HTTP `Closed` may concern one stream only; a dead connection closes itself.
                 Err(FailedAttempt { error: WireError::Closed { sent, .. }, .. })
-                    if tries < 2 && (!sent || exchange.is_idempotent()) => {}
-                Err(failed) => return Err(self.to_call_failure(&failed, exchange)),
+                    if attempts < 2 && (!sent || request.is_idempotent()) => {}
+                Err(attempt) => return Err(self.to_call_failure(&attempt, request)),
             }
         }
     }
 
-    /// A connection, unless the caller leaves or its time is up first.
+    /// Waits for a connection until the caller cancels or its timeout expires.
     async fn connect_in_time(
         &self,
-        terms: &CallContext,
+        context: &CallContext,
         deadline: Instant,
         connecting: impl Future<Output = Result<Arc<McpConnection>, CallFailure>>,
     ) -> Result<Arc<McpConnection>, CallFailure> {
         tokio::select! {
             biased;
-            live = connecting => live,
-            () = terms.cancel.cancelled() => Err(CallFailure::cancelled()),
+            connection = connecting => connection,
+            () = context.cancel.cancelled() => Err(CallFailure::cancelled()),
             () = tokio::time::sleep_until(deadline) => {
                 let message =
-                    format!("`{}` cannot be reached within {}", self.source.id, format_limit(terms.timeout));
-                Err(self.timeout_failure(terms, Error::new(Code::ToolUnavailable, message)))
+                    format!("`{}` cannot be reached within {}", self.source.id, format_limit(context.timeout));
+                Err(self.timeout_failure(context, Error::new(Code::ToolUnavailable, message)))
             }
         }
     }
 
-    /// A deadline shorter than the source's own says more about the caller.
-    fn timeout_failure(&self, terms: &CallContext, error: Error) -> CallFailure {
-        if terms.timeout < self.source.settings.call_timeout() {
+    /// A timeout shorter than the source's own call timeout does not count against the source.
+    fn timeout_failure(&self, context: &CallContext, error: Error) -> CallFailure {
+        if context.timeout < self.source.settings.call_timeout() {
             CallFailure::Inconclusive(error)
         } else {
             CallFailure::TimedOut(error)
         }
     }
 
+    /// Builds the error for the caller and classifies the failure.
     fn to_call_failure(
         &self,
-        FailedAttempt { error, pending_questions: asking }: &FailedAttempt,
-        exchange: &UpstreamRequest<'_>,
+        FailedAttempt { error, pending_questions }: &FailedAttempt,
+        request: &UpstreamRequest<'_>,
     ) -> CallFailure {
         let id = &self.source.id;
-        let name = exchange.name();
-        let terms = exchange.context();
+        let name = request.name();
+        let context = request.context();
         match error {
             WireError::Cancelled { .. } => CallFailure::cancelled(),
             WireError::Rpc(rpc) => {
@@ -119,16 +124,16 @@ impl McpConnector {
                     Error::new(Code::ToolExecutionFailed, message).with_details(rpc_error_details(rpc)),
                 )
             }
-            WireError::Timeout { .. } if asking.is_any_pending() => {
+            WireError::Timeout { .. } if pending_questions.is_any_pending() => {
                 let message = format!(
-                    "`{name}` of `{id}` asked its caller, who did not answer within {}",
-                    format_limit(terms.timeout)
+                    "`{name}` of `{id}` asked the user for input and got no answer within {}",
+                    format_limit(context.timeout)
                 );
                 CallFailure::Inconclusive(Error::new(Code::ToolExecutionFailed, message))
             }
             WireError::Timeout { .. } => {
-                let message = format!("`{name}` of `{id}` did not answer within {}", format_limit(terms.timeout));
-                self.timeout_failure(terms, Error::new(Code::ToolExecutionFailed, message))
+                let message = format!("`{name}` of `{id}` did not answer within {}", format_limit(context.timeout));
+                self.timeout_failure(context, Error::new(Code::ToolExecutionFailed, message))
             }
             WireError::TooLarge { .. } | WireError::Protocol(_) => {
                 CallFailure::Unavailable(Error::new(Code::ToolExecutionFailed, sanitize(&format!("`{id}`: {error}"))))
@@ -139,8 +144,8 @@ impl McpConnector {
             | WireError::NotMcp(_)
             | WireError::Closed { .. } => {
                 let message = sanitize(&format!("`{id}`: {error}"));
-                if let Some(refusal) = rejection_error(error, &message, self.options.clock.now()) {
-                    return CallFailure::Rejected(refusal);
+                if let Some(rejection) = rejection_error(error, &message, self.options.clock.now()) {
+                    return CallFailure::Rejected(rejection);
                 }
                 let code = if error.was_sent() { Code::ToolExecutionFailed } else { Code::ToolUnavailable };
                 CallFailure::Unavailable(Error::new(code, message))
@@ -149,24 +154,26 @@ impl McpConnector {
     }
 }
 
+/// Sends the request once over an open connection.
 async fn send_once(
-    live: &McpConnection,
-    exchange: &UpstreamRequest<'_>,
+    connection: &McpConnection,
+    request: &UpstreamRequest<'_>,
     deadline: Instant,
 ) -> Result<Box<RawValue>, FailedAttempt> {
-    let terms = exchange.context();
-    let in_flight = live.begin_call(terms);
-    let asking = in_flight.pending_questions();
+    let context = request.context();
+    let in_flight = connection.begin_call(context);
+    let pending_questions = in_flight.pending_questions();
     let mut options = RequestOptions::new(deadline.saturating_duration_since(Instant::now()));
-    options.progress = terms.progress.clone();
-    options.cancel = terms.cancel.clone();
-    // Before 2026-07-28 nothing says for certain which call a question is for, whatever stream it came on.
-    options.handler = (live.client.era() == Era::Modern).then(|| asking.handler(terms.on_server_request.clone()));
-    options.relay = terms.relay.clone();
-    if let Some(trace) = &terms.trace {
+    options.progress = context.progress.clone();
+    options.cancel = context.cancel.clone();
+    // Before the 2026-07-28 protocol a question does not name its call, so the connection's own handler routes it.
+    options.handler =
+        (connection.client.era() == Era::Modern).then(|| pending_questions.handler(context.on_server_request.clone()));
+    options.relay = context.relay.clone();
+    if let Some(trace) = &context.trace {
         trace.add_to_headers(&mut options.headers);
     }
-    exchange.send_over(&live.client, &options).await.map_err(|error| FailedAttempt { error, pending_questions: asking })
+    request.send_over(&connection.client, &options).await.map_err(|error| FailedAttempt { error, pending_questions })
 }
 
 impl UpstreamRequest<'_> {
@@ -177,6 +184,7 @@ impl UpstreamRequest<'_> {
         }
     }
 
+    /// Tool or method name, for messages.
     fn name(&self) -> &str {
         match self {
             UpstreamRequest::Call(call) => &call.tool,
@@ -184,17 +192,18 @@ impl UpstreamRequest<'_> {
         }
     }
 
-    /// Whether it does no harm when it happens twice.
+    /// Whether the request may be repeated after it was sent. Reading and completing is safe for other methods.
     fn is_idempotent(&self) -> bool {
         match self {
             UpstreamRequest::Call(call) => call.is_idempotent,
             UpstreamRequest::Request(request) => {
-                let (about, what) = request.method.split_once('/').unwrap_or_default();
-                matches!((about, what), ("resources" | "prompts" | "logging", _) | ("completion", "complete"))
+                let (group, action) = request.method.split_once('/').unwrap_or_default();
+                matches!((group, action), ("resources" | "prompts" | "logging", _) | ("completion", "complete"))
             }
         }
     }
 
+    /// Encodes and sends the request.
     async fn send_over(&self, client: &McpClient, options: &RequestOptions) -> Result<Box<RawValue>, WireError> {
         match self {
             UpstreamRequest::Call(call) => {
@@ -211,7 +220,8 @@ impl UpstreamRequest<'_> {
 }
 
 impl ToolCall {
-    /// A server is told what the call is part of, and one of 2026-07-28 how much of a log is wanted.
+    /// `_meta` of the call with trace context and, for servers of the 2026-07-28 protocol, the log level. Borrowed if
+    /// nothing is added.
     fn build_meta(&self, era: Era) -> Option<Cow<'_, RawValue>> {
         let level = self.context.log_level.as_deref().filter(|_| era == Era::Modern);
         let trace = self.context.trace.as_ref().map(Trace::propagated_fields).unwrap_or_default();
@@ -222,6 +232,7 @@ impl ToolCall {
         if let Some(level) = level {
             meta.insert("io.modelcontextprotocol/logLevel", raw_string(level));
         }
+        // A `tracestate` of the caller belongs to another trace.
         if !trace.is_empty() {
             meta.remove("tracestate");
         }
@@ -231,6 +242,7 @@ impl ToolCall {
 }
 
 impl SourceRequest {
+    /// `params` with the caller's `_meta`. Borrowed if there is none.
     fn params_with_meta(&self) -> Option<Cow<'_, RawValue>> {
         let Some(meta) = &self.meta else { return self.params.as_deref().map(Cow::Borrowed) };
         let mut params = self.params.as_deref().and_then(RawFields::parse).unwrap_or_default();
@@ -239,14 +251,14 @@ impl SourceRequest {
     }
 }
 
-/// A refusal by HTTP status, which says nothing about the health of the source.
+/// Maps a rejection by HTTP status to an error; `None` for all other failures.
 pub(super) fn rejection_error(error: &WireError, message: &str, now: Timestamp) -> Option<Error> {
-    let (status, refusal) = match error {
+    let (status, rejection) = match error {
         WireError::Unauthorized { status, login_helps: true } => (*status, HttpRejection::LoginRequired),
         WireError::Unauthorized { status, login_helps: false } => (*status, HttpRejection::Forbidden),
         WireError::Status { status: status @ (404 | 405 | 410), .. } => (*status, HttpRejection::NoEndpoint),
-        WireError::Status { status, retry_after: asked, .. } => {
-            let wait = asked.as_deref().and_then(|asked| parse_retry_after(asked, now));
+        WireError::Status { status, retry_after: header, .. } => {
+            let wait = header.as_deref().and_then(|header| parse_retry_after(header, now));
             (*status, HttpRejection::from_rate_limit(*status, wait)?)
         }
         WireError::Connect(_)
@@ -258,14 +270,14 @@ pub(super) fn rejection_error(error: &WireError, message: &str, now: Timestamp) 
         | WireError::Protocol(_)
         | WireError::Cancelled { .. } => return None,
     };
-    Some(refusal.to_error(status, message.to_owned(), json!({})))
+    Some(rejection.to_error(status, message.to_owned(), json!({})))
 }
 
-/// The error of a source as it is, for whoever passes it on.
+/// Details with the server's own JSON-RPC error, for clients that pass it on.
 fn rpc_error_details(rpc: &RpcError) -> Value {
     let mut details = json!({ "rpc_code": rpc.code, "rpc_message": sanitize_truncated(&rpc.message, 2000) });
-    let small = rpc.data.as_ref().filter(|data| data.get().len() <= MAX_ERROR_DATA_BYTES);
-    if let Some(data) = small.and_then(|data| serde_json::from_str::<Value>(data.get()).ok()) {
+    let data = rpc.data.as_ref().filter(|data| data.get().len() <= MAX_ERROR_DATA_BYTES);
+    if let Some(data) = data.and_then(|data| serde_json::from_str::<Value>(data.get()).ok()) {
         details["rpc_data"] = data;
     }
     details

@@ -1,5 +1,5 @@
-//! One request of a call and its answer: with credentials, made again where that is safe, and what a failure says about
-//! the source.
+//! Sends the requests of one tool call: adds credentials, retries where that is safe, renews OAuth tokens, and
+//! classifies failures.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -18,75 +18,82 @@ use super::send::{OutboundError, OutboundRequest, OutboundSender, ReceivedRespon
 use crate::connector::{CallFailure, ResponseRecorder};
 use crate::trace::Trace;
 
+/// Everything the requests of one call share.
 #[derive(Debug)]
 pub(super) struct ApiClient<'a> {
     pub(super) connector: &'a OpenApiConnector,
     pub(super) resolved: &'a ResolvedSource,
     pub(super) auth: &'a SelectedAuth,
+    /// End of the caller's timeout; retries stop before it.
     pub(super) deadline: Instant,
+    /// Records responses if the call is a step of a workflow.
     pub(super) response_recorder: Option<&'a ResponseRecorder>,
     pub(super) trace: Option<&'a Trace>,
 }
 
 impl ApiClient<'_> {
-    /// The answer, if it is below 400. Who calls sees to it that this ends in time.
+    /// Sends a request until it gets a final response and returns it if its status is below 400. The caller enforces
+    /// the deadline.
     pub(super) async fn send_with_retries(
         &self,
-        draft: &OutboundRequest,
-        repeatable: bool,
+        request: &OutboundRequest,
+        is_idempotent: bool,
     ) -> Result<ReceivedResponse, CallFailure> {
-        let mut tries = RetryState::new(repeatable);
-        let mut renewed = false;
+        let mut retries = RetryState::new(is_idempotent);
+        let mut has_renewed = false;
         loop {
             let tokens = self.fetch_tokens().await.map_err(to_call_failure)?;
-            let wait = match self.send_once(draft, &tokens).await {
+            let wait = match self.send_once(request, &tokens).await {
                 Ok(received) if received.status.as_u16() < 400 => {
-                    self.record_response(draft, &received);
+                    self.record_response(request, &received);
                     return Ok(received);
                 }
-                // It may have been taken back before its time, once.
-                Ok(received) if received.status == StatusCode::UNAUTHORIZED && !tokens.is_empty() && !renewed => {
-                    renewed = true;
+                // A token may be revoked before it expires: renew it once.
+                Ok(received) if received.status == StatusCode::UNAUTHORIZED && !tokens.is_empty() && !has_renewed => {
+                    has_renewed = true;
                     self.invalidate_tokens(&tokens).await;
                     continue;
                 }
                 Ok(received) => {
-                    let asked = retry_after_header(&received.headers, self.connector.clock.now());
-                    let wait = tries.after_status(received.status, asked, self.remaining());
+                    let retry_after = retry_after_header(&received.headers, self.connector.clock.now());
+                    let wait = retries.after_status(received.status, retry_after, self.remaining());
                     wait.ok_or_else(|| {
-                        self.record_response(draft, &received);
-                        self.rejection(draft, &received, asked)
+                        self.record_response(request, &received);
+                        self.rejection(request, &received, retry_after)
                     })
                 }
-                Err(failed) => {
-                    let wait = match &failed {
+                Err(error) => {
+                    let wait = match &error {
                         OutboundError::Rejected(_) => None,
-                        OutboundError::Unreachable(_) => tries.after_connect_failure(self.remaining()),
-                        OutboundError::Interrupted(_) => tries.after_interrupted_response(self.remaining()),
+                        OutboundError::Unreachable(_) => retries.after_connect_failure(self.remaining()),
+                        OutboundError::Interrupted(_) => retries.after_interrupted_response(self.remaining()),
                     };
-                    wait.ok_or_else(|| to_call_failure(failed))
+                    wait.ok_or_else(|| to_call_failure(error))
                 }
             };
             tokio::time::sleep(wait?).await;
         }
     }
 
+    /// Time until the deadline.
     pub(super) fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    fn record_response(&self, draft: &OutboundRequest, received: &ReceivedResponse) {
-        if let Some(witness) = self.response_recorder {
-            witness.record(to_arazzo_response(draft, received));
+    /// Hands the response to the workflow step, if there is one.
+    fn record_response(&self, request: &OutboundRequest, received: &ReceivedResponse) {
+        if let Some(recorder) = self.response_recorder {
+            recorder.record(to_arazzo_response(request, received));
         }
     }
 
-    async fn send_once(&self, draft: &OutboundRequest, tokens: &[String]) -> Result<ReceivedResponse, OutboundError> {
-        let mut outgoing = draft.clone();
-        apply_auth(&self.auth.values, tokens, &mut outgoing.url, &mut outgoing.headers)
+    /// Adds credentials and trace headers, and sends the request once.
+    async fn send_once(&self, request: &OutboundRequest, tokens: &[String]) -> Result<ReceivedResponse, OutboundError> {
+        let mut authorized = request.clone();
+        apply_auth(&self.auth.values, tokens, &mut authorized.url, &mut authorized.headers)
             .map_err(OutboundError::Rejected)?;
         if let Some(trace) = self.trace {
-            trace.add_to_headers(&mut outgoing.headers);
+            trace.add_to_headers(&mut authorized.headers);
         }
         let sender = OutboundSender {
             clients: &self.connector.clients,
@@ -94,10 +101,13 @@ impl ApiClient<'_> {
             connect_timeout: self.connector.source.settings.connect_timeout(),
             max_response_bytes: MAX_RESPONSE_BYTES,
         };
-        let mut received = match self.response_recorder.is_some_and(|witness| witness.keep_redirects) {
-            true => sender.send_without_redirects(outgoing).await?,
-            false => sender.send(outgoing).await?,
+        let keep_redirects = self.response_recorder.is_some_and(|recorder| recorder.keep_redirects);
+        let mut received = if keep_redirects {
+            sender.send_without_redirects(authorized).await?
+        } else {
+            sender.send(authorized).await?
         };
+        // The URL appears in the result, and a path may contain a secret.
         let OpenApiConnector { source, redactor, .. } = self.connector;
         if let Cow::Owned(redacted) = redactor.get(&source.kind).redact(&received.shown_url) {
             received.shown_url = redacted;
@@ -105,6 +115,7 @@ impl ApiClient<'_> {
         Ok(received)
     }
 
+    /// OAuth tokens for the request, from the cache or the token endpoint. The redactor learns them.
     async fn fetch_tokens(&self) -> Result<Vec<String>, OutboundError> {
         let OpenApiConnector { source, clients, tokens, redactor, .. } = self.connector;
         let tokens = tokens.tokens_for(&self.auth.values, clients, source.settings.connect_timeout()).await?;
@@ -112,8 +123,9 @@ impl ApiClient<'_> {
         Ok(tokens)
     }
 
+    /// Drops rejected tokens from the cache.
     async fn invalidate_tokens(&self, tokens: &[String]) {
-        let grants = self.auth.values.iter().filter_map(|proof| match proof {
+        let grants = self.auth.values.iter().filter_map(|value| match value {
             AuthValue::Oauth2(grant) => Some(grant),
             AuthValue::Bearer(_) | AuthValue::Basic { .. } | AuthValue::ApiKey { .. } => None,
         });
@@ -122,9 +134,15 @@ impl ApiClient<'_> {
         }
     }
 
-    fn rejection(&self, draft: &OutboundRequest, received: &ReceivedResponse, asked: Option<Duration>) -> CallFailure {
-        let error = response_error(&draft.label, received, asked, self.auth.missing.as_deref());
-        // A server may repeat what it got.
+    /// Builds the error for a final response of 400 and above. Gateway errors count against the source, others do not.
+    fn rejection(
+        &self,
+        request: &OutboundRequest,
+        received: &ReceivedResponse,
+        retry_after: Option<Duration>,
+    ) -> CallFailure {
+        let error = response_error(&request.label, received, retry_after, self.auth.missing.as_deref());
+        // An API may echo credentials in its error.
         let OpenApiConnector { source, redactor, .. } = self.connector;
         let error = redactor.get(&source.kind).redact_error(error);
         match received.status.as_u16() {
@@ -134,8 +152,9 @@ impl ApiClient<'_> {
     }
 }
 
-fn to_call_failure(failed: OutboundError) -> CallFailure {
-    match failed {
+/// Classifies a request without a response.
+fn to_call_failure(error: OutboundError) -> CallFailure {
+    match error {
         OutboundError::Rejected(error) => CallFailure::Rejected(error),
         OutboundError::Unreachable(error) | OutboundError::Interrupted(error) => CallFailure::Unavailable(error),
     }

@@ -1,5 +1,5 @@
-//! Which credentials a request gets, and where they stand in it. The document says what an operation wants, the
-//! source's `auth` what there is.
+//! Selects the credentials of a request and adds them to it. The document declares what an operation requires, `auth`
+//! of the source what is available.
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE};
@@ -12,7 +12,7 @@ use url::Url;
 use super::resolved_source::{SourceCredentials, header_name, header_value};
 use crate::secret::basic_credentials;
 
-/// One thing to present.
+/// One credential to send with a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum AuthValue {
     Bearer(String),
@@ -21,7 +21,8 @@ pub(super) enum AuthValue {
     Oauth2(OauthGrant),
 }
 
-/// How a token is had.
+/// Fetched from the token endpoint first.
+/// OAuth 2 client credentials grant. Also the key of the token cache.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OauthGrant {
     pub(super) token_url: String,
@@ -30,25 +31,28 @@ pub(super) struct OauthGrant {
     pub(super) scopes: Vec<String>,
 }
 
+/// Credentials chosen for one operation.
 #[derive(Debug, Default)]
 pub(super) struct SelectedAuth {
     pub(super) values: Vec<AuthValue>,
-    /// What the document wants and nobody gave, in words.
+    /// Requirement of the document that `auth` does not satisfy, described for the error message of a 401 or 403.
     pub(super) missing: Option<String>,
 }
 
-/// The first alternative of the document that can be satisfied; without names for schemes, what there is.
-pub(super) fn select_auth(operation: &Operation, given: &SourceCredentials) -> Result<SelectedAuth> {
-    match given {
+/// Selects the first alternative of the document's security requirements that can be satisfied. Credentials that are
+/// not assigned to a scheme are sent with every operation that is not public.
+pub(super) fn select_auth(operation: &Operation, credentials: &SourceCredentials) -> Result<SelectedAuth> {
+    match credentials {
         SourceCredentials::NotConfigured => {
             Ok(SelectedAuth { values: Vec::new(), missing: describe_required(operation) })
         }
         SourceCredentials::Always(_) | SourceCredentials::Unresolved(_) if operation.public => {
             Ok(SelectedAuth::default())
         }
-        SourceCredentials::Unresolved(why) => Err(Error::new(Code::ConfigInvalid, why.clone())),
+        SourceCredentials::Unresolved(reason) => Err(Error::new(Code::ConfigInvalid, reason.clone())),
         SourceCredentials::Always(auth) => {
-            let needed = operation.security.iter().flatten().find_map(|needed| match &needed.kind {
+            // An API key without a configured name takes name and location from the document.
+            let requirement = operation.security.iter().flatten().find_map(|requirement| match &requirement.kind {
                 SecurityScheme::ApiKey { name, place } => Some((name, *place)),
                 SecurityScheme::Bearer
                 | SecurityScheme::Basic
@@ -56,47 +60,48 @@ pub(super) fn select_auth(operation: &Operation, given: &SourceCredentials) -> R
                 | SecurityScheme::OpenIdConnect
                 | SecurityScheme::Other(_) => None,
             });
-            Ok(SelectedAuth { values: vec![auth_value(auth, needed)?], missing: None })
+            Ok(SelectedAuth { values: vec![auth_value(auth, requirement)?], missing: None })
         }
         SourceCredentials::ByScheme(schemes) => {
+            // An unresolved reference matters only if no alternative can do without it.
             let mut unresolved = None;
             for alternative in &operation.security {
-                let found: Option<Vec<_>> = alternative
+                let matched: Option<Vec<_>> = alternative
                     .iter()
-                    .map(|needed| match schemes.get(&needed.scheme) {
-                        Some(Ok(auth)) => Some((needed, auth)),
-                        Some(Err(why)) => {
-                            unresolved.get_or_insert(why);
+                    .map(|requirement| match schemes.get(&requirement.scheme) {
+                        Some(Ok(auth)) => Some((requirement, auth)),
+                        Some(Err(reason)) => {
+                            unresolved.get_or_insert(reason);
                             None
                         }
                         None => None,
                     })
                     .collect();
-                if let Some(found) = found {
-                    let proofs = found.into_iter().map(|(needed, auth)| auth_for_scheme(needed, auth));
-                    return Ok(SelectedAuth { values: proofs.collect::<Result<_>>()?, missing: None });
+                if let Some(matched) = matched {
+                    let values = matched.into_iter().map(|(requirement, auth)| auth_for_scheme(requirement, auth));
+                    return Ok(SelectedAuth { values: values.collect::<Result<_>>()?, missing: None });
                 }
             }
             match unresolved {
-                Some(why) => Err(Error::new(Code::ConfigInvalid, why.clone())),
+                Some(reason) => Err(Error::new(Code::ConfigInvalid, reason.clone())),
                 None => Ok(SelectedAuth { values: Vec::new(), missing: describe_required(operation) }),
             }
         }
     }
 }
 
-/// What is presented with a request that is in no document: the one for the document itself.
-pub(super) fn document_auth(given: &SourceCredentials) -> Result<Vec<AuthValue>> {
-    match given {
+/// Credentials for fetching the document itself, which has no security requirement.
+pub(super) fn document_auth(credentials: &SourceCredentials) -> Result<Vec<AuthValue>> {
+    match credentials {
         SourceCredentials::Always(auth) => Ok(vec![auth_value(auth, None)?]),
-        SourceCredentials::Unresolved(why) => Err(Error::new(Code::ConfigInvalid, why.clone())),
+        SourceCredentials::Unresolved(reason) => Err(Error::new(Code::ConfigInvalid, reason.clone())),
         SourceCredentials::NotConfigured | SourceCredentials::ByScheme(_) => Ok(Vec::new()),
     }
 }
 
-/// For a scheme with a key, the document has its name and place, and the value is what was given, a bearer or a key.
-fn auth_for_scheme(needed: &SecurityRequirement, auth: &Auth) -> Result<AuthValue> {
-    match (&needed.kind, auth) {
+/// Credential for a declared scheme. For an API key the document has name and location, and `auth` the value.
+fn auth_for_scheme(requirement: &SecurityRequirement, auth: &Auth) -> Result<AuthValue> {
+    match (&requirement.kind, auth) {
         (SecurityScheme::ApiKey { name, place }, Auth::ApiKey { value, .. } | Auth::Bearer(value)) => {
             Ok(AuthValue::ApiKey { name: name.clone(), place: *place, value: value.clone() })
         }
@@ -104,7 +109,7 @@ fn auth_for_scheme(needed: &SecurityRequirement, auth: &Auth) -> Result<AuthValu
     }
 }
 
-/// As the auth itself says; a key without a name has the document's.
+/// Credential as configured; an API key without a name takes name and location from `key`.
 fn auth_value(auth: &Auth, key: Option<(&String, KeyLocation)>) -> Result<AuthValue> {
     Ok(match auth {
         Auth::Bearer(token) => AuthValue::Bearer(token.clone()),
@@ -123,17 +128,17 @@ fn auth_value(auth: &Auth, key: Option<(&String, KeyLocation)>) -> Result<AuthVa
             client_secret: client_secret.clone(),
             scopes: scopes.clone(),
         }),
-        Auth::Schemes(_) => return Err(Error::new(Code::ConfigInvalid, "`schemes` of `auth` stand inside each other")),
+        Auth::Schemes(_) => return Err(Error::new(Code::ConfigInvalid, "`schemes` of `auth` must not be nested")),
     })
 }
 
-/// What the first alternative that asks for anything wants; nothing where nobody need say who they are.
+/// Describes the first alternative of the security requirements; `None` if the operation allows anonymous access.
 fn describe_required(operation: &Operation) -> Option<String> {
     if operation.public || operation.security.iter().any(Vec::is_empty) {
         return None;
     }
-    let schemes = operation.security.first()?.iter().map(|needed| {
-        let kind = match &needed.kind {
+    let schemes = operation.security.first()?.iter().map(|requirement| {
+        let kind = match &requirement.kind {
             SecurityScheme::Bearer => "a bearer token".to_owned(),
             SecurityScheme::Basic => "a user and a password".to_owned(),
             SecurityScheme::ApiKey { name, place } => {
@@ -148,21 +153,21 @@ fn describe_required(operation: &Operation) -> Option<String> {
             SecurityScheme::OpenIdConnect => "OpenID Connect".to_owned(),
             SecurityScheme::Other(kind) => sanitize_truncated(kind, 80),
         };
-        format!("`{}` ({kind})", sanitize_truncated(&needed.scheme, 80))
+        format!("`{}` ({kind})", sanitize_truncated(&requirement.scheme, 80))
     });
     Some(schemes.collect::<Vec<_>>().join(" and "))
 }
 
-/// Lays credentials into a request. `tokens` are those of the OAuth 2 proofs, in their order.
+/// Adds credentials to a request. `tokens` belong to the OAuth 2 values, in their order.
 pub(super) fn apply_auth(
-    proofs: &[AuthValue],
+    values: &[AuthValue],
     tokens: &[String],
     url: &mut Url,
     headers: &mut HeaderMap,
 ) -> Result<()> {
     let mut tokens = tokens.iter();
-    for proof in proofs {
-        match proof {
+    for value in values {
+        match value {
             AuthValue::Bearer(token) => set_bearer(headers, token)?,
             AuthValue::Oauth2(_) => {
                 let token = tokens.next().ok_or_else(|| Error::new(Code::Internal, "a token is missing"))?;
@@ -178,26 +183,28 @@ pub(super) fn apply_auth(
     Ok(())
 }
 
+/// Sets the `Authorization` header.
 fn set_bearer(headers: &mut HeaderMap, token: &str) -> Result<()> {
     headers.insert(AUTHORIZATION, header_value("authorization", &format!("Bearer {token}"))?);
     Ok(())
 }
 
+/// Adds an API key where the document or the configuration wants it. Errors never contain the value.
 fn set_api_key(name: &str, place: KeyLocation, value: &str, url: &mut Url, headers: &mut HeaderMap) -> Result<()> {
-    let wrong = |what: &str| {
+    let invalid = |what: &str| {
         let name = sanitize_truncated(name, 80);
         Error::new(Code::ConfigInvalid, format!("the key `{name}` of `auth` has a {what} that HTTP does not allow"))
     };
     if value.chars().any(char::is_control) {
-        return Err(wrong("value"));
+        return Err(invalid("value"));
     }
     match place {
         KeyLocation::Header => {
             headers.insert(header_name(name)?, header_value(name, value)?);
         }
         KeyLocation::Query => {
-            // An agent may have chosen a name inside of an object: whoever configures a key means that one.
-            let is_key = |pair: &&str| url::form_urlencoded::parse(pair.as_bytes()).any(|(known, _)| known == name);
+            // An argument may have produced a query parameter of the same name: the configured key replaces it.
+            let is_key = |pair: &&str| url::form_urlencoded::parse(pair.as_bytes()).any(|(key, _)| key == name);
             let others: Vec<&str> =
                 url.query().into_iter().flat_map(|query| query.split('&')).filter(|pair| !is_key(pair)).collect();
             let others = others.join("&");
@@ -205,12 +212,13 @@ fn set_api_key(name: &str, place: KeyLocation, value: &str, url: &mut Url, heade
             url.query_pairs_mut().append_pair(name, value);
         }
         KeyLocation::Cookie => {
-            let apart = |text: &str| text.contains([';', ',', ' ', '"', '\\']);
-            if apart(value) {
-                return Err(wrong("value"));
+            // Characters that RFC 6265 excludes: they would end the cookie or start another one.
+            let has_separator = |text: &str| text.contains([';', ',', ' ', '"', '\\']);
+            if has_separator(value) {
+                return Err(invalid("value"));
             }
-            if name.is_empty() || apart(name) || name.contains('=') || name.chars().any(char::is_control) {
-                return Err(wrong("name"));
+            if name.is_empty() || has_separator(name) || name.contains('=') || name.chars().any(char::is_control) {
+                return Err(invalid("name"));
             }
             add_cookies(headers, &[format!("{name}={value}")])?;
         }
@@ -218,13 +226,13 @@ fn set_api_key(name: &str, place: KeyLocation, value: &str, url: &mut Url, heade
     Ok(())
 }
 
-/// All cookies of a request stand in one header.
+/// Appends cookies to the one `Cookie` header of a request.
 pub(super) fn add_cookies(headers: &mut HeaderMap, cookies: &[String]) -> Result<()> {
     if cookies.is_empty() {
         return Ok(());
     }
-    let known = headers.get(COOKIE).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let all: Vec<&str> = known.iter().map(String::as_str).chain(cookies.iter().map(String::as_str)).collect();
+    let existing = headers.get(COOKIE).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let all: Vec<&str> = existing.iter().map(String::as_str).chain(cookies.iter().map(String::as_str)).collect();
     headers.insert(COOKIE, header_value("cookie", &all.join("; "))?);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The documents of a source: the one it names, and those that lead from it. Bounded in number and size, and never from
-//! a place that the source does not stand for.
+//! Loads the documents of a source: the one it names and those referenced from it. Bounded in number and size, and
+//! restricted to the origin or directory of the main document and to `allow_refs`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,201 +18,217 @@ use crate::connector::{DocumentVersion, DocumentVersions};
 use crate::redact::Redactor;
 use crate::trace::Trace;
 
-/// Bytes of all documents of a source.
+/// Maximum size of all documents of a source together.
 pub(super) const MAX_DOCUMENTS_BYTES: usize = 64 * 1024 * 1024;
+/// Maximum number of documents of a source, the main one included.
 const MAX_DOCUMENTS: usize = 64;
-/// The host of made-up addresses, which no server can have.
+/// Host of placeholder URLs. The `invalid` top-level domain is reserved (RFC 2606), so no server can have it.
 const PLACEHOLDER_HOST: &str = "document.invalid";
-/// Another version may make other tools of the same documents. The last number is raised whenever this one does.
+/// Version of the conversion from documents to tools. Raise the last number whenever the same documents give other
+/// tools: stored versions of another reader count as outdated.
 const READER_VERSION: &str = concat!("openapi ", env!("CARGO_PKG_VERSION"), "/1");
 
-/// The documents of one discovery. Who calls sees to it that reading them ends in time.
+/// Loads the documents of one discovery. The caller bounds the time.
 #[derive(Debug)]
 pub(super) struct DocumentLoader<'a> {
     connector: &'a OpenApiConnector,
     resolved: &'a ResolvedSource,
+    /// Identifies the main document in manifests and stored versions; see [`DocumentLoader::main_url`].
     main_url: Url,
     redactor: Arc<Redactor>,
-    /// What the discovery is part of.
+    /// Trace of the discovery, propagated in requests.
     trace: Option<&'a Trace>,
     state: Mutex<LoadState>,
 }
 
+/// Progress of one discovery.
 #[derive(Debug, Default)]
 struct LoadState {
-    /// What has been looked at and not been asked for yet.
+    /// Texts that the check for changes has fetched already, by URL.
     prefetched: BTreeMap<String, String>,
+    /// Versions of the documents read so far, by URL.
     versions: BTreeMap<String, DocumentVersion>,
-    /// How many documents have been asked for, there or not, and their size.
+    /// Documents requested so far, found or not.
     requested: usize,
+    /// Bytes read so far.
     total_bytes: usize,
-    /// Something that may be there next time was not.
+    /// A document failed to load that may be available next time.
     incomplete: bool,
 }
 
 impl<'a> DocumentLoader<'a> {
     pub(super) fn new(
         connector: &'a OpenApiConnector,
-        settled: &'a ResolvedSource,
+        resolved: &'a ResolvedSource,
         trace: Option<&'a Trace>,
     ) -> Result<DocumentLoader<'a>> {
-        let main = match &settled.document {
+        let main_url = match &resolved.document {
             DocumentLocation::File(path) => {
                 let path = std::path::absolute(path).map_err(|error| unreadable_error(path, &error))?;
-                let no_path = |()| Error::new(Code::ConfigInvalid, "`openapi` is no path to a file");
+                let no_path = |()| Error::new(Code::ConfigInvalid, "`openapi` is not a path to a file");
                 Url::from_file_path(path).map_err(no_path)?
             }
             DocumentLocation::Remote(url) if has_reference(&connector.source.kind) => placeholder_url(url)?,
             DocumentLocation::Remote(url) => strip_secrets(url.clone()),
         };
         let redactor = connector.redactor.get(&connector.source.kind);
-        Ok(DocumentLoader { connector, resolved: settled, main_url: main, redactor, trace, state: Mutex::default() })
+        Ok(DocumentLoader { connector, resolved, main_url, redactor, trace, state: Mutex::default() })
     }
 
-    /// Where the source's own document is, without what may be secret in it; made up where a reference is part of that.
+    /// URL of the main document without login, query and fragment. A placeholder if the configured URL contains a
+    /// reference: manifests are stored, and resolved references must not be.
     pub(super) fn main_url(&self) -> &Url {
         &self.main_url
     }
 
-    /// What all was read from last time, if it is as it was. What is found changed is kept for the reading.
+    /// Returns the current versions if every document is unchanged since the last discovery. Texts that were fetched
+    /// for the comparison are kept for [`DocumentLoader::load`].
     pub(super) async fn check_unchanged(&self, known: &DocumentVersions) -> Result<Option<DocumentVersions>> {
         if known.reader != READER_VERSION || !known.documents.contains_key(self.main_url.as_str()) {
             return Ok(None);
         }
-        let mut same = BTreeMap::new();
-        for (place, mark) in &known.documents {
-            let mark = match self.fetch_redacted(place, Some(mark)).await {
-                Ok(FetchedDocument::Unchanged) => mark.clone(),
-                Ok(FetchedDocument::Text { text, version: new }) => {
-                    let changed = new.hash != mark.hash;
-                    self.lock_state().prefetched.insert(place.clone(), text);
+        let mut unchanged = BTreeMap::new();
+        for (url_text, version) in &known.documents {
+            let version = match self.fetch_redacted(url_text, Some(version)).await {
+                Ok(FetchedDocument::Unchanged) => version.clone(),
+                Ok(FetchedDocument::Text { text, version: new_version }) => {
+                    let changed = new_version.hash != version.hash;
+                    self.lock_state().prefetched.insert(url_text.clone(), text);
                     if changed {
                         return Ok(None);
                     }
-                    new
+                    new_version
                 }
-                Err(error) if place == self.main_url.as_str() => return Err(error),
-                // What leads there says what becomes of it.
+                Err(error) if url_text == self.main_url.as_str() => return Err(error),
+                // The document that references it reports the error.
                 Err(_) => return Ok(None),
             };
-            same.insert(place.clone(), mark);
+            unchanged.insert(url_text.clone(), version);
         }
-        Ok(Some(DocumentVersions { reader: READER_VERSION.to_owned(), documents: same }))
+        Ok(Some(DocumentVersions { reader: READER_VERSION.to_owned(), documents: unchanged }))
     }
 
-    /// The text of a document: the source's own, or one that leads from it and stands where it may be read.
-    pub(super) async fn load(&self, address: &Url) -> Result<String> {
-        let place = address.as_str();
-        if let Some(text) = self.lock_state().prefetched.remove(place) {
+    /// Returns the text of the main document or of a permitted referenced one.
+    pub(super) async fn load(&self, url: &Url) -> Result<String> {
+        let url_text = url.as_str();
+        if let Some(text) = self.lock_state().prefetched.remove(url_text) {
             return Ok(text);
         }
-        match self.fetch_redacted(place, None).await {
+        match self.fetch_redacted(url_text, None).await {
             Ok(FetchedDocument::Text { text, .. }) => Ok(text),
             Ok(FetchedDocument::Unchanged) => {
-                Err(Error::new(Code::Internal, "a document is said to be as it never was"))
+                Err(Error::new(Code::Internal, "internal error: 304 Not Modified for a document that was never cached"))
             }
             Err(error) => {
+                // A forbidden document stays forbidden, so the result can be reused next time.
                 self.lock_state().incomplete |= error.code != Code::Forbidden;
                 Err(error)
             }
         }
     }
 
-    /// What has been read, to be recognised next time; nothing where there may be more to read then.
+    /// Versions of everything read, for the next discovery. `None` if a document is missing that may be available then.
     pub(super) fn versions(&self) -> Option<DocumentVersions> {
-        let shelf = self.lock_state();
-        (!shelf.incomplete)
-            .then(|| DocumentVersions { reader: READER_VERSION.to_owned(), documents: shelf.versions.clone() })
+        let state = self.lock_state();
+        (!state.incomplete)
+            .then(|| DocumentVersions { reader: READER_VERSION.to_owned(), documents: state.versions.clone() })
     }
 
-    async fn fetch_redacted(&self, place: &str, known: Option<&DocumentVersion>) -> Result<FetchedDocument> {
-        // What an error says may be kept with what is set aside.
-        self.fetch(place, known).await.map_err(|error| self.redactor.redact_error(error))
+    /// Fetches a document; errors are redacted, because they are stored with the tools they exclude.
+    async fn fetch_redacted(&self, url_text: &str, known: Option<&DocumentVersion>) -> Result<FetchedDocument> {
+        self.fetch(url_text, known).await.map_err(|error| self.redactor.redact_error(error))
     }
 
-    async fn fetch(&self, place: &str, known: Option<&DocumentVersion>) -> Result<FetchedDocument> {
-        let own = place == self.main_url.as_str();
-        let target =
-            if own { self.resolved.document.clone() } else { self.real_location(DocumentLocation::parse(place)?) };
-        let room = {
-            let mut shelf = self.lock_state();
-            if shelf.requested == MAX_DOCUMENTS {
-                let message = format!("the document leads to more than {} others", MAX_DOCUMENTS - 1);
+    /// Fetches a document within the remaining limits and records its version.
+    async fn fetch(&self, url_text: &str, known: Option<&DocumentVersion>) -> Result<FetchedDocument> {
+        let is_main = url_text == self.main_url.as_str();
+        let target = if is_main {
+            self.resolved.document.clone()
+        } else {
+            self.real_location(DocumentLocation::parse(url_text)?)
+        };
+        let max_bytes = {
+            let mut state = self.lock_state();
+            if state.requested == MAX_DOCUMENTS {
+                let message = format!("the document references more than {} others", MAX_DOCUMENTS - 1);
                 return Err(Error::new(Code::ConfigInvalid, message));
             }
-            shelf.requested += 1;
-            MAX_DOCUMENTS_BYTES - shelf.total_bytes
+            state.requested += 1;
+            MAX_DOCUMENTS_BYTES - state.total_bytes
         };
         let fetched = match target {
             DocumentLocation::File(path) => {
-                let path = if own { path } else { self.check_file_allowed(&path).await? };
-                read_file(path, room).await?
+                let path = if is_main { path } else { self.check_file_allowed(&path).await? };
+                read_file(path, max_bytes).await?
             }
             DocumentLocation::Remote(url) => {
-                let own = (own || self.check_url_allowed(&url)?) && self.resolved.sends_credentials_to(&url);
+                let send_credentials =
+                    (is_main || self.check_url_allowed(&url)?) && self.resolved.sends_credentials_to(&url);
                 let fetch = DocumentFetch {
                     connector: self.connector,
                     resolved: self.resolved,
-                    send_credentials: own,
-                    max_bytes: room,
+                    send_credentials,
+                    max_bytes,
                     trace: self.trace,
                 };
                 fetch.fetch_url(url, known).await?
             }
         };
-        let mut shelf = self.lock_state();
+        let mut state = self.lock_state();
         match &fetched {
-            // It is asked for once more where another has changed.
-            FetchedDocument::Unchanged => shelf.requested -= 1,
-            FetchedDocument::Text { text, version: mark } => {
-                shelf.total_bytes = MAX_DOCUMENTS_BYTES.min(shelf.total_bytes + text.len());
-                shelf.versions.insert(place.to_owned(), mark.clone());
+            // The document is requested again if another one has changed, so this request does not count.
+            FetchedDocument::Unchanged => state.requested -= 1,
+            FetchedDocument::Text { text, version } => {
+                state.total_bytes = MAX_DOCUMENTS_BYTES.min(state.total_bytes + text.len());
+                state.versions.insert(url_text.to_owned(), version.clone());
             }
         }
         Ok(fetched)
     }
 
-    /// Where a document is that leads from one whose address is made up.
-    fn real_location(&self, place: DocumentLocation) -> DocumentLocation {
-        let (DocumentLocation::Remote(url), Some(document)) = (&place, self.resolved.document.url()) else {
-            return place;
+    /// Maps a URL relative to the placeholder back to the real location.
+    fn real_location(&self, url_text: DocumentLocation) -> DocumentLocation {
+        let (DocumentLocation::Remote(url), Some(document)) = (&url_text, self.resolved.document.url()) else {
+            return url_text;
         };
         if self.main_url.host_str() != Some(PLACEHOLDER_HOST) || url.origin() != self.main_url.origin() {
-            return place;
+            return url_text;
         }
-        let way = self.main_url.make_relative(url);
-        way.and_then(|way| document.join(&way).ok()).map_or(place, DocumentLocation::Remote)
+        let relative = self.main_url.make_relative(url);
+        relative.and_then(|relative| document.join(&relative).ok()).map_or(url_text, DocumentLocation::Remote)
     }
 
-    /// A file below the directory of the document, or below one that the source allows. Links are followed first.
+    /// Returns the canonical path if it is below the directory of the document or one in `allow_refs`. Symbolic links
+    /// are resolved first.
     async fn check_file_allowed(&self, path: &Path) -> Result<PathBuf> {
-        let real = tokio::fs::canonicalize(path).await.map_err(|error| unreadable_error(path, &error))?;
+        let canonical = tokio::fs::canonicalize(path).await.map_err(|error| unreadable_error(path, &error))?;
         let allowed =
-            self.resolved.openapi.allow_refs.iter().filter_map(|place| match DocumentLocation::parse(place) {
+            self.resolved.openapi.allow_refs.iter().filter_map(|url_text| match DocumentLocation::parse(url_text) {
                 Ok(DocumentLocation::File(directory)) => Some(directory),
                 Ok(DocumentLocation::Remote(_)) | Err(_) => None,
             });
         let mut directories: Vec<PathBuf> = allowed.collect();
         if let DocumentLocation::File(document) = &self.resolved.document
-            && let Ok(real) = tokio::fs::canonicalize(document).await
+            && let Ok(canonical) = tokio::fs::canonicalize(document).await
         {
-            directories.extend(real.parent().map(Path::to_owned));
+            directories.extend(canonical.parent().map(Path::to_owned));
         }
         for directory in directories {
-            if tokio::fs::canonicalize(directory).await.is_ok_and(|directory| real.starts_with(directory)) {
-                return Ok(real);
+            if tokio::fs::canonicalize(directory).await.is_ok_and(|directory| canonical.starts_with(directory)) {
+                return Ok(canonical);
             }
         }
         Err(forbidden_location(&sanitize_truncated(&path.to_string_lossy(), 300)))
     }
 
-    /// Whether an address has the document's origin; another must begin as the source allows.
+    /// Returns whether the URL has the document's origin, so that credentials may be sent. Another origin must be below
+    /// a URL in `allow_refs`.
     fn check_url_allowed(&self, url: &Url) -> Result<bool> {
         if self.resolved.document.url().is_some_and(|document| document.origin() == url.origin()) {
             return Ok(true);
         }
-        let allowed = self.resolved.openapi.allow_refs.iter().any(|place| match DocumentLocation::parse(place) {
-            Ok(DocumentLocation::Remote(beginning)) => is_below(url, &beginning),
+        let allowed = self.resolved.openapi.allow_refs.iter().any(|url_text| match DocumentLocation::parse(url_text) {
+            Ok(DocumentLocation::Remote(prefix)) => is_below(url, &prefix),
             Ok(DocumentLocation::File(_)) | Err(_) => false,
         });
         if allowed { Ok(false) } else { Err(forbidden_location(&display_url(url))) }
@@ -223,25 +239,27 @@ impl<'a> DocumentLoader<'a> {
     }
 }
 
-/// Whether an address is the other or below it: `/api` is no beginning of `/api-v2`.
-fn is_below(url: &Url, beginning: &Url) -> bool {
-    let rest = url.as_str().strip_prefix(beginning.as_str());
-    rest.is_some_and(|rest| beginning.as_str().ends_with('/') || rest.is_empty() || rest.starts_with(['/', '?', '#']))
+/// Whether a URL equals the other or is below it: `/api` permits `/api/x` but not `/api-v2`.
+fn is_below(url: &Url, prefix: &Url) -> bool {
+    let rest = url.as_str().strip_prefix(prefix.as_str());
+    rest.is_some_and(|rest| prefix.as_str().ends_with('/') || rest.is_empty() || rest.starts_with(['/', '?', '#']))
 }
 
+/// Whether the configured location contains a `${…}` reference.
 fn has_reference(kind: &SourceKind) -> bool {
     matches!(kind, SourceKind::OpenApi(openapi) if openapi.document.contains("${"))
 }
 
-/// An address as deep as the real one, so that what is relative to the one is relative to the other, and with nothing
-/// of it: manifests and marks are kept, and what a reference stands for is not.
+/// Placeholder with as many path segments as the real URL, so that relative references resolve alike, and with none of
+/// its content.
 fn placeholder_url(url: &Url) -> Result<Url> {
     let segments = url.path_segments().map_or(1, Iterator::count);
     let path = vec!["-"; segments].join("/");
     let text = format!("{}://{PLACEHOLDER_HOST}/{path}", url.scheme());
-    Url::parse(&text).map_err(|_| Error::new(Code::Internal, "an address cannot be made up"))
+    Url::parse(&text).map_err(|_| Error::new(Code::Internal, "internal error: no placeholder URL for the document"))
 }
 
+/// Removes the parts of a URL that often hold credentials.
 fn strip_secrets(url: Url) -> Url {
     let mut url = strip_login(url);
     url.set_query(None);
@@ -249,8 +267,9 @@ fn strip_secrets(url: Url) -> Url {
     url
 }
 
-fn forbidden_location(place: &str) -> Error {
+/// Error for a referenced document outside the permitted locations.
+fn forbidden_location(url_text: &str) -> Error {
     let message =
-        format!("`{place}` is not where the document comes from; `allow_refs` of the source allows more places");
+        format!("`{url_text}` is outside the document's own directory or origin; add it to `allow_refs` of the source");
     Error::new(Code::Forbidden, message)
 }

@@ -1,4 +1,4 @@
-//! An answer of 400 and more as an error: the status, and what the body itself says about it.
+//! Errors for HTTP responses of 400 and above: the status, and the reason found in the body.
 
 use std::time::Duration;
 
@@ -12,12 +12,13 @@ use super::result::{BodyKind, classify_body, decode_body, media_type, reported_h
 use super::send::ReceivedResponse;
 use crate::connector::http_rejection::HttpRejection;
 
-/// Bytes of a body that stand in the details of an error.
+/// Bytes of a response body that the details of an error include.
 const MAX_DETAIL_BODY_BYTES: usize = 16 * 1024;
+/// Characters of the reason that the message of an error includes.
 const MAX_REASON_CHARS: usize = 400;
 
-/// `retry_after` is how long the server wants to be left alone, `missing` the credentials that the document wants and
-/// the source has not.
+/// Builds the error for a response. `retry_after` is the wait that the server asks for, `missing` the credentials that
+/// the document requires and the source does not have.
 pub(super) fn response_error(
     label: &str,
     received: &ReceivedResponse,
@@ -29,9 +30,9 @@ pub(super) fn response_error(
     if let Some(reason) = body.as_ref().and_then(find_reason) {
         message = format!("{message}: {reason}");
     }
-    let unknown = matches!(received.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    if let Some(missing) = missing.filter(|_| unknown) {
-        message = format!("{message}; the document wants {missing}, which `auth` of the source gives");
+    let is_unauthorized = matches!(received.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    if let Some(missing) = missing.filter(|_| is_unauthorized) {
+        message = format!("{message}; the document requires {missing}, to be configured in `auth` of the source");
     }
     let details = json!({
         "status": received.status.as_u16(),
@@ -39,7 +40,7 @@ pub(super) fn response_error(
         "body": body.map(truncate_body),
     });
     match classify_rejection(received, retry_after) {
-        Some(refusal) => refusal.to_error(received.status.as_u16(), message, details),
+        Some(rejection) => rejection.to_error(received.status.as_u16(), message, details),
         None => {
             let retryable = is_transient(received.status);
             Error::new(Code::ToolExecutionFailed, message).with_retryable(retryable).with_details(details)
@@ -47,7 +48,8 @@ pub(super) fn response_error(
     }
 }
 
-/// 404 and the like are the answer of an operation here, not of the whole source.
+/// Rejections that do not count against the source. Unlike for an MCP endpoint, 404 concerns one operation here and is
+/// an ordinary error.
 fn classify_rejection(received: &ReceivedResponse, retry_after: Option<Duration>) -> Option<HttpRejection> {
     match received.status.as_u16() {
         401 => Some(HttpRejection::LoginRequired),
@@ -61,20 +63,20 @@ fn classify_rejection(received: &ReceivedResponse, retry_after: Option<Duration>
     }
 }
 
-/// Whether the same may go well later.
+/// Whether a retry may succeed.
 pub(super) fn is_transient(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 425 | 429 | 500 | 502 | 503 | 504)
 }
 
-/// JSON as it is, else the beginning of a text; nothing of what is neither.
+/// Body for details and reason: parsed JSON, else the beginning of a text; `None` for binary content.
 fn parse_body(received: &ReceivedResponse) -> Option<Value> {
     let kind = media_type(&received.headers);
     if received.body.is_empty() {
         return None;
     }
     let text = || {
-        let beginning = &received.body[..received.body.len().min(MAX_DETAIL_BODY_BYTES)];
-        Value::String(sanitize(&decode_body(&received.headers, beginning)))
+        let prefix = &received.body[..received.body.len().min(MAX_DETAIL_BODY_BYTES)];
+        Value::String(sanitize(&decode_body(&received.headers, prefix)))
     };
     match classify_body(&kind, &received.body) {
         BodyKind::Json => Some(serde_json::from_slice(&received.body).unwrap_or_else(|_| text())),
@@ -83,6 +85,7 @@ fn parse_body(received: &ReceivedResponse) -> Option<Value> {
     }
 }
 
+/// Replaces a large body by the beginning of its JSON text.
 pub(super) fn truncate_body(body: Value) -> Value {
     let text = body.to_string();
     if text.len() <= MAX_DETAIL_BODY_BYTES {
@@ -95,7 +98,8 @@ pub(super) fn truncate_body(body: Value) -> Value {
     Value::String(format!("{}…", &text[..end]))
 }
 
-/// What a body says for people, wherever it says so.
+/// Finds the message for people in an error body. The locations are those of common APIs and of RFC 9457 and RFC 6749;
+/// the most specific come first.
 pub(super) fn find_reason(body: &Value) -> Option<String> {
     const REASON_POINTERS: [&str; 13] = [
         "/error/message",
@@ -112,13 +116,13 @@ pub(super) fn find_reason(body: &Value) -> Option<String> {
         "/title",
         "/fault/faultstring",
     ];
-    let said = match body {
+    let text = match body {
         Value::String(text) => Some(text.as_str()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => REASON_POINTERS
             .iter()
             .find_map(|pointer| body.pointer(pointer)?.as_str().filter(|text| !text.trim().is_empty())),
     };
-    said.map(|text| sanitize_truncated(text, MAX_REASON_CHARS)).filter(|text| !text.is_empty())
+    text.map(|text| sanitize_truncated(text, MAX_REASON_CHARS)).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -164,7 +168,7 @@ mod tests {
     fn what_is_missing_is_told_where_nobody_was_let_in() {
         let error =
             response_error("GET /p", &test_response(401, "text/plain", b""), None, Some("`key` (a bearer token)"));
-        let told = "; the document wants `key` (a bearer token), which `auth` of the source gives";
+        let told = "; the document requires `key` (a bearer token), to be configured in `auth` of the source";
         assert_eq!(error.message, format!("`GET /p` answered 401 Unauthorized{told}"));
         let error = response_error("GET /p", &test_response(403, "text/plain", b"no"), None, None);
         assert_eq!(error.message, "`GET /p` answered 403 Forbidden: no");

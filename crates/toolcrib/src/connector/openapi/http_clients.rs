@@ -1,4 +1,5 @@
-//! HTTP clients, shared by all sources: making one reads the machine's certificates, and each has its own connections.
+//! HTTP clients of all OpenAPI sources. Shared because building one reads the system's certificates, and because each
+//! has its own connection pool.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,36 +10,41 @@ use toolcrib_core::{Code, Result, ResultExt};
 
 use crate::address_policy::{NoLinkLocalResolver, PublicOnlyResolver};
 
-/// How far a request may go. Each has its own client, so that none gets a connection that it could not have made.
+/// Addresses that a request may reach. Each scope has its own client, so that a pooled connection to a private address
+/// is never reused by a request that could not have opened it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum NetworkScope {
+    /// No restriction.
     Anywhere,
-    /// Names are resolved to no link-local address. A proxy may resolve them instead: names that are known to lead there
-    /// are refused before.
+    /// Names never resolve to link-local addresses. A proxy may resolve names itself, so well-known metadata host names
+    /// are blocked beforehand.
     NotLinkLocal,
-    /// Names are resolved to public addresses alone, by the connection itself; no proxy, for it would resolve them
-    /// behind our back.
+    /// Names resolve to public addresses only, checked by the connection's own resolver. No proxy: it would resolve
+    /// names unchecked.
     PublicOnly,
 }
 
+/// Clients by scope and connect timeout.
 #[derive(Debug, Default)]
 pub(crate) struct OpenApiClients(Mutex<HashMap<(NetworkScope, Duration), Client>>);
 
 impl OpenApiClients {
-    pub(super) fn get(&self, reach: NetworkScope, connect_timeout: Duration) -> Result<Client> {
+    /// Returns the client, building it on first use.
+    pub(super) fn get(&self, scope: NetworkScope, connect_timeout: Duration) -> Result<Client> {
         let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&(reach, connect_timeout)) {
+        if let Some(client) = clients.get(&(scope, connect_timeout)) {
             return Ok(client.clone());
         }
-        let client = build_client(reach, connect_timeout)?;
-        clients.insert((reach, connect_timeout), client.clone());
+        let client = build_client(scope, connect_timeout)?;
+        clients.insert((scope, connect_timeout), client.clone());
         Ok(client)
     }
 }
 
-fn build_client(reach: NetworkScope, connect_timeout: Duration) -> Result<Client> {
-    // Refused when the program has chosen another provider already, which is as good.
-    let _chosen = rustls::crypto::ring::default_provider().install_default();
+/// Redirects and retries are off: `send` follows redirects itself to check each target.
+fn build_client(scope: NetworkScope, connect_timeout: Duration) -> Result<Client> {
+    // Fails if the program has installed another provider, which serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .http1_only()
         .tcp_nodelay(true)
@@ -48,7 +54,7 @@ fn build_client(reach: NetworkScope, connect_timeout: Duration) -> Result<Client
         .retry(reqwest::retry::never())
         .referer(false)
         .user_agent(concat!("toolcrib/", env!("CARGO_PKG_VERSION")));
-    let builder = match reach {
+    let builder = match scope {
         NetworkScope::Anywhere => builder,
         NetworkScope::NotLinkLocal => builder.dns_resolver(Arc::new(NoLinkLocalResolver)),
         NetworkScope::PublicOnly => builder.no_proxy().dns_resolver(Arc::new(PublicOnlyResolver)),

@@ -1,5 +1,5 @@
-//! What a request started is looked at again and again, on the same server and with the same credentials, until its
-//! status says that it is done or has failed.
+//! Polls the job that a request started: GET on the same server with the same credentials, until the configured status
+//! field reports success or failure.
 
 use std::time::Duration;
 
@@ -23,30 +23,39 @@ use super::retry::retry_after_header;
 use super::send::{OutboundRequest, ReceivedResponse};
 use crate::connector::{CallFailure, ToolResult};
 
+/// Interval before the first poll, unless configured; grows by half after each.
 const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Upper bound of the growing interval.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
-/// Bytes of what an answer says for an address.
+/// Maximum length of a value of the first response that is inserted into the status URL.
 const MAX_URL_VALUE_LEN: usize = 8 * 1024;
 
+/// Polls one job.
 #[derive(Debug)]
 pub(super) struct Poller<'a> {
     pub(super) client: &'a ApiClient<'a>,
+    /// The status URL must stay on this server.
     pub(super) base_url: &'a Url,
     pub(super) poll: &'a PollSettings,
-    /// The request that started it.
+    /// Request that started the job.
     pub(super) request: &'a OutboundRequest,
+    /// Receives one notification per poll.
     pub(super) progress: Option<&'a mpsc::Sender<Box<RawValue>>>,
 }
 
-/// How it goes.
+/// State of the job according to a response.
 enum JobState {
+    /// Finished, with the body of the response.
     Done(Value),
+    /// Failed, with its status and the body of the response.
     Failed(String, Value),
-    /// With its status, where it has one.
+    /// Not finished, with its status if the response has one.
     Running(Option<String>),
 }
 
 impl Poller<'_> {
+    /// Polls until the job has finished or failed, or the deadline is too close for another poll. `started` is the
+    /// response to the request that started the job.
     pub(super) async fn poll_until_done(
         &self,
         operation: &Operation,
@@ -54,26 +63,26 @@ impl Poller<'_> {
         started: ReceivedResponse,
     ) -> Result<ToolResult, CallFailure> {
         let url = self.status_url(operation, arguments, &started).map_err(CallFailure::Rejected)?;
-        let look = build_get(url, self.client.resolved).map_err(CallFailure::Rejected)?;
+        let status_request = build_get(url, self.client.resolved).map_err(CallFailure::Rejected)?;
         let mut interval = self.poll.interval.unwrap_or(DEFAULT_POLL_INTERVAL);
         let mut last = started;
         let mut status = None;
-        for times in 1u64.. {
-            let asked = retry_after_header(&last.headers, self.client.connector.clock.now());
-            self.sleep_interval(asked.unwrap_or(interval), status.as_deref()).await?;
+        for attempt in 1u64.. {
+            let retry_after = retry_after_header(&last.headers, self.client.connector.clock.now());
+            self.sleep_interval(retry_after.unwrap_or(interval), status.as_deref()).await?;
             interval = interval.mul_f64(1.5).min(MAX_POLL_INTERVAL.max(interval));
-            last = self.client.send_with_retries(&look, true).await?;
+            last = self.client.send_with_retries(&status_request, true).await?;
             status = match self.parse_state(&last).map_err(CallFailure::Rejected)? {
                 JobState::Done(body) => return self.build_job_result(&body, &last).map_err(CallFailure::Rejected),
                 JobState::Failed(status, body) => return Err(CallFailure::Rejected(self.failure_error(&status, body))),
                 JobState::Running(status) => status,
             };
-            self.report_progress(times, status.as_deref());
+            self.report_progress(attempt, status.as_deref());
         }
-        Err(CallFailure::Rejected(self.job_error("was looked at for ever")))
+        Err(CallFailure::Rejected(self.job_error("was polled without end")))
     }
 
-    /// Where to look: on the declared server, whatever the answer says.
+    /// Builds the URL to poll from the configured template. Always on the declared server, whatever the response says.
     fn status_url(
         &self,
         operation: &Operation,
@@ -92,91 +101,99 @@ impl Poller<'_> {
             }),
             ..Scope::default()
         };
-        let refuse = |why: String| self.job_error(&format!("cannot be looked at: {why}"));
+        let not_pollable = |reason: String| self.job_error(&format!("cannot be polled: {reason}"));
         let template = self.poll.url.trim();
-        // What an answer points to is an address, relative to where it came from.
-        if let Some(pointed) = as_single_expression(template) {
-            let pointed = value_text(&evaluate(pointed, &scope)?);
-            check_plain_url(&pointed).map_err(refuse)?;
-            let address = match Url::parse(&pointed) {
+        // A template that is a single expression is a URL from the response, such as `Location`: relative to the
+        // response's own URL.
+        if let Some(expression) = as_single_expression(template) {
+            let pointed = value_text(&evaluate(expression, &scope)?);
+            check_plain_url(&pointed).map_err(not_pollable)?;
+            let url = match Url::parse(&pointed) {
                 Ok(_) => pointed,
                 Err(_) => started.url.join(&pointed).map(String::from).unwrap_or_default(),
             };
-            return parse_declared_url(&address, self.base_url).map_err(refuse);
+            return parse_declared_url(&url, self.base_url).map_err(not_pollable);
         }
-        // What is written down is relative to the server, and values are parts of it.
+        // Any other template is relative to the server; values are percent-encoded parts of it.
         let filled = fill_template(template, &scope)?;
-        let address = match Url::parse(&filled) {
+        let url = match Url::parse(&filled) {
             Ok(_) => filled,
             Err(_) => {
                 let server = self.base_url.as_str().split(['?', '#']).next().unwrap_or_default();
                 format!("{}/{}", server.trim_end_matches('/'), filled.trim_start_matches('/'))
             }
         };
-        parse_declared_url(&address, self.base_url).map_err(refuse)
+        parse_declared_url(&url, self.base_url).map_err(not_pollable)
     }
 
+    /// Sleeps, or fails at once if the interval would exceed the deadline.
     async fn sleep_interval(&self, interval: Duration, status: Option<&str>) -> Result<(), CallFailure> {
         if interval >= self.client.remaining() {
             let status = status.map(|status| format!("; its status is `{status}`")).unwrap_or_default();
-            return Err(CallFailure::Rejected(self.job_error(&format!("is not done in time{status}"))));
+            return Err(CallFailure::Rejected(self.job_error(&format!("did not finish in time{status}"))));
         }
         tokio::time::sleep(interval).await;
         Ok(())
     }
 
+    /// Reads the status field. A response without body or status counts as still running.
     fn parse_state(&self, received: &ReceivedResponse) -> Result<JobState> {
         if received.body.is_empty() {
             return Ok(JobState::Running(None));
         }
-        let body: Value = serde_json::from_slice(&received.body)
-            .map_err(|_| self.job_error("has a status that is not JSON, so that nobody knows how it goes"))?;
+        let body: Value =
+            serde_json::from_slice(&received.body).map_err(|_| self.job_error("returned a status that is not JSON"))?;
         let Some(status) = body.pointer(&self.poll.status).map(value_text) else { return Ok(JobState::Running(None)) };
-        let shown = sanitize_truncated(&status, 80);
-        Ok(match () {
-            () if self.poll.done.contains(&status) => JobState::Done(body),
-            () if self.poll.failed.contains(&status) => JobState::Failed(shown, body),
-            () => JobState::Running(Some(shown)),
+        let shown_status = sanitize_truncated(&status, 80);
+        Ok(if self.poll.done.contains(&status) {
+            JobState::Done(body)
+        } else if self.poll.failed.contains(&status) {
+            JobState::Failed(shown_status, body)
+        } else {
+            JobState::Running(Some(shown_status))
         })
     }
 
+    /// Result of a finished job: the whole response, or the part that the configuration points to.
     fn build_job_result(&self, body: &Value, received: &ReceivedResponse) -> Result<ToolResult> {
         match self.poll.result.as_deref() {
             None | Some("") => build_result(&self.request.label, received),
             Some(pointer) => {
-                let missing = || {
-                    self.job_error(&format!("is done, and there is no result at `{}`", sanitize_truncated(pointer, 80)))
-                };
+                let missing =
+                    || self.job_error(&format!("finished without a result at `{}`", sanitize_truncated(pointer, 80)));
                 let result = body.pointer(pointer).ok_or_else(missing)?;
-                if let Some(witness) = self.client.response_recorder {
-                    witness.record_body(result);
+                if let Some(recorder) = self.client.response_recorder {
+                    recorder.record_body(result);
                 }
                 build_result_from(result, received)
             }
         }
     }
 
+    /// Error for a job that reports failure, with the reason found in the response.
     fn failure_error(&self, status: &str, body: Value) -> Error {
         let reason = find_reason(&body).map(|reason| format!(": {reason}")).unwrap_or_default();
         let details = json!({ "poll_status": status, "body": truncate_body(body) });
         self.job_error(&format!("ended as `{status}`{reason}")).with_details(details)
     }
 
+    /// Error whose message begins with the request that started the job.
     fn job_error(&self, what: &str) -> Error {
         Error::new(Code::ToolExecutionFailed, format!("`{}` {what}", self.request.label))
     }
 
-    /// One that does not keep up misses some.
-    fn report_progress(&self, times: u64, status: Option<&str>) {
+    /// Sends a progress notification. A full channel loses it: polling does not wait for a slow reader.
+    fn report_progress(&self, attempt: u64, status: Option<&str>) {
         let Some(progress) = self.progress else { return };
-        let said = json!({ "progress": times, "message": status.unwrap_or("under way") });
-        if let Ok(said) = to_raw_value(&said) {
-            let _missed = progress.try_send(said);
+        let message = json!({ "progress": attempt, "message": status.unwrap_or("in progress") });
+        if let Ok(message) = to_raw_value(&message) {
+            let _ = progress.try_send(message);
         }
     }
 }
 
-/// The arguments as the request had them, by their names on the wire.
+/// Arguments of the request that started the job, by parameter location and wire name, for expressions over
+/// `$request`.
 #[derive(Default)]
 struct SentArguments<'a> {
     path: Map<String, Value>,
@@ -202,10 +219,11 @@ impl<'a> SentArguments<'a> {
         sent
     }
 
-    fn to_expression_request<'b>(&'b self, draft: &'b OutboundRequest) -> expression::RequestScope<'b> {
+    /// The sent request as expressions see it.
+    fn to_expression_request<'b>(&'b self, request: &'b OutboundRequest) -> expression::RequestScope<'b> {
         expression::RequestScope {
-            url: Some(draft.url.as_str()),
-            method: Some(draft.method.as_str()),
+            url: Some(request.url.as_str()),
+            method: Some(request.method.as_str()),
             path: Some(&self.path),
             query: Some(&self.query),
             headers: Some(&self.headers),
@@ -214,13 +232,14 @@ impl<'a> SentArguments<'a> {
     }
 }
 
-/// The expression that a template is and nothing besides.
+/// Returns the expression if the template consists of nothing else, with or without braces.
 fn as_single_expression(template: &str) -> Option<&str> {
-    let inside = template.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(template);
-    (is_expression(inside) && !inside.contains('}')).then_some(inside)
+    let inner = template.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(template);
+    (is_expression(inner) && !inner.contains('}')).then_some(inner)
 }
 
-/// A template with the value of each `{$…}` in it, encoded so that it is no more than that.
+/// Replaces each `{$…}` in a template by its percent-encoded value, so that a value cannot add path segments or a
+/// query.
 fn fill_template(template: &str, scope: &Scope<'_>) -> Result<String> {
     let mut filled = String::new();
     let mut rest = template;
@@ -228,7 +247,7 @@ fn fill_template(template: &str, scope: &Scope<'_>) -> Result<String> {
         let Some(length) = rest[start..].find('}') else { break };
         let value = value_text(&evaluate(&rest[start + 1..start + length], scope)?);
         if value.len() > MAX_URL_VALUE_LEN {
-            let message = format!("a value of the address to look at is longer than {MAX_URL_VALUE_LEN} bytes");
+            let message = format!("a value for the status URL is longer than {MAX_URL_VALUE_LEN} bytes");
             return Err(Error::new(Code::ToolExecutionFailed, message));
         }
         filled.push_str(&rest[..start]);
@@ -239,7 +258,7 @@ fn fill_template(template: &str, scope: &Scope<'_>) -> Result<String> {
     Ok(filled)
 }
 
-/// A value as it is compared and written into addresses.
+/// Text of a value for comparison and URLs: strings without quotes.
 fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

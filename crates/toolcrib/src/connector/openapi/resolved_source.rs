@@ -1,4 +1,5 @@
-//! What a source says about itself, filled in for one use: templates first, then references, then addresses parsed.
+//! An OpenAPI source resolved for one use: templates are filled first, then references, then URLs and headers are
+//! parsed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,73 +14,84 @@ use super::url_policy::UrlPolicy;
 use crate::secret::resolve_kind;
 use crate::templates::fill_openapi;
 
+/// Configuration of a source with all values filled in. Never stored.
 #[derive(Debug)]
 pub(super) struct ResolvedSource {
     pub(super) openapi: OpenApiSource,
+    /// Resolved configuration without `auth`, which is in `credentials`.
     pub(super) credentials: SourceCredentials,
     pub(super) document: DocumentLocation,
     pub(super) base_url: Option<Url>,
-    /// As the configuration has them, for every request.
+    /// Overrides the servers of the document.
+    /// Configured headers, sent with every request.
     pub(super) headers: HeaderMap,
     pub(super) url_policy: UrlPolicy,
 }
 
+/// Where a document is read from.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum DocumentLocation {
     File(PathBuf),
     Remote(Url),
 }
 
-/// What there is to present.
+/// Credentials of a source. References in them are resolved separately, so that a missing one affects only the
+/// operations that need it.
 #[derive(Debug)]
 pub(super) enum SourceCredentials {
+    /// The source has no `auth`.
     NotConfigured,
+    /// Sent with every operation that is not public.
     Always(Auth),
-    /// A reference in it cannot be looked up here, which matters to whoever needs it.
+    /// A reference cannot be resolved; the message is reported by operations that need credentials.
     Unresolved(String),
-    /// By the document's names; or why one cannot be had.
+    /// By the scheme names of the document; the error of an unresolved reference is kept per scheme.
     ByScheme(BTreeMap<String, Result<Auth, String>>),
 }
 
 impl ResolvedSource {
+    /// Fills templates and references of a source.
     pub(super) fn resolve(source: &Source) -> Result<ResolvedSource> {
         let SourceKind::OpenApi(openapi) = &source.kind else {
             return Err(Error::new(Code::Internal, format!("`{}` is not an OpenAPI source", source.id)));
         };
         let mut openapi = fill_openapi(openapi)?;
-        let given = resolve_credentials(openapi.auth.take());
+        let credentials = resolve_credentials(openapi.auth.take());
         let openapi = resolve_references(openapi)?;
         let document = DocumentLocation::parse(&openapi.document)?;
-        let base = openapi.base_url.as_deref().map(|text| parse_http_url(text, "base_url")).transpose()?;
+        let base_url = openapi.base_url.as_deref().map(|text| parse_http_url(text, "base_url")).transpose()?;
         let mut headers = HeaderMap::new();
         for (name, value) in &openapi.headers {
             headers.insert(header_name(name)?, header_value(name, value)?);
         }
-        let territory = UrlPolicy::new(&openapi, document.url(), base.as_ref());
-        Ok(ResolvedSource { openapi, credentials: given, document, base_url: base, headers, url_policy: territory })
+        let url_policy = UrlPolicy::new(&openapi, document.url(), base_url.as_ref());
+        Ok(ResolvedSource { openapi, credentials, document, base_url, headers, url_policy })
     }
 
-    /// Whether what lets in may be shown to a server of the document. The user wrote `base_url`, and has the file; a
-    /// document from an address moves nothing to another origin where somebody on the way could have written that.
+    /// Fails if credentials must not be sent to a server of the document. A `base_url` or a local file is the user's
+    /// own choice. A remote document may direct credentials to another origin only if both are protected against
+    /// tampering: otherwise an attacker on the network could redirect them.
     pub(super) fn check_credentials_allowed(&self, server: &Url) -> Result<()> {
         let Some(document) = self.document.url().filter(|_| self.base_url.is_none()) else { return Ok(()) };
-        let safe = |url: &Url| url.scheme() == "https" || is_loopback(url);
-        if document.origin() == server.origin() || (safe(document) && safe(server)) {
+        let is_safe = |url: &Url| url.scheme() == "https" || is_loopback(url);
+        if document.origin() == server.origin() || (is_safe(document) && is_safe(server)) {
             return Ok(());
         }
         let server = display_origin(server);
         let document = display_origin(document);
         let message = format!("the document from `{document}` sends requests to `{server}`, and not both are https");
-        let remedy = format!("no credentials go there unless `base_url` of the source names `{server}`");
-        Err(Error::new(Code::ConfigInvalid, format!("{message}; {remedy}")))
+        let hint = format!("no credentials go there unless `base_url` of the source names `{server}`");
+        Err(Error::new(Code::ConfigInvalid, format!("{message}; {hint}")))
     }
 
-    /// Whether an address with the document's origin is shown what lets in: it is for the API, wherever that is.
+    /// Whether a URL with the document's origin gets the credentials. They are for the API, so not if `base_url` names
+    /// another origin.
     pub(super) fn sends_credentials_to(&self, url: &Url) -> bool {
-        self.base_url.as_ref().is_none_or(|base| base.origin() == url.origin())
+        self.base_url.as_ref().is_none_or(|base_url| base_url.origin() == url.origin())
     }
 }
 
+/// Loopback traffic cannot be tampered with by the network.
 fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -90,6 +102,7 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 impl DocumentLocation {
+    /// Parses a URL or a path, as configured.
     pub(crate) fn parse(text: &str) -> Result<DocumentLocation> {
         let scheme = |scheme: &str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
         if scheme("http://") || scheme("https://") {
@@ -99,11 +112,12 @@ impl DocumentLocation {
             let path = Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
             return path
                 .map(DocumentLocation::File)
-                .ok_or_else(|| Error::new(Code::ConfigInvalid, "a `file:` address is wrong"));
+                .ok_or_else(|| Error::new(Code::ConfigInvalid, "the `file:` URL is invalid"));
         }
         Ok(DocumentLocation::File(PathBuf::from(text)))
     }
 
+    /// URL of a remote document.
     pub(super) fn url(&self) -> Option<&Url> {
         match self {
             DocumentLocation::File(_) => None,
@@ -112,6 +126,7 @@ impl DocumentLocation {
     }
 }
 
+/// Resolves the references of `auth`, per scheme.
 fn resolve_credentials(auth: Option<Auth>) -> SourceCredentials {
     match auth {
         None => SourceCredentials::NotConfigured,
@@ -128,8 +143,8 @@ fn resolve_credentials(auth: Option<Auth>) -> SourceCredentials {
 }
 
 fn resolve_auth(auth: Auth) -> Result<Auth> {
-    let alone = OpenApiSource { auth: Some(auth), ..OpenApiSource::default() };
-    resolve_references(alone)?.auth.ok_or_else(|| Error::new(Code::Internal, "`auth` was lost"))
+    let openapi = OpenApiSource { auth: Some(auth), ..OpenApiSource::default() };
+    resolve_references(openapi)?.auth.ok_or_else(|| Error::new(Code::Internal, "internal error: `auth` was lost"))
 }
 
 fn resolve_references(openapi: OpenApiSource) -> Result<OpenApiSource> {
@@ -139,24 +154,25 @@ fn resolve_references(openapi: OpenApiSource) -> Result<OpenApiSource> {
         | SourceKind::Http(_)
         | SourceKind::Sse(_)
         | SourceKind::Workflow(_)
-        | SourceKind::Builtin(_) => Err(Error::new(Code::Internal, "a source changed its kind")),
+        | SourceKind::Builtin(_) => Err(Error::new(Code::Internal, "internal error: a source changed its kind")),
     }
 }
 
-/// The text is never repeated: it may hold what a reference stands for.
+/// Parses an http or https URL. The error omits the text, which may contain a resolved reference.
 pub(super) fn parse_http_url(text: &str, key: &str) -> Result<Url> {
-    let wrong = || Error::new(Code::ConfigInvalid, format!("`{key}` is not a valid http or https address"));
-    let url = Url::parse(text).map_err(|_| wrong())?;
-    let fits = matches!(url.scheme(), "http" | "https") && url.has_host();
-    if fits { Ok(url) } else { Err(wrong()) }
+    let invalid = || Error::new(Code::ConfigInvalid, format!("`{key}` is not a valid http or https address"));
+    let url = Url::parse(text).map_err(|_| invalid())?;
+    let is_http = matches!(url.scheme(), "http" | "https") && url.has_host();
+    if is_http { Ok(url) } else { Err(invalid()) }
 }
 
+/// Validates a configured header name.
 pub(super) fn header_name(name: &str) -> Result<HeaderName> {
     HeaderName::try_from(name)
-        .map_err(|_| Error::new(Code::ConfigInvalid, format!("`{}` is no name for a header", name.escape_debug())))
+        .map_err(|_| Error::new(Code::ConfigInvalid, format!("`{}` is not a valid header name", name.escape_debug())))
 }
 
-/// A value of the configuration, which is not to be shown.
+/// Configured header value, marked as sensitive so that it is not logged.
 pub(super) fn header_value(name: &str, value: &str) -> Result<HeaderValue> {
     let mut value = HeaderValue::try_from(value).map_err(|_| {
         Error::new(Code::ConfigInvalid, format!("the header `{name}` has a value that HTTP does not allow"))
@@ -187,12 +203,12 @@ mod tests {
                 .check_credentials_allowed(&Url::parse(server).unwrap())
                 .map_err(|error| (error.code, error.message))
         };
-        let safe = "https://docs.example/a.json";
+        let is_safe = "https://docs.example/a.json";
         let open = "http://docs.example/a.json";
         for (document, base_url, server, expected) in [
-            (safe, None, "https://api.example/", true),
-            (safe, None, "http://api.example/", false),
-            (safe, None, "http://127.0.0.1:8080/", true),
+            (is_safe, None, "https://api.example/", true),
+            (is_safe, None, "http://api.example/", false),
+            (is_safe, None, "http://127.0.0.1:8080/", true),
             (open, None, "http://docs.example/v1", true),
             (open, None, "https://docs.example/v1", false),
             (open, None, "https://evil.example/", false),

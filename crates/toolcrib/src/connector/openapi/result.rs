@@ -1,5 +1,5 @@
-//! From an answer over HTTP to the result of a call: JSON as structured content, text as text, pictures as pictures,
-//! anything else described.
+//! Converts an HTTP response to a tool result: JSON becomes structured content, text a text block, images and audio
+//! media blocks; other content is described.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,14 +16,15 @@ use super::call::header_pairs;
 use super::send::{OutboundRequest, ReceivedResponse};
 use crate::connector::ToolResult;
 
-/// Bytes of an answer that are read.
+/// Maximum size of a response body; text beyond it is an error, binary content is described.
 pub(super) const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
-/// A picture or a sound that is larger is described.
+/// Larger images and audio are described instead of included.
 const MAX_MEDIA_BYTES: usize = 8 * 1024 * 1024;
-/// Any other binary content that is larger is described alone.
+/// Larger binary content is described without a resource block.
 const MAX_BLOB_BYTES: usize = 64 * 1024;
 
-/// Headers that tell more about an answer, and the beginnings of such.
+/// Response headers that are reported in `_meta` and in error details. A list of safe ones: `set-cookie` and the like
+/// may hold credentials.
 const REPORTED_HEADERS: [&str; 20] = [
     "allow",
     "cache-control",
@@ -46,11 +47,14 @@ const REPORTED_HEADERS: [&str; 20] = [
     "x-total",
     "x-total-count",
 ];
+/// Prefixes of further reported headers.
 const REPORTED_HEADER_PREFIXES: [&str; 3] = ["ratelimit", "x-ratelimit-", "x-pagination-"];
+/// Bound on the number of reported headers.
 const MAX_REPORTED_HEADERS: usize = 32;
+/// Bound on the length of a reported header.
 const MAX_HEADER_CHARS: usize = 1024;
 
-/// What a body is.
+/// Kind of a response body, by media type and content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyKind {
     Json,
@@ -60,6 +64,7 @@ pub(super) enum BodyKind {
     Binary,
 }
 
+/// MCP `CallToolResult`.
 #[derive(Serialize)]
 struct CallResult<'a> {
     content: Vec<Value>,
@@ -69,6 +74,8 @@ struct CallResult<'a> {
     meta: Value,
 }
 
+/// Structured content must be an object, so other JSON values are wrapped as `{"result": …}`. Raw, to keep numbers and
+/// key order as they are.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum StructuredContent<'a> {
@@ -76,20 +83,20 @@ enum StructuredContent<'a> {
     Other { result: &'a RawValue },
 }
 
-/// The result of a call that went well.
+/// Builds the result of a successful response. `label` names the request in messages.
 pub(super) fn build_result(label: &str, received: &ReceivedResponse) -> Result<ToolResult> {
-    let ReceivedResponse { status, headers, body, is_truncated: cut, .. } = received;
+    let ReceivedResponse { status, headers, body, is_truncated, .. } = received;
     let kind = media_type(headers);
-    let nature = if is_compressed(headers) { BodyKind::Binary } else { classify_body(&kind, body) };
-    let (content, structured) = match nature {
+    let body_kind = if is_compressed(headers) { BodyKind::Binary } else { classify_body(&kind, body) };
+    let (content, structured) = match body_kind {
         _ if body.is_empty() => (vec![text_block(&status.to_string())], None),
-        BodyKind::Json | BodyKind::Text if *cut => {
-            let message = format!("the answer to `{label}` is larger than 16 MiB; ask for less of it");
+        BodyKind::Json | BodyKind::Text if *is_truncated => {
+            let message = format!("the response to `{label}` is larger than 16 MiB; request less data");
             return Err(Error::new(Code::ToolExecutionFailed, message));
         }
         BodyKind::Json => match serde_json::from_slice::<&RawValue>(body) {
             Ok(raw) => (vec![text_block(raw.get())], Some(structured_content(raw))),
-            // It only says that it is JSON.
+            // The media type says JSON, the content is not.
             Err(_) => (vec![text_block(&decode_body(headers, body))], None),
         },
         BodyKind::Text => (vec![text_block(&decode_body(headers, body))], None),
@@ -104,25 +111,25 @@ pub(super) fn build_result(label: &str, received: &ReceivedResponse) -> Result<T
     serialize_result(&CallResult { content, structured, meta: http_meta(*status, headers) })
 }
 
-/// The answer as expressions see it, whatever its status: all of its headers, and a body that is JSON or text. Its
-/// address is that of the request, without credentials.
-pub(super) fn to_arazzo_response(draft: &OutboundRequest, received: &ReceivedResponse) -> OperationResponse {
-    let ReceivedResponse { status, headers, body, is_truncated: cut, .. } = received;
+/// The response for runtime expressions of a workflow, whatever its status: all headers, and a body that is JSON or
+/// text. The URL is that of the request, without credentials.
+pub(super) fn to_arazzo_response(request: &OutboundRequest, received: &ReceivedResponse) -> OperationResponse {
+    let ReceivedResponse { status, headers, body, is_truncated, .. } = received;
     let text = || Value::String(decode_body(headers, body));
     let value = match classify_body(&media_type(headers), body) {
-        _ if body.is_empty() || *cut || is_compressed(headers) => None,
+        _ if body.is_empty() || *is_truncated || is_compressed(headers) => None,
         BodyKind::Json => Some(serde_json::from_slice(body).unwrap_or_else(|_| text())),
         BodyKind::Text => Some(text()),
         BodyKind::Image | BodyKind::Audio | BodyKind::Binary => None,
     };
-    let url = draft.url.to_string();
-    let method = draft.method.to_string();
+    let url = request.url.to_string();
+    let method = request.method.to_string();
     OperationResponse { status: status.as_u16(), headers: header_pairs(headers), body: value, url, method }
 }
 
-/// A part of an answer as the result: what a call came to that was looked at until it was done.
+/// Builds the result from a part of a response: the outcome of a polled job.
 pub(super) fn build_result_from(value: &Value, received: &ReceivedResponse) -> Result<ToolResult> {
-    let raw = to_raw_value(value).context(Code::Internal, "write a result")?;
+    let raw = to_raw_value(value).context(Code::Internal, "cannot serialize a result")?;
     let content = vec![text_block(value.as_str().unwrap_or(raw.get()))];
     serialize_result(&CallResult {
         content,
@@ -132,14 +139,15 @@ pub(super) fn build_result_from(value: &Value, received: &ReceivedResponse) -> R
 }
 
 fn serialize_result(result: &CallResult<'_>) -> Result<ToolResult> {
-    let raw = to_raw_value(result).context(Code::Internal, "write a result")?;
-    ToolResult::parse(raw).ok_or_else(|| Error::new(Code::Internal, "a result is no object"))
+    let raw = to_raw_value(result).context(Code::Internal, "cannot serialize a result")?;
+    ToolResult::parse(raw).ok_or_else(|| Error::new(Code::Internal, "internal error: a result is not an object"))
 }
 
 fn structured_content(raw: &RawValue) -> StructuredContent<'_> {
     if raw.get().starts_with('{') { StructuredContent::Object(raw) } else { StructuredContent::Other { result: raw } }
 }
 
+/// Classifies a body by its media type, or by its content if there is none.
 pub(super) fn classify_body(kind: &str, body: &[u8]) -> BodyKind {
     let (family, sub) = kind.split_once('/').unwrap_or((kind, ""));
     let textual =
@@ -152,23 +160,23 @@ pub(super) fn classify_body(kind: &str, body: &[u8]) -> BodyKind {
         "image" => BodyKind::Image,
         "audio" => BodyKind::Audio,
         "application" if textual.contains(&sub) || lines.contains(&sub) => BodyKind::Text,
-        // Nobody said what it is.
+        // No media type: look at the content.
         "" => match std::str::from_utf8(body) {
-            Ok(said) if serde_json::from_str::<&RawValue>(said).is_ok() => BodyKind::Json,
-            Ok(said) if !said.contains('\0') => BodyKind::Text,
+            Ok(text) if serde_json::from_str::<&RawValue>(text).is_ok() => BodyKind::Json,
+            Ok(text) if !text.contains('\0') => BodyKind::Text,
             Ok(_) | Err(_) => BodyKind::Binary,
         },
         _ => BodyKind::Binary,
     }
 }
 
-/// In small letters, without parameters; empty where there is none.
+/// Media type in lower case without parameters; empty if there is none.
 pub(super) fn media_type(headers: &HeaderMap) -> String {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     sanitize_truncated(kind.split(';').next().unwrap_or_default().trim(), 120).to_ascii_lowercase()
 }
 
-/// UTF-8, or what looks like it; else each byte is a character.
+/// Decodes UTF-8; a body that is not valid UTF-8 and does not declare it is read as Latin-1.
 pub(super) fn decode_body(headers: &HeaderMap, body: &[u8]) -> String {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.to_ascii_lowercase();
@@ -181,13 +189,14 @@ pub(super) fn decode_body(headers: &HeaderMap, body: &[u8]) -> String {
     }
 }
 
-/// Nobody asked for that, and nobody here unpacks it.
+/// Whether the body has a content encoding. Toolcrib requests none and does not decompress.
 fn is_compressed(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_ENCODING).is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-fn is_within_limit(received: &ReceivedResponse, most: usize) -> bool {
-    !received.is_truncated && received.body.len() <= most
+/// Whether the body is complete and at most `limit` bytes long.
+fn is_within_limit(received: &ReceivedResponse, limit: usize) -> bool {
+    !received.is_truncated && received.body.len() <= limit
 }
 
 fn text_block(text: &str) -> Value {
@@ -198,6 +207,7 @@ fn media_block(block: &str, kind: &str, body: &[u8]) -> Value {
     json!({ "type": block, "data": STANDARD.encode(body), "mimeType": kind })
 }
 
+/// Text that describes binary content, with a resource block if it is small.
 fn describe_binary(received: &ReceivedResponse, kind: &str) -> Vec<Value> {
     let kind = if kind.is_empty() { "application/octet-stream" } else { kind };
     let length = received.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
@@ -215,23 +225,24 @@ fn describe_binary(received: &ReceivedResponse, kind: &str) -> Vec<Value> {
     content
 }
 
+/// `_meta` with status and headers.
 fn http_meta(status: StatusCode, headers: &HeaderMap) -> Value {
     json!({ "toolcrib/http": { "status": status.as_u16(), "headers": reported_headers(headers) } })
 }
 
-/// The headers that tell something, bounded.
+/// Reported headers of a response, bounded in number and length.
 pub(super) fn reported_headers(headers: &HeaderMap) -> Value {
-    let mut shown = Map::new();
+    let mut reported = Map::new();
     for name in headers.keys().filter(|name| is_reported_header(name.as_str())).take(MAX_REPORTED_HEADERS) {
         let values: Vec<_> =
             headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
-        shown.insert(name.as_str().to_owned(), sanitize_truncated(&values.join(", "), MAX_HEADER_CHARS).into());
+        reported.insert(name.as_str().to_owned(), sanitize_truncated(&values.join(", "), MAX_HEADER_CHARS).into());
     }
-    Value::Object(shown)
+    Value::Object(reported)
 }
 
 fn is_reported_header(name: &str) -> bool {
-    REPORTED_HEADERS.contains(&name) || REPORTED_HEADER_PREFIXES.iter().any(|beginning| name.starts_with(beginning))
+    REPORTED_HEADERS.contains(&name) || REPORTED_HEADER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! One request on its way: over the client that may reach its address, through redirects that may be followed, and
-//! back with an answer of bounded size.
+//! Sends one HTTP request: with the client for its network scope, through permitted redirects, reading a response of
+//! bounded size.
 
 use std::time::Duration;
 
@@ -15,8 +15,10 @@ use super::http_clients::{NetworkScope, OpenApiClients};
 use super::url_policy::UrlPolicy;
 use crate::address_policy::find_blocked_address;
 
+/// Redirects followed for one request.
 const MAX_REDIRECTS: usize = 5;
 
+/// HTTP request ready to send.
 #[derive(Debug, Clone)]
 pub(super) struct OutboundRequest {
     /// For messages: `GET /pets/{id}`.
@@ -27,155 +29,160 @@ pub(super) struct OutboundRequest {
     pub(super) body: Option<Bytes>,
 }
 
+/// Response with its body, which may be cut at the limit.
 #[derive(Debug)]
 pub(super) struct ReceivedResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    /// Where it came from, in the end.
+    /// URL after redirects, with credentials if they are in the query.
     pub(super) url: Url,
-    /// The same, fit to be shown.
+    /// The same without login, query and fragment, for results and messages.
     pub(super) shown_url: String,
     pub(super) body: Vec<u8>,
-    /// The body went on beyond its bound.
+    /// The body was longer than the limit.
     pub(super) is_truncated: bool,
 }
 
-/// Why there is no answer.
+/// Why there is no response. The classes decide about retries.
 #[derive(Debug)]
 pub(super) enum OutboundError {
-    /// It may not be sent, or the answer points where nothing may be sent.
+    /// Not sent because a rule forbids it, or redirected to where nothing may be sent.
     Rejected(Error),
-    /// No connection: nothing was sent.
+    /// No connection; nothing was sent.
     Unreachable(Error),
-    /// It was sent, and no whole answer came.
+    /// Sent, but the response is missing or incomplete.
     Interrupted(Error),
 }
 
-/// What sends the requests of one source.
+/// Sends requests of one source.
 #[derive(Debug)]
 pub(super) struct OutboundSender<'a> {
     pub(super) clients: &'a OpenApiClients,
     pub(super) url_policy: &'a UrlPolicy,
     pub(super) connect_timeout: Duration,
-    /// Bytes of an answer.
+    /// Maximum size of a response body.
     pub(super) max_response_bytes: usize,
 }
 
 impl OutboundSender<'_> {
-    /// Sends a request and reads its answer.
-    pub(super) async fn send(&self, mut outgoing: OutboundRequest) -> Result<ReceivedResponse, OutboundError> {
-        let mut reach =
-            self.url_policy.scope_for(&outgoing.url).map_err(|refused| forbidden_error(&outgoing, &refused))?;
+    /// Sends a request, follows redirects and reads the response.
+    pub(super) async fn send(&self, mut request: OutboundRequest) -> Result<ReceivedResponse, OutboundError> {
+        let mut scope =
+            self.url_policy.scope_for(&request.url).map_err(|blocked| forbidden_error(&request, &blocked))?;
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.send_once(&outgoing, reach).await?;
-            let Some(target) = redirect_target(&response) else { return self.read_response(&outgoing, response).await };
-            let target = target.ok_or_else(|| rejected_error(&outgoing, "was redirected to no valid address"))?;
-            reach = self.follow_redirect(&mut outgoing, response.status(), target, reach)?;
+            let response = self.send_once(&request, scope).await?;
+            let Some(target) = redirect_target(&response) else { return self.read_response(&request, response).await };
+            let target = target.ok_or_else(|| rejected_error(&request, "was redirected to an invalid URL"))?;
+            scope = self.follow_redirect(&mut request, response.status(), target, scope)?;
         }
-        Err(rejected_error(&outgoing, &format!("was redirected more than {MAX_REDIRECTS} times")))
+        Err(rejected_error(&request, &format!("was redirected more than {MAX_REDIRECTS} times")))
     }
 
-    /// The same, but an answer that points elsewhere is the answer.
+    /// Sends a request and reads the response, even if that is a redirect.
     pub(super) async fn send_without_redirects(
         &self,
-        outgoing: OutboundRequest,
+        request: OutboundRequest,
     ) -> Result<ReceivedResponse, OutboundError> {
-        let reach = self.url_policy.scope_for(&outgoing.url).map_err(|refused| forbidden_error(&outgoing, &refused))?;
-        let response = self.send_once(&outgoing, reach).await?;
-        self.read_response(&outgoing, response).await
+        let scope = self.url_policy.scope_for(&request.url).map_err(|blocked| forbidden_error(&request, &blocked))?;
+        let response = self.send_once(&request, scope).await?;
+        self.read_response(&request, response).await
     }
 
+    /// Sends the request once over the client of the given scope.
     async fn send_once(
         &self,
-        outgoing: &OutboundRequest,
-        reach: NetworkScope,
+        request: &OutboundRequest,
+        scope: NetworkScope,
     ) -> Result<reqwest::Response, OutboundError> {
-        let client = self.clients.get(reach, self.connect_timeout).map_err(OutboundError::Rejected)?;
-        let mut request =
-            client.request(outgoing.method.clone(), outgoing.url.clone()).headers(outgoing.headers.clone());
-        let has_length = matches!(outgoing.method, Method::POST | Method::PUT | Method::PATCH);
-        match &outgoing.body {
-            Some(body) if !body.is_empty() => request = request.body(body.clone()),
-            // Said in so many words, for some servers wait for a body otherwise.
-            Some(_) => request = request.header(CONTENT_LENGTH, 0),
-            None if has_length => request = request.header(CONTENT_LENGTH, 0),
+        let client = self.clients.get(scope, self.connect_timeout).map_err(OutboundError::Rejected)?;
+        let mut builder = client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
+        let has_length = matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
+        match &request.body {
+            Some(body) if !body.is_empty() => builder = builder.body(body.clone()),
+            // reqwest omits the header for an empty body, and some servers then wait for one.
+            Some(_) => builder = builder.header(CONTENT_LENGTH, 0),
+            None if has_length => builder = builder.header(CONTENT_LENGTH, 0),
             None => {}
         }
-        request.send().await.map_err(|error| self.classify_error(outgoing, error))
+        builder.send().await.map_err(|error| self.classify_error(request, error))
     }
 
-    /// Makes the request one to where its answer points, as browsers do, or says why not.
+    /// Turns the request into one to the redirect target, as browsers do, and returns the scope for it. Fails if the
+    /// redirect must not be followed.
     fn follow_redirect(
         &self,
-        outgoing: &mut OutboundRequest,
+        request: &mut OutboundRequest,
         status: StatusCode,
         target: Url,
-        reach: NetworkScope,
+        scope: NetworkScope,
     ) -> Result<NetworkScope, OutboundError> {
-        let same = target.origin() == outgoing.url.origin();
-        let refuse =
-            |why: &str| rejected_error(outgoing, &format!("was redirected to `{}`, {why}", display_url(&target)));
-        let next_reach = if same {
-            reach
+        let is_same_origin = target.origin() == request.url.origin();
+        let not_followed =
+            |reason: &str| rejected_error(request, &format!("was redirected to `{}`, {reason}", display_url(&target)));
+        let next_scope = if is_same_origin {
+            scope
         } else {
-            // 303 says in so many words that this is another thing to look at; the others, that it has moved.
-            if !matches!(outgoing.method, Method::GET | Method::HEAD) && status != StatusCode::SEE_OTHER {
-                return Err(refuse("which is another server: only GET is sent there"));
+            // 303 See Other explicitly asks for a GET elsewhere; other redirects would resend the body to another
+            // server.
+            if !matches!(request.method, Method::GET | Method::HEAD) && status != StatusCode::SEE_OTHER {
+                return Err(not_followed("which is another server: only GET is sent there"));
             }
-            if outgoing.url.scheme() == "https" && target.scheme() == "http" {
-                return Err(refuse("which is not encrypted"));
+            if request.url.scheme() == "https" && target.scheme() == "http" {
+                return Err(not_followed("which is not encrypted"));
             }
             self.url_policy
                 .scope_for_redirect(&target)
-                .map_err(|refused| refuse(&format!("where nothing is sent: {refused}")))?
+                .map_err(|blocked| not_followed(&format!("where nothing is sent: {blocked}")))?
         };
+        // Browsers change POST to GET on 301 and 302 as well.
         let becomes_get = match status.as_u16() {
-            303 => outgoing.method != Method::HEAD,
-            301 | 302 => outgoing.method == Method::POST,
+            303 => request.method != Method::HEAD,
+            301 | 302 => request.method == Method::POST,
             _ => false,
         };
         if becomes_get {
-            outgoing.method = Method::GET;
-            outgoing.body = None;
-            outgoing.headers.remove(CONTENT_TYPE);
+            request.method = Method::GET;
+            request.body = None;
+            request.headers.remove(CONTENT_TYPE);
         }
-        if !same {
-            // Everything else was meant for the declared server: credentials, cookies, arguments.
-            let accept = outgoing.headers.remove(ACCEPT);
-            outgoing.headers = accept.map(|accept| (ACCEPT, accept)).into_iter().collect();
+        if !is_same_origin {
+            // Credentials, cookies and argument headers are for the declared server only.
+            let accept = request.headers.remove(ACCEPT);
+            request.headers = accept.map(|accept| (ACCEPT, accept)).into_iter().collect();
         }
-        outgoing.url = target;
-        Ok(next_reach)
+        request.url = target;
+        Ok(next_scope)
     }
 
+    /// Reads the body up to the limit.
     async fn read_response(
         &self,
-        outgoing: &OutboundRequest,
+        request: &OutboundRequest,
         mut response: reqwest::Response,
     ) -> Result<ReceivedResponse, OutboundError> {
         let status = response.status();
         let headers = response.headers().clone();
         let mut body = Vec::new();
-        let mut cut = false;
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.classify_error(outgoing, error))? {
-            let room = self.max_response_bytes - body.len();
-            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-            if chunk.len() > room {
-                cut = true;
+        let mut is_truncated = false;
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.classify_error(request, error))? {
+            let remaining = self.max_response_bytes - body.len();
+            body.extend_from_slice(&chunk[..chunk.len().min(remaining)]);
+            if chunk.len() > remaining {
+                is_truncated = true;
                 break;
             }
         }
-        let place = display_url(&outgoing.url);
-        Ok(ReceivedResponse { status, headers, url: outgoing.url.clone(), shown_url: place, body, is_truncated: cut })
+        let shown_url = display_url(&request.url);
+        Ok(ReceivedResponse { status, headers, url: request.url.clone(), shown_url, body, is_truncated })
     }
 
-    /// Without the address: its query may hold a key.
-    fn classify_error(&self, outgoing: &OutboundRequest, error: reqwest::Error) -> OutboundError {
-        if let Some(refused) = find_blocked_address(&error) {
-            return forbidden_error(outgoing, refused);
+    /// Classifies an error of the HTTP client. The URL is removed from it: its query may contain a key.
+    fn classify_error(&self, request: &OutboundRequest, error: reqwest::Error) -> OutboundError {
+        if let Some(blocked) = find_blocked_address(&error) {
+            return forbidden_error(request, blocked);
         }
-        let label = &outgoing.label;
-        let place = display_origin(&outgoing.url);
+        let label = &request.label;
+        let shown_url = display_origin(&request.url);
         let error = error.without_url();
         let reason = sanitize_truncated(&root_cause(&error), 200);
         if error.is_builder() {
@@ -183,18 +190,20 @@ impl OutboundSender<'_> {
             return OutboundError::Rejected(Error::new(Code::ToolInvalidInput, message));
         }
         if error.is_connect() {
-            let message = match error.is_timeout() {
-                true => format!("`{place}` cannot be reached within {}", format_duration(self.connect_timeout)),
-                false => format!("`{place}` cannot be reached: {reason}"),
+            let message = if error.is_timeout() {
+                format!("`{shown_url}` cannot be reached within {}", format_duration(self.connect_timeout))
+            } else {
+                format!("`{shown_url}` cannot be reached: {reason}")
             };
             return OutboundError::Unreachable(Error::new(Code::ToolUnavailable, message).with_cause(error));
         }
-        let message = format!("the answer to `{label}` from `{place}` broke off: {reason}");
+        let message = format!("the response to `{label}` from `{shown_url}` was interrupted: {reason}");
         OutboundError::Interrupted(Error::new(Code::ToolExecutionFailed, message).with_cause(error))
     }
 }
 
 impl OutboundError {
+    /// Drops the classification.
     pub(super) fn into_error(self) -> Error {
         match self {
             OutboundError::Rejected(error) | OutboundError::Unreachable(error) | OutboundError::Interrupted(error) => {
@@ -203,16 +212,16 @@ impl OutboundError {
         }
     }
 
-    /// Of a request that is no call, so that no tool was asked for anything.
+    /// Error for a request that is not the tool call itself, such as fetching a document or token.
     pub(super) fn into_unavailable(self) -> Error {
-        let refused = matches!(self, OutboundError::Rejected(_));
+        let is_rejected = matches!(self, OutboundError::Rejected(_));
         let mut error = self.into_error();
         error.code = Code::ToolUnavailable;
-        error.with_retryable(!refused)
+        error.with_retryable(!is_rejected)
     }
 }
 
-/// Where an answer points, if it does; inside, nothing where that is no address.
+/// Redirect target of a response: `None` if it is no redirect, `Some(None)` if the target is no http URL.
 fn redirect_target(response: &reqwest::Response) -> Option<Option<Url>> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
@@ -222,31 +231,36 @@ fn redirect_target(response: &reqwest::Response) -> Option<Option<Url>> {
     Some(target.filter(|target| matches!(target.scheme(), "http" | "https")).map(strip_login))
 }
 
+/// Removes user and password from a URL.
 pub(super) fn strip_login(mut url: Url) -> Url {
-    // These fail for addresses that cannot have a login, which have none then.
-    let _none = url.set_username("");
-    let _none = url.set_password(None);
+    // Fails for URLs that cannot have a login, which is fine.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
     url
 }
 
-fn rejected_error(outgoing: &OutboundRequest, what: &str) -> OutboundError {
-    OutboundError::Rejected(Error::new(Code::ToolExecutionFailed, format!("`{}` {what}", outgoing.label)))
+/// Error for a request that was sent and cannot be continued.
+fn rejected_error(request: &OutboundRequest, what: &str) -> OutboundError {
+    OutboundError::Rejected(Error::new(Code::ToolExecutionFailed, format!("`{}` {what}", request.label)))
 }
 
-fn forbidden_error(outgoing: &OutboundRequest, refused: &crate::address_policy::BlockedAddress) -> OutboundError {
-    let message = format!("`{}` is not sent: {refused}", outgoing.label);
+/// Error for a request that the address policy blocks.
+fn forbidden_error(request: &OutboundRequest, blocked: &crate::address_policy::BlockedAddress) -> OutboundError {
+    let message = format!("`{}` is not sent: {blocked}", request.label);
     OutboundError::Rejected(Error::new(Code::ToolUnavailable, message).with_retryable(false))
 }
 
-/// An address without what may be secret in it.
+/// URL for messages: origin and path, without the parts that may be secret.
 pub(super) fn display_url(url: &Url) -> String {
     sanitize_truncated(&format!("{}{}", display_origin(url), url.path()), 300)
 }
 
+/// Scheme, host and port of a URL, for messages.
 pub(super) fn display_origin(url: &Url) -> String {
     sanitize_truncated(&url.origin().ascii_serialization(), 200)
 }
 
+/// Innermost cause, which says more than reqwest's own message.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
@@ -263,25 +277,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_followed_is_never_less_safe_than_what_was_asked() {
+    fn redirects_never_weaken_the_request() {
         let check = |method: Method, status: u16, from: &str, to: &str| {
-            let territory =
+            let url_policy =
                 UrlPolicy::new(&OpenApiSource { allow_private: true, ..OpenApiSource::default() }, None, None);
             let clients = OpenApiClients::default();
             let sender = OutboundSender {
                 clients: &clients,
-                url_policy: &territory,
+                url_policy: &url_policy,
                 connect_timeout: Duration::ZERO,
                 max_response_bytes: 0,
             };
             let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("a/b"))]);
             let url = Url::parse(from).unwrap();
-            let mut outgoing = OutboundRequest { label: "x".into(), method, url, headers, body: Some(Bytes::new()) };
+            let mut request = OutboundRequest { label: "x".into(), method, url, headers, body: Some(Bytes::new()) };
             let status = StatusCode::from_u16(status).unwrap();
             let followed =
-                sender.follow_redirect(&mut outgoing, status, Url::parse(to).unwrap(), NetworkScope::Anywhere);
-            assert_eq!(outgoing.headers.len(), 1);
-            followed.ok().map(|_| outgoing.method.to_string())
+                sender.follow_redirect(&mut request, status, Url::parse(to).unwrap(), NetworkScope::Anywhere);
+            assert_eq!(request.headers.len(), 1);
+            followed.ok().map(|_| request.method.to_string())
         };
         let safe = "https://a/";
         let open = "http://a/";

@@ -1,4 +1,5 @@
-//! Tokens by OAuth 2 client credentials: kept while they hold, fetched once for all who wait, never in a message.
+//! OAuth 2 tokens by the client credentials grant (RFC 6749, section 4.4): cached until they expire, fetched once for
+//! all waiting callers, and never part of a message.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,25 +21,32 @@ use super::send::{OutboundError, OutboundRequest, OutboundSender, ReceivedRespon
 use super::url_policy::UrlPolicy;
 use crate::secret::basic_credentials;
 
+/// Maximum size of a response of the token endpoint.
 const MAX_TOKEN_RESPONSE_BYTES: usize = 64 * 1024;
-/// How long a token holds whose server does not say.
+/// Lifetime of a token whose response has no `expires_in`.
 const DEFAULT_TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
+/// Upper bound of `expires_in`.
 const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-/// A token is fetched anew this long before it ends, or a tenth of its life where that is less.
+/// A token is renewed this long before it expires, or after 90 % of its lifetime if that is earlier.
 const MAX_RENEWAL_MARGIN: Duration = Duration::from_secs(30);
 
+/// Tokens of one source by grant. The inner lock is held while fetching, so that concurrent callers share one request.
 #[derive(Debug, Default)]
 pub(super) struct TokenCache(Mutex<BTreeMap<OauthGrant, Arc<tokio::sync::Mutex<CachedToken>>>>);
 
+/// State of one grant.
 #[derive(Default)]
 struct CachedToken {
+    /// Token and when it must be renewed.
     token: Option<(String, Instant)>,
-    /// When fetching failed last, and how: whoever waited for it meanwhile need not try as well.
+    /// Time and error of the last failed request, shared with callers that waited for it.
     failure: Option<(Instant, OutboundError)>,
-    /// The server wants to find the credentials in the body.
+    /// The token endpoint accepts client id and secret only in the body, not as HTTP Basic. Learned from the first
+    /// request.
     credentials_in_body: bool,
 }
 
+/// Successful response of a token endpoint.
 #[derive(Deserialize)]
 struct TokenResponse {
     access_token: String,
@@ -46,7 +54,7 @@ struct TokenResponse {
     expires_in: Option<ExpiresIn>,
 }
 
-/// Some servers write it as a text.
+/// Some servers send `expires_in` as a string.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ExpiresIn {
@@ -54,6 +62,7 @@ enum ExpiresIn {
     Text(String),
 }
 
+/// Error response of a token endpoint.
 #[derive(Deserialize, Default)]
 struct TokenErrorResponse {
     error: Option<String>,
@@ -61,106 +70,117 @@ struct TokenErrorResponse {
 }
 
 impl TokenCache {
-    /// Those of the proofs that are had by asking for them, in their order.
+    /// Tokens for the OAuth 2 values among the credentials, in their order.
     pub(super) async fn tokens_for(
         &self,
-        proofs: &[AuthValue],
+        values: &[AuthValue],
         clients: &OpenApiClients,
-        connect: Duration,
+        connect_timeout: Duration,
     ) -> Result<Vec<String>, OutboundError> {
         let mut tokens = Vec::new();
-        for proof in proofs {
-            if let AuthValue::Oauth2(grant) = proof {
-                tokens.push(self.get(grant, clients, connect).await?);
+        for value in values {
+            if let AuthValue::Oauth2(grant) = value {
+                tokens.push(self.get(grant, clients, connect_timeout).await?);
             }
         }
         Ok(tokens)
     }
 
-    /// A token that holds. Who calls sees to it that this ends in time.
+    /// Returns a valid token, fetching one if necessary. The caller enforces the deadline.
     pub(super) async fn get(
         &self,
         grant: &OauthGrant,
         clients: &OpenApiClients,
-        connect: Duration,
+        connect_timeout: Duration,
     ) -> Result<String, OutboundError> {
-        let asked_at = Instant::now();
-        let kept = self.entry(grant);
-        let mut kept = kept.lock().await;
-        if let Some((token, until)) = &kept.token
-            && Instant::now() < *until
+        let began = Instant::now();
+        let cached = self.entry(grant);
+        let mut cached = cached.lock().await;
+        if let Some((token, expires_at)) = &cached.token
+            && Instant::now() < *expires_at
         {
             return Ok(token.clone());
         }
-        if let Some((at, failed)) = &kept.failure
-            && *at > asked_at
+        // The request that this caller waited for has failed: do not repeat it.
+        if let Some((at, error)) = &cached.failure
+            && *at > began
         {
-            return Err(failed.clone_without_cause());
+            return Err(error.clone_without_cause());
         }
-        match fetch_token(grant, &mut kept.credentials_in_body, clients, connect).await {
-            Ok((token, until)) => {
-                kept.failure = None;
-                kept.token = Some((token.clone(), until));
+        match fetch_token(grant, &mut cached.credentials_in_body, clients, connect_timeout).await {
+            Ok((token, expires_at)) => {
+                cached.failure = None;
+                cached.token = Some((token.clone(), expires_at));
                 Ok(token)
             }
-            Err(failed) => {
-                kept.token = None;
-                kept.failure = Some((Instant::now(), failed.clone_without_cause()));
-                Err(failed)
+            Err(error) => {
+                cached.token = None;
+                cached.failure = Some((Instant::now(), error.clone_without_cause()));
+                Err(error)
             }
         }
     }
 
-    /// A token that a server did not take is not presented again.
+    /// Forgets a token that an API rejected, unless it was replaced meanwhile.
     pub(super) async fn invalidate(&self, grant: &OauthGrant, token: &str) {
-        let kept = self.entry(grant);
-        let mut kept = kept.lock().await;
-        if kept.token.as_ref().is_some_and(|(known, _)| known == token) {
-            kept.token = None;
+        let cached = self.entry(grant);
+        let mut cached = cached.lock().await;
+        if cached.token.as_ref().is_some_and(|(current, _)| current == token) {
+            cached.token = None;
         }
     }
 
+    /// Forgets all tokens.
     pub(super) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
+    /// Entry of a grant, created on first use.
     fn entry(&self, grant: &OauthGrant) -> Arc<tokio::sync::Mutex<CachedToken>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(grant.clone()).or_default().clone()
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.entry(grant.clone()).or_default().clone()
     }
 }
 
+/// Requests a token. Returns it with the time when it must be renewed.
 async fn fetch_token(
     grant: &OauthGrant,
-    in_body: &mut bool,
+    credentials_in_body: &mut bool,
     clients: &OpenApiClients,
     connect_timeout: Duration,
 ) -> Result<(String, Instant), OutboundError> {
     let url = parse_http_url(&grant.token_url, "token_url").map_err(OutboundError::Rejected)?;
-    // The configuration names this address, so that it may be any.
-    let territory = UrlPolicy::new(&OpenApiSource::default(), None, Some(&url));
+    // The configuration names this URL, so it may be private.
+    let url_policy = UrlPolicy::new(&OpenApiSource::default(), None, Some(&url));
     let sender = OutboundSender {
         clients,
-        url_policy: &territory,
+        url_policy: &url_policy,
         connect_timeout,
         max_response_bytes: MAX_TOKEN_RESPONSE_BYTES,
     };
-    let mut received = sender.send(build_token_request(grant, &url, *in_body)?).await.map_err(as_unsent)?;
-    if !*in_body && is_client_rejected(&received) {
+    // RFC 6749 prefers HTTP Basic; some servers accept the credentials in the body only.
+    let mut received = sender.send(build_token_request(grant, &url, *credentials_in_body)?).await.map_err(as_unsent)?;
+    if !*credentials_in_body && is_client_rejected(&received) {
         received = sender.send(build_token_request(grant, &url, true)?).await.map_err(as_unsent)?;
-        *in_body = received.status.is_success();
+        *credentials_in_body = received.status.is_success();
     }
     parse_token(grant, &url, &received)
 }
 
-/// Whatever became of the token, the call itself was not sent.
-fn as_unsent(failed: OutboundError) -> OutboundError {
-    let refused = matches!(failed, OutboundError::Rejected(_));
-    let error = failed.into_unavailable();
-    if refused { OutboundError::Rejected(error) } else { OutboundError::Unreachable(error) }
+/// Error of a token request, seen from the tool call: that was not sent, so an interrupted token request counts as no
+/// connection.
+fn as_unsent(error: OutboundError) -> OutboundError {
+    let is_rejected = matches!(error, OutboundError::Rejected(_));
+    let error = error.into_unavailable();
+    if is_rejected { OutboundError::Rejected(error) } else { OutboundError::Unreachable(error) }
 }
 
-fn build_token_request(grant: &OauthGrant, url: &Url, in_body: bool) -> Result<OutboundRequest, OutboundError> {
+/// Builds the request to the token endpoint.
+fn build_token_request(
+    grant: &OauthGrant,
+    url: &Url,
+    credentials_in_body: bool,
+) -> Result<OutboundRequest, OutboundError> {
     let mut form = form_urlencoded::Serializer::new(String::new());
     form.append_pair("grant_type", "client_credentials");
     if !grant.scopes.is_empty() {
@@ -169,10 +189,10 @@ fn build_token_request(grant: &OauthGrant, url: &Url, in_body: bool) -> Result<O
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-    if in_body {
+    if credentials_in_body {
         form.append_pair("client_id", &grant.client_id).append_pair("client_secret", &grant.client_secret);
     } else {
-        // RFC 6749, section 2.3.1: each is written as in a form first.
+        // RFC 6749, section 2.3.1: both parts are form-encoded before Base64.
         let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         let value = format!("Basic {}", basic_credentials(&encoded(&grant.client_id), &encoded(&grant.client_secret)));
         headers.insert(AUTHORIZATION, header_value("authorization", &value).map_err(OutboundError::Rejected)?);
@@ -182,70 +202,77 @@ fn build_token_request(grant: &OauthGrant, url: &Url, in_body: bool) -> Result<O
     Ok(OutboundRequest { label, method: Method::POST, url: url.clone(), headers, body })
 }
 
+/// Whether the endpoint rejects the client authentication, as opposed to the grant.
 fn is_client_rejected(received: &ReceivedResponse) -> bool {
-    let refused = matches!(received.status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED);
-    refused && parse_error(received).error.as_deref() == Some("invalid_client")
+    let is_rejected = matches!(received.status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED);
+    is_rejected && parse_error(received).error.as_deref() == Some("invalid_client")
 }
 
 fn parse_error(received: &ReceivedResponse) -> TokenErrorResponse {
     serde_json::from_slice(&received.body).unwrap_or_default()
 }
 
+/// Reads the token from a response, or explains why there is none without quoting secrets.
 fn parse_token(grant: &OauthGrant, url: &Url, received: &ReceivedResponse) -> Result<(String, Instant), OutboundError> {
-    let place = display_origin(url);
-    let hidden = |text: &str| {
+    let origin = display_origin(url);
+    let redact = |text: &str| {
         let secrets = [basic_credentials(&grant.client_id, &grant.client_secret), grant.client_secret.clone()];
         let clean = secrets.iter().filter(|secret| !secret.is_empty());
         sanitize_truncated(&clean.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***")), 200)
     };
     if !received.status.is_success() {
         let TokenErrorResponse { error, error_description } = parse_error(received);
-        let reasons: Vec<String> = [error, error_description].into_iter().flatten().map(|text| hidden(&text)).collect();
+        let reasons: Vec<String> = [error, error_description].into_iter().flatten().map(|text| redact(&text)).collect();
         let reason = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
-        let message = format!("`{place}` gave no token: it answered {}{reason}", received.status);
+        let message = format!("`{origin}` issued no token: it answered {}{reason}", received.status);
         let error = Error::new(Code::ToolUnavailable, message);
-        // The server is there and does not like what it got: the next try would not fare better.
-        return Err(match received.status.is_client_error() && received.status != StatusCode::TOO_MANY_REQUESTS {
-            true => OutboundError::Rejected(error.with_retryable(false)),
-            false => OutboundError::Unreachable(error),
+        // A client error does not go away by retrying.
+        let is_permanent = received.status.is_client_error() && received.status != StatusCode::TOO_MANY_REQUESTS;
+        return Err(if is_permanent {
+            OutboundError::Rejected(error.with_retryable(false))
+        } else {
+            OutboundError::Unreachable(error)
         });
     }
-    let unusable = |why: &str| {
-        let message = format!("`{place}` gave no token that can be used: {why}");
+    let unusable_error = |reason: &str| {
+        let message = format!("`{origin}` issued no usable token: {reason}");
         OutboundError::Rejected(Error::new(Code::ToolUnavailable, message).with_retryable(false))
     };
-    // What it is instead may be secret, so nothing of it is told.
-    let granted: TokenResponse = serde_json::from_slice(&received.body).map_err(|_| unusable("the answer has none"))?;
-    if granted.token_type.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
-        return Err(unusable("it is of another kind than `Bearer`"));
+    // The body may contain a secret, so the error does not quote it.
+    let response: TokenResponse =
+        serde_json::from_slice(&received.body).map_err(|_| unusable_error("the response has no `access_token`"))?;
+    if response.token_type.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+        return Err(unusable_error("its type is not `Bearer`"));
     }
-    if granted.access_token.is_empty() || granted.access_token.chars().any(char::is_control) {
-        return Err(unusable("it is empty or has characters that HTTP does not allow"));
+    if response.access_token.is_empty() || response.access_token.chars().any(char::is_control) {
+        return Err(unusable_error("it is empty or has characters that HTTP does not allow"));
     }
-    let seconds = match granted.expires_in {
+    let seconds = match response.expires_in {
         Some(ExpiresIn::Number(seconds)) => Some(seconds),
         Some(ExpiresIn::Text(text)) => text.trim().parse().ok(),
         None => None,
     };
-    let life = seconds.filter(|seconds| *seconds >= 0.0).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let life = life.unwrap_or(DEFAULT_TOKEN_LIFETIME).min(MAX_TOKEN_LIFETIME);
-    Ok((granted.access_token, Instant::now() + life - MAX_RENEWAL_MARGIN.min(life / 10)))
+    let lifetime =
+        seconds.filter(|seconds| *seconds >= 0.0).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let lifetime = lifetime.unwrap_or(DEFAULT_TOKEN_LIFETIME).min(MAX_TOKEN_LIFETIME);
+    Ok((response.access_token, Instant::now() + lifetime - MAX_RENEWAL_MARGIN.min(lifetime / 10)))
 }
 
 impl OutboundError {
-    /// The same for somebody else.
+    /// Duplicates the error for a caller that waited for the same request. The cause was logged with the first.
     fn clone_without_cause(&self) -> OutboundError {
-        let same = |error: &Error| Error::new(error.code, error.message.clone()).with_retryable(error.is_retryable());
+        let without_cause =
+            |error: &Error| Error::new(error.code, error.message.clone()).with_retryable(error.is_retryable());
         match self {
-            OutboundError::Rejected(error) => OutboundError::Rejected(same(error)),
-            OutboundError::Unreachable(error) => OutboundError::Unreachable(same(error)),
-            OutboundError::Interrupted(error) => OutboundError::Interrupted(same(error)),
+            OutboundError::Rejected(error) => OutboundError::Rejected(without_cause(error)),
+            OutboundError::Unreachable(error) => OutboundError::Unreachable(without_cause(error)),
+            OutboundError::Interrupted(error) => OutboundError::Interrupted(without_cause(error)),
         }
     }
 }
 
 impl std::fmt::Debug for CachedToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kept").field("token", &self.token.is_some()).finish_non_exhaustive()
+        f.debug_struct("CachedToken").field("token", &self.token.is_some()).finish_non_exhaustive()
     }
 }

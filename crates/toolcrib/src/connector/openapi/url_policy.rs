@@ -1,5 +1,5 @@
-//! Where requests of a source may go. Who wrote an address matters: the configuration may name any, a document from
-//! elsewhere only public ones, and a document in a file any that is not link-local, unless `allow_private` is set.
+//! Which addresses requests of a source may reach. It depends on who wrote the URL: the configuration may name any, a
+//! local document any that is not link-local, a remote document only public ones, unless `allow_private` is set.
 
 use toolcrib_core::source::OpenApiSource;
 use url::{Origin, Url};
@@ -7,27 +7,24 @@ use url::{Origin, Url};
 use super::http_clients::NetworkScope;
 use crate::address_policy::{BlockedAddress, check_not_link_local, check_url};
 
+/// Address rules of one source.
 #[derive(Debug)]
 pub(super) struct UrlPolicy {
-    /// Origins that the user wrote down.
+    /// Origins named in the configuration; these may be private.
     configured_origins: Vec<Origin>,
-    /// Whether a document from elsewhere names the servers.
+    /// Whether a remote document names the servers.
     has_remote_document: bool,
     allow_private: bool,
 }
 
 impl UrlPolicy {
-    /// Of a source whose texts are filled. `document` is its address, where it is no file.
-    pub(super) fn new(openapi: &OpenApiSource, document: Option<&Url>, base: Option<&Url>) -> UrlPolicy {
-        let own = [document, base].into_iter().flatten().map(Url::origin).collect();
-        UrlPolicy {
-            configured_origins: own,
-            has_remote_document: document.is_some(),
-            allow_private: openapi.allow_private,
-        }
+    /// `openapi` must be resolved. `document` is the URL of a remote document.
+    pub(super) fn new(openapi: &OpenApiSource, document: Option<&Url>, base_url: Option<&Url>) -> UrlPolicy {
+        let configured_origins = [document, base_url].into_iter().flatten().map(Url::origin).collect();
+        UrlPolicy { configured_origins, has_remote_document: document.is_some(), allow_private: openapi.allow_private }
     }
 
-    /// To a declared server.
+    /// Scope for a request to a declared server, or why it is blocked.
     pub(super) fn scope_for(&self, url: &Url) -> Result<NetworkScope, BlockedAddress> {
         if self.allow_private || self.configured_origins.contains(&url.origin()) {
             check_url(url, true)?;
@@ -40,7 +37,7 @@ impl UrlPolicy {
         Ok(NetworkScope::NotLinkLocal)
     }
 
-    /// To where an answer points outside the declared server.
+    /// Scope for a redirect to another server, or why it is blocked. A response is trusted less than the document.
     pub(super) fn scope_for_redirect(&self, url: &Url) -> Result<NetworkScope, BlockedAddress> {
         check_url(url, self.allow_private)?;
         Ok(if self.allow_private { NetworkScope::Anywhere } else { NetworkScope::PublicOnly })
@@ -53,10 +50,10 @@ mod tests {
 
     #[test]
     fn a_document_from_elsewhere_leads_to_public_addresses_only() {
-        let check = |document: Option<&str>, base: Option<&str>, allow_private: bool, to: &str| {
-            let [document, base] = [document, base].map(|text| text.map(|text| Url::parse(text).unwrap()));
+        let check = |document: Option<&str>, base_url: Option<&str>, allow_private: bool, to: &str| {
+            let [document, base_url] = [document, base_url].map(|text| text.map(|text| Url::parse(text).unwrap()));
             let openapi = OpenApiSource { allow_private, ..OpenApiSource::default() };
-            let territory = UrlPolicy::new(&openapi, document.as_ref(), base.as_ref());
+            let territory = UrlPolicy::new(&openapi, document.as_ref(), base_url.as_ref());
             territory.scope_for(&Url::parse(to).unwrap()).ok()
         };
         let remote = Some("http://docs.example.com/openapi.json");
@@ -64,7 +61,7 @@ mod tests {
         let public = Some(NetworkScope::PublicOnly);
         let near = Some(NetworkScope::NotLinkLocal);
         let metadata = "http://169.254.169.254/latest/meta-data";
-        for (document, base, allow_private, to, expected) in [
+        for (document, base_url, allow_private, to, expected) in [
             (None, None, false, "http://127.0.0.1:8080/x", near),
             (None, None, false, "http://api.example.com/x", near),
             (None, None, false, metadata, None),
@@ -85,7 +82,7 @@ mod tests {
             (Some("http://127.0.0.1:1/openapi.json"), None, false, "http://127.0.0.1:2/x", None),
             (None, None, true, "file:///etc/passwd", None),
         ] {
-            assert_eq!(check(document, base, allow_private, to), expected, "{document:?} {base:?} {to}");
+            assert_eq!(check(document, base_url, allow_private, to), expected, "{document:?} {base_url:?} {to}");
         }
         let file = UrlPolicy::new(&OpenApiSource::default(), None, None);
         assert!(file.scope_for_redirect(&Url::parse("http://127.0.0.1/").unwrap()).is_err());

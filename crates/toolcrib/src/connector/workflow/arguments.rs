@@ -1,4 +1,4 @@
-//! From what a step gives, by the names that go on the wire, to the arguments of the tool.
+//! Maps the parameters and body of a workflow step, named as in the HTTP request, to the arguments of the tool.
 
 use serde_json::{Map, Value};
 use toolcrib_core::arazzo::OperationArguments;
@@ -9,51 +9,53 @@ use toolcrib_core::{Code, Error, Result};
 
 use super::target::TargetTool;
 
-pub(super) fn build_arguments(target: &TargetTool, given: &OperationArguments) -> Result<Value> {
+/// Builds the arguments. A parameter that the operation does not have is an error of the document.
+pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments) -> Result<Value> {
     let schema: Value = serde_json::from_str(target.input_schema.get()).unwrap_or_default();
     let mut input = Map::new();
-    let places = [
-        (ParameterLocation::Path, &given.path),
-        (ParameterLocation::Query, &given.query),
-        (ParameterLocation::Header, &given.headers),
-        (ParameterLocation::Cookie, &given.cookies),
+    let by_location = [
+        (ParameterLocation::Path, &provided.path),
+        (ParameterLocation::Query, &provided.query),
+        (ParameterLocation::Header, &provided.headers),
+        (ParameterLocation::Cookie, &provided.cookies),
     ];
-    for (place, values) in places {
+    for (location, values) in by_location {
         for (name, value) in values {
-            match find_parameter(&target.operation, place, name) {
+            match find_parameter(&target.operation, location, name) {
                 Some(parameter) => {
                     let value = coerce_type(value, &schema, &parameter.argument);
                     input.insert(parameter.argument.clone(), value);
                 }
-                // The operation itself says what they are.
-                None if place == ParameterLocation::Header && is_content_header(name) => {}
-                None => return Err(unknown_parameter_error(target, place, name)),
+                // Both follow from the operation itself.
+                None if location == ParameterLocation::Header && is_content_header(name) => {}
+                None => return Err(unknown_parameter_error(target, location, name)),
             }
         }
     }
-    if let Some(value) = &given.querystring {
+    if let Some(value) = &provided.querystring {
         let parameter =
             target.operation.parameters.iter().find(|parameter| parameter.location == ParameterLocation::Querystring);
         let parameter =
             parameter.ok_or_else(|| unknown_parameter_error(target, ParameterLocation::Querystring, "querystring"))?;
         input.insert(parameter.argument.clone(), value.clone());
     }
-    if let Some(body) = &given.body {
-        let wanted = target.operation.body.as_ref().ok_or_else(|| {
-            let message = format!("the step gives a body, and `{}` takes none", target.name);
+    if let Some(body) = &provided.body {
+        let body_parameter = target.operation.body.as_ref().ok_or_else(|| {
+            let message = format!("the step has a request body, but `{}` accepts none", target.name);
             Error::new(Code::ToolInvalidInput, message)
         })?;
-        input.insert(wanted.argument.clone(), body.value.clone());
+        input.insert(body_parameter.argument.clone(), body.value.clone());
     }
     Ok(Value::Object(input))
 }
 
+/// Finds a parameter by location and name; header names are case-insensitive.
 fn find_parameter<'a>(
     operation: &'a Operation,
-    place: ParameterLocation,
+    location: ParameterLocation,
     name: &str,
 ) -> Option<&'a OperationParameter> {
-    operation.parameters.iter().filter(|parameter| parameter.location == place).find(|parameter| match place {
+    operation.parameters.iter().filter(|parameter| parameter.location == location).find(|parameter| match location {
         ParameterLocation::Header => parameter.name.eq_ignore_ascii_case(name),
         ParameterLocation::Path
         | ParameterLocation::Query
@@ -62,43 +64,48 @@ fn find_parameter<'a>(
     })
 }
 
-/// Text that was cut out of an answer or a template is the number that the document wants, and the other way round: on
-/// the wire both are text.
+/// Converts between text and the type in the tool's schema. Expressions over responses and templates yield text where
+/// the schema wants a number, or the other way round; on the wire both are text.
 fn coerce_type(value: &Value, schema: &Value, argument: &str) -> Value {
     let types = property_types(schema, argument);
-    let is = |kinds: &[&str]| types.iter().any(|known| kinds.contains(&known.as_str()));
+    let accepts = |kinds: &[&str]| types.iter().any(|kind| kinds.contains(&kind.as_str()));
     match value {
-        Value::String(text) if !is(&["string"]) => {
-            let read = parse_typed(schema, argument, text.trim());
-            if read.is_string() { value.clone() } else { read }
+        Value::String(text) if !accepts(&["string"]) => {
+            let parsed = parse_typed(schema, argument, text.trim());
+            if parsed.is_string() { value.clone() } else { parsed }
         }
-        Value::Number(_) if is(&["string"]) && !is(&["number", "integer"]) => Value::String(value.to_string()),
-        Value::Bool(_) if is(&["string"]) && !is(&["boolean"]) => Value::String(value.to_string()),
+        Value::Number(_) if accepts(&["string"]) && !accepts(&["number", "integer"]) => {
+            Value::String(value.to_string())
+        }
+        Value::Bool(_) if accepts(&["string"]) && !accepts(&["boolean"]) => Value::String(value.to_string()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
             value.clone()
         }
     }
 }
 
+/// Headers that an Arazzo document may set although OpenAPI forbids to declare them as parameters.
 fn is_content_header(header: &str) -> bool {
     ["accept", "content-type"].iter().any(|name| header.eq_ignore_ascii_case(name))
 }
 
-fn unknown_parameter_error(target: &TargetTool, place: ParameterLocation, name: &str) -> Error {
+/// Error for a parameter that the operation does not declare.
+fn unknown_parameter_error(target: &TargetTool, location: ParameterLocation, name: &str) -> Error {
     let source = &target.source;
     let tool = &target.name;
     let name = sanitize_truncated(name, 80);
-    let place = match place {
+    let location = match location {
         ParameterLocation::Path => "path",
         ParameterLocation::Query | ParameterLocation::Querystring => "query",
         ParameterLocation::Header => "header",
         ParameterLocation::Cookie => "cookie",
     };
-    let hint = match name.eq_ignore_ascii_case("authorization") {
-        true => format!("; credentials stand in `auth` of the source `{source}`"),
-        false => String::new(),
+    let hint = if name.eq_ignore_ascii_case("authorization") {
+        format!("; credentials belong in `auth` of the source `{source}`")
+    } else {
+        String::new()
     };
-    Error::new(Code::ToolInvalidInput, format!("`{tool}` has no {place} parameter `{name}`{hint}"))
+    Error::new(Code::ToolInvalidInput, format!("`{tool}` has no {location} parameter `{name}`{hint}"))
 }
 
 #[cfg(test)]
@@ -108,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_fit_the_types_that_a_schema_leads_to() {
+    fn values_are_converted_to_the_types_in_the_schema() {
         let schema = json!({
             "properties": {
                 "n": { "$ref": "#/$defs/n" }, "m": { "type": ["integer", "null"] },

@@ -1,4 +1,4 @@
-//! The document of a source of workflows: a file, read whenever it is needed and parsed when it is another.
+//! The Arazzo document of a source: a local file, read for each call and parsed again only when it has changed.
 
 use std::sync::{Arc, PoisonError};
 
@@ -15,9 +15,10 @@ use crate::connector::DocumentVersion;
 use crate::connector::openapi::{DocumentLocation, FetchedDocument, read_file, run_blocking};
 use crate::secret::resolve_kind;
 
-/// Bytes of a document.
+/// Maximum size of the document.
 const MAX_DOCUMENT_BYTES: usize = 64 * 1024 * 1024;
 
+/// Text of the file and its version.
 #[derive(Debug)]
 pub(super) struct WorkflowFile {
     pub(super) url: Url,
@@ -25,62 +26,70 @@ pub(super) struct WorkflowFile {
     pub(super) version: DocumentVersion,
 }
 
-/// What was made of a file.
+/// Parsed document with the version it was parsed from.
 #[derive(Debug)]
 pub(super) struct LoadedDocument {
+    /// `file:` URL; relative source descriptions are resolved against it.
     pub(super) url: Url,
     version: DocumentVersion,
     pub(super) document: ArazzoDocument,
+    /// Title, summary and description, for search.
     pub(super) about: Option<String>,
 }
 
 impl WorkflowConnector {
+    /// Reads the configured file.
     pub(super) async fn read_workflow_file(&self) -> Result<WorkflowFile> {
-        let wrong = |message: &str| Error::new(Code::ConfigInvalid, message);
+        let invalid = |message: &str| Error::new(Code::ConfigInvalid, message);
         let SourceKind::Workflow(workflow) = resolve_kind(&self.source.kind)? else {
-            return Err(Error::new(Code::Internal, format!("`{}` is no source of workflows", self.source.id)));
+            return Err(Error::new(Code::Internal, format!("`{}` is not a workflow source", self.source.id)));
         };
         let DocumentLocation::File(path) = DocumentLocation::parse(&workflow.document)? else {
-            return Err(wrong("`workflow` is a file; fetch the document and name it there"));
+            return Err(invalid("`workflow` must be a local file; download the document and give its path"));
         };
-        let place = file_url(&path).ok_or_else(|| wrong("`workflow` is no path to a file"))?;
+        let url = file_url(&path).ok_or_else(|| invalid("`workflow` is not a path to a file"))?;
         match read_file(path, MAX_DOCUMENT_BYTES).await? {
-            FetchedDocument::Text { text, version: mark } => Ok(WorkflowFile { url: place, text, version: mark }),
-            FetchedDocument::Unchanged => Err(Error::new(Code::Internal, "a document is said to be as it never was")),
+            FetchedDocument::Text { text, version } => Ok(WorkflowFile { url, text, version }),
+            FetchedDocument::Unchanged => {
+                Err(Error::new(Code::Internal, "internal error: 304 Not Modified for a document that was never cached"))
+            }
         }
     }
 
-    /// What the file says now.
+    /// Returns the current document, parsed again if the file has changed.
     pub(super) async fn load_document(&self) -> Result<Arc<LoadedDocument>> {
         let file = self.read_workflow_file().await?;
-        let held = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match held.filter(|held| held.version == file.version && held.url == file.url) {
-            Some(held) => Ok(held),
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match loaded.filter(|loaded| loaded.version == file.version && loaded.url == file.url) {
+            Some(loaded) => Ok(loaded),
             None => self.parse_file(file).await,
         }
     }
 
+    /// Parses the file and stores the result.
     pub(super) async fn parse_file(&self, file: WorkflowFile) -> Result<Arc<LoadedDocument>> {
-        let held = run_blocking(move || {
-            let WorkflowFile { url: place, text, version: mark } = file;
+        let loaded = run_blocking(move || {
+            let WorkflowFile { url, text, version } = file;
             let value = parse_with_examples(&text)?;
             Ok(Arc::new(LoadedDocument {
-                url: place,
-                version: mark,
+                url,
+                version,
                 document: ArazzoDocument::parse(&value)?,
                 about: describe_document(&value),
             }))
         });
-        let held = held.await?;
-        *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Some(held.clone());
-        Ok(held)
+        let loaded = loaded.await?;
+        *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Some(loaded.clone());
+        Ok(loaded)
     }
 }
 
+/// Absolute `file:` URL of a path.
 pub(super) fn file_url(path: &std::path::Path) -> Option<Url> {
     Url::from_file_path(std::path::absolute(path).ok()?).ok()
 }
 
+/// Self-description of the document.
 fn describe_document(document: &Value) -> Option<String> {
     let text = |key: &str| document.get("info")?.get(key)?.as_str().map(|text| sanitize_truncated(text, 1000));
     let texts: Vec<String> = [text("title"), text("summary"), text("description")].into_iter().flatten().collect();

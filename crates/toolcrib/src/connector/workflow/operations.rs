@@ -1,4 +1,4 @@
-//! Where the operations of an API are among its tools. Looked for once for each list of tools.
+//! Finds the tool of an API operation by operation id or by method and path. The index is built once per tool list.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,44 +12,48 @@ use toolcrib_core::{Result, SourceId};
 
 use crate::connector::openapi::run_blocking;
 
+/// Operation indexes by source.
 #[derive(Debug, Default)]
 pub(super) struct OperationLookup(Mutex<BTreeMap<SourceId, Arc<OperationIndex>>>);
 
-/// Positions among the entries of a segment.
+/// Positions of operations among the entries of a catalogue segment.
 #[derive(Debug, Default)]
 struct OperationIndex {
+    /// Fingerprint of the segment that the index was built from.
     fingerprint: Option<Fingerprint>,
     by_id: BTreeMap<String, usize>,
+    /// By `METHOD /path`.
     by_path: BTreeMap<String, usize>,
 }
 
 impl OperationLookup {
-    /// The position of the tool and its operation.
+    /// Returns the position of the tool and its operation.
     pub(super) async fn find(
         &self,
-        part: &Arc<CatalogSource>,
-        wanted: &OperationReference,
+        source: &Arc<CatalogSource>,
+        reference: &OperationReference,
     ) -> Result<Option<(usize, Operation)>> {
-        let segment = &part.segment;
-        if let OperationReference::Id(id) = wanted
+        let segment = &source.segment;
+        // Most tools are named after their operation id, so try that before building the index.
+        if let OperationReference::Id(id) = reference
             && let Some(position) = segment.position_of_original(&sanitize_name(id))
             && let Some(operation) = operation_at(segment, position)?
             && operation.operation_id.as_deref().map(str::trim) == Some(id.trim())
         {
             return Ok(Some((position, operation)));
         }
-        let known = self.lock_indexes().get(segment.source()).cloned();
-        let index = match known.filter(|index| index.fingerprint == Some(segment.fingerprint())) {
+        let cached = self.lock_indexes().get(segment.source()).cloned();
+        let index = match cached.filter(|index| index.fingerprint == Some(segment.fingerprint())) {
             Some(index) => index,
             None => {
                 let segment = segment.clone();
                 let index = run_blocking(move || OperationIndex::build(&segment)).await?;
                 let index = Arc::new(index);
-                self.lock_indexes().insert(part.segment.source().clone(), index.clone());
+                self.lock_indexes().insert(source.segment.source().clone(), index.clone());
                 index
             }
         };
-        let position = match wanted {
+        let position = match reference {
             OperationReference::Id(id) => index.by_id.get(id.trim()),
             OperationReference::Path { method, path } => index.by_path.get(&path_key(method, path)),
         };
@@ -63,6 +67,7 @@ impl OperationLookup {
 }
 
 impl OperationIndex {
+    /// Parses the execution specification of every tool in the segment.
     fn build(segment: &Segment) -> Result<OperationIndex> {
         let mut index = OperationIndex { fingerprint: Some(segment.fingerprint()), ..OperationIndex::default() };
         for position in 0..segment.entries().len() {
@@ -76,11 +81,13 @@ impl OperationIndex {
     }
 }
 
+/// Operation of the tool at a position; `None` for tools that are no API operations.
 fn operation_at(segment: &Segment, position: usize) -> Result<Option<Operation>> {
     let Some(entry) = segment.entries().get(position) else { return Ok(None) };
-    Ok(segment.tool(entry)?.parse_execution_spec().and_then(|backing| backing.execution.operation().cloned()))
+    Ok(segment.tool(entry)?.parse_execution_spec().and_then(|spec| spec.execution.operation().cloned()))
 }
 
+/// Key of `by_path`.
 fn path_key(method: &str, path: &str) -> String {
     format!("{method} {path}")
 }

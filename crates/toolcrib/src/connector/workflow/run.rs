@@ -1,4 +1,5 @@
-//! One run of a workflow, from its first step to its last, under the caller's terms.
+//! Runs one workflow from its first step to its last within the caller's timeout. Which step comes next is decided by
+//! `toolcrib_core::arazzo`; this module performs the calls and waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,74 +20,79 @@ use crate::clock::deadline_after;
 use crate::connector::{CallContext, CallFailure, ToolCall, ToolResult};
 use crate::registry::RegistryInner;
 
+/// One run of one workflow.
 #[derive(Debug)]
 pub(super) struct WorkflowRun<'a> {
     pub(super) connector: &'a WorkflowConnector,
     pub(super) registry: &'a Arc<RegistryInner>,
     pub(super) loaded: &'a LoadedDocument,
-    /// Its id.
+    /// `workflowId` of the document.
     pub(super) workflow_id: &'a str,
     pub(super) context: &'a CallContext,
+    /// End of the caller's timeout, for all steps together.
     pub(super) deadline: Instant,
 }
 
 impl WorkflowConnector {
+    /// Executes a call of a workflow tool.
     pub(super) async fn execute(&self, call: &ToolCall) -> Result<ToolResult, CallFailure> {
         let deadline = deadline_after(call.context.timeout);
-        let (workflow, inputs) = parse_call(call).map_err(CallFailure::Rejected)?;
+        let (workflow_id, inputs) = parse_call(call).map_err(CallFailure::Rejected)?;
         let registry = self.registry.upgrade().map_err(CallFailure::Rejected)?;
-        let held = tokio::time::timeout_at(deadline, self.load_document()).await;
-        let late = |_| Error::new(Code::ToolUnavailable, "the document of the workflow was not read in time");
-        let held = held.map_err(late).and_then(|held| held).map_err(|mut error| {
+        let loaded = tokio::time::timeout_at(deadline, self.load_document()).await;
+        let timed_out = |_| Error::new(Code::ToolUnavailable, "the document of the workflow was not read in time");
+        let loaded = loaded.map_err(timed_out).and_then(|loaded| loaded).map_err(|mut error| {
             error.code = Code::ToolUnavailable;
             CallFailure::Rejected(error.with_retryable(false))
         })?;
-        // The file may have changed since it was discovered.
-        let apis = held.document.described_apis();
+        // The file may have changed since discovery: check its APIs against the trust settings again.
+        let apis = loaded.document.described_apis();
         registry.ensure_servers_are_trusted(&self.source.id, &apis).map_err(CallFailure::Rejected)?;
-        let run = WorkflowExecution::new(&held.document, &workflow, inputs).map_err(CallFailure::Rejected)?;
+        let run = WorkflowExecution::new(&loaded.document, &workflow_id, inputs).map_err(CallFailure::Rejected)?;
         let registry = &registry;
-        let held = &held;
-        let terms = &call.context;
-        WorkflowRun { connector: self, registry, loaded: held, workflow_id: &workflow, context: terms, deadline }
-            .run_to_end(run)
-            .await
+        let loaded = &loaded;
+        let context = &call.context;
+        let workflow_run =
+            WorkflowRun { connector: self, registry, loaded, workflow_id: &workflow_id, context, deadline };
+        workflow_run.run_to_end(run).await
     }
 }
 
 impl WorkflowRun<'_> {
+    /// Performs the actions of the workflow until it completes or fails.
     async fn run_to_end(&self, mut run: WorkflowExecution<'_>) -> Result<ToolResult, CallFailure> {
-        // What an API said to the step that it last refused.
-        let mut refused: Option<(String, String)> = None;
-        let mut at = String::new();
+        // Step and message of the last response of 400 and above, to explain a failure of that step.
+        let mut rejection: Option<(String, String)> = None;
+        let mut current_step = String::new();
         loop {
-            let came = match run.next_action() {
+            let outcome = match run.next_action() {
                 NextAction::Call(call) => {
-                    at = call.step.id.clone();
-                    self.await_step(&at, self.run_step(call)).await?.map_err(CallFailure::Rejected)?
+                    current_step = call.step.id.clone();
+                    self.await_step(&current_step, self.run_step(call)).await?.map_err(CallFailure::Rejected)?
                 }
-                NextAction::Wait(pause) => {
-                    self.pause(&at, pause).await?;
+                NextAction::Wait(delay) => {
+                    self.pause(&current_step, delay).await?;
                     continue;
                 }
                 NextAction::Completed { outputs } => {
                     return build_result(self.workflow_id, outputs).map_err(CallFailure::Rejected);
                 }
                 NextAction::Failed { step, reason, outputs } => {
-                    let said = refused.filter(|(at, _)| at == step).map(|(_, said)| said);
+                    let api_message =
+                        rejection.filter(|(current_step, _)| current_step == step).map(|(_, api_message)| api_message);
                     return Err(CallFailure::Rejected(failure_error(
                         self.workflow_id,
                         step,
                         reason,
-                        said.as_deref(),
+                        api_message.as_deref(),
                         outputs,
                     )));
                 }
             };
-            match came {
+            match outcome {
                 StepOutcome::Answered(response) => run.on_response(response),
-                StepOutcome::Rejected { response, message: said } => {
-                    refused = Some((at.clone(), said));
+                StepOutcome::Rejected { response, message: api_message } => {
+                    rejection = Some((current_step.clone(), api_message));
                     run.on_response(response);
                 }
                 StepOutcome::NoResponse(reason) => run.on_no_response(reason),
@@ -94,49 +100,50 @@ impl WorkflowRun<'_> {
         }
     }
 
+    /// Time until the deadline.
     pub(super) fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// What a step comes to, while there is time and somebody who wants to know.
-    async fn await_step<T>(&self, step: &str, taking: impl Future<Output = T>) -> Result<T, CallFailure> {
+    /// Awaits a step or delay until the deadline, or until the caller cancels.
+    async fn await_step<T>(&self, step: &str, step_future: impl Future<Output = T>) -> Result<T, CallFailure> {
         tokio::select! {
             biased;
             () = self.context.cancel.cancelled() => Err(CallFailure::cancelled()),
             () = tokio::time::sleep_until(self.deadline) => Err(self.timeout_failure(step)),
-            taken = taking => Ok(taken),
+            result = step_future => Ok(result),
         }
     }
 
-    /// A pause that would outlast the time there is, is not begun.
-    async fn pause(&self, step: &str, pause: Duration) -> Result<(), CallFailure> {
-        if pause >= self.remaining() {
+    /// Waits before a retry. Fails at once if the delay would exceed the deadline.
+    async fn pause(&self, step: &str, delay: Duration) -> Result<(), CallFailure> {
+        if delay >= self.remaining() {
             return Err(self.timeout_failure(step));
         }
-        self.await_step(step, tokio::time::sleep(pause)).await
+        self.await_step(step, tokio::time::sleep(delay)).await
     }
 
-    /// That says nothing about the document, which is all that stands behind this source.
+    /// The timeout of a workflow says nothing about its source, which is only a file.
     fn timeout_failure(&self, step: &str) -> CallFailure {
-        let workflow = sanitize_truncated(self.workflow_id, 80);
-        let time = format_duration(self.context.timeout);
-        let message = format!("the workflow `{workflow}` is not done within {time}: it got as far as step `{step}`");
+        let workflow_id = sanitize_truncated(self.workflow_id, 80);
+        let timeout = format_duration(self.context.timeout);
+        let message = format!("the workflow `{workflow_id}` did not finish within {timeout}; it reached step `{step}`");
         let error = Error::new(Code::ToolExecutionFailed, message).with_details(json!({ "step": step }));
         CallFailure::Inconclusive(error)
     }
 }
 
-/// The id of the workflow, and its inputs.
+/// Reads the workflow id and the inputs from a call.
 fn parse_call(call: &ToolCall) -> Result<(String, Value)> {
     let unknown = || {
         let message = format!("how `{}` is called is not known; refresh its source", call.tool);
         Error::new(Code::ToolUnavailable, message)
     };
-    let backing = call.execution_spec.as_ref().ok_or_else(unknown)?;
-    let backing: ExecutionSpec = serde_json::from_str(backing.get()).map_err(|error| unknown().with_cause(error))?;
+    let spec = call.execution_spec.as_ref().ok_or_else(unknown)?;
+    let spec: ExecutionSpec = serde_json::from_str(spec.get()).map_err(|error| unknown().with_cause(error))?;
     let inputs =
-        serde_json::from_str(call.arguments.get()).context(Code::ToolInvalidInput, "the arguments are no JSON")?;
-    match backing.execution {
+        serde_json::from_str(call.arguments.get()).context(Code::ToolInvalidInput, "the arguments are not JSON")?;
+    match spec.execution {
         ExecutionMode::Workflow { id } => Ok((id, inputs)),
         ExecutionMode::McpCall | ExecutionMode::SyncHttp(_) | ExecutionMode::AsyncPoll { .. } => Err(unknown()),
     }

@@ -1,4 +1,5 @@
-//! One step: the tool it means, called under the caller's terms, and what the API behind it answered.
+//! Executes one step: calls the tool it refers to on behalf of the workflow's caller, and returns the HTTP response of
+//! the API behind it.
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
@@ -12,26 +13,24 @@ use super::run::WorkflowRun;
 use crate::call::{CallOptions, CallRequest};
 use crate::connector::ResponseRecorder;
 
-/// What a step came to.
+/// Outcome of a step, for the workflow's success criteria and actions.
 pub(super) enum StepOutcome {
+    /// The API responded with a status below 400.
     Answered(OperationResponse),
-    /// An answer of 400 and more, and what it says for people.
-    Rejected {
-        response: OperationResponse,
-        message: String,
-    },
-    /// No answer, and why.
+    /// The API responded with 400 or above; `message` is its error for people.
+    Rejected { response: OperationResponse, message: String },
+    /// No response, with the reason.
     NoResponse(String),
 }
 
 impl WorkflowRun<'_> {
-    /// Takes a step. An error ends the workflow: nothing that its document says could change that.
+    /// Calls the tool of a step. An error ends the workflow, because no action of the document could handle it.
     pub(super) async fn run_step(&self, call: &OperationCall<'_>) -> Result<StepOutcome> {
         let target = self.find_target(call).await.map_err(|error| step_error(call, error))?;
         let tool = target.name.as_str();
         let input = build_arguments(&target, &call.arguments).map_err(|error| step_error(call, error))?;
         self.report_progress(call, tool);
-        let witness = ResponseRecorder::new(expects_redirect(call.step));
+        let recorder = ResponseRecorder::new(expects_redirect(call.step));
         let options = CallOptions {
             timeout: Some(self.remaining().min(target.call_timeout)),
             cancel: self.context.cancel.clone(),
@@ -43,51 +42,54 @@ impl WorkflowRun<'_> {
             ..CallOptions::default()
         };
         let caller = delegate_caller(&self.context.caller, &self.connector.source.id);
-        let wish = CallRequest { name: tool, input, options, response_recorder: Some(witness.clone()) };
-        match self.registry.call(&caller, wish).await {
-            Ok(_) => Ok(witness
-                .take()
-                .map_or_else(|| StepOutcome::NoResponse(format!("`{tool}` is no API")), StepOutcome::Answered)),
-            Err(error) => classify_error(call, error, witness.take()),
+        let call_request = CallRequest { name: tool, input, options, response_recorder: Some(recorder.clone()) };
+        match self.registry.call(&caller, call_request).await {
+            Ok(_) => Ok(recorder.take().map_or_else(
+                || StepOutcome::NoResponse(format!("`{tool}` is not an HTTP API")),
+                StepOutcome::Answered,
+            )),
+            Err(error) => classify_error(call, error, recorder.take()),
         }
     }
 
-    /// One that does not keep up misses some.
+    /// Sends a progress notification. A full channel loses it: the run does not wait for a slow reader.
     fn report_progress(&self, call: &OperationCall<'_>, tool: &str) {
         let Some(progress) = &self.context.progress else { return };
         let message = format!("step `{}`: {tool}", sanitize_truncated(&call.step.id, 80));
-        if let Ok(said) = to_raw_value(&json!({ "progress": call.number, "message": message })) {
-            let _missed = progress.try_send(said);
+        if let Ok(notification) = to_raw_value(&json!({ "progress": call.number, "message": message })) {
+            let _ = progress.try_send(notification);
         }
     }
 }
 
-fn classify_error(call: &OperationCall<'_>, error: Error, seen: Option<OperationResponse>) -> Result<StepOutcome> {
+/// Classifies a failed call. Policy and argument errors end the workflow; other failures are left to its actions.
+fn classify_error(call: &OperationCall<'_>, error: Error, response: Option<OperationResponse>) -> Result<StepOutcome> {
     if matches!(error.code, Code::Forbidden | Code::ToolInvalidInput) {
         return Err(step_error(call, error));
     }
     let status = error.details.as_ref().and_then(|details| details.get("status")?.as_u64());
-    match seen.filter(|seen| status == Some(seen.status.into())) {
-        // The body as the error has it: without what was given to the API in confidence.
-        Some(seen) => {
+    match response.filter(|response| status == Some(response.status.into())) {
+        // Take the body from the error: it is redacted, the recorded one is not.
+        Some(recorded) => {
             let body = error.details.and_then(|mut details| details.get_mut("body").map(Value::take));
-            let response = OperationResponse { body: body.filter(|body| !body.is_null()), ..seen };
+            let response = OperationResponse { body: body.filter(|body| !body.is_null()), ..recorded };
             Ok(StepOutcome::Rejected { response, message: error.message })
         }
         None => Ok(StepOutcome::NoResponse(error.message)),
     }
 }
 
-/// An error that ends the workflow. What a caller can do about it depends on whether a step was taken before.
+/// Error that ends the workflow at a step. After the first step the workflow has had effects, so codes that suggest a
+/// simple retry or other arguments are no longer used.
 fn step_error(call: &OperationCall<'_>, error: Error) -> Error {
     let step = sanitize_truncated(&call.step.id, 80);
     let workflow = sanitize_truncated(call.workflow, 80);
-    let first = call.number == 1;
+    let is_first = call.number == 1;
     let code = match error.code {
         Code::Forbidden => Code::Forbidden,
         Code::AuthRequired => Code::AuthRequired,
-        Code::RateLimited if first => Code::RateLimited,
-        Code::ToolInvalidInput if first => Code::ToolInvalidInput,
+        Code::RateLimited if is_first => Code::RateLimited,
+        Code::ToolInvalidInput if is_first => Code::ToolInvalidInput,
         Code::ToolInvalidInput => Code::ToolExecutionFailed,
         Code::ToolNotImplemented
         | Code::ToolUnavailable
@@ -100,7 +102,7 @@ fn step_error(call: &OperationCall<'_>, error: Error) -> Error {
         | Code::BadRequest
         | Code::RateLimited
         | Code::Internal => {
-            if first {
+            if is_first {
                 Code::ToolUnavailable
             } else {
                 Code::ToolExecutionFailed
@@ -114,11 +116,11 @@ fn step_error(call: &OperationCall<'_>, error: Error) -> Error {
             details[name] = detail.clone();
         }
     }
-    let message = format!("step `{step}` of the workflow `{workflow}` cannot be taken: {}", error.message);
+    let message = format!("step `{step}` of the workflow `{workflow}` cannot be executed: {}", error.message);
     Error::new(code, message).with_retryable(retryable).with_details(details)
 }
 
-/// Who is behind a step, and what is between.
+/// Caller of a step for logs and history: the original caller and the workflow in between.
 fn delegate_caller(caller: &str, workflow: &SourceId) -> Caller {
     let name = match caller {
         "" => format!("workflow {workflow}"),
@@ -127,7 +129,7 @@ fn delegate_caller(caller: &str, workflow: &SourceId) -> Caller {
     Caller { name }
 }
 
-/// Whether what the step says about its answers is about one that points elsewhere.
+/// Whether a criterion of the step compares the status with a redirect, so that redirects must not be followed.
 fn expects_redirect(step: &WorkflowStep) -> bool {
     let actions = step.on_success.iter().chain(&step.on_failure);
     let mut criteria = step.success_criteria.iter().chain(actions.flat_map(|action| &action.criteria));
@@ -140,20 +142,21 @@ fn expects_redirect(step: &WorkflowStep) -> bool {
     })
 }
 
+/// Statuses of redirects that the HTTP client would follow.
 const REDIRECT_STATUSES: [&str; 5] = ["301", "302", "303", "307", "308"];
 
-/// Whether `$statusCode` is compared with the number of a redirect, on either side.
+/// Whether a condition compares `$statusCode` with a redirect status, on either side of the operator.
 fn compares_with_redirect(condition: &str) -> bool {
     const OPERATORS: [&str; 6] = ["==", "!=", "<=", ">=", "<", ">"];
     let quotes = ['\'', '"'];
-    let apart = |character: char| character.is_whitespace() || "()&|!=<>'\"".contains(character);
+    let is_delimiter = |character: char| character.is_whitespace() || "()&|!=<>'\"".contains(character);
     condition.match_indices("$statusCode").any(|(at, name)| {
         let before = condition[..at].trim_end();
         let after = condition[at + name.len()..].trim_start();
         let after = OPERATORS.iter().find_map(|operator| after.strip_prefix(operator));
-        let after = after.and_then(|after| after.trim_start().trim_start_matches(quotes).split(apart).next());
+        let after = after.and_then(|after| after.trim_start().trim_start_matches(quotes).split(is_delimiter).next());
         let before = OPERATORS.iter().find_map(|operator| before.strip_suffix(operator));
-        let before = before.and_then(|before| before.trim_end().trim_end_matches(quotes).rsplit(apart).next());
+        let before = before.and_then(|before| before.trim_end().trim_end_matches(quotes).rsplit(is_delimiter).next());
         [before, after].into_iter().flatten().any(|number| REDIRECT_STATUSES.contains(&number))
     })
 }
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_called_a_workflow_is_told_of_its_steps_too() {
+    fn a_step_names_the_caller_of_its_workflow() {
         let workflow = SourceId::parse("errands").unwrap();
         assert_eq!(delegate_caller("agent", &workflow).name, "agent via workflow errands");
         assert_eq!(delegate_caller("", &workflow).name, "workflow errands");

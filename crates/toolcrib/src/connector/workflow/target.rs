@@ -1,4 +1,5 @@
-//! Which tool a step means: the source of this catalogue that a source description stands for, and its operation.
+//! Finds the tool that a workflow step refers to: the source of the registry for a source description, and the
+//! operation in it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,28 +18,31 @@ use crate::connector::openapi::DocumentLocation;
 use crate::refresh::RequiredFreshness;
 use crate::secret::resolve;
 
-/// The tool behind a step. Its source is an API, so that no workflow ever calls a workflow this way.
+/// Tool of a step. Its source is an OpenAPI source, so a workflow never calls a workflow through this path.
 #[derive(Debug)]
 pub(super) struct TargetTool {
     pub(super) name: ToolName,
     pub(super) source: SourceId,
     pub(super) operation: Operation,
-    /// As it is listed.
+    /// Schema as listed, for converting argument types.
     pub(super) input_schema: Arc<RawValue>,
+    /// Call timeout of the API's source; bounds the step.
     pub(super) call_timeout: Duration,
 }
 
 impl WorkflowRun<'_> {
+    /// Finds the tool of a step. Without an explicit source description, exactly one described API must have the
+    /// operation.
     pub(super) async fn find_target(&self, call: &OperationCall<'_>) -> Result<TargetTool> {
         if let Some(description) = call.source {
             let source = self.find_source(description)?;
             let found = self.find_operation(&source, call.operation).await?;
             return found.ok_or_else(|| unknown_operation_error(&source.id, call.operation));
         }
-        let described = self.loaded.document.source_descriptions.iter();
+        let descriptions = self.loaded.document.source_descriptions.iter();
         let mut found = Vec::new();
         let mut missing = None;
-        for description in described.filter(|description| description.kind == SourceDescriptionKind::OpenApi) {
+        for description in descriptions.filter(|description| description.kind == SourceDescriptionKind::OpenApi) {
             let source = match self.find_source(description) {
                 Ok(source) => source,
                 Err(error) => {
@@ -50,48 +54,51 @@ impl WorkflowRun<'_> {
                 found.push((description.name.as_str(), target));
             }
         }
-        let shown = display_operation(call.operation);
+        let operation_name = display_operation(call.operation);
         match (found.pop(), found.pop()) {
             (Some((_, target)), None) => Ok(target),
-            (Some((one, _)), Some((other, _))) => Err(unavailable_error(format!(
-                "both `{other}` and `{one}` have an operation `{shown}`; write `$sourceDescriptions.{one}.{shown}`"
+            (Some((last, _)), Some((first, _))) => Err(unavailable_error(format!(
+                "both `{first}` and `{last}` have an operation `{operation_name}`; \
+                 write `$sourceDescriptions.{last}.{operation_name}`"
             ))),
-            // One that is not declared may have it.
+            // A described API that is not configured may have the operation, so that error says more.
             (None, _) => Err(missing.unwrap_or_else(|| {
-                unavailable_error(format!("none of the APIs that the document names has an operation `{shown}`"))
+                unavailable_error(format!(
+                    "none of the APIs that the document names has an operation `{operation_name}`"
+                ))
             })),
         }
     }
 
-    /// By its name, or else by its document.
+    /// Finds the source of a description by its name, or else by its document.
     fn find_source(&self, description: &SourceDescription) -> Result<Arc<Source>> {
-        let now = self.registry.snapshot.load();
-        let named = SourceId::from_name(&description.name).ok().and_then(|id| now.effective_sources.get(&id));
+        let snapshot = self.registry.snapshot.load();
+        let named = SourceId::from_name(&description.name).ok().and_then(|id| snapshot.effective_sources.get(&id));
         if let Some(source) = named.filter(|source| as_openapi(source).is_some()) {
             return Ok(source.clone());
         }
-        let wanted = self.loaded.url.join(&description.url).ok();
-        let same = |source: &&Arc<Source>| {
-            let place = as_openapi(source).and_then(|openapi| document_url(&openapi.document));
-            place.is_some() && place == wanted
+        let described_url = self.loaded.url.join(&description.url).ok();
+        let has_document = |source: &&Arc<Source>| {
+            let url = as_openapi(source).and_then(|openapi| document_url(&openapi.document));
+            url.is_some() && url == described_url
         };
-        let mut same = now.effective_sources.values().filter(same);
-        match (same.next(), same.next()) {
+        let mut matching = snapshot.effective_sources.values().filter(has_document);
+        match (matching.next(), matching.next()) {
             (Some(source), None) => Ok(source.clone()),
-            (Some(one), Some(other)) => {
+            (Some(first), Some(second)) => {
                 let name = sanitize_truncated(&description.name, 80);
-                let one = &one.id;
-                let other = &other.id;
+                let first = &first.id;
+                let second = &second.id;
                 let message =
-                    format!("`{one}` and `{other}` both have the document of `{name}`; call one of them `{name}`");
+                    format!("`{first}` and `{second}` both have the document of `{name}`; call one of them `{name}`");
                 Err(unavailable_error(message))
             }
-            (None, _) => Err(unknown_source_error(description, now.effective_sources.values())),
+            (None, _) => Err(unknown_source_error(description, snapshot.effective_sources.values())),
         }
     }
 
-    /// Discovers the source first where it never was.
-    async fn find_operation(&self, source: &Source, wanted: &OperationReference) -> Result<Option<TargetTool>> {
+    /// Finds the tool of an operation. Discovers the source first if it never was.
+    async fn find_operation(&self, source: &Source, reference: &OperationReference) -> Result<Option<TargetTool>> {
         let id = &source.id;
         self.registry
             .ensure_freshness(
@@ -101,24 +108,27 @@ impl WorkflowRun<'_> {
                 self.context.trace.as_ref(),
             )
             .await;
-        let now = self.registry.snapshot.load_full();
-        let Some(part) = now.catalog.source(id) else {
+        let snapshot = self.registry.snapshot.load_full();
+        let Some(catalog_source) = snapshot.catalog.source(id) else {
             let unknown =
                 || unavailable_error(format!("the tools of `{id}` are not known; `toolcrib refresh {id}` tries again"));
             return Err(self.registry.explain_source(id).unwrap_or_else(unknown));
         };
-        let Some((entry, operation)) = self.connector.operations.find(part, wanted).await? else { return Ok(None) };
-        let entry = &part.segment.entries()[entry];
+        let Some((position, operation)) = self.connector.operations.find(catalog_source, reference).await? else {
+            return Ok(None);
+        };
+        let entry = &catalog_source.segment.entries()[position];
         Ok(Some(TargetTool {
             name: entry.name.clone(),
             source: id.clone(),
             operation,
-            input_schema: part.segment.call_spec(entry)?.input_schema.clone(),
+            input_schema: catalog_source.segment.call_spec(entry)?.input_schema.clone(),
             call_timeout: source.settings.call_timeout(),
         }))
     }
 }
 
+/// Configuration of an OpenAPI source; `None` for other kinds.
 fn as_openapi(source: &Source) -> Option<&OpenApiSource> {
     match &source.kind {
         SourceKind::OpenApi(openapi) => Some(openapi),
@@ -130,7 +140,7 @@ fn as_openapi(source: &Source) -> Option<&OpenApiSource> {
     }
 }
 
-/// Where the document of a source is, as an address.
+/// URL of a configured document location, with references resolved.
 fn document_url(text: &str) -> Option<Url> {
     match DocumentLocation::parse(&resolve(text).ok()?).ok()? {
         DocumentLocation::File(path) => file_url(&path),
@@ -138,6 +148,7 @@ fn document_url(text: &str) -> Option<Url> {
     }
 }
 
+/// Error for a source description that matches no configured source, with the command that adds one.
 fn unknown_source_error<'a>(description: &SourceDescription, sources: impl Iterator<Item = &'a Arc<Source>>) -> Error {
     let name = sanitize_truncated(&description.name, 80);
     let url = sanitize_truncated(&description.url, 200);
@@ -153,13 +164,15 @@ fn unknown_source_error<'a>(description: &SourceDescription, sources: impl Itera
     ))
 }
 
-fn unknown_operation_error(source: &SourceId, wanted: &OperationReference) -> Error {
-    let shown = display_operation(wanted);
+/// Error for an operation that the source does not have.
+fn unknown_operation_error(source: &SourceId, reference: &OperationReference) -> Error {
+    let operation_name = display_operation(reference);
     unavailable_error(format!(
-        "the source `{source}` has no operation `{shown}`; `toolcrib tools --source {source}` shows what it has"
+        "the source `{source}` has no operation `{operation_name}`; `toolcrib tools --source {source}` shows what it has"
     ))
 }
 
+/// Operation id, or method and path, for messages.
 fn display_operation(operation: &OperationReference) -> String {
     match operation {
         OperationReference::Id(id) => sanitize_truncated(id, 80),
@@ -167,7 +180,7 @@ fn display_operation(operation: &OperationReference) -> String {
     }
 }
 
-/// Trying again changes nothing.
+/// Configuration errors of a workflow are not retryable.
 fn unavailable_error(message: String) -> Error {
     Error::new(Code::ToolUnavailable, message).with_retryable(false)
 }

@@ -1,4 +1,4 @@
-//! Starting through the guard, or without one in a process group.
+//! Starts servers on Unix: through the guard, or without one in a process group.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -23,66 +23,73 @@ use toolcrib_core::{Code, Error, Result};
 use super::{GuardExe, Launch, ServerProcess, configure_command, start_error, unguarded_command};
 use crate::guard::mark::GuardMark;
 
-/// What is between SIGTERM and SIGKILL for a server without a guard.
+/// Time between SIGTERM and SIGKILL for a server without guard.
 const TERM_TO_KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// For a guard's first word. The caller has a deadline of its own; this one is for a machine that hardly moves.
+/// Time for a guard to report the start of its server. The caller has its own deadline; this one covers an overloaded
+/// machine.
 const GUARD_START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// For a guard to end its tree; it gives servers half a second. Below what [`Server::stop`] allows for all of it.
+/// Time for a guard to end its tree, of which it gives servers half a second. Less than [`ServerProcess::stop`] allows
+/// in total.
 const GUARD_END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// For what a guard that has ended already said.
+/// Time to read what a guard that has already exited reported.
 const FINAL_OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What ends the tree.
+/// How the process tree of a server is ended.
 #[derive(Debug)]
 pub(super) enum ProcessTree {
+    /// By a guard process.
     Guard {
-        /// The guard ends the tree when this closes.
+        /// Closing it makes the guard end the tree.
         channel: Option<GuardChannel>,
+        /// Process group of the server.
         server_pid: Option<Pid>,
-        /// Waits for the end of the guard, and ends the tree where the guard did not.
+        /// Task that waits for the guard, and kills the tree if the guard did not.
         watcher: Option<JoinHandle<()>>,
     },
+    /// By signals to the server's process group.
     Group(Option<Pid>),
 }
 
-/// What a guard is held by, until it is dropped.
+/// Our end of the channel to a guard. Dropping it tells the guard to end its tree.
 #[derive(Debug)]
 pub(super) struct GuardChannel {
     _channel: OwnedWriteHalf,
-    /// Tells the watch.
+    /// Notifies the watcher when dropped.
     _until_dropped: oneshot::Sender<()>,
 }
 
 impl ProcessTree {
+    /// Process id of the server, if it was reported.
     pub(super) fn pid(&self) -> Option<u32> {
         let (ProcessTree::Guard { server_pid: pid, .. } | ProcessTree::Group(pid)) = self;
         pid.map(|pid| pid.as_raw_nonzero().get().unsigned_abs())
     }
 
-    /// After the child was waited for.
+    /// Cleans up after the child was waited for: processes that it left behind are killed.
     pub(super) async fn finish(&mut self, status: ExitStatus) {
         match self {
-            ProcessTree::Guard { channel: hold, server_pid: server, watcher: watch } => {
+            ProcessTree::Guard { channel, server_pid, watcher } => {
+                // A guard that died by a signal did not clean up.
                 if status.signal().is_some() {
-                    kill_group(*server, Signal::KILL);
+                    kill_group(*server_pid, Signal::KILL);
                 }
-                drop(hold.take());
-                if let Some(watching) = watch {
-                    let _ = watching.await;
-                    *watch = None;
+                drop(channel.take());
+                if let Some(task) = watcher {
+                    let _ = task.await;
+                    *watcher = None;
                 }
             }
             ProcessTree::Group(group) => kill_group(*group, Signal::KILL),
         }
     }
 
-    /// Ends the tree, with the chance to leave in order.
+    /// Ends the tree with SIGTERM first, so that servers can exit cleanly.
     pub(super) async fn terminate(&mut self, child: &mut Child) {
         match self {
-            ProcessTree::Guard { channel: hold, .. } => drop(hold.take()),
+            ProcessTree::Guard { channel, .. } => drop(channel.take()),
             ProcessTree::Group(group) => {
                 kill_group(*group, Signal::TERM);
                 if timeout(TERM_TO_KILL_TIMEOUT, child.wait()).await.is_err() {
@@ -92,22 +99,24 @@ impl ProcessTree {
         }
     }
 
-    /// Ends the tree at once, without waiting.
+    /// Ends the tree without waiting.
     pub(super) fn kill(&mut self) {
         match self {
-            ProcessTree::Guard { channel: hold, .. } => drop(hold.take()),
+            ProcessTree::Guard { channel, .. } => drop(channel.take()),
             ProcessTree::Group(group) => kill_group(*group, Signal::KILL),
         }
     }
 }
 
+/// Signals a process group.
 fn kill_group(group: Option<Pid>, signal: Signal) {
     if let Some(group) = group {
-        // Gone already is as good.
+        // Fails if the group has ended already, which is fine.
         let _ = kill_process_group(group, signal);
     }
 }
 
+/// Starts a server with or without guard.
 pub(super) async fn start(guard: &GuardExe, launch: &Launch) -> Result<ServerProcess> {
     match guard {
         GuardExe::CurrentExe => start_guarded(current_binary()?, launch).await,
@@ -121,14 +130,15 @@ pub(super) async fn start(guard: &GuardExe, launch: &Launch) -> Result<ServerPro
     }
 }
 
-/// A binary that does not know it is the guard would start all over again, and its servers too.
+/// Path of this binary. Fails if `main` does not call `run_if_asked`: such a binary would run its own program again,
+/// and start servers again, instead of acting as guard.
 fn current_binary() -> Result<PathBuf> {
     if !crate::guard::can_guard() {
         let message = "this program is not prepared to guard its servers; call `toolcrib::guard::run_if_asked()` \
                        first thing in `main`, or choose `GuardExe::None`";
         return Err(Error::new(Code::Internal, message));
     }
-    // On Linux by this name, which stays true when an update has replaced the file.
+    // On Linux this link stays valid when an update replaces the file.
     if cfg!(target_os = "linux") {
         return Ok(PathBuf::from("/proc/self/exe"));
     }
@@ -136,73 +146,76 @@ fn current_binary() -> Result<PathBuf> {
         .map_err(|error| Error::new(Code::Internal, "cannot find this program's own file").with_cause(error))
 }
 
+/// Starts a server through a guard and waits for the guard's report.
 async fn start_guarded(exe: PathBuf, launch: &Launch) -> Result<ServerProcess> {
-    let broken = |error: io::Error| {
+    let guard_error = |error: io::Error| {
         let program = launch.program.display();
         let message = format!(
             "cannot start the guard of `{program}`; is `guard::run_if_asked()` the first line of `main`, before any runtime?"
         );
         Error::new(Code::ToolUnavailable, message).with_cause(error)
     };
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(broken)?;
-    ours.set_nonblocking(true).map_err(broken)?;
-    let ours = UnixStream::from_std(ours).map_err(broken)?;
-    // Only their end is inherited. A process that is started in this very moment by other code inherits it too. The
-    // guard does not mind, for it waits for the end of ours; but that the guard was killed then shows only when that
-    // process has ended, or when this server is stopped.
-    rustix::io::fcntl_setfd(&theirs, FdFlags::empty()).map_err(|error| broken(error.into()))?;
+    let (own_end, guard_end) = std::os::unix::net::UnixStream::pair().map_err(guard_error)?;
+    own_end.set_nonblocking(true).map_err(guard_error)?;
+    let own_end = UnixStream::from_std(own_end).map_err(guard_error)?;
+    // Only the guard's end is inherited. A process that other code starts at this very moment inherits it, too. That
+    // does no harm to the guard, which waits for EOF from our end; but a killed guard is then noticed only when that
+    // process has ended or this server is stopped.
+    rustix::io::fcntl_setfd(&guard_end, FdFlags::empty()).map_err(|error| guard_error(error.into()))?;
 
     let mark = GuardMark::random();
     let mut command = Command::new(exe);
-    command.arg0("crib-guard").arg(crate::guard::GUARD_ARGUMENT).arg(theirs.as_raw_fd().to_string());
+    command.arg0("crib-guard").arg(crate::guard::GUARD_ARGUMENT).arg(guard_end.as_raw_fd().to_string());
     command.arg(mark.to_string()).arg("--");
     command.arg(&launch.program).args(&launch.args).process_group(0);
-    let child = configure_command(command, launch).spawn().map_err(broken)?;
-    drop(theirs);
+    let child = configure_command(command, launch).spawn().map_err(guard_error)?;
+    drop(guard_end);
 
-    let (reader, writer) = ours.into_split();
+    let (reader, writer) = own_end.into_split();
     let (until_dropped, dropped) = oneshot::channel();
-    let hold = GuardChannel { _channel: writer, _until_dropped: until_dropped };
+    let guard_channel = GuardChannel { _channel: writer, _until_dropped: until_dropped };
     let mut server =
-        ServerProcess::new(child, ProcessTree::Guard { channel: Some(hold), server_pid: None, watcher: None });
+        ServerProcess::new(child, ProcessTree::Guard { channel: Some(guard_channel), server_pid: None, watcher: None });
     let mut channel = BufReader::new(reader);
-    let heard = read_start_report(&mut server.child, &mut channel).await;
-    match heard.as_deref().ok().and_then(|line| line.trim_end().split_once(' ')) {
-        Some((word @ ("started" | "unmarked"), pid)) => {
-            if word == "unmarked" {
+    let report = read_start_report(&mut server.child, &mut channel).await;
+    match report.as_deref().ok().and_then(|line| line.trim_end().split_once(' ')) {
+        Some((status_word @ ("started" | "unmarked"), pid)) => {
+            if status_word == "unmarked" {
                 warn_unmarked_once();
             }
             let pid = pid.parse().ok().and_then(Pid::from_raw);
-            if let ProcessTree::Guard { server_pid: server, watcher: watch, .. } = &mut server.tree {
-                *server = pid;
-                *watch = Some(tokio::spawn(watch_guard(channel, dropped, pid, mark)));
+            if let ProcessTree::Guard { server_pid, watcher, .. } = &mut server.tree {
+                *server_pid = pid;
+                *watcher = Some(tokio::spawn(watch_guard(channel, dropped, pid, mark)));
             }
             Ok(server)
         }
         Some(("failed", errno)) => Err(start_error(launch, io::Error::from_raw_os_error(errno.parse().unwrap_or(0)))),
         _ => {
-            // A guard that is only late ignores this, and ends its tree as our end of the channel closes; a program
-            // that is no guard goes. One that was killed may have started the server before.
+            // A guard that is only slow ignores the signal and ends its tree when our end of the channel closes.
+            // Another program ends by the signal. A guard that was killed may have started the server, so watch the
+            // channel.
             if let Some(pid) = server.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
                 let _ = kill_process(pid, Signal::TERM);
             }
             tokio::spawn(watch_guard(channel, dropped, None, mark));
-            Err(broken(heard.err().unwrap_or_else(|| io::Error::other("it ended without a word"))))
+            let cause = report.err().unwrap_or_else(|| io::Error::other("the guard exited without a report"));
+            Err(guard_error(cause))
         }
     }
 }
 
-/// Waits for a guard to end, and ends its tree where the guard did not: it was killed, or does not move. Ends with the
-/// guard, or at the latest [`GUARD_TIMEOUT`] after it was told to end, and what killing takes.
+/// Waits for a guard to end, and kills its tree if the guard did not: because it was killed, or is stopped. Returns
+/// when the guard has ended, or at the latest [`GUARD_END_TIMEOUT`] plus the time for killing after it was told to end.
 async fn watch_guard(
     mut channel: BufReader<OwnedReadHalf>,
     dropped: oneshot::Receiver<()>,
     server: Option<Pid>,
     mark: GuardMark,
 ) {
-    let mut last = String::new();
+    let mut last_line = String::new();
     {
-        let mut read = pin!(channel.read_line(&mut last));
+        let mut read = pin!(channel.read_line(&mut last_line));
         tokio::select! {
             _ = &mut read => {}
             _ = dropped => {
@@ -210,7 +223,7 @@ async fn watch_guard(
             }
         }
     }
-    if last == crate::guard::TREE_ENDED_MESSAGE {
+    if last_line == crate::guard::TREE_ENDED_MESSAGE {
         return;
     }
     kill_group(server, Signal::KILL);
@@ -220,29 +233,28 @@ async fn watch_guard(
     }
 }
 
-/// Every server of this process is in the same situation.
+/// Logs once per process, since all servers are affected alike.
 fn warn_unmarked_once() {
     static WARNING: Once = Once::new();
     WARNING.call_once(|| {
         tracing::warn!(
-            "the servers that are started cannot be marked (`RLIMIT_LOCKS` is 0 or may not be set here): if a guard is \
-             killed, processes of its server may remain, and may be taken for local clients that need no token"
+            "started servers cannot be marked (`RLIMIT_LOCKS` is 0 or must not be changed here): if a guard is killed, \
+              processes of its server may remain, and may be taken for local clients that need no token"
         );
     });
 }
 
-/// What the guard says of its server: `started PID`, `unmarked PID` for one that was started without a mark, or
-/// `failed ERRNO`.
+/// Reads the guard's report: `started PID`, `unmarked PID` if the server has no mark, or `failed ERRNO`.
 async fn read_start_report(guard: &mut Child, channel: &mut BufReader<OwnedReadHalf>) -> io::Result<String> {
     let mut line = String::new();
     let mut read = pin!(channel.read_line(&mut line));
-    let heard = timeout(GUARD_START_TIMEOUT, async {
+    let report = timeout(GUARD_START_TIMEOUT, async {
         tokio::select! {
             read = &mut read => read,
-            // Should a neighbour hold their end too, it will not read as ended, but what was said is there.
+            // If another process inherited the guard's end, there is no EOF, but the report may be in the buffer.
             _ = guard.wait() => timeout(FINAL_OUTPUT_TIMEOUT, &mut read).await?,
         }
     });
-    heard.await??;
+    report.await??;
     Ok(line)
 }

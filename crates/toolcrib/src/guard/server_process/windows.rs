@@ -1,32 +1,32 @@
-//! Starting on Windows, where there is no guard: the child alone is killed.
+//! Starts servers on Windows, which has no guard: only the server process itself is killed.
 
 use std::process::ExitStatus;
 
 use tokio::process::Child;
 use toolcrib_core::Result;
 
-use super::{GuardExe, Launch, Server, direct, not_started};
+use super::{GuardExe, Launch, ServerProcess, start_error, unguarded_command};
 
-/// The child alone is killed, by tokio, when it is dropped.
+/// The server process alone. tokio kills it on drop; its children are not known.
 #[derive(Debug)]
-pub(super) struct Leash;
+pub(super) struct ProcessTree;
 
-impl Leash {
+impl ProcessTree {
     pub(super) fn pid(&self) -> Option<u32> {
         None
     }
 
-    pub(super) async fn ended(&mut self, _status: ExitStatus) {}
+    pub(super) async fn finish(&mut self, _status: ExitStatus) {}
 
-    pub(super) async fn pull(&mut self, child: &mut Child) {
-        // Gone already is as good.
+    pub(super) async fn terminate(&mut self, child: &mut Child) {
+        // Fails if the process has ended already, which is fine.
         let _ = child.start_kill();
     }
 
-    pub(super) fn cut(&mut self) {}
+    pub(super) fn kill(&mut self) {}
 }
 
-pub(super) async fn start(_guard: &GuardExe, launch: &Launch) -> Result<Server> {
-    let child = direct(launch).spawn().map_err(|error| not_started(launch, error))?;
-    Ok(Server::new(child, Leash))
+pub(super) async fn start(_guard: &GuardExe, launch: &Launch) -> Result<ServerProcess> {
+    let child = unguarded_command(launch).spawn().map_err(|error| start_error(launch, error))?;
+    Ok(ServerProcess::new(child, ProcessTree))
 }

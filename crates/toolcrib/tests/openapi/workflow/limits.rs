@@ -26,8 +26,8 @@ async fn the_deadline_holds_for_all_steps_together() {
     let options = CallOptions { timeout: Some(Duration::from_millis(800)), ..CallOptions::default() };
     let error = run_buy_with(&bench, options).await.unwrap_err();
     assert_eq!((error.code, error.details), (Code::ToolExecutionFailed, Some(json!({ "step": "order" }))));
-    assert!(error.message.starts_with("the workflow `buy` is not done within"), "{}", error.message);
-    assert!(error.message.ends_with("it got as far as step `order`"), "{}", error.message);
+    assert!(error.message.starts_with("the workflow `buy` did not finish within"), "{}", error.message);
+    assert!(error.message.ends_with("it reached step `order`"), "{}", error.message);
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_pause_beyond_the_deadline_is_not_waited_for() {
     )
     .await;
     let error = run_buy(&bench).await.unwrap_err();
-    assert!(error.message.contains("is not done within"), "{error}");
+    assert!(error.message.contains("did not finish within"), "{error}");
     assert_eq!(server.request_lines().len(), 1);
 }
 

@@ -111,7 +111,7 @@ async fn a_source_that_is_not_there_is_named() {
         ),
     ] {
         let error = run_buy(&open_shop_with_workflow(&server, &flow, json!({})).await).await.unwrap_err();
-        let expected = format!("step `order` of the workflow `buy` cannot be taken: {told}");
+        let expected = format!("step `order` of the workflow `buy` cannot be executed: {told}");
         assert_eq!((error.code, error.is_retryable(), error.message), (Code::ToolUnavailable, false, expected));
     }
     let flow = described("another", "api.json", "placeOrder");

@@ -165,7 +165,7 @@ async fn an_api_that_cannot_be_reached_is_no_answer() {
     let bench = open_shop_with_workflow(&server, &buy_workflow(steps, json!({})), json!({})).await;
     let error = run_buy_with(&bench, CallOptions::default()).await.unwrap_err();
     assert!(
-        error.message.starts_with("the workflow `buy` failed at step `last`: the answer to `POST /orders`"),
+        error.message.starts_with("the workflow `buy` failed at step `last`: the response to `POST /orders`"),
         "{error}"
     );
     assert_eq!(server.request_lines().len(), 2);

@@ -103,7 +103,7 @@ fn text_beyond_the_bound_is_an_error() {
     let mut cut = test_response(200, &[("content-type", "application/json")], b"{");
     cut.is_truncated = true;
     let error = build_result("GET /files/{id}", &cut).unwrap_err();
-    assert_eq!(error.message, "the answer to `GET /files/{id}` is larger than 16 MiB; ask for less of it");
+    assert_eq!(error.message, "the response to `GET /files/{id}` is larger than 16 MiB; request less data");
     assert_eq!(error.code, Code::ToolExecutionFailed);
 }
 

@@ -175,7 +175,7 @@ async fn credentials_go_by_what_the_document_wants() {
     assert_eq!(message, "`GET /p` answered 401 Unauthorized: who are you?");
     let without = connector(OpenApiSource::default());
     let (_, _, message) = failure_parts(call(&without, &wants, json!({})).await);
-    let missing = "the document wants `key` (a key in the query `X-Key`), which `auth` of the source gives";
+    let missing = "the document requires `key` (a key in the query `X-Key`), to be configured in `auth` of the source";
     assert_eq!(message, format!("`GET /p` answered 401 Unauthorized: who are you?; {missing}"));
     assert_eq!(server.request_lines(), ["GET /p?X-Key=a+b%26c", "GET /p"]);
 }

@@ -111,7 +111,8 @@ async fn an_address_gets_the_credentials_and_other_origins_do_not() {
     assert!(!serde_json::to_string(&known).unwrap().contains("s3cret"));
     let error = load_documents(source, &[&format!("{}/private.json", other.url)]).await.unwrap_err();
     let place = format!("{}/private.json", other.url);
-    let told = format!("`{place}` is not where the document comes from; `allow_refs` of the source allows more places");
+    let told =
+        format!("`{place}` is outside the document's own directory or origin; add it to `allow_refs` of the source");
     assert_eq!((error.code, error.message), (Code::Forbidden, told));
 }
 
@@ -129,7 +130,7 @@ async fn files_lead_to_files_beside_them_only() {
     assert_eq!(load_documents(source.clone(), &["a/pet.yaml"]).await.unwrap(), ["main", "pet"]);
     for outside in ["../other/x.yaml", "link.yaml", "/etc/passwd", "http://127.0.0.1:1/x.yaml"] {
         let error = load_documents(source.clone(), &[outside]).await.unwrap_err();
-        assert!(error.message.contains("is not where the document comes from"), "{outside}: {error}");
+        assert!(error.message.contains("is outside the document's own directory or origin"), "{outside}: {error}");
     }
     let allowed = OpenApiSource { allow_refs: vec![path("other").to_str().unwrap().into()], ..source };
     assert_eq!(load_documents(allowed, &["../other/x.yaml", "link.yaml"]).await.unwrap(), ["main", "x", "x"]);
@@ -150,7 +151,7 @@ async fn what_is_no_document_is_told_at_once() {
     check(&large, "is larger than 64 MiB").await;
     check(&bytes, "is not a text in UTF-8").await;
     std::fs::write(&bytes, b"\x1f\x8b\x08").unwrap();
-    check(&bytes, "is packed with gzip").await;
+    check(&bytes, "is compressed with gzip").await;
     check(home.path(), "is not a plain file").await;
     check(Path::new("/dev/zero"), "is not a plain file").await;
     check(&home.path().join("missing"), "cannot be read: ").await;
@@ -166,7 +167,7 @@ async fn what_is_no_document_is_told_at_once() {
     let source = source_at(&format!("{}/api.json", server.url));
     assert_eq!(load_documents(source.clone(), &names[..63]).await.unwrap().len(), 64);
     let error = load_documents(source, &names).await.unwrap_err();
-    assert_eq!(error.message, "the document leads to more than 63 others");
+    assert_eq!(error.message, "the document references more than 63 others");
 }
 
 #[tokio::test]

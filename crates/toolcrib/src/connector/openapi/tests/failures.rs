@@ -36,7 +36,7 @@ async fn what_was_sent_is_sent_twice_only_where_that_is_safe() {
         let (kind, code, message) = failure_parts(result);
         assert_eq!((kind, code, server.requests().len()), ("lost", Code::ToolExecutionFailed, times), "{message}");
         assert!(
-            message.starts_with(&format!("the answer to `{method} /p` from `{}` broke off: ", server.url)),
+            message.starts_with(&format!("the response to `{method} /p` from `{}` was interrupted: ", server.url)),
             "{message}"
         );
     }
@@ -95,6 +95,6 @@ async fn an_endless_answer_is_not_read_to_its_end() {
     };
     let server = LoopbackServer::start(endless).await;
     let result = call(&connector(OpenApiSource::default()), &operation("GET", &server.url, "/p"), json!({})).await;
-    let message = "the answer to `GET /p` is larger than 16 MiB; ask for less of it".to_owned();
+    let message = "the response to `GET /p` is larger than 16 MiB; request less data".to_owned();
     assert_eq!(failure_parts(result), ("refused", Code::ToolExecutionFailed, message));
 }

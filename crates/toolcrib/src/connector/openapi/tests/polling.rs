@@ -55,7 +55,7 @@ async fn what_was_started_is_looked_at_until_it_is_done() {
         while let Ok(progress) = heard.try_recv() {
             said.push(progress.get().to_owned());
         }
-        let expected = ["under way", "queued", "running"].iter().zip(1..);
+        let expected = ["in progress", "queued", "running"].iter().zip(1..);
         let expected: Vec<_> =
             expected.map(|(state, n)| format!(r#"{{"progress":{n},"message":"{state}"}}"#)).collect();
         assert_eq!(said, expected);
@@ -71,8 +71,8 @@ async fn a_result_may_be_the_whole_and_a_failure_says_why() {
 
     for (state, expected) in [
         (r#"{"state":"failed","message":"out of paper"}"#, "ended as `failed`: out of paper"),
-        (r#"{"state":"done"}"#, "is done, and there is no result at `/out`"),
-        ("busy", "has a status that is not JSON, so that nobody knows how it goes"),
+        (r#"{"state":"done"}"#, "finished without a result at `/out`"),
+        ("busy", "returned a status that is not JSON"),
     ] {
         let states: &'static [&'static str] = Box::leak(Box::new([state]));
         let server = start_job_server("/s", states).await;
@@ -85,11 +85,11 @@ async fn a_result_may_be_the_whole_and_a_failure_says_why() {
 #[tokio::test]
 async fn nobody_looks_on_another_server_or_beyond_the_time() {
     for (location, url, expected) in [
-        ("https://evil.example.com/s", "{$response.header.Location}", "cannot be looked at: it would leave `"),
-        ("//evil.example.com/s", "{$response.header.Location}", "cannot be looked at: it would leave `"),
-        ("../../admin", "{$response.header.Location}", "cannot be looked at: its address has `.` or `..`"),
-        ("/s", "/jobs/{$response.body#/up}/x", "cannot be looked at: its address has `.` or `..`"),
-        ("/s", "/jobs/../../admin", "cannot be looked at: its address has `.` or `..` for a part of its path"),
+        ("https://evil.example.com/s", "{$response.header.Location}", "cannot be polled: it would leave `"),
+        ("//evil.example.com/s", "{$response.header.Location}", "cannot be polled: it would leave `"),
+        ("../../admin", "{$response.header.Location}", "cannot be polled: its URL has a `.` or `..`"),
+        ("/s", "/jobs/{$response.body#/up}/x", "cannot be polled: its URL has a `.` or `..`"),
+        ("/s", "/jobs/../../admin", "cannot be polled: its URL has a `.` or `..` path segment"),
     ] {
         let server = start_job_server(location, &[r#"{"state":"done"}"#]).await;
         let (kind, _, message) = failure_parts(run_job(&server, poll(url), call_context()).await);
@@ -98,7 +98,7 @@ async fn nobody_looks_on_another_server_or_beyond_the_time() {
     }
     let server = start_job_server("/s", &[r#"{"state":"running"}"#]).await;
     let slow = PollSettings { interval: Some(Duration::from_secs(3600)), ..poll("/s") };
-    assert_eq!(failure_parts(run_job(&server, slow, call_context()).await).2, "`POST /jobs` is not done in time");
+    assert_eq!(failure_parts(run_job(&server, slow, call_context()).await).2, "`POST /jobs` did not finish in time");
     let nowhere = failure_parts(run_job(&server, poll("{$response.body#/nothing}"), call_context()).await);
     assert_eq!((nowhere.0, nowhere.1), ("refused", Code::ToolExecutionFailed));
 }

@@ -95,7 +95,7 @@ async fn a_redirect_that_may_not_be_followed_says_where_it_pointed() {
             connector_with_credentials(true),
             false,
             "file:///etc/passwd".into(),
-            "was redirected to no valid address".into(),
+            "was redirected to an invalid URL".into(),
         ),
         (connector_with_credentials(true), false, "/start".into(), "was redirected more than 5 times".into()),
     ] {

@@ -112,8 +112,8 @@ async fn why_there_is_no_token_is_told_without_secrets_and_once_for_all() {
             "it answered 400 Bad Request: invalid_scope, *** may not write",
         ),
         (500, "oops", "lost", "it answered 500 Internal Server Error"),
-        (200, r#"{"token":"s3cret"}"#, "refused", "the answer has none"),
-        (200, r#"{"access_token":"x","token_type":"mac"}"#, "refused", "it is of another kind than `Bearer`"),
+        (200, r#"{"token":"s3cret"}"#, "refused", "the response has no `access_token`"),
+        (200, r#"{"access_token":"x","token_type":"mac"}"#, "refused", "its type is not `Bearer`"),
         (200, r#"{"access_token":"x\r\ny"}"#, "refused", "it is empty or has characters that HTTP does not allow"),
     ] {
         let server = LoopbackServer::start(move |_, _| server::json_reply(status, body)).await;
@@ -124,7 +124,7 @@ async fn why_there_is_no_token_is_told_without_secrets_and_once_for_all() {
             let told = failure_parts(result);
             assert_eq!((told.0, told.1), (kind, Code::ToolUnavailable));
             assert!(
-                told.2.starts_with(&format!("`{}` gave no token", server.url)) && told.2.ends_with(expected),
+                told.2.starts_with(&format!("`{}` issued no ", server.url)) && told.2.ends_with(expected),
                 "{}",
                 told.2
             );
