@@ -1,4 +1,4 @@
-//! `bash`: a shell command in the first root, bounded in time and output, ended with its whole tree.
+//! `bash`: runs a shell command in the first root, bounded in time and output. The whole process tree ends with it.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -14,11 +14,13 @@ use super::files::Roots;
 use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, execution_failed, handler, parse_arguments};
 use crate::guard::{GuardExe, Launch, ServerProcess, clean_env};
 
+/// Upper bound of `timeout_s`.
 const MAX_TIMEOUT_SECONDS: u64 = 600;
+/// Value of `timeout_s` if it is not given.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 60;
-/// Of each stream.
+/// Bytes kept of stdout and of stderr; the rest is counted and dropped.
 const MAX_STREAM_BYTES: usize = 64 * 1024;
-/// For what is still in the pipes once the command has ended.
+/// Time to read the rest of the pipes after the command has exited.
 const PIPE_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
@@ -55,6 +57,7 @@ pub(super) fn tool(roots: Arc<Roots>, guard: GuardExe) -> Result<(BuiltinDefinit
     Ok((definition, handler))
 }
 
+/// Runs the command until it exits or times out.
 async fn run_command(roots: &Roots, guard: &GuardExe, arguments: Arguments) -> Result<BuiltinOutput> {
     let seconds = arguments.timeout_s.unwrap_or(DEFAULT_TIMEOUT_SECONDS).clamp(1, MAX_TIMEOUT_SECONDS);
     let launch = |shell: &str| Launch {
@@ -64,49 +67,49 @@ async fn run_command(roots: &Roots, guard: &GuardExe, arguments: Arguments) -> R
         cwd: None,
     };
     let directory = roots.first()?;
-    let mut server = match guard.start(Launch { cwd: Some(directory.clone()), ..launch("bash") }).await {
-        Ok(server) => server,
-        // Small systems have only this one.
+    let mut process = match guard.start(Launch { cwd: Some(directory.clone()), ..launch("bash") }).await {
+        Ok(process) => process,
+        // Minimal systems have no bash.
         Err(_) => guard.start(Launch { cwd: Some(directory), ..launch("sh") }).await?,
     };
     let mut stdout = CapturedStream::default();
     let mut stderr = CapturedStream::default();
-    let ended = timeout(Duration::from_secs(seconds), wait_and_capture(&mut server, &mut stdout, &mut stderr)).await;
-    let status = match ended {
+    let outcome = timeout(Duration::from_secs(seconds), wait_and_capture(&mut process, &mut stdout, &mut stderr)).await;
+    let status = match outcome {
         Ok(status) => status?,
         Err(_) => {
-            server.stop(Duration::ZERO).await;
-            return Ok(build_output(format!("ended after {seconds} s without finishing"), &stdout, &stderr, true));
+            process.stop(Duration::ZERO).await;
+            return Ok(build_output(format!("timed out after {seconds} s"), &stdout, &stderr, true));
         }
     };
-    // The guard passes on a signal as 128 + n.
+    // The guard reports a signal as exit code 128 + n.
     let code = status.code().map_or_else(|| "none, ended by a signal".into(), |code| code.to_string());
     Ok(build_output(format!("exit code {code}"), &stdout, &stderr, !status.success()))
 }
 
-/// Until the command has ended and all it said is read.
+/// Waits until the command has exited and its output is read.
 async fn wait_and_capture(
-    server: &mut ServerProcess,
+    process: &mut ServerProcess,
     stdout: &mut CapturedStream,
     stderr: &mut CapturedStream,
 ) -> Result<std::process::ExitStatus> {
-    drop(server.stdin.take());
-    let out = server.stdout.take();
-    let err = server.stderr.take();
+    drop(process.stdin.take());
+    let out = process.stdout.take();
+    let err = process.stderr.take();
     let mut reading = std::pin::pin!(async { tokio::join!(stdout.read(out), stderr.read(err)) });
-    let wait = server.wait();
+    let wait = process.wait();
     let status = tokio::select! {
         status = wait => {
-            // Without a guard somebody who left the group may hold the pipes for ever.
+            // Without a guard, a process that left the group may keep the pipes open for ever.
             let _ = timeout(PIPE_DRAIN_TIMEOUT, &mut reading).await;
-            return status.map_err(|error| execution_failed("lost the command").with_cause(error));
+            return status.map_err(|error| execution_failed("cannot wait for the command").with_cause(error));
         }
-        _ = &mut reading => server.wait().await,
+        _ = &mut reading => process.wait().await,
     };
-    status.map_err(|error| execution_failed("lost the command").with_cause(error))
+    status.map_err(|error| execution_failed("cannot wait for the command").with_cause(error))
 }
 
-/// The beginning of a stream; the rest is read and forgotten, so that the command is not held up.
+/// Beginning of an output stream. The rest is read and dropped, so that the command does not block on a full pipe.
 #[derive(Default)]
 struct CapturedStream {
     bytes: Vec<u8>,
@@ -114,27 +117,30 @@ struct CapturedStream {
 }
 
 impl CapturedStream {
+    /// Reads the stream to its end.
     async fn read(&mut self, stream: Option<impl AsyncRead + Unpin>) {
         let Some(mut stream) = stream else { return };
         let mut buffer = vec![0; 16 * 1024];
         while let Ok(count @ 1..) = stream.read(&mut buffer).await {
-            let kept = count.min(MAX_STREAM_BYTES - self.bytes.len());
-            self.bytes.extend_from_slice(&buffer[..kept]);
-            self.omitted_bytes += count - kept;
+            let taken = count.min(MAX_STREAM_BYTES - self.bytes.len());
+            self.bytes.extend_from_slice(&buffer[..taken]);
+            self.omitted_bytes += count - taken;
         }
     }
 
-    fn append_to(&self, name: &str, into: &mut String) {
+    /// Appends the captured text under a heading, if there is any.
+    fn append_to(&self, name: &str, output: &mut String) {
         if self.bytes.is_empty() {
             return;
         }
-        *into += &format!("\n--- {name}\n{}", String::from_utf8_lossy(&self.bytes).trim_end_matches('\n'));
+        *output += &format!("\n--- {name}\n{}", String::from_utf8_lossy(&self.bytes).trim_end_matches('\n'));
         if self.omitted_bytes > 0 {
-            *into += &format!("\n({} bytes left out)", self.omitted_bytes);
+            *output += &format!("\n({} bytes left out)", self.omitted_bytes);
         }
     }
 }
 
+/// Output with exit status and both streams as text.
 fn build_output(heading: String, stdout: &CapturedStream, stderr: &CapturedStream, is_error: bool) -> BuiltinOutput {
     let mut text = heading;
     stdout.append_to("stdout", &mut text);

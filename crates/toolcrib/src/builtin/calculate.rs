@@ -1,4 +1,4 @@
-//! `calculate`: arithmetic on an expression, by a small parser of its own.
+//! `calculate`: evaluates arithmetic expressions with a small parser.
 
 mod number;
 mod parser;

@@ -1,9 +1,9 @@
-//! `current_time`: the date and time in a time zone.
+//! `current_time`: returns date and time in a time zone.
 
 use std::sync::Arc;
 
 use jiff::tz::{self, TimeZone};
-use jiff::{Timestamp as Moment, Zoned};
+use jiff::{Timestamp as JiffTimestamp, Zoned};
 use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::{Result, Timestamp};
@@ -49,7 +49,7 @@ pub(super) fn tool(now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Result<(Bui
         "required": ["time", "unix", "weekday", "utc_offset", "timezone"],
         "additionalProperties": false,
     }))
-    // Not idempotent in the sense of a cache: each call has another answer.
+    // No `idempotentHint`: each call returns another result.
     .annotations(json!({ "readOnlyHint": true, "openWorldHint": false }));
     let handler = handler(move |input| {
         let now = now();
@@ -58,20 +58,22 @@ pub(super) fn tool(now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Result<(Bui
     Ok((definition, handler))
 }
 
+/// Formats the time in the requested time zone.
 fn format_time(arguments: Arguments, now: Timestamp) -> Result<BuiltinOutput> {
-    let zone = find_time_zone(arguments.timezone.as_deref().unwrap_or("UTC"))?;
-    let moment =
-        Moment::from_millisecond(now.0).map_err(|_| execution_failed("the clock of this machine is out of range"))?;
-    let local = Zoned::new(moment, zone);
+    let time_zone = find_time_zone(arguments.timezone.as_deref().unwrap_or("UTC"))?;
+    let timestamp = JiffTimestamp::from_millisecond(now.0)
+        .map_err(|_| execution_failed("the clock of this machine is out of range"))?;
+    let local = Zoned::new(timestamp, time_zone);
     Ok(BuiltinOutput::json(json!({
         "time": local.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
-        "unix": moment.as_second(),
+        "unix": timestamp.as_second(),
         "weekday": local.strftime("%A").to_string(),
         "utc_offset": local.strftime("%:z").to_string(),
         "timezone": local.time_zone().iana_name().unwrap_or("UTC"),
     })))
 }
 
+/// Finds a time zone by IANA name. UTC needs no time zone database.
 fn find_time_zone(name: &str) -> Result<TimeZone> {
     if name.eq_ignore_ascii_case("UTC") {
         return Ok(TimeZone::UTC);
@@ -79,11 +81,11 @@ fn find_time_zone(name: &str) -> Result<TimeZone> {
     if tz::db().is_definitively_empty() {
         return Err(execution_failed("this machine has no time zone database; install `tzdata`, or ask for `UTC`"));
     }
-    let unknown = |_| {
+    let unknown_zone = |_| {
         invalid_input(format!(
             "no time zone named `{}`; give an IANA name such as `Europe/Berlin`",
             sanitize_for_message(name)
         ))
     };
-    TimeZone::get(name).map_err(unknown)
+    TimeZone::get(name).map_err(unknown_zone)
 }

@@ -1,4 +1,4 @@
-//! What a built-in tool is, as lists show it.
+//! Definition of a built-in tool.
 
 use serde_json::{Value, json};
 use toolcrib_core::policy::Verdict;
@@ -6,27 +6,32 @@ use toolcrib_core::{Code, Error, Result};
 
 use super::sanitize_for_message;
 
+/// Everything about a tool but its handler. Built with the methods named after its fields.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BuiltinDefinition {
+    /// Name in snake_case, without source prefix.
     pub name: String,
     pub title: Option<String>,
     pub description: String,
     pub input_schema: Value,
     pub output_schema: Option<Value>,
-    /// MCP's hints: `readOnlyHint` and its kin.
+    /// MCP tool annotations such as `readOnlyHint`.
     pub annotations: Value,
-    /// What holds when no rule says otherwise.
+    /// Verdict if no policy rule applies.
     pub verdict: Verdict,
-    /// Callable, but in no list.
+    /// Callable, but not listed.
     pub internal: bool,
     pub tags: Vec<String>,
 }
 
+/// Maximum length of a tool name that agents accept.
 const MAX_NAME_LEN: usize = 64;
+/// Names of Toolcrib's own meta tools.
 const RESERVED_NAMES: [&str; 3] = ["search_tools", "describe_tools", "call_tool"];
 
 impl BuiltinDefinition {
-    /// A tool that is allowed and listed. Its name is snake_case without `__`, for that separates a source's prefix.
+    /// Creates a tool that is allowed and listed. The name must be snake_case without `__`, which separates the prefix
+    /// of a source.
     pub fn new(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -34,23 +39,23 @@ impl BuiltinDefinition {
     ) -> Result<BuiltinDefinition> {
         let name = name.into();
         let description = description.into();
-        let refuse = |reason: &str| {
+        let reject = |reason: &str| {
             Err(Error::new(
                 Code::ConfigInvalid,
                 format!("`{}` cannot be a built-in tool: {reason}", sanitize_for_message(&name)),
             ))
         };
         if !is_snake_case(&name) {
-            return refuse("its name must be snake_case (a-z, 0-9, single `_` between words)");
+            return reject("its name must be snake_case (a-z, 0-9, single `_` between words)");
         }
         if name.len() > MAX_NAME_LEN {
-            return refuse("its name is longer than 64 characters");
+            return reject("its name is longer than 64 characters");
         }
         if RESERVED_NAMES.contains(&name.as_str()) {
-            return refuse("that name is reserved");
+            return reject("that name is reserved");
         }
         if input_schema.get("type").and_then(Value::as_str) != Some("object") {
-            return refuse("its input schema must have `\"type\": \"object\"`");
+            return reject("its input schema must have `\"type\": \"object\"`");
         }
         Ok(BuiltinDefinition {
             name,
@@ -65,42 +70,49 @@ impl BuiltinDefinition {
         })
     }
 
+    /// Sets the display name.
     pub fn title(self, title: impl Into<String>) -> Self {
         Self { title: Some(title.into()), ..self }
     }
 
+    /// Sets the schema of the structured output.
     pub fn output_schema(self, schema: Value) -> Self {
         Self { output_schema: Some(schema), ..self }
     }
 
+    /// Replaces the MCP annotations.
     pub fn annotations(self, annotations: Value) -> Self {
         Self { annotations, ..self }
     }
 
+    /// Sets the default verdict.
     pub fn verdict(self, verdict: Verdict) -> Self {
         Self { verdict, ..self }
     }
 
+    /// Hides the tool from lists.
     pub fn internal(self) -> Self {
         Self { internal: true, ..self }
     }
 
+    /// Sets the tags, for search and groups.
     pub fn tags<T: Into<String>>(self, tags: impl IntoIterator<Item = T>) -> Self {
         Self { tags: tags.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Hints of a tool that changes nothing, here or elsewhere.
+    /// Annotations of a tool that modifies nothing.
     pub(super) fn read_only(self) -> Self {
         self.annotations(json!({ "readOnlyHint": true, "idempotentHint": true, "openWorldHint": false }))
     }
 
-    /// Hints and verdict of a tool that changes things.
+    /// Annotations and verdict of a tool that modifies its environment.
     pub(super) fn mutating(self) -> Self {
         self.annotations(json!({ "readOnlyHint": false, "destructiveHint": true, "openWorldHint": false }))
             .verdict(Verdict::Ask)
     }
 }
 
+/// Whether a name consists of lower-case words with single underscores in between.
 fn is_snake_case(name: &str) -> bool {
     let is_word =
         |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());

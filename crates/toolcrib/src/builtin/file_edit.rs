@@ -1,4 +1,4 @@
-//! `file_edit`: an exact text in a file, replaced by another.
+//! `file_edit`: replaces an exact text in a file.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -12,6 +12,7 @@ use toolcrib_core::Result;
 use super::files::{Roots, blocking_handler, io_error, open_file, replace_file};
 use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, invalid_input, sanitize_for_message};
 
+/// Maximum size of the file, before and after.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 #[derive(Deserialize)]
@@ -48,17 +49,18 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandl
     Ok((definition, blocking_handler(roots, edit_file)))
 }
 
+/// Replaces the text if it occurs once, or everywhere with `replace_all`.
 fn edit_file(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     let Arguments { path, old, new, replace_all } = arguments;
     let target = roots.resolve_existing(path)?;
-    // The file is read and replaced in the same directory, wherever that is moved in between.
+    // Read and replace in the same open directory: it may be moved in between.
     let (directory, name) = target.open_parent().map_err(|error| io_error("open", path, &error))?;
     let text = read_text(&directory, name, path)?;
     let count = if old.is_empty() { 0 } else { text.matches(old.as_str()).count() };
     match count {
         0 => {
             return Err(invalid_input(format!(
-                "`old` does not stand in `{}`; read the file again",
+                "`old` does not occur in `{}`; read the file again",
                 sanitize_for_message(path)
             )));
         }
@@ -66,7 +68,7 @@ fn edit_file(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
         _ if *replace_all => {}
         _ => {
             let message = format!(
-                "`old` stands {count} times in `{}`; give more of its lines, or set `replace_all`",
+                "`old` occurs {count} times in `{}`; give more of the surrounding lines, or set `replace_all`",
                 sanitize_for_message(path)
             );
             return Err(invalid_input(message));
@@ -81,6 +83,7 @@ fn edit_file(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     Ok(BuiltinOutput::text(format!("replaced {count} in `{}`", roots.display_path(target.path()))))
 }
 
+/// Reads the whole file as UTF-8.
 fn read_text(directory: &Dir, name: &OsStr, path: &str) -> Result<String> {
     let file = open_file(directory, name, path)?;
     let mut bytes = Vec::new();

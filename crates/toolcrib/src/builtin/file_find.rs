@@ -1,4 +1,4 @@
-//! `file_find`: files and directories by a glob on their path.
+//! `file_find`: finds files and directories by a glob on their path.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use toolcrib_core::Result;
 use super::files::{DirectoryWalk, Glob, Roots, blocking_handler};
 use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput};
 
+/// Maximum number of paths in the output.
 const MAX_PATHS: usize = 500;
 
 #[derive(Deserialize)]
@@ -40,6 +41,7 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandl
     Ok((definition, blocking_handler(roots, find_files)))
 }
 
+/// Walks the directory and collects matching paths. One more than the limit shows that there are more.
 fn find_files(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     let glob = Glob::new(&arguments.pattern)?;
     let path = arguments.path.as_deref().unwrap_or(".");
@@ -54,12 +56,12 @@ fn find_files(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
             lines.push(format!("{}{slash}", roots.display_path(&entry.path_from(&start))));
         }
     }
-    let more = lines.len() > MAX_PATHS;
+    let has_more = lines.len() > MAX_PATHS;
     lines.truncate(MAX_PATHS);
-    let answer = BuiltinOutput::text(if lines.is_empty() { "(nothing found)".into() } else { lines.join("\n") });
-    Ok(match (more, walk.is_truncated()) {
-        (true, _) => answer.with_text(format!("(cut after {MAX_PATHS} paths; use a narrower pattern)")),
-        (false, true) => answer.with_text("(not everything was looked at; start further down with `path`)"),
-        (false, false) => answer,
+    let output = BuiltinOutput::text(if lines.is_empty() { "(nothing found)".into() } else { lines.join("\n") });
+    Ok(match (has_more, walk.is_truncated()) {
+        (true, _) => output.with_text(format!("(cut after {MAX_PATHS} paths; use a narrower pattern)")),
+        (false, true) => output.with_text("(not everything was searched; narrow the search with `path`)"),
+        (false, false) => output,
     })
 }

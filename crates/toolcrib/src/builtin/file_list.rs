@@ -1,4 +1,4 @@
-//! `file_list`: what is in a directory.
+//! `file_list`: lists a directory.
 
 use std::sync::Arc;
 
@@ -9,7 +9,9 @@ use toolcrib_core::Result;
 use super::files::{DirectoryWalk, Roots, WalkEntry, blocking_handler};
 use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, invalid_input, sanitize_for_message};
 
+/// Maximum number of entries in the output.
 const MAX_ENTRIES: usize = 1000;
+/// Upper bound of `depth`.
 const MAX_LIST_DEPTH: usize = 10;
 
 #[derive(Deserialize)]
@@ -40,6 +42,7 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandl
     Ok((definition, blocking_handler(roots, list_directory)))
 }
 
+/// Lists the entries down to the given depth.
 fn list_directory(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     let path = arguments.path.as_deref().unwrap_or(".");
     let start = roots.resolve_existing(path)?;
@@ -53,21 +56,22 @@ fn list_directory(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput>
     {
         lines.push(format_entry(&walk, &entry));
     }
-    let more = walk.next().is_some() || walk.is_truncated();
+    let has_more = walk.next().is_some() || walk.is_truncated();
     let shown_lines = if lines.is_empty() { "(empty)".into() } else { lines.join("\n") };
-    let answer = BuiltinOutput::text(format!("{}:\n{shown_lines}", roots.display_path(start.path())));
-    Ok(if more {
-        answer.with_text(format!("(cut after {} entries; list a directory further down)", lines.len()))
+    let output = BuiltinOutput::text(format!("{}:\n{shown_lines}", roots.display_path(start.path())));
+    Ok(if has_more {
+        output.with_text(format!("(cut after {} entries; list a directory further down)", lines.len()))
     } else {
-        answer
+        output
     })
 }
 
+/// One line of the output: path with size or type.
 fn format_entry(walk: &DirectoryWalk, entry: &WalkEntry) -> String {
     match entry.file_type {
-        kind if kind.is_dir() => format!("{}/", entry.relative),
-        kind if kind.is_file() => format!("{}\t{}", entry.relative, walk.size(entry)),
-        kind if kind.is_symlink() => format!("{}\tlink", entry.relative),
+        file_type if file_type.is_dir() => format!("{}/", entry.relative),
+        file_type if file_type.is_file() => format!("{}\t{}", entry.relative, walk.size(entry)),
+        file_type if file_type.is_symlink() => format!("{}\tlink", entry.relative),
         _ => format!("{}\tspecial", entry.relative),
     }
 }

@@ -1,4 +1,4 @@
-//! `file_read`: lines of a text file.
+//! `file_read`: reads lines of a text file.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -11,9 +11,13 @@ use toolcrib_core::Result;
 use super::files::{Roots, blocking_handler, io_error, is_binary};
 use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, invalid_input, sanitize_for_message};
 
+/// Maximum number of lines in the output, and default of `limit`.
 const MAX_LINES: u64 = 2000;
+/// Reading stops at the end of the line that exceeds this size.
 const MAX_OUTPUT_BYTES: usize = 128 * 1024;
+/// Longer lines are cut.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
+/// Bounds the search for the first line in a huge file.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
@@ -46,13 +50,14 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandl
     Ok((definition, blocking_handler(roots, read_lines)))
 }
 
+/// Reads up to `limit` lines from line `offset`, and says where to continue.
 fn read_lines(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     let path = &arguments.path;
-    let refuse = |error| io_error("read", path, &error);
+    let read_error = |error| io_error("read", path, &error);
     let file = roots.resolve_existing(path)?.open_file(path)?;
-    let size = file.metadata().map_err(refuse)?.len();
+    let size = file.metadata().map_err(read_error)?.len();
     let mut reader = BufReader::with_capacity(64 * 1024, file);
-    if is_binary(reader.fill_buf().map_err(refuse)?) {
+    if is_binary(reader.fill_buf().map_err(read_error)?) {
         return Err(invalid_input(format!(
             "`{}` is a binary file of {size} bytes; only text can be read",
             sanitize_for_message(path)
@@ -61,38 +66,40 @@ fn read_lines(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
 
     let first = arguments.offset.unwrap_or(1).max(1);
     let limit = arguments.limit.unwrap_or(MAX_LINES).min(MAX_LINES);
-    let started = Instant::now();
+    let started_at = Instant::now();
     let mut text = Vec::new();
-    let mut number = 0;
-    let mut at_end = false;
-    while number < first.saturating_add(limit).saturating_sub(1) && text.len() < MAX_OUTPUT_BYTES {
-        let kept = text.len();
-        let length = reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text).map_err(refuse)?;
+    let mut lines_read = 0;
+    let mut is_at_end = false;
+    while lines_read < first.saturating_add(limit).saturating_sub(1) && text.len() < MAX_OUTPUT_BYTES {
+        let previous_len = text.len();
+        let length = reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text).map_err(read_error)?;
         if length == 0 {
-            at_end = true;
+            is_at_end = true;
             break;
         }
         if length as u64 == MAX_LINE_BYTES && text.last() != Some(&b'\n') {
             text.extend_from_slice("…[line cut]\n".as_bytes());
-            reader.skip_until(b'\n').map_err(refuse)?;
+            reader.skip_until(b'\n').map_err(read_error)?;
         }
-        number += 1;
-        if number < first {
-            text.truncate(kept);
+        lines_read += 1;
+        // Lines before the first requested one are only counted.
+        if lines_read < first {
+            text.truncate(previous_len);
         }
-        if started.elapsed() > READ_TIMEOUT {
+        if started_at.elapsed() > READ_TIMEOUT {
             return Err(invalid_input(format!(
                 "`{}` is too large to read from line {first}",
                 sanitize_for_message(path)
             )));
         }
     }
-    at_end |= reader.fill_buf().map_err(refuse)?.is_empty();
+    is_at_end |= reader.fill_buf().map_err(read_error)?.is_empty();
 
-    let answer = BuiltinOutput::text(String::from_utf8_lossy(&text));
-    Ok(match number {
-        _ if number < first && first > 1 => BuiltinOutput::text(format!("(the file has only {number} lines)")),
-        _ if at_end => answer,
-        _ => answer.with_text(format!("(lines {first} to {number}; the file goes on, use offset {})", number + 1)),
+    let output = BuiltinOutput::text(String::from_utf8_lossy(&text));
+    Ok(match lines_read {
+        _ if lines_read < first && first > 1 => BuiltinOutput::text(format!("(the file has only {lines_read} lines)")),
+        _ if is_at_end => output,
+        _ => output
+            .with_text(format!("(lines {first} to {lines_read}; the file goes on, use offset {})", lines_read + 1)),
     })
 }

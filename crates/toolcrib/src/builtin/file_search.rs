@@ -1,4 +1,4 @@
-//! `file_search`: lines of text files by a regular expression.
+//! `file_search`: searches lines of text files with a regular expression.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,13 +13,18 @@ use toolcrib_core::Result;
 use super::files::{DirectoryWalk, Glob, Roots, blocking_handler, is_binary};
 use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, invalid_input, sanitize_for_message};
 
+/// Upper bound of `max_results`.
 const MAX_RESULTS: usize = 1000;
+/// Value of `max_results` if it is not given.
 const DEFAULT_MAX_RESULTS: usize = 100;
+/// Larger files are skipped.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
+/// Characters of a matching line in the output.
 const MAX_SHOWN_LINE_CHARS: usize = 300;
-/// So much of a line is matched: an engine may take the states of a pattern, thousands, times the length of the text.
+/// Bytes of a line that are matched. The regex engine may need time proportional to the number of states (thousands)
+/// times the length of the text.
 const MAX_MATCHED_LINE_BYTES: usize = 16 * 1024;
-/// For all lines together.
+/// Limit for all lines together.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
@@ -55,6 +60,7 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandl
     Ok((definition, blocking_handler(roots, search_files)))
 }
 
+/// Searches a file or a directory tree.
 fn search_files(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     let regex = RegexBuilder::new(&arguments.pattern).size_limit(1 << 20).build().map_err(|error| {
         invalid_input(format!("`pattern` is not a regular expression: {}", regex_error_reason(&error)))
@@ -62,56 +68,59 @@ fn search_files(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     let glob = arguments.glob.as_deref().map(Glob::new).transpose()?;
     let path = arguments.path.as_deref().unwrap_or(".");
     let start = roots.resolve_existing(path)?;
-    let most = arguments.max_results.unwrap_or(DEFAULT_MAX_RESULTS).clamp(1, MAX_RESULTS);
-    let mut hits = LineMatches { lines: Vec::new(), max_results: most, started_at: Instant::now(), timed_out: false };
+    let max_results = arguments.max_results.unwrap_or(DEFAULT_MAX_RESULTS).clamp(1, MAX_RESULTS);
+    let mut matches = LineMatches { lines: Vec::new(), max_results, started_at: Instant::now(), timed_out: false };
     if !start.is_dir() {
         let text = read_text(start.open_file(path)?).ok_or_else(|| {
             invalid_input(format!("`{}` is binary or too large to search", sanitize_for_message(path)))
         })?;
-        hits.add_matches(&regex, &roots.display_path(start.path()), &text);
-        let late = hits.timed_out;
-        return Ok(hits.into_output(late));
+        matches.add_matches(&regex, &roots.display_path(start.path()), &text);
+        let is_incomplete = matches.timed_out;
+        return Ok(matches.into_output(is_incomplete));
     }
 
     let mut walk = DirectoryWalk::new(&start, path, usize::MAX)?;
-    while !hits.is_full()
-        && !hits.timed_out
+    while !matches.is_full()
+        && !matches.timed_out
         && let Some(entry) = walk.next()
     {
-        let wanted = entry.file_type.is_file() && glob.as_ref().is_none_or(|glob| glob.matches(&entry.relative));
-        if wanted && let Some(text) = walk.open_file(&entry).and_then(read_text) {
-            hits.add_matches(&regex, &roots.display_path(&entry.path_from(&start)), &text);
+        let is_searched = entry.file_type.is_file() && glob.as_ref().is_none_or(|glob| glob.matches(&entry.relative));
+        if is_searched && let Some(text) = walk.open_file(&entry).and_then(read_text) {
+            matches.add_matches(&regex, &roots.display_path(&entry.path_from(&start)), &text);
         }
     }
-    let late = hits.timed_out || walk.is_truncated();
-    Ok(hits.into_output(late))
+    let is_incomplete = matches.timed_out || walk.is_truncated();
+    Ok(matches.into_output(is_incomplete))
 }
 
-/// What a file says, unless it is binary or too large.
+/// Reads a file, unless it is binary or too large.
 fn read_text(file: File) -> Option<String> {
     if file.metadata().ok()?.len() > MAX_FILE_BYTES {
         return None;
     }
     let mut bytes = Vec::new();
-    // It may grow while it is read.
+    // The file may grow while it is read.
     file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
     (!is_binary(&bytes)).then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Matching lines collected so far.
 struct LineMatches {
     lines: Vec<String>,
+    /// Number of lines in the output.
     max_results: usize,
     started_at: Instant,
-    /// There was no time for all lines.
+    /// The time limit was reached before all lines were matched.
     timed_out: bool,
 }
 
 impl LineMatches {
-    /// One more than is shown tells that there are more.
+    /// Whether more lines matched than the output may have. One extra line shows that there are more.
     fn is_full(&self) -> bool {
         self.lines.len() > self.max_results
     }
 
+    /// Matches the lines of one file.
     fn add_matches(&mut self, regex: &Regex, path: &str, text: &str) {
         for (index, line) in text.lines().enumerate() {
             self.timed_out |= self.started_at.elapsed() > SEARCH_TIMEOUT;
@@ -119,31 +128,32 @@ impl LineMatches {
                 return;
             }
             if regex.is_match(&line[..line.floor_char_boundary(MAX_MATCHED_LINE_BYTES)]) {
-                let mut short: String = line.trim_end().chars().take(MAX_SHOWN_LINE_CHARS).collect();
-                if short.len() < line.trim_end().len() {
-                    short.push('…');
+                let mut shown_line: String = line.trim_end().chars().take(MAX_SHOWN_LINE_CHARS).collect();
+                if shown_line.len() < line.trim_end().len() {
+                    shown_line.push('…');
                 }
-                self.lines.push(format!("{path}:{}: {short}", index + 1));
+                self.lines.push(format!("{path}:{}: {shown_line}", index + 1));
             }
         }
     }
 
-    fn into_output(mut self, cut_short: bool) -> BuiltinOutput {
-        let more = self.is_full();
+    /// Formats the matches, with a note if some are missing.
+    fn into_output(mut self, is_incomplete: bool) -> BuiltinOutput {
+        let has_more = self.is_full();
         self.lines.truncate(self.max_results);
-        let answer =
+        let output =
             BuiltinOutput::text(if self.lines.is_empty() { "(nothing found)".into() } else { self.lines.join("\n") });
-        match (more, cut_short) {
+        match (has_more, is_incomplete) {
             (true, _) => {
-                answer.with_text(format!("(cut after {} lines; use a narrower pattern or `glob`)", self.max_results))
+                output.with_text(format!("(cut after {} lines; use a narrower pattern or `glob`)", self.max_results))
             }
-            (false, true) => answer.with_text("(not everything was looked at; start further down with `path`)"),
-            (false, false) => answer,
+            (false, true) => output.with_text("(not everything was searched; narrow the search with `path`)"),
+            (false, false) => output,
         }
     }
 }
 
-/// The last line of the parser's drawing is its reason.
+/// Reason of a regex error: the last line of the multi-line message.
 fn regex_error_reason(error: &regex::Error) -> String {
     let text = error.to_string();
     sanitize_for_message(text.lines().last().unwrap_or_default().trim_start_matches("error: "))
@@ -153,15 +163,16 @@ fn regex_error_reason(error: &regex::Error) -> String {
 mod tests {
     use super::*;
 
-    /// Matching all of this line takes minutes.
+    /// Matching this whole line would take minutes.
     #[test]
-    fn a_line_of_megabytes_is_matched_at_its_beginning() {
+    fn only_the_beginning_of_a_very_long_line_is_matched() {
         let regex = RegexBuilder::new("[ab]*a[ab]{3000}c").size_limit(1 << 20).build().unwrap();
-        let mut hits = LineMatches { lines: Vec::new(), max_results: 9, started_at: Instant::now(), timed_out: false };
+        let mut matches =
+            LineMatches { lines: Vec::new(), max_results: 9, started_at: Instant::now(), timed_out: false };
         let line: String =
             (0..MAX_FILE_BYTES).map(|n| if n.wrapping_mul(2_654_435_761) & 128 == 0 { 'a' } else { 'b' }).collect();
-        hits.add_matches(&regex, "f", &line);
-        hits.add_matches(&Regex::new("^[ab]").unwrap(), "f", &line);
-        assert_eq!(hits.lines.len(), 1);
+        matches.add_matches(&regex, "f", &line);
+        matches.add_matches(&Regex::new("^[ab]").unwrap(), "f", &line);
+        assert_eq!(matches.lines.len(), 1);
     }
 }

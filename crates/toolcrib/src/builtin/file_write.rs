@@ -1,4 +1,4 @@
-//! `file_write`: a whole file, new or in the place of another.
+//! `file_write`: writes a whole file, new or replacing another.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use toolcrib_core::Result;
 use super::files::{Roots, blocking_handler, create_file, io_error, replace_file};
 use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, invalid_input, sanitize_for_message};
 
+/// Maximum size of the content.
 const MAX_CONTENT_BYTES: usize = 1024 * 1024;
 
 #[derive(Deserialize)]
@@ -43,15 +44,16 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandl
     Ok((definition, blocking_handler(roots, write_file)))
 }
 
+/// Creates the file, or replaces it with `overwrite`.
 fn write_file(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     let path = &arguments.path;
     let content = arguments.content.as_bytes();
     if content.len() > MAX_CONTENT_BYTES {
         return Err(invalid_input("`content` is larger than 1 MiB"));
     }
-    let refuse = |error| io_error("write", path, &error);
+    let write_error = |error| io_error("write", path, &error);
     let target = roots.resolve_target(path)?;
-    let (directory, name) = target.open_parent().map_err(refuse)?;
+    let (directory, name) = target.open_parent().map_err(write_error)?;
     let existing = directory.symlink_metadata(name).ok();
     if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
         return Err(invalid_input(format!("`{}` exists and is not a regular file", sanitize_for_message(path))));
@@ -62,12 +64,12 @@ fn write_file(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
             sanitize_for_message(path)
         )));
     }
-    let done = if existing.is_some() {
-        replace_file(&directory, name, content).map_err(refuse)?;
+    let action = if existing.is_some() {
+        replace_file(&directory, name, content).map_err(write_error)?;
         "replaced"
     } else {
-        create_file(&directory, name, content).map_err(refuse)?;
+        create_file(&directory, name, content).map_err(write_error)?;
         "created"
     };
-    Ok(BuiltinOutput::text(format!("{done} `{}` ({} bytes)", roots.display_path(target.path()), content.len())))
+    Ok(BuiltinOutput::text(format!("{action} `{}` ({} bytes)", roots.display_path(target.path()), content.len())))
 }

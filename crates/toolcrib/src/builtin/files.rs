@@ -1,12 +1,13 @@
-//! What the file tools share: the directories they may touch, and bounded work in them.
+//! Shared by the file tools: the permitted directories, and bounded operations in them.
 //!
-//! A path is resolved twice. [`Roots`] resolves its words and links to a canonical path and picks the root that holds
-//! it, which decides what is refused and what results show. Then [`BeneathRoot`] opens that path beneath the descriptor
-//! of the root, so that a directory exchanged for a link in between leads nowhere else.
+//! A path is resolved twice. [`Roots`] resolves it lexically and through symbolic links to a canonical path and finds
+//! the root that contains it; this decides what is rejected and what results show. Then [`RootedPath`] opens the path
+//! relative to the descriptor of that root, so that a directory replaced by a link in between cannot lead elsewhere.
+
+mod rooted_path;
 
 mod atomic_write;
 mod glob;
-mod rooted_path;
 mod walk;
 
 use std::io;
@@ -25,11 +26,12 @@ pub(super) use glob::Glob;
 pub(super) use rooted_path::{RootedPath, open_file};
 pub(super) use walk::{DirectoryWalk, WalkEntry};
 
-/// The directories that file tools may touch. Every path goes through here, and comes out beneath one of them.
+/// Directories that file tools may access. Every path argument is resolved here.
 #[derive(Debug)]
 pub(super) struct Roots(Vec<PathBuf>);
 
 impl Roots {
+    /// Fails for relative paths.
     pub(super) fn new(roots: Vec<PathBuf>) -> Result<Roots> {
         if let Some(relative) = roots.iter().find(|root| !root.is_absolute()) {
             let message = format!("`roots` must be absolute paths, but `{}` is not", relative.display());
@@ -38,35 +40,35 @@ impl Roots {
         Ok(Roots(roots))
     }
 
-    /// Where relative paths start.
+    /// Canonical first root, where relative paths start.
     pub(super) fn first(&self) -> Result<PathBuf> {
         let first =
             self.0.first().ok_or_else(|| execution_failed("no directory to work in; set `roots` on this source"))?;
         first.canonicalize().map_err(|error| root_error(first, &error))
     }
 
-    /// An existing file or directory.
+    /// Resolves an existing file or directory.
     pub(super) fn resolve_existing(&self, path: &str) -> Result<RootedPath> {
-        let asked = self.resolve_lexically(path)?;
-        let canonical = asked.canonicalize().map_err(|error| io_error("open", path, &error))?;
+        let requested = self.resolve_lexically(path)?;
+        let canonical = requested.canonicalize().map_err(|error| io_error("open", path, &error))?;
         self.open_beneath(&canonical, path)
     }
 
-    /// A file that may not exist yet, in a directory that does.
+    /// Resolves a file that need not exist, in an existing directory.
     pub(super) fn resolve_target(&self, path: &str) -> Result<RootedPath> {
-        let asked = self.resolve_lexically(path)?;
-        // Also a link that leads nowhere is something; following it must not make a file outside.
-        if asked.symlink_metadata().is_ok() {
+        let requested = self.resolve_lexically(path)?;
+        // A dangling link exists, too; following it must not create a file outside.
+        if requested.symlink_metadata().is_ok() {
             return self.resolve_existing(path);
         }
-        let (Some(parent), Some(name)) = (asked.parent(), asked.file_name()) else {
+        let (Some(parent), Some(name)) = (requested.parent(), requested.file_name()) else {
             return Err(invalid_input(format!("`{}` does not name a file", sanitize_for_message(path))));
         };
         let parent = parent.canonicalize().map_err(|error| io_error("reach the directory of", path, &error))?;
         self.open_beneath(&parent.join(name), path)
     }
 
-    /// A path as results show it: relative to the first root where it is below that, so that it can be given back.
+    /// Path for results: relative to the first root if it is below it, so that agents can pass it back.
     pub(super) fn display_path(&self, path: &Path) -> String {
         let below_first = self.first().ok().and_then(|first| path.strip_prefix(first).ok());
         match below_first {
@@ -76,21 +78,22 @@ impl Roots {
         }
     }
 
-    /// The path as it is meant, refused by its words alone when it is outside: what exists there is nobody's business.
+    /// Joins the path with the first root and checks it without looking at the disk, so that errors reveal nothing
+    /// about files outside the roots.
     fn resolve_lexically(&self, path: &str) -> Result<PathBuf> {
         let first = self.first()?;
         if path.contains('\0') {
-            return Err(invalid_input("a path has no NUL characters"));
+            return Err(invalid_input("a path must not contain NUL characters"));
         }
-        let asked = first.join(path);
-        let meant = normalize_lexically(&asked);
-        let inside = self.0.iter().any(|root| {
-            meant.starts_with(root) || root.canonicalize().is_ok_and(|canonical| meant.starts_with(canonical))
+        let requested = first.join(path);
+        let normalized = normalize_lexically(&requested);
+        let is_inside = self.0.iter().any(|root| {
+            normalized.starts_with(root) || root.canonicalize().is_ok_and(|canonical| normalized.starts_with(canonical))
         });
-        if inside { Ok(asked) } else { Err(self.outside_error(path)) }
+        if is_inside { Ok(requested) } else { Err(self.outside_error(path)) }
     }
 
-    /// Opens the root that holds a canonical path.
+    /// Opens the root that contains a canonical path.
     fn open_beneath(&self, canonical: &Path, path: &str) -> Result<RootedPath> {
         let roots = self.0.iter().filter_map(|root| root.canonicalize().ok());
         for root in roots {
@@ -101,6 +104,7 @@ impl Roots {
         Err(self.outside_error(path))
     }
 
+    /// Error for a path outside the roots.
     fn outside_error(&self, path: &str) -> Error {
         let roots: Vec<_> = self.0.iter().map(|root| format!("`{}`", root.display())).collect();
         invalid_input(format!(
@@ -111,25 +115,26 @@ impl Roots {
     }
 }
 
-/// `..` taken back by its words, as nobody should need to look at the disk to see that `a/../../b` leaves.
+/// Removes `.` and `..` components without looking at the disk, to see that `a/../../b` leaves the root.
 fn normalize_lexically(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
+    let mut normalized = PathBuf::new();
     for component in path.components() {
         match component {
             Component::CurDir => {}
-            Component::ParentDir => drop(plain.pop()),
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => plain.push(component),
+            Component::ParentDir => drop(normalized.pop()),
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => normalized.push(component),
         }
     }
-    plain
+    normalized
 }
 
-/// Whether the beginning of a file looks like anything but text.
-pub(super) fn is_binary(beginning: &[u8]) -> bool {
-    beginning.iter().take(8192).any(|&byte| byte == 0)
+/// Whether a file looks binary: a NUL byte near its beginning.
+pub(super) fn is_binary(prefix: &[u8]) -> bool {
+    prefix.iter().take(8192).any(|&byte| byte == 0)
 }
 
-/// A handler that does its work on a thread of its own. The work itself must be bounded.
+/// Handler that runs blocking file operations on the blocking thread pool. The operation itself must be bounded, since
+/// it cannot be cancelled.
 pub(super) fn blocking_handler<A>(roots: Arc<Roots>, work: fn(&Roots, &A) -> Result<BuiltinOutput>) -> BuiltinHandler
 where
     A: DeserializeOwned + Send + 'static,
@@ -139,15 +144,15 @@ where
         async move {
             let arguments = parse_arguments::<A>(input)?;
             match tokio::task::spawn_blocking(move || work(&roots, &arguments)).await {
-                Ok(answer) => answer,
-                Err(error) => Err(execution_failed("the work was broken off").with_cause(error)),
+                Ok(output) => output,
+                Err(error) => Err(execution_failed("the file operation was interrupted").with_cause(error)),
             }
         }
     })
 }
 
-/// An I/O error in words, without the machine's innards.
-pub(super) fn io_error(what: &str, path: &str, error: &io::Error) -> Error {
+/// Describes an I/O error without details of the machine.
+pub(super) fn io_error(action: &str, path: &str, error: &io::Error) -> Error {
     #[expect(clippy::wildcard_enum_match_arm, reason = "an open enum of the standard library")]
     let reason = match error.kind() {
         _ if rooted_path::is_escape(error) => "it leads outside the directories allowed here",
@@ -158,13 +163,14 @@ pub(super) fn io_error(what: &str, path: &str, error: &io::Error) -> Error {
         io::ErrorKind::AlreadyExists => "it exists already",
         io::ErrorKind::StorageFull => "the disk is full",
         io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only",
-        io::ErrorKind::InvalidFilename => "the name is not possible here",
-        _ => "the system refused",
+        io::ErrorKind::InvalidFilename => "the file name is not valid here",
+        _ => "the operating system rejected it",
     };
-    let message = format!("cannot {what} `{}`: {reason}", sanitize_for_message(path));
+    let message = format!("cannot {action} `{}`: {reason}", sanitize_for_message(path));
     execution_failed(message).with_cause(io::Error::from(error.kind()))
 }
 
+/// Error for a root that cannot be opened.
 fn root_error(root: &Path, error: &io::Error) -> Error {
     io_error("reach the root", &root.display().to_string(), error)
 }

@@ -1,8 +1,8 @@
-//! `url_fetch`: a page from the web, bounded, and never from inside this network.
+//! `url_fetch`: fetches a web page, bounded in size and time, and never from private networks.
 //!
-//! Addresses are checked where they are used: the resolver below gives the connection only addresses that passed, so a
-//! name cannot answer differently the second time. Hosts that are addresses themselves are checked with the URL, for
-//! the first request and for every redirect. No proxy is used, for it would resolve names behind our back.
+//! Addresses are checked where they are used: the resolver gives the connection only permitted addresses, so DNS
+//! rebinding has no effect. Hosts that are IP addresses are checked with the URL, for the first request and for every
+//! redirect. No proxy is used, because it would resolve names unchecked.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,10 +19,14 @@ use super::{
 };
 use crate::address_policy::{BlockedAddress, PublicOnlyResolver, check_url, find_blocked_address};
 
+/// Upper bound of `max_bytes`.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
-/// A page of this size stays within the usual bound on results, escapes included.
+/// Value of `max_bytes` if it is not given. A page of this size stays within the default limit on results, JSON escapes
+/// included.
 const DEFAULT_BODY_BYTES: usize = 64 * 1024;
+/// Limit for the whole request.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(20);
+/// Redirects followed for one request.
 const MAX_REDIRECTS: usize = 5;
 
 #[derive(Deserialize)]
@@ -62,7 +66,7 @@ pub(super) fn tool(allow_private: bool) -> Result<(BuiltinDefinition, BuiltinHan
     .title("Fetch a URL")
     .tags(["web"])
     .annotations(json!({ "readOnlyHint": true, "idempotentHint": true, "openWorldHint": true }));
-    // Made by the first call: reading the machine's certificates takes a while.
+    // Built by the first call: reading the system's certificates takes a while.
     let client = Arc::new(OnceLock::new());
     let handler = handler(move |input| {
         let client = Arc::clone(&client);
@@ -71,15 +75,16 @@ pub(super) fn tool(allow_private: bool) -> Result<(BuiltinDefinition, BuiltinHan
     Ok((definition, handler))
 }
 
+/// Fetches the URL with the shared client.
 async fn fetch(client: &OnceLock<Client>, allow_private: bool, arguments: Arguments) -> Result<BuiltinOutput> {
     let url = Url::parse(&arguments.url)
         .map_err(|error| invalid_input(format!("`{}` is not a URL: {error}", sanitize_for_message(&arguments.url))))?;
-    check_url(&url, allow_private).map_err(|refused| invalid_input(refused.to_string()))?;
+    check_url(&url, allow_private).map_err(|blocked| invalid_input(blocked.to_string()))?;
     let client = match client.get() {
         Some(client) => client,
         None => client.get_or_init({
-            let made = build_client(allow_private)?;
-            || made
+            let new_client = build_client(allow_private)?;
+            || new_client
         }),
     };
     let method = match arguments.method {
@@ -91,8 +96,9 @@ async fn fetch(client: &OnceLock<Client>, allow_private: bool, arguments: Argume
     describe_response(response, limit).await
 }
 
+/// Builds a client that checks every redirect and resolved address.
 fn build_client(allow_private: bool) -> Result<Client> {
-    // Somebody in this process may have installed one already, which serves as well.
+    // Fails if the program has installed another provider, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let redirects = redirect::Policy::custom(move |attempt| {
         if attempt.previous().len() > MAX_REDIRECTS {
@@ -100,7 +106,7 @@ fn build_client(allow_private: bool) -> Result<Client> {
         }
         match check_url(attempt.url(), allow_private) {
             Ok(()) => attempt.follow(),
-            Err(refused) => attempt.error(refused),
+            Err(blocked) => attempt.error(blocked),
         }
     });
     let mut builder = Client::builder()
@@ -115,57 +121,61 @@ fn build_client(allow_private: bool) -> Result<Client> {
     builder.build().map_err(|error| execution_failed("cannot prepare HTTPS on this machine").with_cause(error))
 }
 
+/// Output with status, media type and, for text, the body up to `limit` bytes.
 async fn describe_response(mut response: Response, limit: usize) -> Result<BuiltinOutput> {
     let url = response.url().clone();
     let status = response.status();
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let kind = sanitize_for_message(kind.unwrap_or("no content type"));
+    let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = sanitize_for_message(media_type.unwrap_or("no content type"));
     let mut body = Vec::new();
-    let mut cut = false;
+    let mut is_truncated = false;
     while let Some(chunk) = response.chunk().await.map_err(|error| fetch_error(error, &url))? {
-        let kept = chunk.len().min(limit - body.len());
-        body.extend_from_slice(&chunk[..kept]);
-        if kept < chunk.len() {
-            cut = true;
+        let taken = chunk.len().min(limit - body.len());
+        body.extend_from_slice(&chunk[..taken]);
+        if taken < chunk.len() {
+            is_truncated = true;
             break;
         }
     }
 
     let heading = format!(
-        "HTTP {status}, {kind}, {} bytes{}, {}",
+        "HTTP {status}, {media_type}, {} bytes{}, {}",
         body.len(),
-        if cut { " and more" } else { "" },
+        if is_truncated { " and more" } else { "" },
         sanitize_for_message(url.as_str())
     );
-    let mut answer = BuiltinOutput { is_error: !status.is_success(), ..BuiltinOutput::text(heading) };
-    if is_text(&kind, &body) {
-        answer = answer.with_text(String::from_utf8_lossy(&body));
+    let mut output = BuiltinOutput { is_error: !status.is_success(), ..BuiltinOutput::text(heading) };
+    if is_text(&media_type, &body) {
+        output = output.with_text(String::from_utf8_lossy(&body));
     } else if !body.is_empty() {
-        answer = answer.with_text("(binary content, not shown)");
+        output = output.with_text("(binary content, not shown)");
     }
-    Ok(if cut { answer.with_text(format!("(cut after {limit} bytes)")) } else { answer })
+    Ok(if is_truncated { output.with_text(format!("(cut after {limit} bytes)")) } else { output })
 }
 
-fn is_text(kind: &str, body: &[u8]) -> bool {
-    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let binary = ["image/", "audio/", "video/", "font/", "application/pdf", "application/zip", "application/gzip"]
-        .iter()
-        .any(|prefix| kind.starts_with(prefix))
-        && kind != "image/svg+xml";
-    !body.is_empty() && !binary && !super::files::is_binary(body)
+/// Whether a body is shown as text, by media type and content.
+fn is_text(media_type: &str, body: &[u8]) -> bool {
+    let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_binary_type =
+        ["image/", "audio/", "video/", "font/", "application/pdf", "application/zip", "application/gzip"]
+            .iter()
+            .any(|prefix| media_type.starts_with(prefix))
+            && media_type != "image/svg+xml";
+    !body.is_empty() && !is_binary_type && !super::files::is_binary(body)
 }
 
+/// Error without the URL, which may contain credentials.
 fn fetch_error(error: reqwest::Error, url: &Url) -> Error {
     let host = sanitize_for_message(url.host_str().unwrap_or_default());
-    if let Some(refused) = find_blocked_address(&error) {
-        return invalid_input(refused.to_string());
+    if let Some(blocked) = find_blocked_address(&error) {
+        return invalid_input(blocked.to_string());
     }
     let message = if error.is_timeout() {
         format!("`{host}` did not answer within 20 s")
     } else if error.is_connect() {
         format!("cannot connect to `{host}`")
     } else {
-        format!("the answer of `{host}` could not be read")
+        format!("the response of `{host}` could not be read")
     };
     execution_failed(message).with_cause(error.without_url())
 }
@@ -180,9 +190,9 @@ mod tests {
 
     use super::*;
 
-    /// URLs that lead to this machine, its network or its files by other words; `P` is a port that listens.
+    /// Spellings of URLs that lead to this machine, its network or its files; `P` stands for a listening port.
     const PRIVATE_URL_SPELLINGS: [&str; 77] = [
-        // Loopback as it is, with ports, users and dots.
+        // Loopback in plain form, with ports, users and dots.
         "http://127.0.0.1:P/",
         "http://127.0.0.1.:P/",
         "http://127.255.255.254:P/",
@@ -272,10 +282,10 @@ mod tests {
     #[tokio::test]
     async fn no_spelling_of_a_private_address_is_fetched() {
         let (address, connections) = serve("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecret");
-        for trick in PRIVATE_URL_SPELLINGS {
-            let url = trick.replace(":P", &format!(":{}", address.port()));
-            let wanted = Arguments { url: url.clone(), method: FetchMethod::Get, max_bytes: None };
-            let error = fetch(&OnceLock::new(), false, wanted).await.unwrap_err();
+        for spelling in PRIVATE_URL_SPELLINGS {
+            let url = spelling.replace(":P", &format!(":{}", address.port()));
+            let arguments = Arguments { url: url.clone(), method: FetchMethod::Get, max_bytes: None };
+            let error = fetch(&OnceLock::new(), false, arguments).await.unwrap_err();
             assert_eq!(error.code, Code::ToolInvalidInput, "{url:?}: {error}");
         }
         assert_eq!(connections.load(Ordering::SeqCst), 0);
@@ -285,8 +295,8 @@ mod tests {
     async fn no_redirect_leads_to_a_private_address() {
         let (target, connections) = serve("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecret");
         let client = build_client(false).unwrap();
-        for trick in PRIVATE_URL_SPELLINGS.iter().filter(|trick| !trick.contains(['\t', '\n'])) {
-            let location = trick.trim().replace(":P", &format!(":{}", target.port()));
+        for spelling in PRIVATE_URL_SPELLINGS.iter().filter(|spelling| !spelling.contains(['\t', '\n'])) {
+            let location = spelling.trim().replace(":P", &format!(":{}", target.port()));
             let response = format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
             let (first, _) = serve(&response);
             // The client checks redirects; the address it starts from is checked before it is asked.

@@ -27,7 +27,7 @@ async fn a_command_that_takes_too_long_ends_with_its_tree() {
     let place = TestRoot::new();
     let command = "trap '' TERM; sleep 600 & echo $! > pid; echo started; wait; sleep 600";
     let answer = place.call("bash", json!({ "command": command, "timeout_s": 2 })).await.unwrap();
-    assert_eq!(joined_text(&answer), "ended after 2 s without finishing\n--- stdout\nstarted");
+    assert_eq!(joined_text(&answer), "timed out after 2 s\n--- stdout\nstarted");
     assert!(answer.is_error);
     wait_until_ended(place.read("pid").trim());
 }

@@ -140,7 +140,7 @@ async fn reading_gives_lines_and_says_where_to_go_on() {
         ("binary", "`binary` is a binary file of 3 bytes; only text can be read"),
         ("a", "`a` is a directory; use `file_list`"),
         ("none.txt", "cannot open `none.txt`: there is no such file or directory"),
-        ("a\0b", "a path has no NUL characters"),
+        ("a\0b", "a path must not contain NUL characters"),
     ] {
         assert_eq!(place.call("file_read", json!({ "path": path })).await.unwrap_err().message, reason);
     }
@@ -261,9 +261,9 @@ async fn editing_is_exact_and_keeps_permissions() {
     place.write("x.sh", b"one two one");
     std::fs::set_permissions(place.root.join("x.sh"), PermissionsExt::from_mode(0o750)).unwrap();
     for (old, reason) in [
-        ("three", "`old` does not stand in `x.sh`; read the file again"),
-        ("", "`old` does not stand in `x.sh`; read the file again"),
-        ("one", "`old` stands 2 times in `x.sh`; give more of its lines, or set `replace_all`"),
+        ("three", "`old` does not occur in `x.sh`; read the file again"),
+        ("", "`old` does not occur in `x.sh`; read the file again"),
+        ("one", "`old` occurs 2 times in `x.sh`; give more of the surrounding lines, or set `replace_all`"),
     ] {
         let input = json!({ "path": "x.sh", "old": old, "new": "y" });
         assert_eq!(place.call("file_edit", input).await.unwrap_err().message, reason);

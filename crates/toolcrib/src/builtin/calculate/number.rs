@@ -1,20 +1,22 @@
-//! A number that stays an exact integer as long as it can.
+//! Number that stays an exact integer as long as possible.
 
 use serde_json::{Number as JsonNumber, Value};
 
+/// Operand or result of a calculation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Number {
     Integer(i128),
     Real(f64),
 }
 
-/// Why there is no result, for the agent.
+/// Result of an operation; the error is a message for the agent.
 pub(super) type NumberResult = Result<Number, String>;
 
-/// Beyond it a float no longer tells neighbouring integers apart.
+/// 2^53: beyond it a float cannot represent every integer.
 const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 impl Number {
+    /// Converts to a float; large integers are rounded.
     pub(super) fn to_f64(self) -> f64 {
         match self {
             Number::Integer(integer) => integer as f64,
@@ -22,7 +24,7 @@ impl Number {
         }
     }
 
-    /// A float as a number: an integer where it is one exactly, an error where it is none.
+    /// Converts a float: to an integer if it is exactly one. NaN and infinity are errors.
     pub(super) fn from_f64(real: f64) -> NumberResult {
         if real.is_nan() {
             return Err("the result is not a real number".into());
@@ -38,38 +40,39 @@ impl Number {
     }
 
     pub(super) fn add(self, other: Number) -> NumberResult {
-        self.apply_exact_or_float(other, i128::checked_add, |one, other| one + other)
+        self.apply_exact_or_float(other, i128::checked_add, |a, b| a + b)
     }
 
     pub(super) fn subtract(self, other: Number) -> NumberResult {
-        self.apply_exact_or_float(other, i128::checked_sub, |one, other| one - other)
+        self.apply_exact_or_float(other, i128::checked_sub, |a, b| a - b)
     }
 
     pub(super) fn multiply(self, other: Number) -> NumberResult {
-        self.apply_exact_or_float(other, i128::checked_mul, |one, other| one * other)
+        self.apply_exact_or_float(other, i128::checked_mul, |a, b| a * b)
     }
 
     pub(super) fn divide(self, other: Number) -> NumberResult {
         if other.to_f64() == 0.0 {
             return Err("division by zero".into());
         }
-        let whole = |one: i128, other: i128| if one.checked_rem(other)? == 0 { one.checked_div(other) } else { None };
-        self.apply_exact_or_float(other, whole, |one, other| one / other)
+        let exact_quotient = |a: i128, b: i128| if a.checked_rem(b)? == 0 { a.checked_div(b) } else { None };
+        self.apply_exact_or_float(other, exact_quotient, |a, b| a / b)
     }
 
     pub(super) fn remainder(self, other: Number) -> NumberResult {
         if other.to_f64() == 0.0 {
             return Err("division by zero".into());
         }
-        self.apply_exact_or_float(other, i128::checked_rem, |one, other| one % other)
+        self.apply_exact_or_float(other, i128::checked_rem, |a, b| a % b)
     }
 
+    /// Exact for integers with a non-negative exponent, as long as the result fits.
     pub(super) fn power(self, exponent: Number) -> NumberResult {
         if self.to_f64() == 0.0 && exponent.to_f64() < 0.0 {
             return Err("division by zero: zero to a negative power".into());
         }
-        let integral = |base: i128, exponent: i128| base.checked_pow(u32::try_from(exponent).ok()?);
-        self.apply_exact_or_float(exponent, integral, f64::powf)
+        let exact_power = |base: i128, exponent: i128| base.checked_pow(u32::try_from(exponent).ok()?);
+        self.apply_exact_or_float(exponent, exact_power, f64::powf)
     }
 
     pub(super) fn negate(self) -> NumberResult {
@@ -80,21 +83,22 @@ impl Number {
         if self.to_f64() < 0.0 { self.negate() } else { Ok(self) }
     }
 
-    /// Half away from zero.
+    /// Rounds to a number of decimal digits, half away from zero.
     pub(super) fn round(self, digits: Number) -> NumberResult {
         match (self, digits) {
             (Number::Integer(_), Number::Integer(0..)) => Ok(self),
             (_, Number::Integer(digits @ -30..=30)) => {
                 let scale = 10_f64.powi(digits as i32);
                 let scaled = self.to_f64() * scale;
-                // So large that it has no such digits.
+                // Too large to have such digits.
                 if scaled.is_finite() { Number::from_f64(scaled.round() / scale) } else { Ok(self) }
             }
             _ => Err("`round` takes whole digits from -30 to 30".into()),
         }
     }
 
-    /// Whole numbers as such, others rounded to 15 significant digits, which hides what binary cannot say (0.1 + 0.2).
+    /// JSON number; others than integers are rounded to 15 significant digits, which hides artefacts of binary
+    /// fractions (0.1 + 0.2). Integers beyond the range of JSON numbers become strings.
     pub(super) fn to_json(self) -> Value {
         match self {
             Number::Integer(integer) => match JsonNumber::from_i128(integer) {
@@ -111,18 +115,18 @@ impl Number {
         }
     }
 
-    /// In integers while both are and the result fits, else in floats.
+    /// Applies the integer operation if both are integers and the result fits, else the float operation.
     fn apply_exact_or_float(
         self,
         other: Number,
-        integers: impl Fn(i128, i128) -> Option<i128>,
-        reals: impl Fn(f64, f64) -> f64,
+        integer_op: impl Fn(i128, i128) -> Option<i128>,
+        float_op: impl Fn(f64, f64) -> f64,
     ) -> NumberResult {
-        if let (Number::Integer(one), Number::Integer(other)) = (self, other)
-            && let Some(result) = integers(one, other)
+        if let (Number::Integer(a), Number::Integer(b)) = (self, other)
+            && let Some(result) = integer_op(a, b)
         {
             return Ok(Number::Integer(result));
         }
-        Number::from_f64(reals(self.to_f64(), other.to_f64()))
+        Number::from_f64(float_op(self.to_f64(), other.to_f64()))
     }
 }

@@ -1,4 +1,4 @@
-//! From text to a number, by recursive descent, evaluated on the way.
+//! Recursive descent parser that evaluates an expression while parsing it.
 //!
 //! ```text
 //! sum     = product (("+" | "-") product)*
@@ -10,10 +10,12 @@
 
 use super::number::{Number, NumberResult};
 
+/// Maximum length of an expression in bytes; also in the tool's input schema.
 pub(super) const MAX_EXPRESSION_LEN: usize = 1000;
+/// Maximum nesting, which bounds the recursion.
 const MAX_NESTING_DEPTH: usize = 50;
 
-/// The value of an expression, or what is wrong with it.
+/// Evaluates an expression. The error is a message for the agent.
 pub(super) fn evaluate(expression: &str) -> NumberResult {
     if expression.len() > MAX_EXPRESSION_LEN {
         return Err(format!("the expression is longer than {MAX_EXPRESSION_LEN} characters"));
@@ -26,7 +28,9 @@ pub(super) fn evaluate(expression: &str) -> NumberResult {
     }
 }
 
+/// Parser state.
 struct CalcParser<'a> {
+    /// Byte offset of the next character.
     text: &'a str,
     position: usize,
     depth: usize,
@@ -61,7 +65,7 @@ impl CalcParser<'_> {
         }
     }
 
-    /// Every nesting goes through here, so the depth is counted here.
+    /// Every nesting passes through this method, so it counts the depth.
     fn parse_unary(&mut self) -> NumberResult {
         self.depth += 1;
         if self.depth > MAX_NESTING_DEPTH {
@@ -104,27 +108,27 @@ impl CalcParser<'_> {
 
     fn parse_number(&mut self) -> NumberResult {
         let rest = &self.text[self.position..];
-        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
-        let mut length = digits(rest);
+        let count_digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let mut length = count_digits(rest);
         if rest[length..].starts_with('.') {
-            length += 1 + digits(&rest[length + 1..]);
+            length += 1 + count_digits(&rest[length + 1..]);
         }
-        // `2e3` is a number, `2e` is not, and says so by what follows.
+        // `2e3` is a number; in `2e` the `e` is left over and reported as unexpected.
         if rest[length..].starts_with(['e', 'E']) {
             let sign = usize::from(rest[length + 1..].starts_with(['+', '-']));
-            let exponent = digits(&rest[length + 1 + sign..]);
+            let exponent = count_digits(&rest[length + 1 + sign..]);
             length += if exponent > 0 { 1 + sign + exponent } else { 0 };
         }
         let text = &rest[..length];
         self.position += length;
         match (text.parse::<i128>(), text.parse::<f64>()) {
             (Ok(integer), _) => Ok(Number::Integer(integer)),
-            (Err(_), Ok(real)) => Number::from_f64(real),
+            (Err(_), Ok(float)) => Number::from_f64(float),
             (Err(_), Err(_)) => Err(format!("`{text}` is not a number")),
         }
     }
 
-    /// A constant or a function.
+    /// Parses a constant or a function call.
     fn parse_identifier(&mut self) -> NumberResult {
         let rest = &self.text[self.position..];
         let length = rest.bytes().take_while(u8::is_ascii_alphanumeric).count();
@@ -148,21 +152,23 @@ impl CalcParser<'_> {
         }
     }
 
+    /// Next character after white space.
     fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.position..];
         self.position += rest.len() - rest.trim_start().len();
         self.text[self.position..].chars().next()
     }
 
-    fn consume(&mut self, wanted: char) -> bool {
-        let found = self.peek() == Some(wanted);
-        if found {
-            self.position += wanted.len_utf8();
+    /// Consumes the character if it comes next.
+    fn consume(&mut self, expected: char) -> bool {
+        let matches = self.peek() == Some(expected);
+        if matches {
+            self.position += expected.len_utf8();
         }
-        found
+        matches
     }
 
-    /// `^`, and `**` as many write it. A single `*` is left to the product.
+    /// Consumes `^` or `**`. A single `*` is left to `parse_product`.
     fn consume_power_operator(&mut self) -> bool {
         if self.peek() == Some('*') && self.text[self.position..].starts_with("**") {
             self.position += 2;
@@ -171,26 +177,29 @@ impl CalcParser<'_> {
         self.consume('^')
     }
 
-    fn expect(&mut self, wanted: char) -> Result<(), String> {
-        if self.consume(wanted) {
+    /// Consumes a character that must come next.
+    fn expect(&mut self, expected: char) -> Result<(), String> {
+        if self.consume(expected) {
             return Ok(());
         }
         match self.peek() {
             Some(character) => Err(self.unexpected_character(character)),
-            None => Err(format!("a `{wanted}` is missing at the end")),
+            None => Err(format!("a `{expected}` is missing at the end")),
         }
     }
 
+    /// Message with the position in characters.
     fn unexpected_character(&self, character: char) -> String {
         let before = self.text[..self.position].chars().count();
         format!("unexpected `{}` at position {}", character.escape_debug(), before + 1)
     }
 }
 
+/// Calls a function by name.
 fn call_function(name: &str, arguments: &[Number]) -> NumberResult {
-    let real = |function: fn(f64) -> f64, argument: &Number| Number::from_f64(function(argument.to_f64()));
-    // Integers stay exact, however large.
-    let whole = |function: fn(f64) -> f64, argument: &Number| match argument {
+    let float_function = |function: fn(f64) -> f64, argument: &Number| Number::from_f64(function(argument.to_f64()));
+    // Integers stay exact, however large they are.
+    let integer_preserving = |function: fn(f64) -> f64, argument: &Number| match argument {
         Number::Integer(_) => Ok(*argument),
         Number::Real(number) => Number::from_f64(function(*number)),
     };
@@ -199,28 +208,28 @@ fn call_function(name: &str, arguments: &[Number]) -> NumberResult {
         ("ln" | "log" | "log2" | "log10", [x, ..]) if x.to_f64() <= 0.0 => {
             Err("a logarithm needs a number above zero".into())
         }
-        ("sqrt", [x]) => real(f64::sqrt, x),
+        ("sqrt", [x]) => float_function(f64::sqrt, x),
         ("abs", [x]) => x.absolute(),
-        ("floor", [x]) => whole(f64::floor, x),
-        ("ceil", [x]) => whole(f64::ceil, x),
-        ("round", [x]) => whole(f64::round, x),
-        ("round", [x, digits]) => x.round(*digits),
-        ("sin", [x]) => real(f64::sin, x),
-        ("cos", [x]) => real(f64::cos, x),
-        ("tan", [x]) => real(f64::tan, x),
-        ("exp", [x]) => real(f64::exp, x),
-        ("ln", [x]) => real(f64::ln, x),
-        ("log" | "log10", [x]) => real(f64::log10, x),
-        ("log2", [x]) => real(f64::log2, x),
+        ("floor", [x]) => integer_preserving(f64::floor, x),
+        ("ceil", [x]) => integer_preserving(f64::ceil, x),
+        ("round", [x]) => integer_preserving(f64::round, x),
+        ("round", [x, places]) => x.round(*places),
+        ("sin", [x]) => float_function(f64::sin, x),
+        ("cos", [x]) => float_function(f64::cos, x),
+        ("tan", [x]) => float_function(f64::tan, x),
+        ("exp", [x]) => float_function(f64::exp, x),
+        ("ln", [x]) => float_function(f64::ln, x),
+        ("log" | "log10", [x]) => float_function(f64::log10, x),
+        ("log2", [x]) => float_function(f64::log2, x),
         ("log", [x, base]) => {
             Number::from_f64(x.to_f64().ln()).and_then(|x| x.divide(Number::from_f64(base.to_f64().ln())?))
         }
         ("pow", [x, exponent]) => x.power(*exponent),
         ("min", [first, rest @ ..]) => {
-            Ok(rest.iter().fold(*first, |least, x| if x.to_f64() < least.to_f64() { *x } else { least }))
+            Ok(rest.iter().fold(*first, |smallest, x| if x.to_f64() < smallest.to_f64() { *x } else { smallest }))
         }
         ("max", [first, rest @ ..]) => {
-            Ok(rest.iter().fold(*first, |most, x| if x.to_f64() > most.to_f64() { *x } else { most }))
+            Ok(rest.iter().fold(*first, |largest, x| if x.to_f64() > largest.to_f64() { *x } else { largest }))
         }
         (
             "sqrt" | "abs" | "floor" | "ceil" | "round" | "sin" | "cos" | "tan" | "exp" | "ln" | "log" | "log2"

@@ -1,13 +1,15 @@
-//! Globs on paths: `*` and `?` within a name, `**` across directories, `[a-z]`, `{one,other}`.
+//! Globs on paths: `*` and `?` within a name, `**` across directories, `[a-z]`, `{a,b}`. Translated to a regex, so
+//! matching takes linear time.
 
 use regex::{Regex, RegexBuilder};
 use toolcrib_core::Result;
 
 use super::super::{invalid_input, sanitize_for_message};
 
+/// Maximum length of a glob; also in the tools' input schemas.
 const MAX_GLOB_LEN: usize = 500;
 
-/// Matches paths relative to where a search starts. A glob without `/` looks at the name alone, at any depth.
+/// Matches paths relative to the start of a search. A glob without `/` matches the file name alone, at any depth.
 #[derive(Debug)]
 pub(in crate::builtin) struct Glob {
     regex: Regex,
@@ -15,32 +17,34 @@ pub(in crate::builtin) struct Glob {
 }
 
 impl Glob {
+    /// Parses a glob.
     pub(in crate::builtin) fn new(glob: &str) -> Result<Glob> {
-        let wrong =
+        let invalid =
             || invalid_input(format!("`{}` is not a glob; an example is `src/**/*.rs`", sanitize_for_message(glob)));
         if glob.is_empty() || glob.len() > MAX_GLOB_LEN {
-            return Err(wrong());
+            return Err(invalid());
         }
-        let pattern = to_regex(glob.trim_start_matches("./")).ok_or_else(wrong)?;
-        let regex = RegexBuilder::new(&pattern).size_limit(1 << 20).build().map_err(|_| wrong())?;
+        let pattern = to_regex(glob.trim_start_matches("./")).ok_or_else(invalid)?;
+        let regex = RegexBuilder::new(&pattern).size_limit(1 << 20).build().map_err(|_| invalid())?;
         Ok(Glob { regex, name_only: !glob.contains('/') })
     }
 
-    /// `path` is relative, with `/` between its parts.
+    /// Matches a relative path with `/` as separator.
     pub(in crate::builtin) fn matches(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         self.regex.is_match(if self.name_only { name } else { path })
     }
 }
 
+/// Translates a glob; `None` for unbalanced braces and incomplete classes or escapes.
 fn to_regex(glob: &str) -> Option<String> {
     let mut pattern = String::from("(?s)^");
     let mut characters = glob.chars().peekable();
-    let mut braces = 0;
+    let mut open_braces = 0;
     while let Some(character) = characters.next() {
         match character {
             '*' if characters.next_if_eq(&'*').is_some() => {
-                // `**/` also stands for no directory at all.
+                // `**/` also matches no directory at all.
                 pattern += if characters.next_if_eq(&'/').is_some() { "(?:.*/)?" } else { ".*" };
             }
             '*' => pattern += "[^/]*",
@@ -51,16 +55,17 @@ fn to_regex(glob: &str) -> Option<String> {
                     return None;
                 }
                 let negated = class.starts_with(['!', '^']);
+                // Drop characters with a meaning in regex classes but not in globs.
                 class = class.trim_start_matches(['!', '^']).replace('\\', "").replace(['[', '&', '~'], "");
                 pattern += &format!("[{}{class}]", if negated { "^/" } else { "" });
             }
             '{' => {
-                braces += 1;
+                open_braces += 1;
                 pattern += "(?:";
             }
-            ',' if braces > 0 => pattern.push('|'),
-            '}' if braces > 0 => {
-                braces -= 1;
+            ',' if open_braces > 0 => pattern.push('|'),
+            '}' if open_braces > 0 => {
+                open_braces -= 1;
                 pattern.push(')');
             }
             '\\' => pattern += &regex::escape(&characters.next()?.to_string()),
@@ -68,7 +73,7 @@ fn to_regex(glob: &str) -> Option<String> {
         }
     }
     pattern.push('$');
-    (braces == 0).then_some(pattern)
+    (open_braces == 0).then_some(pattern)
 }
 
 #[cfg(test)]

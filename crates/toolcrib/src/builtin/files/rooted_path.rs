@@ -1,8 +1,8 @@
-//! A path beneath the descriptor of a root.
+//! Path relative to the open descriptor of a root.
 //!
 //! `cap-std` resolves every path relative to that descriptor: on Linux with `openat2` and RESOLVE_BENEATH (and
-//! RESOLVE_NO_MAGICLINKS), on other systems and where a kernel or a sandbox refuses that call by opening one component
-//! after the other and following links by hand. No path is resolved from `/` after the root has been opened.
+//! RESOLVE_NO_MAGICLINKS); elsewhere, and where a kernel or sandbox lacks that call, by opening one component after the
+//! other and following links itself. No path is resolved from `/` after the root has been opened.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,16 +16,18 @@ use toolcrib_core::Result;
 use super::super::{invalid_input, sanitize_for_message};
 use super::io_error;
 
-/// A file or directory, existing or not, that is only ever reached through its root.
+/// File or directory, existing or not, that is accessed only through its root.
 #[derive(Debug)]
 pub(in crate::builtin) struct RootedPath {
     root: Dir,
     /// Never empty: `.` for the root itself.
     relative: PathBuf,
+    /// Canonical path, for display only.
     path: PathBuf,
 }
 
 impl RootedPath {
+    /// Opens the root.
     pub(super) fn open(root: &Path, relative: &Path) -> io::Result<RootedPath> {
         let path = root.join(relative);
         let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
@@ -33,27 +35,29 @@ impl RootedPath {
         Ok(RootedPath { root, relative: relative.to_owned(), path })
     }
 
-    /// The canonical path, for results; nothing is opened by it.
+    /// Canonical path for results. Must not be used to open anything.
     pub(in crate::builtin) fn path(&self) -> &Path {
         &self.path
     }
 
+    /// Whether it is a directory now; links are not followed.
     pub(in crate::builtin) fn is_dir(&self) -> bool {
         self.root.symlink_metadata(&self.relative).is_ok_and(|metadata| metadata.is_dir())
     }
 
+    /// Opens the directory.
     pub(in crate::builtin) fn open_dir(&self) -> io::Result<Dir> {
         self.root.open_dir(&self.relative)
     }
 
-    /// The directory that holds this, and its name there.
+    /// Opens the parent directory and returns it with the file name.
     pub(in crate::builtin) fn open_parent(&self) -> io::Result<(Dir, &OsStr)> {
         let name = self.relative.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let parent = self.relative.parent().filter(|parent| !parent.as_os_str().is_empty());
         Ok((self.root.open_dir(parent.unwrap_or(Path::new(".")))?, name))
     }
 
-    /// Opens a regular file for reading.
+    /// Opens a regular file for reading. `shown_as` is the path in error messages.
     pub(in crate::builtin) fn open_file(&self, shown_as: &str) -> Result<File> {
         open_file(&self.root, &self.relative, shown_as)
     }
@@ -62,20 +66,20 @@ impl RootedPath {
 /// Opens a regular file beneath `directory` for reading.
 pub(in crate::builtin) fn open_file(directory: &Dir, path: impl AsRef<Path>, shown_as: &str) -> Result<File> {
     let path = path.as_ref();
-    let refuse = |error: io::Error| io_error("open", shown_as, &error);
-    // Windows does not open a directory at all, so look before.
+    let open_error = |error: io::Error| io_error("open", shown_as, &error);
+    // Windows cannot open a directory at all, so check first to give the better error.
     if directory.symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         return Err(invalid_input(format!("`{}` is a directory; use `file_list`", sanitize_for_message(shown_as))));
     }
-    let file = directory.open_with(path, no_follow_options().read(true)).map_err(refuse)?;
-    if !file.metadata().map_err(refuse)?.is_file() {
+    let file = directory.open_with(path, no_follow_options().read(true)).map_err(open_error)?;
+    if !file.metadata().map_err(open_error)?.is_file() {
         return Err(invalid_input(format!("`{}` is not a regular file", sanitize_for_message(shown_as))));
     }
     Ok(file.into_std())
 }
 
-/// Options for an entry that was no link when it was looked up: a link put in its place meanwhile is not followed, and
-/// a pipe does not block.
+/// Options for an entry that was no link when it was looked up: a link that replaced it meanwhile is not followed, and
+/// opening a named pipe does not block.
 pub(super) fn no_follow_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -83,7 +87,7 @@ pub(super) fn no_follow_options() -> OpenOptions {
     options
 }
 
-/// Whether `cap-std` refused a path that leads out of its directory. That error comes from no system call.
+/// Whether `cap-std` rejected a path that leaves its directory. Such an error has no OS error code.
 pub(super) fn is_escape(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
 }

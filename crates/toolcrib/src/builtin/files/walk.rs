@@ -1,4 +1,4 @@
-//! A bounded walk through a directory tree, in the order of names. Links are entries and are never followed.
+//! Bounded walk through a directory tree in name order. Symbolic links are entries and are never followed.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -10,46 +10,50 @@ use toolcrib_core::Result;
 use super::rooted_path::open_file;
 use super::{RootedPath, io_error};
 
-/// Directories that are big and hold nothing anybody asked for.
+/// Large directories that are rarely of interest. Listed, but not entered.
 const SKIPPED_DIRECTORIES: [&str; 2] = [".git", "node_modules"];
-
+/// Maximum number of entries that a walk visits.
 const MAX_WALK_ENTRIES: usize = 200_000;
+/// Time limit of a walk.
 const WALK_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// File, directory or other entry found by a walk.
 #[derive(Debug)]
 pub(in crate::builtin) struct WalkEntry {
-    /// As it is opened beneath the start.
+    /// Path from the start, for opening.
     path: PathBuf,
-    /// As results show it: relative to the start, with `/` between its parts.
+    /// Path from the start for matching and display, with `/` as separator.
     pub(in crate::builtin) relative: String,
-    /// How far below the start; 1 for what is directly in it.
+    /// Depth below the start; 1 for direct children.
     pub(in crate::builtin) depth: usize,
     pub(in crate::builtin) file_type: FileType,
 }
 
-/// Iterates until all is seen or a bound is met; [`Walk::cut_short`] tells which.
+/// Iterator over a directory tree. Ends at a limit, too; see [`DirectoryWalk::is_truncated`].
 #[derive(Debug)]
 pub(in crate::builtin) struct DirectoryWalk {
-    /// Everything is opened beneath this one, by the path from here: a descriptor for each level would let a deep tree
-    /// use up all that a process may have.
+    /// Start of the walk. All entries are opened relative to it: one descriptor per level would let a deep tree exhaust
+    /// the limit of the process.
     start: Dir,
-    /// What is still to be visited, the next one last.
+    /// Entries still to visit, the next one last.
     pending: Vec<WalkEntry>,
     max_depth: usize,
     visited: usize,
     started_at: Instant,
+    /// A limit was reached.
     truncated: bool,
 }
 
 impl DirectoryWalk {
-    pub(in crate::builtin) fn new(start: &RootedPath, shown: &str, deepest: usize) -> Result<DirectoryWalk> {
-        let refuse = |error| io_error("list", shown, &error);
-        let start = start.open_dir().map_err(refuse)?;
-        let entries = start.entries().map_err(refuse)?;
+    /// Opens the start directory. `shown_path` is its path in error messages.
+    pub(in crate::builtin) fn new(start: &RootedPath, shown_path: &str, max_depth: usize) -> Result<DirectoryWalk> {
+        let list_error = |error| io_error("list", shown_path, &error);
+        let start = start.open_dir().map_err(list_error)?;
+        let entries = start.entries().map_err(list_error)?;
         let mut walk = DirectoryWalk {
             start,
             pending: Vec::new(),
-            max_depth: deepest,
+            max_depth,
             visited: 0,
             started_at: Instant::now(),
             truncated: false,
@@ -58,59 +62,58 @@ impl DirectoryWalk {
         Ok(walk)
     }
 
-    /// Opens a regular file that the walk came by; `None` if it is something else by now, or cannot be read.
+    /// Opens a regular file of the walk. `None` if it has been replaced meanwhile or cannot be read.
     pub(in crate::builtin) fn open_file(&self, entry: &WalkEntry) -> Option<File> {
         open_file(&self.start, &entry.path, &entry.relative).ok()
     }
 
-    /// In bytes.
+    /// Size in bytes; 0 if the entry is gone.
     pub(in crate::builtin) fn size(&self, entry: &WalkEntry) -> u64 {
         self.start.symlink_metadata(&entry.path).map_or(0, |metadata| metadata.len())
     }
 
+    /// Whether a limit was reached, so that entries may be missing.
     pub(in crate::builtin) fn is_truncated(&self) -> bool {
         self.truncated
     }
 
-    /// Whether there is no time left; who does long work on an entry asks in between.
+    /// Whether the time limit is reached. Marks the walk as truncated.
     pub(in crate::builtin) fn is_out_of_time(&mut self) -> bool {
         self.truncated |= self.started_at.elapsed() > WALK_TIMEOUT;
         self.truncated
     }
 
+    /// Adds the entries of a directory in reverse name order, so that they are visited in name order.
     fn push_entries(&mut self, entries: cap_std::fs::ReadDir, parent: Option<&WalkEntry>) {
-        let mut found = Vec::new();
+        let mut new_entries = Vec::new();
         for entry in entries.flatten() {
             self.visited += 1;
             if self.visited > MAX_WALK_ENTRIES {
                 self.truncated = true;
                 break;
             }
-            let Ok(kind) = entry.file_type() else { continue };
+            let Ok(file_type) = entry.file_type() else { continue };
             let name = entry.file_name();
             let entry = match parent {
                 Some(parent) => WalkEntry {
                     relative: format!("{}/{}", parent.relative, name.to_string_lossy()),
                     path: parent.path.join(name),
                     depth: parent.depth + 1,
-                    file_type: kind,
+                    file_type,
                 },
-                None => WalkEntry {
-                    relative: name.to_string_lossy().into_owned(),
-                    path: name.into(),
-                    depth: 1,
-                    file_type: kind,
-                },
+                None => {
+                    WalkEntry { relative: name.to_string_lossy().into_owned(), path: name.into(), depth: 1, file_type }
+                }
             };
-            found.push(entry);
+            new_entries.push(entry);
         }
-        found.sort_unstable_by(|one, other| other.relative.cmp(&one.relative));
-        self.pending.append(&mut found);
+        new_entries.sort_unstable_by(|a, b| b.relative.cmp(&a.relative));
+        self.pending.append(&mut new_entries);
     }
 }
 
 impl WalkEntry {
-    /// The whole path, for results, where the walk began at `start`.
+    /// Path for results of a walk that began at `start`.
     pub(in crate::builtin) fn path_from(&self, start: &RootedPath) -> PathBuf {
         start.path().join(&self.path)
     }
@@ -124,10 +127,10 @@ impl Iterator for DirectoryWalk {
         if self.is_out_of_time() {
             return None;
         }
-        let skipped =
+        let is_skipped =
             entry.path.file_name().is_some_and(|name| SKIPPED_DIRECTORIES.iter().any(|skipped| name == *skipped));
-        if entry.file_type.is_dir() && !skipped && entry.depth < self.max_depth {
-            // A directory that cannot be read must not hide its siblings.
+        if entry.file_type.is_dir() && !is_skipped && entry.depth < self.max_depth {
+            // A directory that cannot be read is skipped; its siblings are not.
             if let Ok(entries) = self.start.read_dir(&entry.path) {
                 self.push_entries(entries, Some(&entry));
             }
