@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_public_addresses_pass() {
+    fn only_public_addresses_are_permitted() {
         for address in ["1.1.1.1", "8.8.8.8", "100.128.0.1", "172.32.0.1", "2606:4700::1111", "64:ff9b::808:808"] {
             assert!(is_public(address.parse().unwrap()), "{address}");
         }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn link_local_addresses_are_known_in_every_form() {
+    fn link_local_addresses_are_recognised_in_every_form() {
         for (url, passes) in [
             ("http://127.0.0.1/", true),
             ("http://10.0.0.1/", true),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_url_is_public_when_all_that_its_name_resolves_to_is() {
+    async fn a_url_is_public_if_all_its_addresses_are() {
         for (url, public) in [
             ("https://93.184.216.34/", true),
             ("http://127.0.0.1:1/", false),

@@ -49,7 +49,7 @@ where
     Arc::new(move |input| Box::pin(function(input)))
 }
 
-/// What built-in tools need from the process that they run in.
+/// Services of the surrounding process that built-in tools use.
 #[derive(Clone)]
 pub struct BuiltinContext {
     /// Current time, for `current_time`.

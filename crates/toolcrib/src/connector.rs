@@ -149,7 +149,7 @@ pub struct SourceRequest {
     pub context: CallContext,
 }
 
-/// On whose behalf a source is asked, for how long, and where its questions and notifications go.
+/// Context of a request: its caller, its timeout, and the receivers of the source's questions and notifications.
 #[derive(Clone)]
 pub struct CallContext {
     /// Display name of the caller, for logs.
@@ -180,7 +180,7 @@ pub struct CallContext {
     pub(crate) response_recorder: Option<ResponseRecorder>,
 }
 
-/// Why a call has no result, and what the failure says about the health of the source.
+/// Failure of a call, classified by what it says about the health of the source.
 #[derive(Debug)]
 pub enum CallFailure {
     /// The source is alive and rejected the call.
@@ -239,7 +239,7 @@ impl CallFailure {
 
 impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("CallContext");
-        shown.field("timeout", &self.timeout).field("client", &self.client).finish_non_exhaustive()
+        let mut debug = f.debug_struct("CallContext");
+        debug.field("timeout", &self.timeout).field("client", &self.client).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,5 @@
 //! Identifies the process at the other end of a local TCP connection: its user, and whether it was started by a
-//! Toolcrib. The server uses it to decide who is a local client. Linux only; elsewhere a peer is never identified.
+//! Toolcrib. The server uses it to recognise local clients. Linux only; elsewhere a peer is never identified.
 
 #[cfg(target_os = "linux")]
 mod socket;

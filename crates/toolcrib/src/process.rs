@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_written_and_read() {
+    fn a_process_identity_round_trips() {
         let process = ProcessIdentity::current();
         assert_eq!(process.to_string().parse().as_ref(), Ok(process));
         assert!(!process.has_ended());
@@ -122,7 +122,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn one_that_was_killed_has_ended_and_one_of_another_namespace_is_unknown() {
+    fn a_killed_process_has_ended_and_one_of_another_namespace_is_unknown() {
         let current = ProcessIdentity::current();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let StartTime::Ticks(start_ticks) = read_start_time(child.id()) else { panic!("it runs") };

@@ -14,7 +14,7 @@ use toolcrib_core::{Code, Error, Result, SourceId};
 use crate::call::{CallOutput, ClientId, ResultPage};
 use crate::connector::ToolResult;
 
-/// How long the pages of a result can be read.
+/// Time during which the pages of a result can be read.
 const RESULT_LIFETIME: Duration = Duration::from_secs(600);
 /// Maximum size of all stored results together; the oldest are removed first.
 const MAX_STORED_BYTES: usize = 64 * 1024 * 1024;
@@ -23,7 +23,7 @@ const MAX_STORED_RESULTS: usize = 256;
 /// Prefix of cursors, by which they are told apart from arguments of a tool.
 const CURSOR_PREFIX: &str = "held-";
 
-/// What a page must satisfy besides the size limit.
+/// Requirement on pages besides the size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PageShape {
     /// No constraint: content that does not fit is omitted.

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_value_is_noticed_and_an_unknown_one_is_not() {
+    fn a_changed_value_changes_the_fingerprint_and_an_unresolved_one_has_none() {
         let key = [7; 32];
         assert_eq!(
             connection_fingerprint(&key, &stdio_with_token("a")),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_read_from_plain_files_only() {
+    fn secrets_are_read_from_regular_files_only() {
         for path in ["/dev/zero", "/dev/null", "/tmp"] {
             let error = resolve(&format!("${{file:{path}}}")).unwrap_err();
             assert!(error.message.contains("not a plain file"), "{}", error.message);

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_cannot_be_filled_is_a_fault_of_the_configuration() {
+    fn a_template_that_cannot_be_filled_is_a_config_error() {
         for text in [
             "{{ nothing }}",
             "{{ region",

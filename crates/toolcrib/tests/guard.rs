@@ -1,4 +1,4 @@
-//! The guard, from outside: what it passes on, what it reports, and that nothing survives it.
+//! The guard from outside: what it passes on, what it reports, and that no process survives it.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
 
@@ -16,7 +16,8 @@ use toolcrib_core::Code;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A child, a grandchild, an orphan and an escapee, none of which heeds SIGTERM or SIGHUP. Says `ready` once all run.
+/// Starts a child, a grandchild, an orphan and processes in other sessions, all ignoring SIGTERM and SIGHUP. Each
+/// prints a line once it runs.
 const HOSTILE_SCRIPT: &str = r#"
     trap '' TERM HUP INT
     sh -c 'echo grandchild; while :; do sleep 60; done' &
@@ -41,7 +42,7 @@ fn nothing_survives_a_kill_of_the_gateway() {
         let lines = BufReader::new(gateway.stdout.as_mut().unwrap()).lines();
         assert_eq!(lines.take(HOSTILE_PROCESSES).count(), HOSTILE_PROCESSES);
     }
-    assert!(marked_processes(&mark).len() >= 3 * (HOSTILE_PROCESSES + 1), "they run");
+    assert!(marked_processes(&mark).len() >= 3 * (HOSTILE_PROCESSES + 1), "all processes run");
 
     for gateway in &mut gateways {
         gateway.kill().unwrap();
@@ -59,7 +60,7 @@ async fn nothing_survives_a_dropped_server() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_leave_is_stopped() {
+async fn a_server_that_does_not_exit_is_stopped() {
     let mark = test_mark("stopped");
     let server = start_hostile(&mark).await;
     assert!(server.stop(Duration::from_millis(50)).await.is_some());
@@ -67,7 +68,7 @@ async fn a_server_that_does_not_leave_is_stopped() {
 }
 
 #[tokio::test]
-async fn what_a_server_leaves_behind_goes_with_it() {
+async fn processes_left_by_a_server_end_with_it() {
     let mark = test_mark("left");
     let mut server = start_script(example_guard(), &mark, "(setsid sleep 600 &); sleep 600 & exit 7").await;
     assert_eq!(server.wait().await.unwrap().code(), Some(7));
@@ -75,7 +76,7 @@ async fn what_a_server_leaves_behind_goes_with_it() {
 }
 
 #[tokio::test]
-async fn without_a_guard_the_group_still_goes() {
+async fn without_a_guard_the_process_group_is_killed() {
     let mark = test_mark("group");
     let mut server = start_script(GuardExe::None, &mark, "trap '' TERM; sh -c 'sleep 600' & echo up; sleep 600").await;
     server.stdout.as_mut().unwrap().read_u8().await.unwrap();
@@ -93,7 +94,7 @@ async fn the_exit_code_is_the_servers() {
         let mut server = start_script(guard, "code", "exit 3").await;
         assert_eq!(server.wait().await.unwrap().code(), Some(3));
     }
-    // A server's own 127 is an exit, not a failed start.
+    // Exit code 127 of the server itself is no failed start.
     let mut server = start_script(example_guard(), "code", "exit 127").await;
     assert_eq!(server.wait().await.unwrap().code(), Some(127));
     let mut server = start_script(example_guard(), "code", "kill -9 $$").await;
@@ -101,7 +102,7 @@ async fn the_exit_code_is_the_servers() {
 }
 
 #[tokio::test]
-async fn streams_pass_and_their_ends_too() {
+async fn streams_and_their_ends_are_passed_through() {
     let mut server = start_script(example_guard(), "streams", "cat; echo bye >&2; exec >&- 2>&-; sleep 600").await;
     let mut stdin = server.stdin.take().unwrap();
     stdin.write_all(b"hello").await.unwrap();
@@ -109,13 +110,13 @@ async fn streams_pass_and_their_ends_too() {
     let mut out = String::new();
     let mut err = String::new();
     server.stdout.take().unwrap().read_to_string(&mut out).await.unwrap();
-    // The server still runs, so the guard holds neither stream.
+    // The server still runs, so EOF shows that the guard does not hold the streams.
     server.stderr.take().unwrap().read_to_string(&mut err).await.unwrap();
     assert_eq!((out.as_str(), err.as_str()), ("hello", "bye\n"));
 }
 
 #[tokio::test]
-async fn a_server_that_heeds_eof_leaves_by_itself() {
+async fn a_server_that_reads_eof_exits_by_itself() {
     let server = start_script(example_guard(), "eof", "cat; exit 5").await;
     assert_eq!(server.stop(TEST_TIMEOUT).await.unwrap().code(), Some(5));
 }
@@ -125,16 +126,16 @@ async fn a_server_gets_three_streams_and_nothing_else() {
     let mut server = start_script(example_guard(), "fds", "ls /proc/self/fd").await;
     let mut out = String::new();
     server.stdout.take().unwrap().read_to_string(&mut out).await.unwrap();
-    // The fourth is the listing itself.
+    // Descriptor 3 is the directory listing of `ls`.
     assert_eq!(out, "0\n1\n2\n3\n");
 }
 
 #[tokio::test]
-async fn a_failed_start_says_why() {
+async fn a_failed_start_has_a_reason() {
     let directory = tempfile::tempdir().unwrap();
-    let plain = directory.path().join("plain").display().to_string();
-    std::fs::write(&plain, "").unwrap();
-    let not_executable = format!("cannot start `{plain}`: permission denied; is the file executable?");
+    let not_executable_path = directory.path().join("plain").display().to_string();
+    std::fs::write(&not_executable_path, "").unwrap();
+    let not_executable = format!("cannot start `{not_executable_path}`: permission denied; is the file executable?");
     let missing = PathBuf::from("/nonexistent/directory");
     for guard in [example_guard(), GuardExe::None] {
         for (program, cwd, message) in [
@@ -148,7 +149,7 @@ async fn a_failed_start_says_why() {
                 None,
                 "cannot start `/no/such/program`: there is no such file, or the interpreter it names is missing",
             ),
-            (&plain, None, &not_executable),
+            (&not_executable_path, None, &not_executable),
             ("sh", Some(missing.clone()), "cannot start `sh`: its `cwd` `/nonexistent/directory` is not a directory"),
         ] {
             let launch = Launch { program: program.into(), cwd, env: test_environment("none"), ..Launch::default() };
@@ -182,7 +183,7 @@ async fn a_guard_ignores_polite_signals_and_its_death_is_noticed() {
     wait_until_all_ended(&mark);
 }
 
-/// A guard that is killed cleans up nothing; whatever its server started, and however it hid, ends all the same.
+/// A killed guard cannot clean up; all processes of its server end nevertheless.
 #[tokio::test]
 async fn nothing_survives_a_kill_of_the_guard() {
     for signals in [&[Signal::KILL][..], &[Signal::STOP, Signal::KILL]] {
@@ -190,7 +191,7 @@ async fn nothing_survives_a_kill_of_the_guard() {
         let mut server = start_hostile(&mark).await;
         let guard = guard_pid(&server);
         signals.iter().for_each(|signal| kill_process(guard, *signal).unwrap());
-        // Not because the server is waited for.
+        // Without waiting for the server first.
         wait_until_all_ended_async(&mark).await;
         assert!(!server.wait().await.unwrap().success());
     }
@@ -206,11 +207,11 @@ async fn a_process_without_its_environment_is_found_when_the_guard_is_killed() {
     kill_process(guard_pid(&server), Signal::KILL).unwrap();
     server.wait().await.unwrap();
     assert!(!is_alive(line.trim()), "it has ended once the server was waited for");
-    assert!(other.0.try_wait().unwrap().is_none(), "what no guard started goes on");
+    assert!(other.0.try_wait().unwrap().is_none(), "a process without guard keeps running");
 }
 
 #[tokio::test]
-async fn a_guard_that_does_not_move_holds_nothing_up() {
+async fn a_stopped_guard_does_not_delay_cleanup() {
     let mark = test_mark("guard-stopped");
     let server = start_hostile(&mark).await;
     kill_process(guard_pid(&server), Signal::STOP).unwrap();
@@ -223,7 +224,7 @@ async fn a_guard_that_does_not_move_holds_nothing_up() {
     wait_until_all_ended_async(&mark).await;
 }
 
-/// When both are killed at once nothing is left to find what the server started; the kernel kills the server.
+/// If both are killed together, no process is left to find the tree; the kernel kills the server itself.
 #[test]
 fn a_server_ends_when_its_guard_and_the_gateway_are_killed() {
     let mark = test_mark("both");
@@ -233,7 +234,7 @@ fn a_server_ends_when_its_guard_and_the_gateway_are_killed() {
     let mut line = String::new();
     BufReader::new(gateway.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let guard = parent_pid(line.trim());
-    // Stopped, so that the guard does not notice the end of the gateway first.
+    // Stopped first, so that the guard does not notice the end of the gateway.
     kill_process(guard, Signal::STOP).unwrap();
     gateway.kill().unwrap();
     gateway.wait().unwrap();
@@ -241,9 +242,9 @@ fn a_server_ends_when_its_guard_and_the_gateway_are_killed() {
     wait_until_all_ended(&mark);
 }
 
-/// A limit on file locks that has nothing to do with Toolcrib leaves room for a mark below it.
+/// An unrelated limit on file locks leaves room for a mark below it.
 #[test]
-fn a_server_is_marked_below_a_limit_that_was_there_before() {
+fn a_server_is_marked_below_an_existing_limit() {
     for (limit, marked) in [("1000", 500..1_000), ("1", 0..1)] {
         let mut command = Command::new("bash");
         command.args(["-c", "ulimit -x \"$0\" && exec \"$1\" \"$2\"", limit]).arg(example_path());
@@ -261,7 +262,7 @@ fn a_server_is_marked_below_a_limit_that_was_there_before() {
 
 #[test]
 fn the_environment_of_a_server_is_clean() {
-    let own = |names: &[&str]| -> Vec<(OsString, OsString)> {
+    let variables = |names: &[&str]| -> Vec<(OsString, OsString)> {
         names.iter().map(|name| (name.into(), "value".into())).collect()
     };
     let usual = ["PATH", "HOME", "USER", "LANG", "TMPDIR", "XDG_DATA_HOME", "https_proxy", "NO_PROXY"];
@@ -276,16 +277,16 @@ fn the_environment_of_a_server_is_clean() {
         "TOOLCRIB_X",
         "XDG_SESSION_ID",
     ];
-    let all = own(&[usual.as_slice(), &secret].concat());
-    assert_eq!(clean_env(all.clone().into_iter(), &[]), own(&usual));
+    let all = variables(&[usual.as_slice(), &secret].concat());
+    assert_eq!(clean_env(all.clone().into_iter(), &[]), variables(&usual));
     assert_eq!(
         clean_env(all.into_iter(), &["GITHUB_TOKEN".into(), "ABSENT".into()]),
-        own(&[usual.as_slice(), &["GITHUB_TOKEN"]].concat())
+        variables(&[usual.as_slice(), &["GITHUB_TOKEN"]].concat())
     );
 }
 
 #[tokio::test]
-async fn a_server_sees_only_what_it_is_given() {
+async fn a_server_sees_only_the_given_environment() {
     let mut server = start_script(example_guard(), "seen", "env").await;
     let mut out = String::new();
     server.stdout.take().unwrap().read_to_string(&mut out).await.unwrap();
@@ -296,7 +297,7 @@ async fn a_server_sees_only_what_it_is_given() {
 }
 
 #[test]
-fn by_hand_the_guard_refuses() {
+fn the_guard_rejects_manual_arguments() {
     for arguments in [
         &["__guard"][..],
         &["__guard", "x", "1", "--", "true"],
@@ -313,7 +314,7 @@ fn example_guard() -> GuardExe {
     GuardExe::Path(example_path())
 }
 
-/// Cargo builds the examples along with the tests, beside them.
+/// Path of the example that cargo builds along with the tests.
 fn example_path() -> PathBuf {
     let path = std::env::current_exe().unwrap().parent().unwrap().with_file_name("examples").join("guarded");
     assert!(path.exists(), "no {}: run `cargo build -p toolcrib --examples` first", path.display());
@@ -338,7 +339,7 @@ fn test_environment(mark: &str) -> Vec<(OsString, OsString)> {
     vec![("PATH".into(), std::env::var_os("PATH").unwrap()), ("GUARD_MARK".into(), mark.into())]
 }
 
-/// Every process of a tree carries it in its environment.
+/// Value of an environment variable that all processes of a tree inherit.
 fn test_mark(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
@@ -364,13 +365,13 @@ fn parent_pid(pid: &str) -> Pid {
     Pid::from_raw(stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()).unwrap()
 }
 
-/// Whether a process is there and not merely waiting to be reaped.
+/// Whether a process exists and is no zombie.
 fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }
 
-/// Ends a process of the test's own, however the test ends.
+/// Kills a child process of the test when dropped.
 struct KillOnDrop(std::process::Child);
 
 impl Drop for KillOnDrop {
@@ -380,7 +381,7 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// As [`nobody_is_left`], while tasks go on.
+/// As [`wait_until_all_ended`], without blocking the runtime.
 async fn wait_until_all_ended_async(mark: &str) {
     let deadline = Instant::now() + TEST_TIMEOUT;
     while !marked_processes(mark).is_empty() {
@@ -392,11 +393,11 @@ async fn wait_until_all_ended_async(mark: &str) {
 fn wait_until_all_ended(mark: &str) {
     let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
-        let left = marked_processes(mark);
-        if left.is_empty() {
+        let remaining = marked_processes(mark);
+        if remaining.is_empty() {
             return;
         }
-        assert!(Instant::now() < deadline, "still there: {left:#?}");
+        assert!(Instant::now() < deadline, "still there: {remaining:#?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

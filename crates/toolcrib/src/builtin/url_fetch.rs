@@ -211,7 +211,7 @@ mod tests {
         " http://127.0.0.1:P/ ",
         "http://127.0\t.0.1:P/",
         "http://127.0.\n0.1:P/",
-        // The same number in other spellings.
+        // The same address in other spellings.
         "http://2130706433:P/",
         "http://0x7f000001:P/",
         "http://0x7F.0x0.0x0.0x1:P/",
@@ -261,7 +261,7 @@ mod tests {
         "http://[fd00::1]/",
         "http://[fe80::1]/",
         "http://[fec0::1]/",
-        // What clouds tell their machines.
+        // Cloud metadata services.
         "http://169.254.169.254/latest/meta-data/",
         "http://2852039166/",
         "http://0xa9fea9fe/",
@@ -299,7 +299,7 @@ mod tests {
             let location = spelling.trim().replace(":P", &format!(":{}", target.port()));
             let response = format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
             let (first, _) = serve(&response);
-            // The client checks redirects; the address it starts from is checked before it is asked.
+            // The client checks redirects; the first URL is checked before the client is used.
             match client.get(format!("http://{first}/")).send().await {
                 Ok(response) => assert!(response.status().is_redirection(), "{location}: {response:?}"),
                 Err(error) => {
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(connections.load(Ordering::SeqCst), 0);
     }
 
-    /// Answers every connection with the same bytes, and counts them.
+    /// Server that sends the same response to every connection, and counts them.
     fn serve(response: &str) -> (SocketAddr, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -25,7 +25,7 @@ use crate::secret::resolve_kind;
 #[derive(Debug)]
 pub(crate) struct BuiltinTools {
     tools: Mutex<BTreeMap<String, RegisteredBuiltin>>,
-    /// What handlers get from the process: clock and guard.
+    /// Clock and guard, passed to the handlers.
     context: BuiltinContext,
     /// Id of the pseudo source that lists the tools of the embedding program.
     embedded_source: SourceId,
@@ -174,7 +174,7 @@ impl BuiltinTools {
     /// Runs a handler until it finishes, its timeout expires, or its caller cancels.
     pub(crate) async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
         tokio::select! {
-            answer = self.run_handler(&call.tool, &call.arguments) => answer.map_err(CallFailure::Rejected),
+            result = self.run_handler(&call.tool, &call.arguments) => result.map_err(CallFailure::Rejected),
             () = call.context.cancel.cancelled() => Err(CallFailure::cancelled()),
             () = tokio::time::sleep(call.context.timeout) => {
                 let message = format!("`{}` did not finish within {}", call.tool, format_duration(call.context.timeout));
@@ -193,9 +193,9 @@ impl BuiltinTools {
         let input: Value =
             serde_json::from_str(arguments.get()).context(Code::ToolInvalidInput, "read the arguments")?;
         // A panic in a handler of the embedding program must end this call only.
-        let answer = AssertUnwindSafe(async move { handler(input).await }).catch_unwind().await;
-        let answer = answer.map_err(|_| Error::new(Code::ToolExecutionFailed, format!("`{tool}` panicked")))??;
-        let raw = to_raw_value(&answer).context(Code::Internal, "cannot serialize the output of a built-in tool")?;
+        let output = AssertUnwindSafe(async move { handler(input).await }).catch_unwind().await;
+        let output = output.map_err(|_| Error::new(Code::ToolExecutionFailed, format!("`{tool}` panicked")))??;
+        let raw = to_raw_value(&output).context(Code::Internal, "cannot serialize the output of a built-in tool")?;
         ToolResult::parse(raw).ok_or_else(|| Error::new(Code::Internal, format!("`{tool}` returned no result")))
     }
 

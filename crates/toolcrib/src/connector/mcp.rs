@@ -216,7 +216,7 @@ impl Connector for McpConnector {
         let era = connection.era();
         let capabilities = capability_names(connection.client.server());
         let about = describe_server(connection.client.server());
-        // Only servers of the 2026 protocol declare who may see a list.
+        // Only servers of the 2026 protocol declare whether a list is public.
         let modern = connection.client.era() == Era::Modern;
         if is_temporary {
             self.close_temporary(&connection, &tool_list).await;
@@ -324,8 +324,8 @@ fn strip_execution_spec(tool: Box<RawValue>) -> Box<RawValue> {
 /// Excluded tools with redacted, sanitised names and reasons.
 fn excluded_tools(excluded: &[(String, String)], redactor: &Redactor) -> Vec<SetAsideTool> {
     // Redact before truncating: the cut-off beginning of a secret is harder to recognise.
-    let shown = |text: &str| sanitize_truncated(&redactor.redact(text), 512);
-    excluded.iter().map(|(name, reason)| SetAsideTool { name: shown(name), reason: shown(reason) }).collect()
+    let clean = |text: &str| sanitize_truncated(&redactor.redact(text), 512);
+    excluded.iter().map(|(name, reason)| SetAsideTool { name: clean(name), reason: clean(reason) }).collect()
 }
 
 /// Entry for a tool that is excluded because it contains a secret of its source where it cannot be masked.
@@ -377,8 +377,8 @@ mod tests {
         ] {
             let redacted = redactor.redact_tool(RawValue::from_string(tool.to_owned()).unwrap());
             assert_eq!(redactor.is_leaked_by(&redacted), repeats, "{tool}");
-            let shown = exclude_leaking_tool(&redacted, &redactor);
-            assert!(!shown.name.contains("hunter2"), "{}", shown.name);
+            let excluded = exclude_leaking_tool(&redacted, &redactor);
+            assert!(!excluded.name.contains("hunter2"), "{}", excluded.name);
         }
     }
 

@@ -13,7 +13,7 @@ mod error_response;
 mod retry;
 mod send;
 
-// What the configuration permits and provides.
+// Configuration: credentials, address policy, HTTP clients.
 mod credentials;
 mod http_clients;
 mod resolved_source;

@@ -54,7 +54,7 @@ impl ToolResult {
 
     /// Returns `None` if nothing has to be removed.
     fn sanitize_content(&self) -> Option<ToolResult> {
-        let place = self.layout.content.clone()?;
+        let range = self.layout.content.clone()?;
         let content = self.layout.content(&self.raw);
         // An unpaired surrogate is invalid for serde and would hide the whole block from sanitising.
         let repaired = json::replace_lone_surrogates(content);
@@ -68,7 +68,7 @@ impl ToolResult {
         let text = self.raw.get();
         let content = serde_json::to_string(&blocks).ok()?;
         // Replace only the `content` array, so that the rest of the JSON stays byte-identical.
-        let text = [&text[..place.start], &content, &text[place.end..]].concat();
+        let text = [&text[..range.start], &content, &text[range.end..]].concat();
         ToolResult::parse(RawValue::from_string(text).ok()?)
     }
 
@@ -148,15 +148,15 @@ impl ResultLayout {
         let fields_found: ResultFields<'_> = serde_json::from_str(raw.get()).ok()?;
         // The borrowed values point into `raw`, so their addresses give the ranges.
         let start = raw.get().as_ptr().addr();
-        let place = |part: &RawValue| {
+        let range_of = |part: &RawValue| {
             let from = part.get().as_ptr().addr() - start;
             from..from + part.get().len()
         };
         let is = |part: Option<&RawValue>, text: &str| part.is_some_and(|part| part.get() == text);
         Some(ResultLayout {
-            content: fields_found.content.filter(|part| part.get().starts_with('[')).map(place),
-            structured: fields_found.structured.filter(|part| part.get() != "null").map(place),
-            meta: fields_found.meta.filter(|part| part.get() != "null").map(place),
+            content: fields_found.content.filter(|part| part.get().starts_with('[')).map(range_of),
+            structured: fields_found.structured.filter(|part| part.get() != "null").map(range_of),
+            meta: fields_found.meta.filter(|part| part.get() != "null").map(range_of),
             is_error: is(fields_found.is_error, "true"),
             input_required: is(fields_found.result_type, "\"input_required\""),
         })
@@ -178,8 +178,8 @@ impl ResultLayout {
     }
 }
 
-fn slice_at<'a>(raw: &'a RawValue, place: Option<&Range<usize>>) -> Option<&'a str> {
-    raw.get().get(place?.clone())
+fn slice_at<'a>(raw: &'a RawValue, range: Option<&Range<usize>>) -> Option<&'a str> {
+    raw.get().get(range?.clone())
 }
 
 /// Known top-level fields, borrowed from the text of a result.
@@ -240,12 +240,12 @@ mod tests {
         let redactor = Redactor::new(&["12345678".to_owned()].into());
         let nested = format!("{}12345678{}", "[".repeat(200), "]".repeat(200));
         let raw = RawValue::from_string(format!(r#"{{"content":[],"isError":true,"x":{nested}}}"#)).unwrap();
-        let answer = ToolResult::parse(raw).unwrap().redact(&redactor);
-        assert!(answer.layout.is_error && !answer.raw.get().contains("12345678"), "{}", answer.raw.get());
+        let result = ToolResult::parse(raw).unwrap().redact(&redactor);
+        assert!(result.layout.is_error && !result.raw.get().contains("12345678"), "{}", result.raw.get());
     }
 
     #[test]
-    fn parts_are_found_and_the_rest_stays() {
+    fn known_fields_are_found_and_the_rest_is_unchanged() {
         let text = r#"{"vendor": 1, "content": [ {"type":"text"} ], "isError":true,"structuredContent" : {"a":1},"_meta":{"b":2}}"#;
         let ToolResult { raw, layout } = parse(text).unwrap();
         assert_eq!(raw.get(), text);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_stands_behind_those_that_are_there() {
+    fn a_note_is_appended_to_existing_notes() {
         for (text, expected) in [
             (r#"{"content":[]}"#, r#"{"content":[],"_meta":{"toolcrib/notes":["b"]}}"#),
             (
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cleaned_and_the_rest_stays() {
+    fn text_blocks_are_sanitized_and_the_rest_is_unchanged() {
         for (text, expected) in [
             (
                 r#"{"content":[{"type":"text","text":"a\u202eb"}],"structuredContent":{"a":"\u202e"},"n":1.50}"#,
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_results_are_read_for_what_they_are() {
+    fn malformed_results_are_parsed_leniently() {
         for (text, content, is_error) in [
             ("{}", "[]", false),
             (r#"{"content":"no list","isError":"yes"}"#, "[]", false),

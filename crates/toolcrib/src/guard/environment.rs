@@ -20,7 +20,7 @@ const INHERITED_NAMES: [&str; 14] = [
     "USER",
     "LANG",
     "TMPDIR",
-    // Where certificates are found behind a company's proxy.
+    // Locations of CA certificates, needed behind TLS-inspecting proxies.
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "NODE_EXTRA_CA_CERTS",

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_below_the_limit_of_the_process_that_makes_it() {
+    fn a_mark_is_below_the_limit_of_its_process() {
         for limit in [1, 2, 7, 1_024, u64::from(u32::MAX), 1 << 40, (1 << 40) + 1, 1 << 50, 1 << 62, u64::MAX - 1] {
             for _ in 0..100 {
                 let GuardMark(mark) = GuardMark::random_below(Some(limit));
@@ -182,7 +182,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_mark_that_others_may_have_kills_none() {
+    fn a_mark_that_may_be_a_common_limit_kills_nothing() {
         let limited = "ulimit -x 1000; exec sleep 600";
         let mut other = std::process::Command::new("bash").args(["-c", limited]).spawn().unwrap();
         let pid = i32::try_from(other.id()).unwrap();

@@ -25,7 +25,7 @@ fn a_connection_is_found_over_ipv4_and_ipv6_and_mapped_addresses() {
     for (client, server) in [
         connect_pair(v4(0), v4),
         connect_pair(v6(0), v6),
-        // A listener for both families and a client of IPv4, and a client of IPv6 with a mapped address.
+        // A dual-stack listener with an IPv4 client, and IPv6 clients with mapped addresses.
         connect_pair(both, v4),
         connect_pair(v4(0), mapped),
         connect_pair(both, mapped),
@@ -33,7 +33,7 @@ fn a_connection_is_found_over_ipv4_and_ipv6_and_mapped_addresses() {
         let peer = look_up(&server).unwrap();
         assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
         assert!(peer.is_same_user_or_root());
-        // Only the client's own end has that inode.
+        // Only the client's own socket has that inode.
         let inode = |stream: &TcpStream| {
             use std::os::fd::AsRawFd;
             std::fs::read_link(format!("/proc/self/fd/{}", stream.as_raw_fd())).unwrap()
@@ -43,7 +43,7 @@ fn a_connection_is_found_over_ipv4_and_ipv6_and_mapped_addresses() {
 }
 
 #[test]
-fn a_client_that_closed_its_end_is_not_taken_for_root() {
+fn a_client_that_closed_its_socket_is_not_taken_for_root() {
     let (client, server) = connect_pair((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
     let ends = (server.peer_addr().unwrap(), server.local_addr().unwrap());
     drop(client);
@@ -57,7 +57,7 @@ fn a_client_that_closed_its_end_is_not_taken_for_root() {
 }
 
 #[test]
-fn the_holder_of_a_socket_is_found_and_a_socket_that_is_held_by_none_is_an_error() {
+fn the_owner_of_a_socket_is_found_and_a_socket_without_owner_is_an_error() {
     let (client, server) = connect_pair((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
     let peer = look_up(&server).unwrap();
     let search = PeerSearch::default();
@@ -70,10 +70,10 @@ fn the_holder_of_a_socket_is_found_and_a_socket_that_is_held_by_none_is_an_error
 }
 
 #[test]
-fn a_process_that_does_not_hold_the_socket_any_more_is_not_judged() {
+fn a_process_that_lost_the_socket_is_not_classified() {
     let (client, server) = connect_pair((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
     let search = socket_owner::SocketOwnerSearch::new(look_up(&server).unwrap().inode);
-    // Takes the place of a process that was given the number of the one that was found.
+    // Stands for a process that reuses the pid of the one that was found.
     let start = |input: Stdio| Command::new("sleep").arg("600").stdin(input).spawn().unwrap();
     let mut other = start(Stdio::null());
     assert_eq!(
@@ -98,7 +98,7 @@ fn child_pid(child: &Child) -> i32 {
 fn wait_until(is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !is_so() {
-        assert!(Instant::now() < deadline, "this takes too long");
+        assert!(Instant::now() < deadline, "timed out");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

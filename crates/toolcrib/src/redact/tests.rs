@@ -32,7 +32,7 @@ fn redactor(values: &[&str]) -> Redactor {
 }
 
 #[test]
-fn every_reference_is_redacted_wherever_it_stands() {
+fn every_reference_is_redacted_in_any_field() {
     let bare = stdio_with_args(&[&reference("hunt")]);
     assert_eq!(redact("bad hunt!", &bare), "bad ***!");
     assert_eq!(redact("no /usr/bin", &stdio_with_args(&[&reference("/usr/bin")])), "no ***");
@@ -66,7 +66,7 @@ fn literals_in_places_that_hold_secrets_are_redacted() {
 }
 
 #[test]
-fn variables_and_addresses_are_redacted_where_a_reference_stands_for_them() {
+fn variables_and_urls_are_redacted_where_they_contain_references() {
     let variables =
         BTreeMap::from([("region".to_owned(), "europe".to_owned()), ("account".to_owned(), reference("hunter2"))]);
     let kind = SourceKind::OpenApi(OpenApiSource { variables, ..OpenApiSource::default() });
@@ -135,7 +135,7 @@ fn parts_of_a_value_are_redacted_by_themselves() {
 }
 
 #[test]
-fn a_beginning_of_a_value_before_a_cut_is_redacted() {
+fn the_beginning_of_a_value_before_an_ellipsis_is_redacted() {
     let redactor = redactor(&["correct-horse-battery"]);
     assert_eq!(redactor.redact("token correct-ho…"), "token ***…");
     assert_eq!(redactor.redact(r#"{"a":"token corr… and more"}"#), r#"{"a":"token ***… and more"}"#);
@@ -144,7 +144,7 @@ fn a_beginning_of_a_value_before_a_cut_is_redacted() {
 }
 
 #[test]
-fn a_long_beginning_before_a_cut_is_redacted_in_time() {
+fn a_long_beginning_before_an_ellipsis_is_redacted_in_bounded_time() {
     let value: String = (0..64 * 1024 / 8).map(|number| format!("{number:08}")).collect();
     let redactor = redactor(&[&value]);
     let began = std::time::Instant::now();
@@ -156,7 +156,7 @@ fn a_long_beginning_before_a_cut_is_redacted_in_time() {
 }
 
 #[test]
-fn a_cut_does_not_divide_a_character() {
+fn redaction_before_an_ellipsis_does_not_split_a_character() {
     assert_eq!(redactor(&["abcdéfgh"]).redact("abcdé…"), "***…");
     assert_eq!(truncated_prefix_len(b"abcd\xc3", "abcdéfgh".as_bytes()), None);
 }
@@ -183,7 +183,7 @@ fn json_that_cannot_be_parsed_is_redacted_as_text() {
 
 #[test]
 fn json_is_searched_as_deep_as_its_strings() {
-    // A string that is encoded twice, in a document that escapes it once more.
+    // A string that is encoded twice, in a document that escapes it a third time.
     let once = "hunter2".bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
     let twice = once.replace('%', "%25");
     let json = format!(r#"["{}"]"#, twice.replace('%', r"\u0025"));

@@ -75,7 +75,7 @@ struct PageBudget {
     without_note: usize,
 }
 
-/// What the first page holds besides content blocks, and what is omitted.
+/// Plan for the fields besides content blocks: kept on the first page, or omitted.
 struct FirstPage {
     structured: StructuredPlacement,
     /// Whether fields other than content and structured content are kept.
@@ -88,7 +88,7 @@ struct FirstPage {
     omissions: Vec<String>,
 }
 
-/// Where the structured content goes.
+/// Placement of the structured content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StructuredPlacement {
     FirstPage,

@@ -1,4 +1,4 @@
-//! The built-in tools, from outside: what they answer, and what they refuse.
+//! The built-in tools from outside: what they return, and what they reject.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
 
@@ -25,7 +25,7 @@ use toolcrib_core::source::BuiltinSource;
 use toolcrib_core::{Code, Error, Timestamp};
 
 #[tokio::test]
-async fn current_time_tells_the_time_it_is_given() {
+async fn current_time_formats_the_time_of_the_context() {
     let tool = tool("current_time", None);
     for (input, time, weekday, offset) in [
         (json!({}), "2026-11-15T00:00:00+00:00", "Sunday", "+00:00"),
@@ -33,9 +33,9 @@ async fn current_time_tells_the_time_it_is_given() {
         (json!({ "timezone": "Europe/Berlin" }), "2026-11-15T01:00:00+01:00", "Sunday", "+01:00"),
         (json!({ "timezone": "America/New_York" }), "2026-11-14T19:00:00-05:00", "Saturday", "-05:00"),
     ] {
-        let told = tool(input).await.unwrap().structured.unwrap();
-        assert_eq!([&told["time"], &told["weekday"], &told["utc_offset"]], [time, weekday, offset]);
-        assert_eq!(told["unix"], 1_794_700_800);
+        let output = tool(input).await.unwrap().structured.unwrap();
+        assert_eq!([&output["time"], &output["weekday"], &output["utc_offset"]], [time, weekday, offset]);
+        assert_eq!(output["unix"], 1_794_700_800);
     }
     for timezone in ["Mars/Olympus", "../../etc/passwd", "/etc/localtime", ""] {
         let error = tool(json!({ "timezone": timezone })).await.unwrap_err();
@@ -44,7 +44,7 @@ async fn current_time_tells_the_time_it_is_given() {
 }
 
 #[tokio::test]
-async fn calculate_follows_the_rules() {
+async fn calculate_follows_the_rules_of_arithmetic() {
     let tool = tool("calculate", None);
     for (expression, result) in [
         ("1 + 2 * 3", json!(7)),
@@ -118,7 +118,7 @@ async fn calculate_follows_the_rules() {
     }
 }
 
-/// A root with a few files, and a secret beside it.
+/// Root directory with a few files, and a secret file outside of it.
 struct TestRoot {
     _directory: TempDir,
     root: PathBuf,
@@ -128,12 +128,12 @@ impl TestRoot {
     fn new() -> TestRoot {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap().join("root");
-        let place = TestRoot { root, _directory: directory };
-        place.write("one.txt", b"eins\nuno\n");
-        place.write("a/two.txt", b"zwei\n");
-        place.write("a/b/three.rs", b"fn main() {}");
-        std::fs::write(place.outside_path(), "secret").unwrap();
-        place
+        let test_root = TestRoot { root, _directory: directory };
+        test_root.write("one.txt", b"eins\nuno\n");
+        test_root.write("a/two.txt", b"zwei\n");
+        test_root.write("a/b/three.rs", b"fn main() {}");
+        std::fs::write(test_root.outside_path(), "secret").unwrap();
+        test_root
     }
 
     fn outside_path(&self) -> PathBuf {
@@ -154,14 +154,14 @@ impl TestRoot {
         tool(name, Some(&self.root))(input).await
     }
 
-    /// The text blocks, with `|` between them.
+    /// Text blocks of a successful call, joined with `|`.
     async fn call_text(&self, name: &str, input: Value) -> String {
         joined_text(&self.call(name, input).await.unwrap())
     }
 }
 
-fn joined_text(answer: &BuiltinOutput) -> String {
-    answer.content.iter().map(|block| block["text"].as_str().unwrap()).collect::<Vec<_>>().join("|")
+fn joined_text(output: &BuiltinOutput) -> String {
+    output.content.iter().map(|block| block["text"].as_str().unwrap()).collect::<Vec<_>>().join("|")
 }
 
 fn test_context() -> BuiltinContext {

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn all_changes_nothing() {
+fn all_selects_only_read_only_tools() {
     let tools = build_tools(&["all"]).unwrap();
     let names: Vec<_> = tools.iter().map(|(definition, _)| definition.name.as_str()).collect();
     assert_eq!(names, builtin::READ_ONLY_TOOLS);
@@ -12,7 +12,7 @@ fn all_changes_nothing() {
 }
 
 #[test]
-fn what_changes_things_is_named_and_asks() {
+fn mutating_tools_must_be_named_and_ask_for_consent() {
     for name in builtin::MUTATING_TOOLS {
         let tools = build_tools(&["all", name, name]).unwrap();
         let definition = &tools.iter().find(|(definition, _)| definition.name == name).unwrap().0;
@@ -23,7 +23,7 @@ fn what_changes_things_is_named_and_asks() {
 }
 
 #[test]
-fn every_tool_is_described_and_tight() {
+fn every_tool_has_a_description_and_a_strict_schema() {
     let names: Vec<_> = builtin::tool_names().collect();
     for (definition, _) in build_tools(&names).unwrap() {
         assert_eq!(definition.input_schema["additionalProperties"], false, "{}", definition.name);
@@ -52,7 +52,7 @@ fn relative_roots_are_a_config_error() {
 }
 
 #[test]
-fn a_definition_keeps_the_rules_of_names() {
+fn a_definition_rejects_invalid_names_and_schemas() {
     let schema = || json!({ "type": "object" });
     for name in ["x", "current_time", "a1_b2"] {
         assert_eq!(BuiltinDefinition::new(name, "", schema()).unwrap().name, name);
@@ -64,7 +64,7 @@ fn a_definition_keeps_the_rules_of_names() {
 }
 
 #[tokio::test]
-async fn no_tool_panics_on_nonsense() {
+async fn no_tool_panics_on_invalid_arguments() {
     let tools = build_tools(&builtin::tool_names().collect::<Vec<_>>()).unwrap();
     for (definition, handler) in &tools {
         for input in [json!(null), json!([]), json!("x"), json!({ "unknown": 1 }), json!({ "path": 7 })] {

@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_is_not_public_is_refused() {
+async fn addresses_that_are_not_public_are_rejected() {
     let server = serve("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let tool = tool("url_fetch", None);
     for url in [
@@ -35,7 +35,7 @@ async fn what_is_not_public_is_refused() {
 }
 
 #[tokio::test]
-async fn text_is_given_and_binary_described() {
+async fn text_is_returned_and_binary_content_described() {
     for (response, texts, is_error) in [
         (
             "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 9\r\n\r\n<p>hi</p>",
@@ -59,10 +59,10 @@ async fn text_is_given_and_binary_described() {
         ),
     ] {
         let url = serve(response);
-        let answer = tool_allowing_private("url_fetch")(json!({ "url": url })).await.unwrap();
-        assert_eq!(answer.is_error, is_error);
-        assert_eq!(answer.content[0]["text"], format!("{}, {url}", texts[0]));
-        assert_eq!(answer.content[1]["text"], texts[1]);
+        let output = tool_allowing_private("url_fetch")(json!({ "url": url })).await.unwrap();
+        assert_eq!(output.is_error, is_error);
+        assert_eq!(output.content[0]["text"], format!("{}, {url}", texts[0]));
+        assert_eq!(output.content[1]["text"], texts[1]);
     }
 }
 
@@ -70,32 +70,33 @@ async fn text_is_given_and_binary_described() {
 async fn an_endless_body_is_cut() {
     let body = "x".repeat(3 * 1024 * 1024);
     let url = serve(&format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n{body}"));
-    let answer = tool_allowing_private("url_fetch")(json!({ "url": url, "max_bytes": 1000 })).await.unwrap();
-    assert_eq!(answer.content[1]["text"].as_str().unwrap().len(), 1000);
-    assert_eq!(answer.content[2]["text"], "(cut after 1000 bytes)");
+    let output = tool_allowing_private("url_fetch")(json!({ "url": url, "max_bytes": 1000 })).await.unwrap();
+    assert_eq!(output.content[1]["text"].as_str().unwrap().len(), 1000);
+    assert_eq!(output.content[2]["text"], "(cut after 1000 bytes)");
 }
 
 #[tokio::test]
-async fn redirects_are_followed_a_few_times_and_checked() {
-    let end = serve("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
-    let to = |target: &str| serve(&format!("HTTP/1.1 302 Found\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n"));
+async fn redirects_are_checked_and_limited() {
+    let target = serve("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    let redirect_to =
+        |target: &str| serve(&format!("HTTP/1.1 302 Found\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n"));
     let tool = tool_allowing_private("url_fetch");
-    let answer = tool(json!({ "url": to(&end) })).await.unwrap();
-    assert_eq!(answer.content[1]["text"], "ok");
+    let output = tool(json!({ "url": redirect_to(&target) })).await.unwrap();
+    assert_eq!(output.content[1]["text"], "ok");
 
-    let error = tool(json!({ "url": to("file:///etc/passwd") })).await;
+    let error = tool(json!({ "url": redirect_to("file:///etc/passwd") })).await;
     assert!(error.is_err() || error.unwrap().is_error, "not followed");
-    let error = tool(json!({ "url": to("/again") })).await.unwrap_err();
+    let error = tool(json!({ "url": redirect_to("/again") })).await.unwrap_err();
     assert_eq!(error.message, "more than 5 redirects");
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_plainly() {
+async fn a_refused_connection_is_reported() {
     let error = tool_allowing_private("url_fetch")(json!({ "url": "http://127.0.0.1:1" })).await.unwrap_err();
     assert_eq!((error.code, error.message.as_str()), (Code::ToolExecutionFailed, "cannot connect to `127.0.0.1`"));
 }
 
-/// Answers every connection with the same bytes.
+/// Server that sends the same response to every connection.
 fn serve(response: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -104,7 +105,7 @@ fn serve(response: &str) -> String {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let _ = stream.read(&mut [0; 4096]);
-            // Whoever has read enough hangs up.
+            // The client may close the connection after it has read enough.
             let _ = stream.write_all(response.as_bytes());
         }
     });

@@ -1,4 +1,4 @@
-//! OpenAPI sources from outside, through the registry: a document is discovered, and calls arrive as it asks for.
+//! OpenAPI and workflow sources through the registry: documents are discovered, and calls send the described requests.
 #![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
 
 #[path = "../../src/connector/openapi/tests/server.rs"]

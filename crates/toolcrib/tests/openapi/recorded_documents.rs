@@ -1,5 +1,5 @@
-//! Real documents, as their makers publish them: every operation becomes a tool with a legal name and a schema that can
-//! be compiled, nothing that must be given is lost, and the largest list costs what it may.
+//! Published OpenAPI documents: every operation becomes a tool with a valid name and a schema that compiles, no
+//! required parameter is lost, and the largest list stays within its token budget.
 
 use std::collections::BTreeSet;
 
@@ -37,10 +37,10 @@ fn github_source() -> SourceId {
 }
 
 fn convert_document(document: Value) -> (Vec<Tool>, ConvertedDocument) {
-    let library = DocumentSet::new(Url::parse("https://api.example/openapi.json").unwrap(), document);
+    let document_set = DocumentSet::new(Url::parse("https://api.example/openapi.json").unwrap(), document);
     let source = github_source();
     let openapi = OpenApiSource::default();
-    let converted = convert(&library, ConversionOptions { source: &source, openapi: &openapi }).unwrap();
+    let converted = convert(&document_set, ConversionOptions { source: &source, openapi: &openapi }).unwrap();
     let manifest = Manifest::new(&source, &converted.tools, Vec::new(), &ToolLimits::default());
     assert_eq!(manifest.set_aside, []);
     (manifest.tools.into_iter().map(|(tool, _)| tool).collect(), converted)
@@ -52,22 +52,21 @@ fn every_document_converts_and_its_operations_become_tools() {
         return programs::skip("openapi documents", "there is no recorded material");
     };
     let mut operations = 0;
-    let mut made = 0;
-    for RecordedDocument { file, operations: there, document } in recorded {
+    let mut converted = 0;
+    for RecordedDocument { file, operations: operation_count, document } in recorded {
         let (tools, _) = convert_document(document);
         let names: BTreeSet<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names.len(), tools.len(), "{file}: names are unique");
         for tool in &tools {
             let name = format!("github__{}", tool.name);
-            let legal = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-            assert!(name.len() <= 64 && name.chars().all(legal), "{file}: `{name}`");
-            let backing = tool.parse_execution_spec().unwrap();
-            let schemas =
-                [Some(&tool.listing.input_schema), backing.input_schema.as_ref(), backing.output_schema.as_ref()];
+            let is_valid = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+            assert!(name.len() <= 64 && name.chars().all(is_valid), "{file}: `{name}`");
+            let spec = tool.parse_execution_spec().unwrap();
+            let schemas = [Some(&tool.listing.input_schema), spec.input_schema.as_ref(), spec.output_schema.as_ref()];
             for schema in schemas.into_iter().flatten() {
                 let schema: Value = serde_json::from_str(schema.get()).unwrap();
-                let compiled = jsonschema::draft202012::meta::validate(&schema).map_err(|error| error.to_string());
-                assert_eq!(compiled, Ok(()), "{file}: `{name}`");
+                let meta_valid = jsonschema::draft202012::meta::validate(&schema).map_err(|error| error.to_string());
+                assert_eq!(meta_valid, Ok(()), "{file}: `{name}`");
                 assert!(jsonschema::options().build(&schema).is_ok(), "{file}: `{name}`");
                 let validator = Validator::new(to_raw_value(&schema).unwrap().into());
                 assert_eq!(validator.note(), None, "{file}: `{name}`");
@@ -80,13 +79,13 @@ fn every_document_converts_and_its_operations_become_tools() {
                 "{file}: `{name}` is listed with a pruned schema"
             );
         }
-        (operations, made) = (operations + there, made + tools.len());
+        (operations, converted) = (operations + operation_count, converted + tools.len());
     }
-    assert!(made as f64 >= 0.999 * operations as f64, "{made} of {operations} operations became tools");
+    assert!(converted as f64 >= 0.999 * operations as f64, "{converted} of {operations} operations became tools");
 }
 
 #[test]
-fn the_largest_list_is_complete_and_costs_what_it_may() {
+fn the_largest_list_is_complete_and_within_its_token_budget() {
     let Some(recorded) = load_recorded() else {
         return programs::skip("openapi tokens", "there is no recorded material");
     };
@@ -114,7 +113,7 @@ fn the_largest_list_is_complete_and_costs_what_it_may() {
     assert!(cards <= 22 * tools.len(), "a card costs {:.1} tokens", cards as f64 / tools.len() as f64);
 }
 
-/// Every parameter of the operation, and every property of its body that is required, stands in the schema.
+/// Checks that the schema has every parameter of the operation and every required property of its body.
 fn assert_schema_complete(tool: &Tool, schema: &Value, document: &Value) {
     fn resolve_ref<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
         match value["$ref"].as_str() {
@@ -122,19 +121,19 @@ fn assert_schema_complete(tool: &Tool, schema: &Value, document: &Value) {
             None => value,
         }
     }
-    let backing = tool.parse_execution_spec().unwrap();
-    let operation = backing.execution.operation().unwrap();
+    let spec = tool.parse_execution_spec().unwrap();
+    let operation = spec.execution.operation().unwrap();
     let item = &document["paths"][&operation.path];
-    let described = &item[operation.method.to_lowercase()];
-    for parameter in [item, described].into_iter().filter_map(|holder| holder["parameters"].as_array()).flatten() {
+    let operation_json = &item[operation.method.to_lowercase()];
+    for parameter in [item, operation_json].into_iter().filter_map(|holder| holder["parameters"].as_array()).flatten() {
         let name = resolve_ref(document, parameter)["name"].as_str().unwrap();
         assert!(schema["properties"].get(name).is_some(), "`{}` lacks `{name}`", tool.name);
     }
-    let content = resolve_ref(document, &described["requestBody"])["content"].as_object();
+    let content = resolve_ref(document, &operation_json["requestBody"])["content"].as_object();
     let Some(media) = content.and_then(|content| content.get("application/json")) else { return };
     let required = resolve_ref(document, &media["schema"])["required"].as_array();
-    let whole = backing.input_schema.map(|whole| serde_json::from_str::<Value>(whole.get()).unwrap());
-    for schema in [Some(schema), whole.as_ref()].into_iter().flatten() {
+    let full_schema = spec.input_schema.map(|full_schema| serde_json::from_str::<Value>(full_schema.get()).unwrap());
+    for schema in [Some(schema), full_schema.as_ref()].into_iter().flatten() {
         let body = resolve_ref(schema, &schema["properties"]["body"]);
         for name in required.into_iter().flatten().filter_map(Value::as_str) {
             assert!(body["properties"].get(name).is_some(), "the body of `{}` lacks `{name}`", tool.name);

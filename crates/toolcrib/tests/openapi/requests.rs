@@ -1,4 +1,4 @@
-//! Calls, from the agent's side.
+//! Calls of API tools, as an agent makes them.
 
 use std::time::Duration;
 
@@ -9,33 +9,33 @@ use crate::server::{self, LoopbackServer, ServerReply, reply};
 use crate::support::{OpenApiTestRegistry, pets_document};
 
 #[tokio::test]
-async fn a_document_becomes_tools_and_a_call_its_request() {
-    let server = LoopbackServer::start(|heard, _| match heard.method.as_str() {
+async fn operations_become_tools_and_calls_become_requests() {
+    let server = LoopbackServer::start(|request, _| match request.method.as_str() {
         "GET" => server::json_reply(200, r#"{"name": "Rex"}"#),
         _ => reply(201, "location: /v1/pets/7", ""),
     })
     .await;
-    let bench =
+    let registry =
         OpenApiTestRegistry::open_shop(&pets_document(&server), json!({ "auth": { "bearer": "s3cret-token" } })).await;
-    assert_eq!(bench.tool_names().await, ["shop__getPet", "shop__makePet"]);
+    assert_eq!(registry.tool_names().await, ["shop__getPet", "shop__makePet"]);
 
-    let output = bench.call("shop__getPet", json!({ "id": "a b", "full": true })).await.unwrap();
+    let output = registry.call("shop__getPet", json!({ "id": "a b", "full": true })).await.unwrap();
     assert_eq!(output.structured(), Some(r#"{"name": "Rex"}"#));
-    let output = bench.call("shop__makePet", json!({ "body": { "name": "Rex" } })).await.unwrap();
+    let output = registry.call("shop__makePet", json!({ "body": { "name": "Rex" } })).await.unwrap();
     let content: Value = serde_json::from_str(output.content()).unwrap();
     assert_eq!(content, json!([{ "type": "text", "text": "201 Created" }]));
 
-    let heard = server.requests();
+    let request = server.requests();
     assert_eq!(server.request_lines(), ["GET /v1/pets/a%20b?full=true", "POST /v1/pets"]);
-    assert_eq!(heard[1].body, r#"{"name":"Rex"}"#);
-    assert!(heard.iter().all(|heard| heard.header("authorization") == "Bearer s3cret-token"));
-    assert_eq!((heard[0].connection, heard[1].connection), (0, 0));
+    assert_eq!(request[1].body, r#"{"name":"Rex"}"#);
+    assert!(request.iter().all(|request| request.header("authorization") == "Bearer s3cret-token"));
+    assert_eq!((request[0].connection, request[1].connection), (0, 0));
 }
 
 #[tokio::test]
-async fn wrong_arguments_never_leave_the_machine() {
+async fn invalid_arguments_send_no_request() {
     let server = LoopbackServer::start(|_, _| reply(204, "", "")).await;
-    let bench = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({})).await;
+    let registry = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({})).await;
     for (tool, input) in [
         ("shop__getPet", json!({})),
         ("shop__getPet", json!({ "id": 7 })),
@@ -45,21 +45,21 @@ async fn wrong_arguments_never_leave_the_machine() {
         ("shop__makePet", json!({})),
         ("shop__makePet", json!({ "body": {} })),
     ] {
-        let error = bench.call(tool, input.clone()).await.unwrap_err();
+        let error = registry.call(tool, input.clone()).await.unwrap_err();
         assert_eq!(error.code, Code::ToolInvalidInput, "{tool} {input}: {error}");
     }
     assert_eq!(server.request_lines(), [""; 0]);
 }
 
 #[tokio::test]
-async fn an_error_of_the_api_keeps_its_words_and_no_secret() {
-    let server = LoopbackServer::start(|heard, _| {
-        server::json_reply(422, &format!(r#"{{"error":{{"message":"bad {}"}}}}"#, heard.header("authorization")))
+async fn an_api_error_keeps_its_message_without_secrets() {
+    let server = LoopbackServer::start(|request, _| {
+        server::json_reply(422, &format!(r#"{{"error":{{"message":"bad {}"}}}}"#, request.header("authorization")))
     })
     .await;
-    let bench =
+    let registry =
         OpenApiTestRegistry::open_shop(&pets_document(&server), json!({ "auth": { "bearer": "s3cret-token" } })).await;
-    let error = bench.call("shop__getPet", json!({ "id": "1" })).await.unwrap_err();
+    let error = registry.call("shop__getPet", json!({ "id": "1" })).await.unwrap_err();
     assert_eq!((error.code, error.is_retryable()), (Code::ToolExecutionFailed, false));
     assert_eq!(error.message, "`GET /pets/{id}` answered 422 Unprocessable Entity: bad Bearer ***");
     assert_eq!(error.details.as_ref().unwrap()["status"], 422);
@@ -67,10 +67,10 @@ async fn an_error_of_the_api_keeps_its_words_and_no_secret() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_lost_too_often_is_paused() {
+async fn repeated_failures_open_the_circuit_breaker() {
     let server = LoopbackServer::start(|_, _| ServerReply::CloseConnection).await;
-    let bench = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({})).await;
-    let make = || bench.call("shop__makePet", json!({ "body": { "name": "Rex" } }));
+    let registry = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({})).await;
+    let make = || registry.call("shop__makePet", json!({ "body": { "name": "Rex" } }));
     for _ in 0..5 {
         assert_eq!(make().await.unwrap_err().code, Code::ToolExecutionFailed);
     }
@@ -80,12 +80,12 @@ async fn a_server_that_is_lost_too_often_is_paused() {
 }
 
 #[tokio::test]
-async fn a_caller_in_a_hurry_does_not_wait() {
+async fn a_short_timeout_of_the_caller_is_respected() {
     let server = LoopbackServer::start(|_, _| ServerReply::NeverReply).await;
-    let bench = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({})).await;
-    assert_eq!(bench.tool_names().await.len(), 2);
+    let registry = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({})).await;
+    assert_eq!(registry.tool_names().await.len(), 2);
     let options = CallOptions { timeout: Some(Duration::from_millis(100)), ..CallOptions::default() };
-    let error = bench.call_with("shop__getPet", json!({ "id": "1" }), options).await.unwrap_err();
+    let error = registry.call_with("shop__getPet", json!({ "id": "1" }), options).await.unwrap_err();
     assert_eq!(error.code, Code::ToolExecutionFailed);
     assert!(error.message.starts_with("`GET /pets/{id}` did not answer within "), "{error}");
 }

@@ -1,5 +1,4 @@
-//! The hand-written cases of how arguments become requests, over real HTTP: what arrives is what the specification
-//! says.
+//! Hand-written cases of parameter serialization over real HTTP, compared with what the OpenAPI specification requires.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -11,15 +10,15 @@ use crate::server::{self, LoopbackServer, ReceivedRequest};
 use crate::support::OpenApiTestRegistry;
 
 #[tokio::test]
-async fn every_case_arrives_as_the_specification_has_it() {
+async fn every_case_is_serialized_as_specified() {
     let Some(data) = programs::data_dir() else {
         return programs::skip("serialization", "there is no recorded material");
     };
     let text = std::fs::read_to_string(data.join("openapi/serialization_cases.json")).unwrap();
     let documents: Arc<OnceLock<Vec<String>>> = Arc::default();
-    let served = documents.clone();
-    let server = LoopbackServer::start(move |heard, _| match heard.target.strip_prefix("/documents-") {
-        Some(number) => server::json_reply(200, &served.get().unwrap()[number.parse::<usize>().unwrap()]),
+    let documents_served = documents.clone();
+    let server = LoopbackServer::start(move |request, _| match request.target.strip_prefix("/documents-") {
+        Some(number) => server::json_reply(200, &documents_served.get().unwrap()[number.parse::<usize>().unwrap()]),
         None => server::json_reply(200, "{}"),
     })
     .await;
@@ -33,46 +32,46 @@ async fn every_case_arrives_as_the_specification_has_it() {
         let mut source = json!({ "openapi": format!("{}/documents-{number}", server.url) });
         if let Some(credentials) = case["credentials"].as_object() {
             let schemes: Map<String, Value> =
-                credentials.iter().map(|(name, given)| (name.clone(), auth_config(given))).collect();
+                credentials.iter().map(|(name, credential)| (name.clone(), auth_config(credential))).collect();
             source["auth"] = json!({ "schemes": schemes });
         }
         sources.insert(format!("c{number}"), source);
     }
-    let bench = OpenApiTestRegistry::open(tempfile::tempdir().unwrap(), Value::Object(sources)).await;
-    let names = bench.tool_names().await;
-    let mut faults = Vec::new();
+    let registry = OpenApiTestRegistry::open(tempfile::tempdir().unwrap(), Value::Object(sources)).await;
+    let names = registry.tool_names().await;
+    let mut mismatches = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         let before = server.requests().len();
         let name = names.iter().find(|name| name.starts_with(&format!("c{number}__")));
-        let called = match name {
-            Some(name) => bench
+        let outcome = match name {
+            Some(name) => registry
                 .call(name, flatten_arguments(&case["arguments"]))
                 .await
                 .map(drop)
                 .map_err(|error| error.to_string()),
             None => Err("there is no tool".to_owned()),
         };
-        let fault = match (called, server.requests().get(before)) {
+        let mismatch = match (outcome, server.requests().get(before)) {
             (Err(_), None) if case["expect"]["accept_error"] == true => None,
             (Err(error), _) => Some(error),
             (Ok(()), None) => Some("nothing arrived".to_owned()),
-            (Ok(()), Some(heard)) => find_mismatch(&case["expect"], heard),
+            (Ok(()), Some(request)) => find_mismatch(&case["expect"], request),
         };
-        faults.extend(fault.map(|fault| format!("{}: {fault}", case["id"])));
+        mismatches.extend(mismatch.map(|mismatch| format!("{}: {mismatch}", case["id"])));
     }
-    assert!(faults.is_empty(), "{} of {} are wrong:\n{}", faults.len(), cases.len(), faults.join("\n"));
+    assert!(mismatches.is_empty(), "{} of {} are wrong:\n{}", mismatches.len(), cases.len(), mismatches.join("\n"));
     assert!(cases.len() >= 54);
 }
 
-fn auth_config(given: &Value) -> Value {
-    match given.get("token") {
+fn auth_config(credential: &Value) -> Value {
+    match credential.get("token") {
         Some(token) => json!({ "bearer": token }),
-        // The document has the name and the place.
-        None => json!({ "api_key": { "name": "x", "value": given["value"] } }),
+        // Name and location come from the document.
+        None => json!({ "api_key": { "name": "x", "value": credential["value"] } }),
     }
 }
 
-/// Grouped by their places in the cases, side by side in a call.
+/// The cases group arguments by location; a call has them side by side.
 fn flatten_arguments(groups: &Value) -> Value {
     let mut arguments = Map::new();
     for (place, values) in groups.as_object().unwrap() {
@@ -86,37 +85,36 @@ fn flatten_arguments(groups: &Value) -> Value {
     Value::Object(arguments)
 }
 
-fn find_mismatch(expected: &Value, heard: &ReceivedRequest) -> Option<String> {
-    let (path, query) = heard.target.split_once('?').unwrap_or((&heard.target, ""));
+fn find_mismatch(expected: &Value, request: &ReceivedRequest) -> Option<String> {
+    let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
     let any = |key: &str, fits: &dyn Fn(&str) -> bool| {
         expected[key].as_array().unwrap().iter().any(|accepted| fits(accepted.as_str().unwrap()))
     };
-    if expected["method"] != heard.method.as_str() || !any("path_any", &|accepted| accepted == path) {
-        return Some(heard.request_line());
+    if expected["method"] != request.method.as_str() || !any("path_any", &|accepted| accepted == path) {
+        return Some(request.request_line());
     }
     let raw = expected["raw_query"] == true;
     if !any("query_any", &|accepted| {
         if raw { accepted == query } else { normalized_pairs(accepted) == normalized_pairs(query) }
     }) {
-        return Some(heard.request_line());
+        return Some(request.request_line());
     }
     for (name, accepted) in expected["headers"].as_object().into_iter().flatten() {
-        let given = heard.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-        if !accepted.as_array().unwrap().contains(&json!(given)) {
-            return Some(format!("{name}: {given:?}"));
+        let credential = request.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        if !accepted.as_array().unwrap().contains(&json!(credential)) {
+            return Some(format!("{name}: {credential:?}"));
         }
     }
     let body = &expected["body"];
-    let fits = match body.is_null() {
-        true => heard.body.is_empty(),
-        false => {
-            let kind = heard.header("content-type");
-            let kinds = body["content_type"].as_array();
-            kinds.is_none_or(|kinds| kinds.iter().any(|accepted| kind.starts_with(accepted.as_str().unwrap())))
-                && is_body_match(body, kind, &heard.body)
-        }
+    let fits = if body.is_null() {
+        request.body.is_empty()
+    } else {
+        let kind = request.header("content-type");
+        let kinds = body["content_type"].as_array();
+        kinds.is_none_or(|kinds| kinds.iter().any(|accepted| kind.starts_with(accepted.as_str().unwrap())))
+            && is_body_match(body, kind, &request.body)
     };
-    (!fits).then(|| format!("{} {}", heard.header("content-type"), heard.body))
+    (!fits).then(|| format!("{} {}", request.header("content-type"), request.body))
 }
 
 fn is_body_match(expected: &Value, kind: &str, body: &str) -> bool {
@@ -144,7 +142,7 @@ fn is_part_match(expected: &Value, (head, body): &(String, String)) -> bool {
     text_fits && any_fits && json_fits && (expected["filename"] != true || head.contains("filename="))
 }
 
-/// The parts of a multipart body by their names: heads and contents.
+/// Parts of a multipart body by name: headers and content.
 fn parse_parts(kind: &str, body: &str) -> BTreeMap<String, (String, String)> {
     let boundary = format!("--{}", kind.split("boundary=").nth(1).unwrap_or_default().trim_matches('"'));
     let parts = body.split(&boundary).filter_map(|part| {
@@ -155,7 +153,7 @@ fn parse_parts(kind: &str, body: &str) -> BTreeMap<String, (String, String)> {
     parts.collect()
 }
 
-/// Names and values in any order, written in one way.
+/// Sorted pairs of a query in normal form.
 fn normalized_pairs(query: &str) -> Vec<(String, String)> {
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -166,21 +164,22 @@ fn normalized_pairs(query: &str) -> Vec<(String, String)> {
     pairs
 }
 
-/// What need not be encoded is not, or nothing is; a plus is a space.
+/// Decodes unreserved characters, or all ASCII characters, and reads a plus as a space.
 fn normalize(text: &str, decode_all: bool) -> String {
     let text = text.replace('+', "%20");
-    let mut normal = String::new();
+    let mut normalized = String::new();
     let mut rest = text.as_str();
     while let Some(at) = rest.find('%') {
         let (before, code) = rest.split_at(at);
-        normal.push_str(before);
+        normalized.push_str(before);
         let Some(byte) = code.get(1..3).and_then(|hex| u8::from_str_radix(hex, 16).ok()) else { break };
-        let plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        match plain || (decode_all && byte.is_ascii()) {
-            true => normal.push(char::from(byte)),
-            false => normal.push_str(&code[..3].to_ascii_uppercase()),
+        let is_unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        if is_unreserved || (decode_all && byte.is_ascii()) {
+            normalized.push(char::from(byte));
+        } else {
+            normalized.push_str(&code[..3].to_ascii_uppercase());
         }
         rest = &code[3..];
     }
-    normal + rest
+    normalized + rest
 }

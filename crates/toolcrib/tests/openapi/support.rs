@@ -1,4 +1,4 @@
-//! A registry over OpenAPI sources, in a directory of its own.
+//! Test registry with OpenAPI sources, in its own directory.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -24,7 +24,7 @@ impl std::ops::Deref for OpenApiTestRegistry {
 }
 
 impl OpenApiTestRegistry {
-    /// Paths of documents are below `home`.
+    /// Opens a registry; paths of documents are relative to `home`.
     pub(crate) async fn open(home: TempDir, sources: Value) -> OpenApiTestRegistry {
         let options = RegistryOptions {
             store: Some(std::sync::Arc::new(MemoryStore::new())),
@@ -36,7 +36,7 @@ impl OpenApiTestRegistry {
         OpenApiTestRegistry { registry: Registry::open(config, options).await.unwrap(), home }
     }
 
-    /// One source `shop` with a document in a file, whose server is this one.
+    /// Opens a registry with one source `shop`, whose document is a file.
     pub(crate) async fn open_shop(document: &Value, settings: Value) -> OpenApiTestRegistry {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("api.json"), document.to_string()).unwrap();
@@ -63,7 +63,7 @@ impl OpenApiTestRegistry {
     }
 }
 
-/// A small API: a pet can be looked at, and made.
+/// Document of a small API with one GET and one POST operation.
 pub(crate) fn pets_document(server: &LoopbackServer) -> Value {
     json!({
         "openapi": "3.1.0",

@@ -1,4 +1,4 @@
-//! Workflows over an API on loopback: what is sent, in which order, and what comes of it.
+//! Workflows over an API on loopback: which requests they send, in which order, and with what result.
 
 mod limits;
 mod rules;
@@ -11,10 +11,10 @@ use toolcrib::{CallOptions, CallOutput};
 use crate::server::LoopbackServer;
 use crate::support::OpenApiTestRegistry;
 
-/// A shop that lists products, takes orders and shows them.
+/// Document of an API that lists products, takes orders and returns them.
 fn shop_document(server: &LoopbackServer) -> Value {
-    let parameter = |name: &str, place: &str, kind: &str| json!({ "name": name, "in": place, "required": place == "path", "schema": { "type": kind } });
-    let answers = json!({ "default": { "description": "it" } });
+    let parameter = |name: &str, location: &str, kind: &str| json!({ "name": name, "in": location, "required": location == "path", "schema": { "type": kind } });
+    let responses = json!({ "default": { "description": "it" } });
     json!({
         "openapi": "3.1.0",
         "info": { "title": "Shop", "version": "1" },
@@ -23,7 +23,7 @@ fn shop_document(server: &LoopbackServer) -> Value {
             "/products": { "get": {
                 "operationId": "list products",
                 "parameters": [parameter("category", "query", "string"), parameter("X-Limit", "header", "integer")],
-                "responses": answers,
+                "responses": responses,
             } },
             "/orders": { "post": {
                 "operationId": "placeOrder",
@@ -31,17 +31,17 @@ fn shop_document(server: &LoopbackServer) -> Value {
                     "type": "object", "required": ["sku"],
                     "properties": { "sku": { "type": "string" }, "quantity": { "type": "integer" } },
                 } } } },
-                "responses": answers,
+                "responses": responses,
             } },
             "/orders/{id}": {
-                "get": { "operationId": "getOrder", "parameters": [parameter("id", "path", "string")], "responses": answers },
-                "delete": { "parameters": [parameter("id", "path", "string")], "responses": answers },
+                "get": { "operationId": "getOrder", "parameters": [parameter("id", "path", "string")], "responses": responses },
+                "delete": { "parameters": [parameter("id", "path", "string")], "responses": responses },
             },
         },
     })
 }
 
-/// A workflow `buy` with the inputs `category` and `quantity`.
+/// Arazzo document with a workflow `buy`, whose inputs are `category` and `quantity`.
 fn buy_workflow(steps: Value, outputs: Value) -> Value {
     json!({
         "arazzo": "1.0.1",
@@ -80,30 +80,30 @@ fn order_step() -> Value {
     })
 }
 
-/// `order`, with more that its step says.
-fn order_step_with(more: Value) -> Value {
+/// The order step with additional fields.
+fn order_step_with(fields: Value) -> Value {
     let mut step = order_step();
-    step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    step.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     step
 }
 
-/// The sources `shop` and `errands`, the former with these settings.
-async fn open_shop_with_workflow(server: &LoopbackServer, flow: &Value, settings: Value) -> OpenApiTestRegistry {
+/// Opens a registry with the API `shop`, with these settings, and the workflow source `errands`.
+async fn open_shop_with_workflow(server: &LoopbackServer, workflow: &Value, settings: Value) -> OpenApiTestRegistry {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("api.json"), shop_document(server).to_string()).unwrap();
-    std::fs::write(home.path().join("flow.json"), flow.to_string()).unwrap();
+    std::fs::write(home.path().join("flow.json"), workflow.to_string()).unwrap();
     let mut api = json!({ "openapi": "api.json" });
     api.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
     OpenApiTestRegistry::open(home, json!({ "shop": api, "errands": { "workflow": "flow.json" } })).await
 }
 
-async fn run_buy(bench: &OpenApiTestRegistry) -> Result<Value> {
-    run_buy_with(bench, CallOptions::default()).await
+async fn run_buy(registry: &OpenApiTestRegistry) -> Result<Value> {
+    run_buy_with(registry, CallOptions::default()).await
 }
 
-/// The outputs of `buy`.
-async fn run_buy_with(bench: &OpenApiTestRegistry, options: CallOptions) -> Result<Value> {
-    bench
+/// Calls `buy` and returns its outputs.
+async fn run_buy_with(registry: &OpenApiTestRegistry, options: CallOptions) -> Result<Value> {
+    registry
         .call_with("errands__buy", json!({ "category": "light" }), options)
         .await
         .map(|output| structured_output(&output))

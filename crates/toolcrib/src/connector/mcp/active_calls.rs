@@ -83,13 +83,13 @@ impl ActiveCalls {
             return decline(&method);
         };
         pending_questions.iter().for_each(PendingQuestions::begin);
-        let answer = tokio::select! {
-            answer = on_server_request(request) => answer,
+        let response = tokio::select! {
+            response = on_server_request(request) => response,
             // The question ends with the last call that it can belong to.
             () = self.wait_for_client_calls_end(client) => return decline(&method),
         };
         pending_questions.iter().for_each(PendingQuestions::end);
-        answer
+        response
     }
 
     /// The only client with calls in flight, its request handler, and the question counters of its calls. `None` if
@@ -165,9 +165,9 @@ impl PendingQuestions {
             async move {
                 let Some(on_server_request) = on_server_request else { return decline(&request.method) };
                 pending_questions.begin();
-                let answer = on_server_request(request).await;
+                let response = on_server_request(request).await;
                 pending_questions.end();
-                answer
+                response
             }
             .boxed()
         })

@@ -46,7 +46,7 @@ pub(super) struct McpConnection {
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// How long a connection is meant to live. Only a persistent one listens for the server's notifications.
+/// Intended lifetime of a connection. Only a persistent one listens for the server's notifications.
 #[derive(Debug)]
 pub(super) enum Lifetime {
     /// Closed after one request.

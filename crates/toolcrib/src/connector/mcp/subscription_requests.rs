@@ -126,18 +126,20 @@ impl McpConnector {
                 continue;
             }
             let mut slot = pooled.connection.lock().await;
-            // Who watched may have left while another held it.
+            // The last subscriber may have disconnected while another task held the lock.
             if !pooled.subscriptions.has_any() {
                 continue;
             }
             let was_open = slot.as_ref().is_some_and(|connection| connection.is_usable());
-            let locked = self.get_or_connect_locked(&pooled, &mut slot, self.source.settings.discovery_timeout()).await;
+            let connected =
+                self.get_or_connect_locked(&pooled, &mut slot, self.source.settings.discovery_timeout()).await;
             drop(slot);
-            match locked {
-                // A new one asks for all of it by itself.
+            match connected {
+                // A new connection renews its subscriptions by itself.
                 Ok(_) if !was_open => {}
                 Ok(connection) => {
-                    let _either_way = connection
+                    // Whatever the outcome, the subscriptions are renewed next.
+                    let _ = connection
                         .client
                         .request("ping", None, &RequestOptions::new(SUBSCRIPTION_REQUEST_TIMEOUT))
                         .await;

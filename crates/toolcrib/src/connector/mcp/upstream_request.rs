@@ -1,5 +1,5 @@
-//! One request to an MCP server: which connection it uses, whether it is retried, and what a failure says about the
-//! source.
+//! Sends one request to an MCP server: selects the connection, retries where that is safe, and classifies failures by
+//! what they say about the source.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_the_body_says() {
+    fn an_error_contains_the_reason_from_the_body() {
         for (kind, body, expected) in [
             ("application/json", r#"{"error":{"message":"no such pet"}}"#, ": no such pet"),
             ("application/json", r#"{"message":"Not\nFound","documentation_url":"x"}"#, ": Not Found"),
@@ -165,17 +165,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_where_nobody_was_let_in() {
+    fn missing_credentials_are_named_for_401_and_403() {
         let error =
             response_error("GET /p", &test_response(401, "text/plain", b""), None, Some("`key` (a bearer token)"));
-        let told = "; the document requires `key` (a bearer token), to be configured in `auth` of the source";
-        assert_eq!(error.message, format!("`GET /p` answered 401 Unauthorized{told}"));
+        let hint = "; the document requires `key` (a bearer token), to be configured in `auth` of the source";
+        assert_eq!(error.message, format!("`GET /p` answered 401 Unauthorized{hint}"));
         let error = response_error("GET /p", &test_response(403, "text/plain", b"no"), None, None);
         assert_eq!(error.message, "`GET /p` answered 403 Forbidden: no");
     }
 
     #[test]
-    fn whether_to_try_again_goes_by_the_status() {
+    fn transient_statuses_are_retryable() {
         for (status, retryable) in [
             (400, false),
             (401, false),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_body_is_cut() {
+    fn a_large_body_is_truncated() {
         let large = format!(r#"{{"message":"m","x":"{}"}}"#, "é".repeat(20_000));
         let error = response_error("GET /p", &test_response(500, "application/json", large.as_bytes()), None, None);
         assert!(error.message.ends_with(": m"));

@@ -28,7 +28,7 @@ pub(super) struct ResolvedSource {
     pub(super) url_policy: UrlPolicy,
 }
 
-/// Where a document is read from.
+/// Location of a document.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum DocumentLocation {
     File(PathBuf),
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_go_to_another_origin_only_where_nobody_on_the_way_chose_it() {
+    fn credentials_go_to_another_origin_only_if_the_document_cannot_be_tampered_with() {
         let check = |document: &str, base_url: Option<&str>, server: &str| {
             let openapi = OpenApiSource {
                 document: document.into(),
@@ -219,8 +219,8 @@ mod tests {
         ] {
             assert_eq!(check(document, base_url, server).is_ok(), expected, "{document} {base_url:?} {server}");
         }
-        let told = "the document from `http://docs.example` sends requests to `https://evil.example`, and not both are \
+        let expected_message = "the document from `http://docs.example` sends requests to `https://evil.example`, and not both are \
                     https; no credentials go there unless `base_url` of the source names `https://evil.example`";
-        assert_eq!(check(open, None, "https://evil.example/x"), Err((Code::ConfigInvalid, told.into())));
+        assert_eq!(check(open, None, "https://evil.example/x"), Err((Code::ConfigInvalid, expected_message.into())));
     }
 }

@@ -152,14 +152,14 @@ pub(super) fn classify_body(kind: &str, body: &[u8]) -> BodyKind {
     let (family, sub) = kind.split_once('/').unwrap_or((kind, ""));
     let textual =
         ["xml", "yaml", "x-yaml", "javascript", "graphql", "sql", "toml", "csv", "jwt", "x-www-form-urlencoded"];
-    let lines = ["x-ndjson", "ndjson", "jsonl", "x-jsonl", "jsonlines", "json-seq", "problem+xml"];
+    let json_lines = ["x-ndjson", "ndjson", "jsonl", "x-jsonl", "jsonlines", "json-seq", "problem+xml"];
     match family {
         _ if sub == "json" || sub.ends_with("+json") => BodyKind::Json,
         _ if sub.ends_with("+xml") || sub.ends_with("+yaml") => BodyKind::Text,
         "text" => BodyKind::Text,
         "image" => BodyKind::Image,
         "audio" => BodyKind::Audio,
-        "application" if textual.contains(&sub) || lines.contains(&sub) => BodyKind::Text,
+        "application" if textual.contains(&sub) || json_lines.contains(&sub) => BodyKind::Text,
         // No media type: look at the content.
         "" => match std::str::from_utf8(body) {
             Ok(text) if serde_json::from_str::<&RawValue>(text).is_ok() => BodyKind::Json,

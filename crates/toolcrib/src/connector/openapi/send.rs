@@ -43,7 +43,7 @@ pub(super) struct ReceivedResponse {
     pub(super) is_truncated: bool,
 }
 
-/// Why there is no response. The classes decide about retries.
+/// Failure without a response. The variants decide about retries.
 #[derive(Debug)]
 pub(super) enum OutboundError {
     /// Not sent because a rule forbids it, or redirected to where nothing may be sent.

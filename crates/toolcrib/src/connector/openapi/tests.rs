@@ -1,4 +1,4 @@
-//! The connector against a server on loopback: what is sent, and what comes of the answers.
+//! The connector against a server on loopback: what it sends, and what it makes of the responses.
 
 mod calls;
 mod document_loading;
@@ -21,7 +21,7 @@ use super::*;
 use crate::connector::CallContext;
 use server::{LoopbackServer, ReceivedRequest, reply};
 
-/// A source whose document is a file, with these settings.
+/// Connector of a source whose document is a file.
 fn connector(openapi: OpenApiSource) -> OpenApiConnector {
     connector_with(openapi, SourceSettings::default())
 }
@@ -55,19 +55,19 @@ fn call_context() -> CallContext {
     }
 }
 
-/// What is safe to repeat goes by the method, as for the tools of a document.
-fn build_call(execution: ExecutionMode, arguments: Value, terms: CallContext) -> ToolCall {
+/// Call of an operation. GET is idempotent, as for tools converted from a document.
+fn build_call(execution: ExecutionMode, arguments: Value, context: CallContext) -> ToolCall {
     let repeatable = execution.operation().is_some_and(|operation| operation.method == "GET");
-    let backing =
+    let spec =
         ExecutionSpec { execution, input_schema: None, output_schema: None, tags: Vec::new(), deprecated: false };
     ToolCall {
         tool: "tool".into(),
         arguments: to_raw_value(&arguments).unwrap(),
         input_schema: to_raw_value(&json!({})).unwrap().into(),
-        execution_spec: Some(to_raw_value(&backing).unwrap().into()),
+        execution_spec: Some(to_raw_value(&spec).unwrap().into()),
         meta: None,
         is_idempotent: repeatable,
-        context: terms,
+        context,
     }
 }
 
@@ -76,14 +76,14 @@ async fn call(connector: &OpenApiConnector, operation: &Operation, arguments: Va
     connector.call(call).await.map(|answer| serde_json::from_str(answer.raw.get()).unwrap())
 }
 
-/// What a failure says about the source, its code and its message.
+/// Classification, code and message of a failure.
 fn failure_parts<T: std::fmt::Debug>(result: Result<T, CallFailure>) -> (&'static str, Code, String) {
     let failure = result.unwrap_err();
     let kind = match &failure {
-        CallFailure::Rejected(_) => "refused",
-        CallFailure::Unavailable(_) => "lost",
-        CallFailure::TimedOut(_) => "late",
-        CallFailure::Inconclusive(_) => "undecided",
+        CallFailure::Rejected(_) => "rejected",
+        CallFailure::Unavailable(_) => "unavailable",
+        CallFailure::TimedOut(_) => "timed out",
+        CallFailure::Inconclusive(_) => "inconclusive",
     };
     let error = failure.into_error();
     (kind, error.code, error.message)

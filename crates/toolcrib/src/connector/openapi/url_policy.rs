@@ -1,5 +1,6 @@
-//! Which addresses requests of a source may reach. It depends on who wrote the URL: the configuration may name any, a
-//! local document any that is not link-local, a remote document only public ones, unless `allow_private` is set.
+//! Decides which addresses requests of a source may reach, depending on the author of the URL: the configuration may
+//! name any, a local document any that is not link-local, a remote document only public ones, unless `allow_private` is
+//! set.
 
 use toolcrib_core::source::OpenApiSource;
 use url::{Origin, Url};
@@ -49,36 +50,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_from_elsewhere_leads_to_public_addresses_only() {
+    fn a_remote_document_may_name_public_addresses_only() {
         let check = |document: Option<&str>, base_url: Option<&str>, allow_private: bool, to: &str| {
             let [document, base_url] = [document, base_url].map(|text| text.map(|text| Url::parse(text).unwrap()));
             let openapi = OpenApiSource { allow_private, ..OpenApiSource::default() };
-            let territory = UrlPolicy::new(&openapi, document.as_ref(), base_url.as_ref());
-            territory.scope_for(&Url::parse(to).unwrap()).ok()
+            let policy = UrlPolicy::new(&openapi, document.as_ref(), base_url.as_ref());
+            policy.scope_for(&Url::parse(to).unwrap()).ok()
         };
         let remote = Some("http://docs.example.com/openapi.json");
-        let free = Some(NetworkScope::Anywhere);
-        let public = Some(NetworkScope::PublicOnly);
-        let near = Some(NetworkScope::NotLinkLocal);
+        let anywhere = Some(NetworkScope::Anywhere);
+        let public_only = Some(NetworkScope::PublicOnly);
+        let not_link_local = Some(NetworkScope::NotLinkLocal);
         let metadata = "http://169.254.169.254/latest/meta-data";
         for (document, base_url, allow_private, to, expected) in [
-            (None, None, false, "http://127.0.0.1:8080/x", near),
-            (None, None, false, "http://api.example.com/x", near),
+            (None, None, false, "http://127.0.0.1:8080/x", not_link_local),
+            (None, None, false, "http://api.example.com/x", not_link_local),
             (None, None, false, metadata, None),
             (None, None, false, "http://metadata.google.internal/x", None),
             (None, None, false, "http://[fe80::1]/x", None),
-            (None, None, true, metadata, free),
-            (None, Some("http://169.254.1.1/"), false, "http://169.254.1.1/x", free),
+            (None, None, true, metadata, anywhere),
+            (None, Some("http://169.254.1.1/"), false, "http://169.254.1.1/x", anywhere),
             (remote, None, false, "http://127.0.0.1:8080/x", None),
             (remote, None, false, "http://[::1]/x", None),
             (remote, None, false, "http://169.254.169.254/x", None),
-            (remote, None, false, "http://api.example.com/x", public),
-            (remote, None, false, "http://docs.example.com/x", free),
-            (remote, None, false, "https://docs.example.com/x", public),
-            (remote, None, true, "http://127.0.0.1:8080/x", free),
-            (remote, Some("http://127.0.0.1:8080/api"), false, "http://127.0.0.1:8080/x", free),
+            (remote, None, false, "http://api.example.com/x", public_only),
+            (remote, None, false, "http://docs.example.com/x", anywhere),
+            (remote, None, false, "https://docs.example.com/x", public_only),
+            (remote, None, true, "http://127.0.0.1:8080/x", anywhere),
+            (remote, Some("http://127.0.0.1:8080/api"), false, "http://127.0.0.1:8080/x", anywhere),
             (remote, Some("http://127.0.0.1:8080/api"), false, "http://127.0.0.1:9090/x", None),
-            (Some("http://127.0.0.1:1/openapi.json"), None, false, "http://127.0.0.1:1/x", free),
+            (Some("http://127.0.0.1:1/openapi.json"), None, false, "http://127.0.0.1:1/x", anywhere),
             (Some("http://127.0.0.1:1/openapi.json"), None, false, "http://127.0.0.1:2/x", None),
             (None, None, true, "file:///etc/passwd", None),
         ] {

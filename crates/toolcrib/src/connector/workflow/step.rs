@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_status_that_is_compared_turns_following_off() {
+    fn redirects_are_kept_only_if_a_condition_compares_their_status() {
         for (condition, expected) in [
             ("$statusCode == 302", true),
             ("$statusCode==302", true),

@@ -37,7 +37,7 @@ const GUARD_END_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time to read what a guard that has already exited reported.
 const FINAL_OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How the process tree of a server is ended.
+/// Means to end the process tree of a server.
 #[derive(Debug)]
 pub(super) enum ProcessTree {
     /// By a guard process.

@@ -16,7 +16,7 @@ fn page_note(page: &Value) -> &str {
     page["content"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap()
 }
 
-/// What is on the pages besides the notes, text joined.
+/// Content of all pages without the notes, text joined.
 fn joined_text(pages: &[Value]) -> String {
     let blocks = pages.iter().flat_map(|page| page["content"].as_array().unwrap().split_last().unwrap().1);
     blocks.map(|block| block["text"].as_str().map_or_else(|| block.to_string(), str::to_owned)).collect()
@@ -27,7 +27,7 @@ fn text_block(text: &str) -> Value {
 }
 
 #[test]
-fn text_is_cut_between_characters_and_nothing_is_lost() {
+fn text_is_split_between_characters_without_loss() {
     let lines: String = (0..400).map(|number| format!("line {number} ß € 𝄞 \"quoted\" \u{1}\n")).collect();
     for (name, words) in [("lines", lines), ("one long line", "€".repeat(9_000)), ("control", "\u{2}".repeat(5_000))]
     {
@@ -42,7 +42,7 @@ fn text_is_cut_between_characters_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_cut_prefers_the_end_of_a_line() {
+fn a_split_prefers_the_end_of_a_line() {
     assert_eq!(find_split("one\ntwo\nthree", 10), 8);
     assert_eq!(find_split("one\ntwo and three", 12), 11, "the line ends too early");
     assert_eq!(find_split("one\ntwo", 8), 7, "all of it fits");
@@ -51,7 +51,7 @@ fn a_cut_prefers_the_end_of_a_line() {
 }
 
 #[test]
-fn notes_tell_where_one_is_and_what_comes() {
+fn notes_show_the_position_and_the_next_page() {
     let split = split_pages(&json!({"content": [text_block(&"word ".repeat(500))]}), 1_024);
     assert_eq!(split.len(), 5);
     assert_eq!(
@@ -62,7 +62,7 @@ fn notes_tell_where_one_is_and_what_comes() {
 }
 
 #[test]
-fn what_is_no_text_is_never_cut() {
+fn blocks_other_than_text_are_never_split() {
     let image = json!({"type": "image", "data": "A".repeat(3_000), "mimeType": "image/png"});
     let link = json!({"type": "resource_link", "uri": "file:///a", "name": "a"});
     let split = split_pages(&json!({"content": [text_block("before"), image, link, {"type": "odd"}]}), 1_024);
@@ -73,13 +73,13 @@ fn what_is_no_text_is_never_cut() {
     assert_eq!((&split[2]["content"][0], &split[2]["content"][1]), (&link, &json!({"type": "odd"})));
 
     let alone = split_pages(&json!({"content": [image]}), 1_024);
-    assert_eq!(alone.len(), 2, "it is given only to who asks for it");
+    assert_eq!(alone.len(), 2, "the image is on a page of its own");
     assert_eq!(alone[0]["content"].as_array().unwrap().len(), 1);
     assert_eq!(alone[1]["content"][0], image);
 }
 
 #[test]
-fn blocks_that_fit_stay_together_and_as_they_are() {
+fn blocks_that_fit_stay_together_and_unchanged() {
     let blocks: Vec<Value> = (0..30).map(|number| json!({"type": "image", "data": format!("{number:0100}")})).collect();
     let split = split_pages(&json!({"content": blocks}), 1_024);
     assert!(split.len() < 10, "{}", split.len());
@@ -89,7 +89,7 @@ fn blocks_that_fit_stay_together_and_as_they_are() {
 }
 
 #[test]
-fn fields_stand_where_they_belong() {
+fn fields_are_on_the_first_page_or_on_every_page() {
     let result = json!({"content": [{"type": "text", "text": "x".repeat(2_000), "annotations": {"priority": 1}}],
         "isError": true, "_meta": {"a": 1}, "vendor": [2], "structuredContent": {"small": true}});
     let split = split_pages(&result, 1_024);
@@ -103,7 +103,7 @@ fn fields_stand_where_they_belong() {
 }
 
 #[test]
-fn structured_content_that_does_not_fit_is_left_out_or_read_as_text() {
+fn structured_content_that_does_not_fit_is_omitted_or_added_as_text() {
     let data: Vec<u32> = (0..500).collect();
     let said = serde_json::to_string(&data).unwrap();
     let split = split_pages(&json!({"content": [text_block(&said)], "structuredContent": {"data": data}}), 1_500);
@@ -125,12 +125,12 @@ fn structured_content_that_does_not_fit_is_left_out_or_read_as_text() {
 }
 
 #[test]
-fn what_a_schema_declares_is_on_every_page_or_the_page_is_an_error() {
+fn declared_structured_content_is_on_every_page_or_the_pages_are_errors() {
     let numbers = (0..100).collect::<Vec<u32>>();
     let long = "word ".repeat(500);
     let fits = json!({"content": [text_block(&long)], "structuredContent": {"data": numbers}});
     let split = split_with_shape(&fits, 1_024, PageShape::Declared);
-    assert_eq!((joined_text(&split), split.len()), (long.clone(), 5), "it counts apart");
+    assert_eq!((joined_text(&split), split.len()), (long.clone(), 5), "structured content has its own limit");
     for page in &split {
         assert_eq!((&page["structuredContent"], page.get("isError")), (&fits["structuredContent"], None));
         assert!(page["content"].to_string().len() <= 1_024);
@@ -146,7 +146,7 @@ fn what_a_schema_declares_is_on_every_page_or_the_page_is_an_error() {
     }
     assert!(page_note(&split[0]).contains("its structured content (2.5 KiB) does not fit and is left out"));
 
-    // On every one of so many pages it would take more than is held.
+    // Repeated on so many pages it would exceed the limit.
     let repeated =
         json!({"content": [text_block(&"word ".repeat(40_000))], "structuredContent": {"data": "x".repeat(60_000)}});
     let split = split_with_shape(&repeated, 64 * 1_024, PageShape::Declared);

@@ -1,4 +1,4 @@
-//! A workflow ends: in time, when nobody waits for it any more, and after so many steps.
+//! Limits of workflows: timeout, cancellation, number of steps.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use tokio_util::sync::CancellationToken;
 use toolcrib::{CallOptions, Code};
 
 use super::{buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with};
-use crate::server::{LoopbackServer, ServerReply, json_reply as answer};
+use crate::server::{LoopbackServer, ServerReply, json_reply};
 
 async fn start_silent_orders() -> LoopbackServer {
-    LoopbackServer::start(|heard, _| match heard.method.as_str() {
-        "GET" => answer(200, r#"[{"sku": "lamp"}]"#),
+    LoopbackServer::start(|request, _| match request.method.as_str() {
+        "GET" => json_reply(200, r#"[{"sku": "lamp"}]"#),
         _ => ServerReply::NeverReply,
     })
     .await
 }
 
 #[tokio::test]
-async fn the_deadline_holds_for_all_steps_together() {
+async fn the_timeout_covers_all_steps_together() {
     let server = start_silent_orders().await;
-    let bench =
+    let registry =
         open_shop_with_workflow(&server, &buy_workflow(json!([list_step(), order_step()]), json!({})), json!({})).await;
     let options = CallOptions { timeout: Some(Duration::from_millis(800)), ..CallOptions::default() };
-    let error = run_buy_with(&bench, options).await.unwrap_err();
+    let error = run_buy_with(&registry, options).await.unwrap_err();
     assert_eq!((error.code, error.details), (Code::ToolExecutionFailed, Some(json!({ "step": "order" }))));
     assert!(error.message.starts_with("the workflow `buy` did not finish within"), "{}", error.message);
     assert!(error.message.ends_with("it reached step `order`"), "{}", error.message);
@@ -33,45 +33,45 @@ async fn the_deadline_holds_for_all_steps_together() {
 #[tokio::test]
 async fn a_step_has_no_more_time_than_its_source_allows() {
     let server = start_silent_orders().await;
-    let flow = buy_workflow(json!([list_step(), order_step()]), json!({}));
-    let bench = open_shop_with_workflow(&server, &flow, json!({ "call_timeout": "400ms" })).await;
-    let error = run_buy(&bench).await.unwrap_err();
+    let workflow = buy_workflow(json!([list_step(), order_step()]), json!({}));
+    let registry = open_shop_with_workflow(&server, &workflow, json!({ "call_timeout": "400ms" })).await;
+    let error = run_buy(&registry).await.unwrap_err();
     assert!(error.message.contains("failed at step `order`: `POST /orders` did not answer within"), "{error}");
 }
 
 #[tokio::test]
-async fn a_pause_beyond_the_deadline_is_not_waited_for() {
-    let server = LoopbackServer::start(|_, _| answer(503, "{}")).await;
+async fn a_delay_beyond_the_deadline_fails_at_once() {
+    let server = LoopbackServer::start(|_, _| json_reply(503, "{}")).await;
     let retry = json!([{ "name": "again", "type": "retry", "retryAfter": 3600, "retryLimit": 1 }]);
-    let bench = open_shop_with_workflow(
+    let registry = open_shop_with_workflow(
         &server,
         &buy_workflow(json!([order_step_with(json!({ "onFailure": retry }))]), json!({})),
         json!({}),
     )
     .await;
-    let error = run_buy(&bench).await.unwrap_err();
+    let error = run_buy(&registry).await.unwrap_err();
     assert!(error.message.contains("did not finish within"), "{error}");
     assert_eq!(server.request_lines().len(), 1);
 }
 
 #[tokio::test]
-async fn who_leaves_takes_the_workflow_along() {
+async fn cancelling_the_call_ends_the_workflow() {
     let server = start_silent_orders().await;
-    let bench = open_shop_with_workflow(
+    let registry = open_shop_with_workflow(
         &server,
         &buy_workflow(json!([list_step(), order_step(), second_list_step()]), json!({})),
         json!({}),
     )
     .await;
-    let (progress, mut told) = mpsc::channel(8);
+    let (progress, mut progress_receiver) = mpsc::channel(8);
     let cancel = CancellationToken::new();
     let options = CallOptions { progress: Some(progress), cancel: cancel.clone(), ..CallOptions::default() };
-    let leaving = async {
-        told.recv().await.unwrap();
-        told.recv().await.unwrap();
+    let cancelling = async {
+        progress_receiver.recv().await.unwrap();
+        progress_receiver.recv().await.unwrap();
         cancel.cancel();
     };
-    let (result, ()) = tokio::join!(run_buy_with(&bench, options), leaving);
+    let (result, ()) = tokio::join!(run_buy_with(&registry, options), cancelling);
     assert_eq!(result.unwrap_err().message, "the call was cancelled");
     assert!(server.request_lines().len() <= 2);
 }
@@ -83,12 +83,12 @@ fn second_list_step() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_circle_ends_after_a_hundred_steps() {
-    let server = LoopbackServer::start(|_, _| answer(200, "[]")).await;
+async fn a_loop_ends_after_a_hundred_steps() {
+    let server = LoopbackServer::start(|_, _| json_reply(200, "[]")).await;
     let mut step = list_step();
     step["onSuccess"] = json!([{ "name": "round", "type": "goto", "stepId": "list" }]);
-    let bench = open_shop_with_workflow(&server, &buy_workflow(json!([step]), json!({})), json!({})).await;
-    let error = run_buy(&bench).await.unwrap_err();
+    let registry = open_shop_with_workflow(&server, &buy_workflow(json!([step]), json!({})), json!({})).await;
+    let error = run_buy(&registry).await.unwrap_err();
     assert_eq!(error.message, "the workflow `buy` failed at step `list`: the workflow takes more than 100 steps");
     assert_eq!(server.request_lines().len(), 100);
 }

@@ -1,4 +1,4 @@
-//! Steps: what they send, what they see, and where they lead.
+//! Steps of a workflow: requests, expressions over responses, retries and jumps.
 
 use serde_json::json;
 use toolcrib::registry::ToolFilter;
@@ -8,18 +8,18 @@ use super::{
     buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with,
     structured_output,
 };
-use crate::server::{LoopbackServer, ReceivedRequest, ServerReply, json_reply as answer, reply};
+use crate::server::{LoopbackServer, ReceivedRequest, ServerReply, json_reply, reply};
 
 fn order_created() -> ServerReply {
-    answer(201, r#"{"id": 7}"#)
+    json_reply(201, r#"{"id": 7}"#)
 }
 
 #[tokio::test]
-async fn what_one_step_gives_another_takes() {
-    let server = LoopbackServer::start(|heard, _| match heard.request_line().as_str() {
-        "GET /products?category=light" => answer(200, r#"[{"sku": "lamp"}]"#),
+async fn outputs_of_a_step_are_inputs_of_another() {
+    let server = LoopbackServer::start(|request, _| match request.request_line().as_str() {
+        "GET /products?category=light" => json_reply(200, r#"[{"sku": "lamp"}]"#),
         "POST /orders" => reply(201, "content-type: application/json\nx-order: 7", r#"{"id": 7}"#),
-        _ => answer(200, r#"{"total": 24.5}"#),
+        _ => json_reply(200, r#"{"total": 24.5}"#),
     })
     .await;
     let header = json!({ "name": "x-limit", "in": "header", "value": "{$inputs.quantity}" });
@@ -42,50 +42,54 @@ async fn what_one_step_gives_another_takes() {
         "url": "$steps.order.outputs.url",
         "method": "$steps.order.outputs.method",
     });
-    let bench =
+    let registry =
         open_shop_with_workflow(&server, &buy_workflow(json!([first, second, third]), outputs), json!({})).await;
-    let (progress, mut told) = tokio::sync::mpsc::channel(8);
+    let (progress, mut progress_receiver) = tokio::sync::mpsc::channel(8);
     let options = CallOptions { progress: Some(progress), ..CallOptions::default() };
     let input = json!({ "category": "light", "quantity": 2 });
-    let output = bench.call_with("errands__buy", input, options).await.unwrap();
+    let output = registry.call_with("errands__buy", input, options).await.unwrap();
 
     let expected = json!({ "total": 24.5, "url": format!("{}/orders", server.url), "method": "POST" });
     assert_eq!(structured_output(&output), expected);
-    let heard = server.requests();
+    let request = server.requests();
     assert_eq!(server.request_lines(), ["GET /products?category=light", "POST /orders", "GET /orders/7"]);
-    assert_eq!((heard[0].header("x-limit"), heard[1].body.as_str()), ("2", r#"{"sku":"lamp","quantity":2}"#));
-    let mut said = Vec::new();
-    while let Ok(line) = told.try_recv() {
-        said.push(line.get().to_owned());
+    assert_eq!((request[0].header("x-limit"), request[1].body.as_str()), ("2", r#"{"sku":"lamp","quantity":2}"#));
+    let mut messages = Vec::new();
+    while let Ok(line) = progress_receiver.try_recv() {
+        messages.push(line.get().to_owned());
     }
     assert_eq!(
-        said,
+        messages,
         [
             r#"{"progress":1,"message":"step `list`: shop__list_products"}"#,
             r#"{"progress":2,"message":"step `order`: shop__placeOrder"}"#,
             r#"{"progress":3,"message":"step `look`: shop__getOrder"}"#,
         ]
     );
-    let tools = bench.tools(ToolFilter::default()).await.unwrap();
-    let calls = bench.tool_detail("shop__placeOrder").unwrap().calls;
+    let tools = registry.tools(ToolFilter::default()).await.unwrap();
+    let calls = registry.tool_detail("shop__placeOrder").unwrap().calls;
     assert_eq!((tools.len(), calls), (5, 1), "a step counts as a call");
 }
 
 #[tokio::test]
-async fn a_step_is_tried_again_as_often_as_its_document_says() {
+async fn a_step_is_retried_as_often_as_the_document_says() {
     let retry = json!({ "name": "again", "type": "retry", "retryAfter": 0, "retryLimit": 2,
         "criteria": [{ "condition": "$statusCode == 503" }] });
-    let flow = buy_workflow(
+    let workflow = buy_workflow(
         json!([order_step_with(json!({ "onFailure": [retry] }))]),
         json!({ "id": "$steps.order.outputs.id" }),
     );
 
-    let server = LoopbackServer::start(|_, number| if number < 3 { answer(503, "{}") } else { order_created() }).await;
-    assert_eq!(run_buy(&open_shop_with_workflow(&server, &flow, json!({})).await).await.unwrap(), json!({ "id": 7 }));
+    let server =
+        LoopbackServer::start(|_, number| if number < 3 { json_reply(503, "{}") } else { order_created() }).await;
+    assert_eq!(
+        run_buy(&open_shop_with_workflow(&server, &workflow, json!({})).await).await.unwrap(),
+        json!({ "id": 7 })
+    );
     assert_eq!(server.request_lines().len(), 3);
 
-    let server = LoopbackServer::start(|_, _| answer(503, r#"{"message": "closed"}"#)).await;
-    let error = run_buy(&open_shop_with_workflow(&server, &flow, json!({})).await).await.unwrap_err();
+    let server = LoopbackServer::start(|_, _| json_reply(503, r#"{"message": "closed"}"#)).await;
+    let error = run_buy(&open_shop_with_workflow(&server, &workflow, json!({})).await).await.unwrap_err();
     assert_eq!((server.request_lines().len(), error.code), (3, Code::ToolExecutionFailed));
     assert_eq!(error.details, Some(json!({ "step": "order", "outputs": {} })));
     assert_eq!(
@@ -96,7 +100,7 @@ async fn a_step_is_tried_again_as_often_as_its_document_says() {
 }
 
 #[tokio::test]
-async fn a_step_may_lead_elsewhere_or_to_the_end() {
+async fn a_step_may_jump_or_end_the_workflow() {
     let goto = |criterion: &str| json!([{ "name": "on", "type": "goto", "stepId": "look", "criteria": [{ "condition": criterion }] }]);
     let end = json!([{ "name": "enough", "type": "end", "criteria": [{ "condition": "$response.body == null" }] }]);
     let look = json!({
@@ -104,36 +108,36 @@ async fn a_step_may_lead_elsewhere_or_to_the_end() {
         "parameters": [{ "name": "id", "in": "path", "value": 5 }],
     });
     let never = json!({ "stepId": "never", "operationId": "placeOrder", "requestBody": { "payload": { "sku": "x" } } });
-    for (place, condition) in [("onFailure", "$statusCode == 409"), ("onSuccess", "$statusCode == 201")] {
-        let status = if place == "onFailure" { 409 } else { 201 };
-        let server = LoopbackServer::start(move |heard, _| match heard.method.as_str() {
-            "POST" => answer(status, "{}"),
+    for (field, condition) in [("onFailure", "$statusCode == 409"), ("onSuccess", "$statusCode == 201")] {
+        let status = if field == "onFailure" { 409 } else { 201 };
+        let server = LoopbackServer::start(move |request, _| match request.method.as_str() {
+            "POST" => json_reply(status, "{}"),
             _ => reply(204, "", ""),
         })
         .await;
-        let steps = json!([order_step_with(json!({ place: goto(condition) })), list_step(), look, never]);
-        let bench = open_shop_with_workflow(&server, &buy_workflow(steps, json!({})), json!({})).await;
-        assert_eq!(run_buy(&bench).await.unwrap(), json!({}));
+        let steps = json!([order_step_with(json!({ field: goto(condition) })), list_step(), look, never]);
+        let registry = open_shop_with_workflow(&server, &buy_workflow(steps, json!({})), json!({})).await;
+        assert_eq!(run_buy(&registry).await.unwrap(), json!({}));
         assert_eq!(server.request_lines(), ["POST /orders", "GET /orders/5"]);
     }
 }
 
 #[tokio::test]
 async fn a_redirect_is_seen_by_the_step_that_expects_it() {
-    let server = LoopbackServer::start(|heard: &ReceivedRequest, _| match heard.method.as_str() {
+    let server = LoopbackServer::start(|request: &ReceivedRequest, _| match request.method.as_str() {
         "POST" => reply(302, "location: /orders/9", ""),
-        _ => answer(200, r#"{"id": 9}"#),
+        _ => json_reply(200, r#"{"id": 9}"#),
     })
     .await;
-    let seen = order_step_with(json!({
+    let keeps_redirect = order_step_with(json!({
         "successCriteria": [{ "condition": "$statusCode == 302" }],
         "outputs": { "id": "$response.header.Location" },
     }));
-    let followed = order_step_with(json!({ "successCriteria": [{ "condition": "$statusCode == 200" }] }));
-    for (step, expected) in [(seen, json!("/orders/9")), (followed, json!(9))] {
-        let flow = buy_workflow(json!([step]), json!({ "id": "$steps.order.outputs.id" }));
+    let follows_redirect = order_step_with(json!({ "successCriteria": [{ "condition": "$statusCode == 200" }] }));
+    for (step, expected) in [(keeps_redirect, json!("/orders/9")), (follows_redirect, json!(9))] {
+        let workflow = buy_workflow(json!([step]), json!({ "id": "$steps.order.outputs.id" }));
         assert_eq!(
-            run_buy(&open_shop_with_workflow(&server, &flow, json!({})).await).await.unwrap(),
+            run_buy(&open_shop_with_workflow(&server, &workflow, json!({})).await).await.unwrap(),
             json!({ "id": expected })
         );
     }
@@ -141,29 +145,29 @@ async fn a_redirect_is_seen_by_the_step_that_expects_it() {
 }
 
 #[tokio::test]
-async fn a_step_that_fails_ends_the_workflow_with_what_is_known() {
-    let server = LoopbackServer::start(|heard, _| match heard.method.as_str() {
-        "GET" => answer(200, r#"[{"sku": "lamp"}]"#),
-        _ => answer(409, r#"{"message": "sold out"}"#),
+async fn a_failed_step_ends_the_workflow_with_the_outputs_so_far() {
+    let server = LoopbackServer::start(|request, _| match request.method.as_str() {
+        "GET" => json_reply(200, r#"[{"sku": "lamp"}]"#),
+        _ => json_reply(409, r#"{"message": "sold out"}"#),
     })
     .await;
     let outputs = json!({ "sku": "$steps.list.outputs.sku", "id": "$steps.order.outputs.id" });
-    let bench =
+    let registry =
         open_shop_with_workflow(&server, &buy_workflow(json!([list_step(), order_step()]), outputs), json!({})).await;
-    let error = run_buy(&bench).await.unwrap_err();
+    let error = run_buy(&registry).await.unwrap_err();
     assert_eq!((error.code, error.is_retryable()), (Code::ToolExecutionFailed, false));
     assert!(error.message.ends_with("`POST /orders` answered 409 Conflict: sold out"), "{error}");
     assert_eq!(error.details, Some(json!({ "step": "order", "outputs": { "sku": "lamp" } })));
 }
 
 #[tokio::test]
-async fn an_api_that_cannot_be_reached_is_no_answer() {
+async fn an_unreachable_api_counts_as_no_response() {
     let server = LoopbackServer::start(|_, _| ServerReply::CloseConnection).await;
     let steps = json!([order_step_with(json!({ "onFailure": [{ "name": "on", "type": "goto", "stepId": "last" }] })), {
         "stepId": "last", "operationId": "placeOrder", "requestBody": { "payload": { "sku": "x" } },
     }]);
-    let bench = open_shop_with_workflow(&server, &buy_workflow(steps, json!({})), json!({})).await;
-    let error = run_buy_with(&bench, CallOptions::default()).await.unwrap_err();
+    let registry = open_shop_with_workflow(&server, &buy_workflow(steps, json!({})), json!({})).await;
+    let error = run_buy_with(&registry, CallOptions::default()).await.unwrap_err();
     assert!(
         error.message.starts_with("the workflow `buy` failed at step `last`: the response to `POST /orders`"),
         "{error}"
@@ -172,18 +176,18 @@ async fn an_api_that_cannot_be_reached_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_step_that_starts_something_sees_what_came_of_it() {
-    let server = LoopbackServer::start(|heard, number| match (heard.method.as_str(), number) {
-        ("POST", _) => answer(202, r#"{"id": 7}"#),
-        (_, 2) => answer(200, r#"{"status": "packing"}"#),
-        _ => answer(200, r#"{"status": "sent", "parcel": {"id": "p-1"}}"#),
+async fn a_step_sees_the_result_of_a_polled_job() {
+    let server = LoopbackServer::start(|request, number| match (request.method.as_str(), number) {
+        ("POST", _) => json_reply(202, r#"{"id": 7}"#),
+        (_, 2) => json_reply(200, r#"{"status": "packing"}"#),
+        _ => json_reply(200, r#"{"status": "sent", "parcel": {"id": "p-1"}}"#),
     })
     .await;
     let poll = json!({ "url": "/orders/{$response.body#/id}", "status": "/status", "result": "/parcel",
         "done": ["sent"], "interval": "100ms" });
     let step = order_step_with(json!({ "successCriteria": [{ "condition": "$statusCode == 200" }] }));
-    let flow = buy_workflow(json!([step]), json!({ "parcel": "$steps.order.outputs.id" }));
-    let bench = open_shop_with_workflow(&server, &flow, json!({ "poll": { "placeOrder": poll } })).await;
-    assert_eq!(run_buy(&bench).await.unwrap(), json!({ "parcel": "p-1" }));
+    let workflow = buy_workflow(json!([step]), json!({ "parcel": "$steps.order.outputs.id" }));
+    let registry = open_shop_with_workflow(&server, &workflow, json!({ "poll": { "placeOrder": poll } })).await;
+    assert_eq!(run_buy(&registry).await.unwrap(), json!({ "parcel": "p-1" }));
     assert_eq!(server.request_lines(), ["POST /orders", "GET /orders/7", "GET /orders/7"]);
 }

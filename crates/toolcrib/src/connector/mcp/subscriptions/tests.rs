@@ -1,4 +1,4 @@
-//! What only shows from inside: pauses, and who holds a connection at which moment.
+//! Behaviour that is visible only from inside: check intervals, and the state of connection locks.
 
 use std::path::Path;
 
@@ -16,23 +16,23 @@ use crate::connector::mcp::McpConnector;
 const RESOURCE_URI: &str = "note://one";
 
 #[tokio::test(start_paused = true)]
-async fn looks_are_ever_rarer_until_all_was_well_for_long() {
-    let watched = SubscriptionSet::default();
-    let looks = async |seconds: u64| {
-        let mut looks = 0;
+async fn checks_back_off_and_start_over_after_a_quiet_time() {
+    let subscriptions = SubscriptionSet::default();
+    let checks = async |seconds: u64| {
+        let mut checks = 0;
         for _ in 0..seconds {
-            looks += u32::from(watched.is_due());
+            checks += u32::from(subscriptions.is_due());
             advance(Duration::from_secs(1)).await;
         }
-        looks
+        checks
     };
-    assert_eq!(looks(3).await, 2);
-    assert!(looks(600).await < 20);
+    assert_eq!(checks(3).await, 2);
+    assert!(checks(600).await < 20);
     advance(MAX_CHECK_INTERVAL * 3).await;
-    assert_eq!(looks(3).await, 2);
+    assert_eq!(checks(3).await, 2);
 }
 
-/// A connector whose server is this program, or the scripted one; and where both write down what happens.
+/// Connector of a stdio source, and the directory (`{home}` in `args`) in which its server writes log files.
 fn build_connector(command: &str, args: &[&str], settings: &str) -> (Arc<McpConnector>, TempDir) {
     let home = tempfile::tempdir().unwrap();
     let args: Vec<String> = args.iter().map(|arg| arg.replace("{home}", home.path().to_str().unwrap())).collect();
@@ -42,9 +42,15 @@ fn build_connector(command: &str, args: &[&str], settings: &str) -> (Arc<McpConn
     let config = json!({ "sources": { "s": source } }).to_string();
     let config = Config::read(&config, "toolcrib.json", Path::new(".")).unwrap();
     let source = config.sources.into_iter().next().unwrap().source.unwrap();
-    let news = SourceEvents::new(broadcast::channel(16).0);
+    let source_events = SourceEvents::new(broadcast::channel(16).0);
     (
-        Arc::new(McpConnector::new(source, &crate::RegistryOptions::default(), Arc::default(), news, Arc::default())),
+        Arc::new(McpConnector::new(
+            source,
+            &crate::RegistryOptions::default(),
+            Arc::default(),
+            source_events,
+            Arc::default(),
+        )),
         home,
     )
 }
@@ -66,44 +72,46 @@ fn read_lines(home: &TempDir, file: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_server_hears_of_the_end_though_somebody_holds_the_connection_for_a_moment() {
+async fn a_server_is_told_to_unsubscribe_while_the_connection_is_locked() {
     let scripted = toolcrib_testkit::programs::scripted_server();
     let args = ["--resources", "--log-file", "{home}/log"];
     let (connector, home) = build_connector(scripted.to_str().unwrap(), &args, "{}");
     connector.request(build_request("resources/subscribe", 1)).await.unwrap();
-    let held = connector.pool.shared.connection.lock().await;
-    let ending = connector.request(build_request("resources/unsubscribe", 1));
+    let locked = connector.pool.shared.connection.lock().await;
+    let unsubscribing = connector.request(build_request("resources/unsubscribe", 1));
     let releasing = async {
         while connector.pool.shared.subscriptions.has_any() {
             tokio::task::yield_now().await;
         }
-        drop(held);
+        drop(locked);
     };
-    tokio::join!(ending, releasing).0.unwrap();
+    tokio::join!(unsubscribing, releasing).0.unwrap();
     assert!(read_lines(&home, "log").contains(&"resources/unsubscribe".to_owned()));
     connector.close().await;
 }
 
-/// It is looked after while its client leaves.
+/// The client disconnects while its connection is being restored.
 #[tokio::test]
-async fn no_server_is_started_for_a_client_that_has_left() {
+async fn no_server_is_started_for_a_disconnected_client() {
     let script = "echo x >> {home}/starts; exec sleep 60";
     let settings = r#"{ "lifecycle": "per_client", "discovery_timeout": "1s" }"#;
     let (connector, home) = build_connector("/bin/sh", &["-c", script], settings);
     let client = ClientId(1);
-    let terms = build_request("resources/subscribe", client.0).context;
-    let own = connector.pool.select(&connector.source, &terms).unwrap();
+    let context = build_request("resources/subscribe", client.0).context;
+    let pooled = connector.pool.select(&connector.source, &context).unwrap();
     connector.pool.shared.subscriptions.add(RESOURCE_URI, None).unwrap().commit();
-    own.subscriptions.add(RESOURCE_URI, Some(client)).unwrap().commit();
-    let leaving = async {
+    pooled.subscriptions.add(RESOURCE_URI, Some(client)).unwrap().commit();
+    let disconnecting = async {
         while read_lines(&home, "starts").is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         connector.client_disconnected(client).await;
     };
-    timeout(Duration::from_secs(20), async { tokio::join!(connector.restore_connections(), leaving) }).await.unwrap();
-    assert_eq!(read_lines(&home, "starts").len(), 1, "the one of all");
-    assert!(connector.has_outdated_subscriptions(), "which is watched on");
+    timeout(Duration::from_secs(20), async { tokio::join!(connector.restore_connections(), disconnecting) })
+        .await
+        .unwrap();
+    assert_eq!(read_lines(&home, "starts").len(), 1, "only for the shared connection");
+    assert!(connector.has_outdated_subscriptions(), "the shared connection still has a subscription");
     connector.close().await;
     assert!(!connector.has_outdated_subscriptions());
 }

@@ -20,7 +20,7 @@ fn result_json(received: &ReceivedResponse) -> Value {
 }
 
 #[test]
-fn json_is_structured_and_text_as_it_came() {
+fn json_becomes_structured_content_and_text_unchanged() {
     for (kind, body, structured) in [
         ("application/json", r#"{"b": 1.50, "a": 2}"#, r#"{"b": 1.50, "a": 2}"#),
         ("application/hal+json; charset=utf-8", "[1, 2]", r#"{"result":[1, 2]}"#),
@@ -33,14 +33,14 @@ fn json_is_structured_and_text_as_it_came() {
         let value: Value = serde_json::from_str(answer.raw.get()).unwrap();
         assert_eq!(value["content"][0]["text"], body.trim());
     }
-    // It only says so.
+    // The media type says JSON, the content is not.
     let broken = result_json(&test_response(200, &[("content-type", "application/json")], b"{oops"));
     assert_eq!(broken["content"], json!([{"type": "text", "text": "{oops"}]));
     assert_eq!(broken.get("structuredContent"), None);
 }
 
 #[test]
-fn text_is_text_whatever_its_characters() {
+fn text_is_decoded_in_any_charset() {
     for (kind, body, expected) in [
         ("text/plain", "grün".as_bytes(), "grün"),
         ("text/plain; charset=iso-8859-1", b"gr\xfcn".as_slice(), "grün"),
@@ -58,7 +58,7 @@ fn text_is_text_whatever_its_characters() {
 }
 
 #[test]
-fn pictures_are_shown_and_other_bytes_described() {
+fn images_and_audio_are_included_and_other_binary_content_is_described() {
     let image = result_json(&test_response(200, &[("content-type", "image/png")], b"\x89PNG"));
     assert_eq!(image["content"], json!([{"type": "image", "data": "iVBORw==", "mimeType": "image/png"}]));
     let audio = result_json(&test_response(200, &[("content-type", "Audio/WAV")], b"RIFF"));
@@ -89,7 +89,7 @@ fn pictures_are_shown_and_other_bytes_described() {
 }
 
 #[test]
-fn nothing_is_said_as_its_status() {
+fn an_empty_body_is_described_by_its_status() {
     assert_eq!(
         result_json(&test_response(204, &[], b""))["content"],
         json!([{"type": "text", "text": "204 No Content"}])
@@ -99,7 +99,7 @@ fn nothing_is_said_as_its_status() {
 }
 
 #[test]
-fn text_beyond_the_bound_is_an_error() {
+fn text_beyond_the_limit_is_an_error() {
     let mut cut = test_response(200, &[("content-type", "application/json")], b"{");
     cut.is_truncated = true;
     let error = build_result("GET /files/{id}", &cut).unwrap_err();
@@ -108,7 +108,7 @@ fn text_beyond_the_bound_is_an_error() {
 }
 
 #[test]
-fn status_and_useful_headers_are_beside_the_result() {
+fn status_and_reported_headers_are_in_meta() {
     let headers = [
         ("content-type", "text/plain"),
         ("etag", "\"1\""),

@@ -8,23 +8,17 @@ use toolcrib_core::source::{Auth, KeyLocation};
 
 use super::*;
 
-fn parameter(name: &str, place: In) -> OperationParameter {
-    let style = match place {
+fn parameter(name: &str, location: In) -> OperationParameter {
+    let style = match location {
         In::Path | In::Header => ParameterStyle::Simple,
         In::Query | In::Cookie | In::Querystring => ParameterStyle::Form,
     };
     let form = Serialization::Style { style, explode: false, allow_reserved: false };
-    OperationParameter {
-        argument: name.into(),
-        name: name.into(),
-        location: place,
-        required: false,
-        serialization: form,
-    }
+    OperationParameter { argument: name.into(), name: name.into(), location, required: false, serialization: form }
 }
 
 #[tokio::test]
-async fn a_call_is_the_request_of_its_operation_over_a_connection_that_is_kept() {
+async fn a_call_sends_the_request_of_its_operation_over_a_pooled_connection() {
     let server = LoopbackServer::start(|_, _| server::json_reply(200, r#"{"id": 7}"#)).await;
     let connector = connector(OpenApiSource {
         base_url: Some(format!("{}/{{{{ stage }}}}/", server.url)),
@@ -62,8 +56,8 @@ async fn a_call_is_the_request_of_its_operation_over_a_connection_that_is_kept()
         assert_eq!(result["structuredContent"], json!({"id": 7}));
         assert_eq!(result["_meta"]["toolcrib/http"]["status"], 200);
     }
-    let heard = server.requests();
-    let [first, second] = heard.as_slice() else { panic!("{heard:?}") };
+    let requests = server.requests();
+    let [first, second] = requests.as_slice() else { panic!("{requests:?}") };
     assert_eq!(first.request_line(), "POST /v1/pets/a%2Fb?q=x%20y");
     assert_eq!(first.body, r#"{"n":1}"#);
     for (name, value) in [
@@ -102,11 +96,11 @@ async fn an_empty_body_has_a_length() {
 }
 
 #[tokio::test]
-async fn where_a_request_goes_is_for_the_configuration_then_for_the_document() {
+async fn base_url_overrides_the_server_of_the_document() {
     let server = LoopbackServer::start(|_, _| reply(204, "", "")).await;
     let document = format!("{}/docs/openapi.json?token=x", server.url);
     let base_url = Some(format!("{}/base?x=1", server.url));
-    for (document, base_url, at, expected) in [
+    for (document, base_url, server_url, expected) in [
         ("/api.yaml", base_url.clone(), "https://other.example.com", Ok("/base/p?x=1")),
         ("/api.yaml", None, server.url.as_str(), Ok("/p")),
         (document.as_str(), None, "/v2", Ok("/v2/p")),
@@ -124,7 +118,7 @@ async fn where_a_request_goes_is_for_the_configuration_then_for_the_document() {
     ] {
         let before = server.requests().len();
         let connector = connector(OpenApiSource { document: document.into(), base_url, ..OpenApiSource::default() });
-        let result = call(&connector, &operation("GET", at, "/p"), json!({})).await;
+        let result = call(&connector, &operation("GET", server_url, "/p"), json!({})).await;
         match expected {
             Ok(target) => {
                 assert_eq!(result.unwrap()["content"][0]["text"], "204 No Content");
@@ -132,7 +126,7 @@ async fn where_a_request_goes_is_for_the_configuration_then_for_the_document() {
             }
             Err(reason) => {
                 let (kind, code, message) = failure_parts(result);
-                assert_eq!((kind, code), ("undecided", Code::ConfigInvalid));
+                assert_eq!((kind, code), ("inconclusive", Code::ConfigInvalid));
                 assert!(message.ends_with(reason), "{message}");
             }
         }
@@ -140,41 +134,42 @@ async fn where_a_request_goes_is_for_the_configuration_then_for_the_document() {
 }
 
 #[tokio::test]
-async fn a_document_from_elsewhere_cannot_lead_inside() {
+async fn a_remote_document_cannot_name_private_servers() {
     let server = LoopbackServer::start(|_, _| reply(204, "", "")).await;
     let port = server.url.rsplit(':').next().unwrap();
     let document = "http://docs.example.com/openapi.json".to_owned();
     let remote = connector(OpenApiSource { document: document.clone(), ..OpenApiSource::default() });
-    // One is refused for what it is, the other for what its name stands for.
-    for at in [server.url.clone(), format!("http://localhost:{port}")] {
-        let (kind, code, message) = failure_parts(call(&remote, &operation("GET", &at, "/p"), json!({})).await);
-        assert_eq!((kind, code), ("refused", Code::ToolUnavailable));
+    // The first is blocked by its address, the second by what its name resolves to.
+    for server_url in [server.url.clone(), format!("http://localhost:{port}")] {
+        let (kind, code, message) = failure_parts(call(&remote, &operation("GET", &server_url, "/p"), json!({})).await);
+        assert_eq!((kind, code), ("rejected", Code::ToolUnavailable));
         assert!(message.starts_with("`GET /p` is not sent: ") && message.contains("set `allow_private`"), "{message}");
     }
     assert_eq!(server.requests().len(), 0);
     let allowed =
         connector(OpenApiSource { document: document.clone(), allow_private: true, ..OpenApiSource::default() });
     assert!(call(&allowed, &operation("GET", &server.url, "/p"), json!({})).await.is_ok());
-    let written = connector(OpenApiSource { document, base_url: Some(server.url.clone()), ..OpenApiSource::default() });
-    assert!(call(&written, &operation("GET", "", "/p"), json!({})).await.is_ok());
+    let with_base_url =
+        connector(OpenApiSource { document, base_url: Some(server.url.clone()), ..OpenApiSource::default() });
+    assert!(call(&with_base_url, &operation("GET", "", "/p"), json!({})).await.is_ok());
     assert_eq!(server.requests().len(), 2);
 }
 
 #[tokio::test]
-async fn credentials_go_by_what_the_document_wants() {
+async fn credentials_follow_the_security_requirements_of_the_document() {
     let server = LoopbackServer::start(|_, _| server::json_reply(401, r#"{"message":"who are you?"}"#)).await;
     let kind = SecurityScheme::ApiKey { name: "X-Key".into(), place: KeyLocation::Query };
     let security = vec![vec![SecurityRequirement { scheme: "key".into(), kind, scopes: Vec::new() }]];
-    let wants = Operation { security, ..operation("GET", &server.url, "/p") };
+    let operation_with_key = Operation { security, ..operation("GET", &server.url, "/p") };
     let schemes = Auth::Schemes(BTreeMap::from([
         ("key".to_owned(), Auth::Bearer("a b&c".into())),
         ("unused".to_owned(), Auth::Bearer("${env:TOOLCRIB_NO_SUCH_VARIABLE}".into())),
     ]));
-    let with = connector(OpenApiSource { auth: Some(schemes), ..OpenApiSource::default() });
-    let (_, _, message) = failure_parts(call(&with, &wants, json!({})).await);
+    let with_credentials = connector(OpenApiSource { auth: Some(schemes), ..OpenApiSource::default() });
+    let (_, _, message) = failure_parts(call(&with_credentials, &operation_with_key, json!({})).await);
     assert_eq!(message, "`GET /p` answered 401 Unauthorized: who are you?");
-    let without = connector(OpenApiSource::default());
-    let (_, _, message) = failure_parts(call(&without, &wants, json!({})).await);
+    let without_credentials = connector(OpenApiSource::default());
+    let (_, _, message) = failure_parts(call(&without_credentials, &operation_with_key, json!({})).await);
     let missing = "the document requires `key` (a key in the query `X-Key`), to be configured in `auth` of the source";
     assert_eq!(message, format!("`GET /p` answered 401 Unauthorized: who are you?; {missing}"));
     assert_eq!(server.request_lines(), ["GET /p?X-Key=a+b%26c", "GET /p"]);

@@ -10,14 +10,14 @@ fn source_at(document: &str) -> OpenApiSource {
     OpenApiSource { document: document.into(), ..OpenApiSource::default() }
 }
 
-/// Loads documents as a reader does.
-async fn load_documents(openapi: OpenApiSource, places: &[&str]) -> Result<Vec<String>> {
+/// Loads the main document and those at the given relative URLs.
+async fn load_documents(openapi: OpenApiSource, urls: &[&str]) -> Result<Vec<String>> {
     let connector = connector(openapi);
-    let settled = ResolvedSource::resolve(&connector.source)?;
-    let documents = DocumentLoader::new(&connector, &settled, None)?;
+    let resolved = ResolvedSource::resolve(&connector.source)?;
+    let documents = DocumentLoader::new(&connector, &resolved, None)?;
     let mut texts = vec![documents.load(documents.main_url()).await?];
-    for place in places {
-        texts.push(documents.load(&documents.main_url().join(place).unwrap()).await?);
+    for url in urls {
+        texts.push(documents.load(&documents.main_url().join(url).unwrap()).await?);
     }
     Ok(texts)
 }
@@ -33,21 +33,21 @@ async fn is_unchanged(openapi: OpenApiSource, known: &DocumentVersions) -> bool 
     connector(openapi).discover(discovery).await.is_ok_and(|offer| offer.unchanged)
 }
 
-async fn document_versions(openapi: OpenApiSource, places: &[&str]) -> DocumentVersions {
+async fn document_versions(openapi: OpenApiSource, urls: &[&str]) -> DocumentVersions {
     let connector = connector(openapi);
-    let settled = ResolvedSource::resolve(&connector.source).unwrap();
-    let documents = DocumentLoader::new(&connector, &settled, None).unwrap();
+    let resolved = ResolvedSource::resolve(&connector.source).unwrap();
+    let documents = DocumentLoader::new(&connector, &resolved, None).unwrap();
     documents.load(documents.main_url()).await.unwrap();
-    for place in places {
-        documents.load(&documents.main_url().join(place).unwrap()).await.unwrap();
+    for url in urls {
+        documents.load(&documents.main_url().join(url).unwrap()).await.unwrap();
     }
     documents.versions().unwrap()
 }
 
 #[tokio::test]
-async fn an_unchanged_document_is_recognised_by_its_tag_or_its_content() {
-    let server = LoopbackServer::start(|heard, number| match heard.target.as_str() {
-        "/tagged" if heard.header("if-none-match") == "\"v1\"" => reply(304, "", ""),
+async fn an_unchanged_document_is_recognised_by_etag_or_hash() {
+    let server = LoopbackServer::start(|request, number| match request.target.as_str() {
+        "/tagged" if request.header("if-none-match") == "\"v1\"" => reply(304, "", ""),
         "/tagged" => reply(200, "etag: \"v1\"", "{}"),
         "/changing" => reply(200, "", &number.to_string()),
         _ => reply(200, "", "{}"),
@@ -79,7 +79,7 @@ async fn an_unchanged_document_is_recognised_by_its_tag_or_its_content() {
 }
 
 #[tokio::test]
-async fn an_address_gets_the_credentials_and_other_origins_do_not() {
+async fn only_the_origin_of_the_document_gets_credentials() {
     let other = LoopbackServer::start(|_, _| reply(200, "", "other")).await;
     let server = LoopbackServer::start(|_, _| reply(200, "", "main")).await;
     let source = OpenApiSource {
@@ -92,33 +92,33 @@ async fn an_address_gets_the_credentials_and_other_origins_do_not() {
     let texts = load_documents(source.clone(), &["pet.json", &allowed]).await.unwrap();
     assert_eq!(texts, ["main", "main", "other"]);
     assert_eq!(server.request_lines(), ["GET /api.json?key=s3cret", "GET /pet.json"]);
-    for heard in server.requests() {
-        assert_eq!((heard.header("authorization"), heard.header("x-team")), ("Bearer token", "a"));
+    for request in server.requests() {
+        assert_eq!((request.header("authorization"), request.header("x-team")), ("Bearer token", "a"));
     }
     assert_eq!((other.requests()[0].header("authorization"), other.requests()[0].header("x-team")), ("", ""));
 
-    // They are for the API, and that is elsewhere.
+    // The credentials are for the API, which has another origin here.
     load_documents(OpenApiSource { base_url: Some(other.url.clone()), ..source.clone() }, &[]).await.unwrap();
     let last = server.requests().pop().unwrap();
     assert_eq!((last.header("authorization"), last.header("x-team")), ("", ""));
 
-    // What is allowed ends where a part of the path does.
-    let beginning = OpenApiSource { allow_refs: vec![format!("{}/specs", other.url)], ..source.clone() };
-    assert!(load_documents(beginning.clone(), &[&allowed]).await.is_ok());
-    assert!(load_documents(beginning, &[&format!("{}/specs-evil/x.json", other.url)]).await.is_err());
+    // An allowed prefix ends at a path segment.
+    let prefix_only = OpenApiSource { allow_refs: vec![format!("{}/specs", other.url)], ..source.clone() };
+    assert!(load_documents(prefix_only.clone(), &[&allowed]).await.is_ok());
+    assert!(load_documents(prefix_only, &[&format!("{}/specs-evil/x.json", other.url)]).await.is_err());
 
     let known = document_versions(source.clone(), &[]).await;
     assert!(!serde_json::to_string(&known).unwrap().contains("s3cret"));
     let error = load_documents(source, &[&format!("{}/private.json", other.url)]).await.unwrap_err();
-    let place = format!("{}/private.json", other.url);
-    let told =
-        format!("`{place}` is outside the document's own directory or origin; add it to `allow_refs` of the source");
-    assert_eq!((error.code, error.message), (Code::Forbidden, told));
+    let url = format!("{}/private.json", other.url);
+    let expected_message =
+        format!("`{url}` is outside the document's own directory or origin; add it to `allow_refs` of the source");
+    assert_eq!((error.code, error.message), (Code::Forbidden, expected_message));
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn files_lead_to_files_beside_them_only() {
+async fn files_reference_only_files_in_their_directory() {
     let home = tempfile::tempdir().unwrap();
     let path = |name: &str| home.path().join(name);
     for (name, text) in [("specs/api.yaml", "main"), ("specs/a/pet.yaml", "pet"), ("other/x.yaml", "x")] {
@@ -137,7 +137,7 @@ async fn files_lead_to_files_beside_them_only() {
 }
 
 #[tokio::test]
-async fn what_is_no_document_is_told_at_once() {
+async fn invalid_documents_are_rejected_with_a_reason() {
     let home = tempfile::tempdir().unwrap();
     let large = home.path().join("large.json");
     std::fs::File::create(&large).unwrap().set_len(65 * 1024 * 1024).unwrap();
@@ -158,8 +158,8 @@ async fn what_is_no_document_is_told_at_once() {
 
     let server = LoopbackServer::start(|_, _| reply(404, "", "")).await;
     let error = load_documents(source_at(&format!("{}/api.json?key=s3cret", server.url)), &[]).await.unwrap_err();
-    let told = format!("`{}/api.json` gives no document: it answered 404 Not Found", server.url);
-    assert_eq!((error.code, error.message), (Code::ToolUnavailable, told));
+    let expected_message = format!("`{}/api.json` gives no document: it answered 404 Not Found", server.url);
+    assert_eq!((error.code, error.message), (Code::ToolUnavailable, expected_message));
 
     let names: Vec<String> = (0..64).map(|number| format!("{number}.json")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -171,18 +171,18 @@ async fn what_is_no_document_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_reference_in_an_address_is_seen_by_its_server_alone() {
+async fn a_resolved_reference_in_a_url_is_only_sent_to_its_server() {
     let document = r##"{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{
         "/p":{"get":{"operationId":"p","parameters":[{"$ref":"../common.json#/q"}]}},
         "/x":{"get":{"operationId":"x","parameters":[{"$ref":"gone.json#/q"}]}}}}"##;
-    let server = LoopbackServer::start(move |heard, _| match heard.target.as_str() {
+    let server = LoopbackServer::start(move |request, _| match request.target.as_str() {
         "/v1/t0ken-123/api.json" => reply(200, "", document),
         "/v1/common.json" => reply(200, "", r#"{"q":{"name":"q","in":"query","schema":{"type":"string"}}}"#),
         other => reply(404, "content-type: text/plain", other),
     })
     .await;
-    let given = "${env:TOOLCRIB_NO_SUCH_VARIABLE:-t0ken-123}";
-    let connector = connector(source_at(&format!("{}/v1/{given}/api.json", server.url)));
+    let reference = "${env:TOOLCRIB_NO_SUCH_VARIABLE:-t0ken-123}";
+    let connector = connector(source_at(&format!("{}/v1/{reference}/api.json", server.url)));
     let discovery = Discovery {
         timeout: Duration::from_secs(10),
         era: None,
@@ -193,12 +193,13 @@ async fn a_reference_in_an_address_is_seen_by_its_server_alone() {
     let offer = connector.discover(discovery).await.unwrap();
     let expected = ["GET /v1/t0ken-123/api.json", "GET /v1/t0ken-123/gone.json", "GET /v1/common.json"];
     assert_eq!(server.request_lines(), expected);
-    let kept = format!("{:?} {:?} {:?}", offer.tools, offer.excluded, offer.versions);
-    assert!(!kept.contains("t0ken-123") && kept.contains("v1/***/gone.json"), "{kept}");
-    assert!(kept.contains(r#""server":"/""#) || kept.contains(r#"\"server\":\"/\""#), "{kept}");
+    let stored = format!("{:?} {:?} {:?}", offer.tools, offer.excluded, offer.versions);
+    assert!(!stored.contains("t0ken-123") && stored.contains("v1/***/gone.json"), "{stored}");
+    assert!(stored.contains(r#""server":"/""#) || stored.contains(r#"\"server\":\"/\""#), "{stored}");
 
-    let known = document_versions(source_at(&format!("{}/v1/{given}/api.json", server.url)), &["../common.json"]).await;
-    assert!(is_unchanged(source_at(&format!("{}/v1/{given}/api.json", server.url)), &known).await);
-    let error = load_documents(source_at(&format!("{}/{given}/none.json", server.url)), &[]).await.unwrap_err();
+    let known =
+        document_versions(source_at(&format!("{}/v1/{reference}/api.json", server.url)), &["../common.json"]).await;
+    assert!(is_unchanged(source_at(&format!("{}/v1/{reference}/api.json", server.url)), &known).await);
+    let error = load_documents(source_at(&format!("{}/{reference}/none.json", server.url)), &[]).await.unwrap_err();
     assert_eq!(error.message, format!("`{}/***/none.json` gives no document: it answered 404 Not Found", server.url));
 }

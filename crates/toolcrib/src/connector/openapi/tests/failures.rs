@@ -4,24 +4,24 @@ use super::server::ServerReply;
 use super::*;
 
 #[tokio::test]
-async fn what_is_safe_is_asked_again_when_the_server_says_so() {
-    for (method, status, headers, fails, expected) in [
-        // How often it is asked, and what the failure says about the source.
+async fn idempotent_requests_are_retried_after_transient_responses() {
+    for (method, status, headers, failures, expected) in [
+        // Expected: number of requests, and classification of the failure.
         ("GET", 503, "retry-after: 0", 1, (2, None)),
         ("GET", 429, "retry-after: 0", 2, (3, None)),
-        ("GET", 429, "retry-after: 0", 9, (3, Some("refused"))),
-        ("GET", 503, "retry-after: 0", 9, (3, Some("refused"))),
-        ("GET", 503, "retry-after: 3600", 9, (1, Some("refused"))),
-        ("POST", 503, "", 9, (1, Some("lost"))),
-        ("GET", 500, "retry-after: 0", 9, (1, Some("refused"))),
-        ("GET", 404, "", 9, (1, Some("refused"))),
-        ("POST", 503, "retry-after: 0", 9, (1, Some("refused"))),
-        ("POST", 429, "retry-after: 0", 9, (1, Some("refused"))),
+        ("GET", 429, "retry-after: 0", 9, (3, Some("rejected"))),
+        ("GET", 503, "retry-after: 0", 9, (3, Some("rejected"))),
+        ("GET", 503, "retry-after: 3600", 9, (1, Some("rejected"))),
+        ("POST", 503, "", 9, (1, Some("unavailable"))),
+        ("GET", 500, "retry-after: 0", 9, (1, Some("rejected"))),
+        ("GET", 404, "", 9, (1, Some("rejected"))),
+        ("POST", 503, "retry-after: 0", 9, (1, Some("rejected"))),
+        ("POST", 429, "retry-after: 0", 9, (1, Some("rejected"))),
     ] {
-        let answer = move |_: &ReceivedRequest, number| {
-            if number <= fails { reply(status, headers, "") } else { reply(204, "", "") }
+        let reply_to = move |_: &ReceivedRequest, number| {
+            if number <= failures { reply(status, headers, "") } else { reply(204, "", "") }
         };
-        let server = LoopbackServer::start(answer).await;
+        let server = LoopbackServer::start(reply_to).await;
         let result = call(&connector(OpenApiSource::default()), &operation(method, &server.url, "/p"), json!({})).await;
         let kind = result.is_err().then(|| failure_parts(result).0);
         assert_eq!((server.requests().len(), kind), expected, "{method} {status} {headers}");
@@ -29,12 +29,16 @@ async fn what_is_safe_is_asked_again_when_the_server_says_so() {
 }
 
 #[tokio::test]
-async fn what_was_sent_is_sent_twice_only_where_that_is_safe() {
+async fn only_idempotent_requests_are_repeated_after_sending() {
     for (method, times) in [("GET", 2), ("POST", 1)] {
         let server = LoopbackServer::start(|_, _| ServerReply::CloseConnection).await;
         let result = call(&connector(OpenApiSource::default()), &operation(method, &server.url, "/p"), json!({})).await;
         let (kind, code, message) = failure_parts(result);
-        assert_eq!((kind, code, server.requests().len()), ("lost", Code::ToolExecutionFailed, times), "{message}");
+        assert_eq!(
+            (kind, code, server.requests().len()),
+            ("unavailable", Code::ToolExecutionFailed, times),
+            "{message}"
+        );
         assert!(
             message.starts_with(&format!("the response to `{method} /p` from `{}` was interrupted: ", server.url)),
             "{message}"
@@ -43,25 +47,25 @@ async fn what_was_sent_is_sent_twice_only_where_that_is_safe() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_unavailable() {
-    // Bound, so that nobody else gets it, and not listened on.
+async fn a_refused_connection_is_unavailable() {
+    // Bound, so that no other process gets the port, but not listening.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let server = format!("http://{}", socket.local_addr().unwrap());
     let (kind, code, message) =
         failure_parts(call(&connector(OpenApiSource::default()), &operation("POST", &server, "/p"), json!({})).await);
-    assert_eq!((kind, code), ("lost", Code::ToolUnavailable));
+    assert_eq!((kind, code), ("unavailable", Code::ToolUnavailable));
     assert!(message.starts_with(&format!("`{server}` cannot be reached: ")), "{message}");
 }
 
 #[tokio::test]
-async fn a_deadline_speaks_of_the_source_only_when_it_is_the_sources_own() {
+async fn only_the_sources_own_timeout_counts_against_it() {
     let server = LoopbackServer::start(|_, _| ServerReply::NeverReply).await;
     let short = Duration::from_millis(50);
     let settings = SourceSettings { call_timeout: Some(short), ..SourceSettings::default() };
     for (connector, expected) in [
-        (connector(OpenApiSource::default()), "undecided"),
-        (connector_with(OpenApiSource::default(), settings), "late"),
+        (connector(OpenApiSource::default()), "inconclusive"),
+        (connector_with(OpenApiSource::default(), settings), "timed out"),
     ] {
         let execution = ExecutionMode::SyncHttp(operation("GET", &server.url, "/p"));
         let call = build_call(execution, json!({}), CallContext { timeout: short, ..call_context() });
@@ -76,18 +80,18 @@ async fn a_deadline_speaks_of_the_source_only_when_it_is_the_sources_own() {
 }
 
 #[tokio::test]
-async fn a_tool_without_its_backing_says_what_to_do() {
+async fn a_tool_without_execution_spec_asks_for_a_refresh() {
     let mut call = build_call(ExecutionMode::McpCall, json!({}), call_context());
     let connector = connector(OpenApiSource::default());
     let message = "how `tool` is called is not known; refresh its source".to_owned();
     for execution_spec in [call.execution_spec.take(), None] {
         let call = ToolCall { execution_spec, ..build_call(ExecutionMode::McpCall, json!({}), call_context()) };
-        assert_eq!(failure_parts(connector.call(call).await), ("undecided", Code::ToolUnavailable, message.clone()));
+        assert_eq!(failure_parts(connector.call(call).await), ("inconclusive", Code::ToolUnavailable, message.clone()));
     }
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_not_read_to_its_end() {
+async fn an_endless_response_is_not_read_to_its_end() {
     let endless = |_: &ReceivedRequest, _| {
         let mut bytes = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 99999999\r\n\r\n".to_vec();
         bytes.resize(17 * 1024 * 1024, b'x');
@@ -96,5 +100,5 @@ async fn an_endless_answer_is_not_read_to_its_end() {
     let server = LoopbackServer::start(endless).await;
     let result = call(&connector(OpenApiSource::default()), &operation("GET", &server.url, "/p"), json!({})).await;
     let message = "the response to `GET /p` is larger than 16 MiB; request less data".to_owned();
-    assert_eq!(failure_parts(result), ("refused", Code::ToolExecutionFailed, message));
+    assert_eq!(failure_parts(result), ("rejected", Code::ToolExecutionFailed, message));
 }

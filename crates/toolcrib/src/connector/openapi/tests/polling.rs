@@ -14,9 +14,9 @@ fn poll(url: &str) -> PollSettings {
     }
 }
 
-/// A job that is started at `/jobs` and then in these states, one after the other.
+/// Server with a job that is started by POST and then returns these states in order.
 async fn start_job_server(location: &'static str, states: &'static [&'static str]) -> LoopbackServer {
-    LoopbackServer::start(move |heard, number| match heard.method.as_str() {
+    LoopbackServer::start(move |received, number| match received.method.as_str() {
         "POST" => reply(
             202,
             &format!("content-type: application/json\nlocation: {location}"),
@@ -27,17 +27,17 @@ async fn start_job_server(location: &'static str, states: &'static [&'static str
     .await
 }
 
-async fn run_job(server: &LoopbackServer, poll: PollSettings, terms: CallContext) -> Result<Value, CallFailure> {
+async fn run_job(server: &LoopbackServer, poll: PollSettings, context: CallContext) -> Result<Value, CallFailure> {
     let operation = operation("POST", &format!("{}/api", server.url), "/jobs");
     let connector = connector(OpenApiSource { auth: Some(Auth::Bearer("token".into())), ..OpenApiSource::default() });
-    let call = build_call(ExecutionMode::AsyncPoll { operation, poll }, json!({}), terms);
+    let call = build_call(ExecutionMode::AsyncPoll { operation, poll }, json!({}), context);
     connector.call(call).await.map(|answer| serde_json::from_str(answer.raw.get()).unwrap())
 }
 
 #[tokio::test]
-async fn what_was_started_is_looked_at_until_it_is_done() {
+async fn a_job_is_polled_until_it_is_done() {
     let states = &["", r#"{"state":"queued"}"#, r#"{"state":"running"}"#, r#"{"state":3,"out":{"n":1}}"#];
-    for (url, looked_at) in [
+    for (url, status_line) in [
         ("/jobs/{$response.body#/id}/status", "GET /api/jobs/j%201/status"),
         ("{$response.header.Location}", "GET /status/1"),
         ("$response.body#/self", "GET /api/jobs/1"),
@@ -45,25 +45,25 @@ async fn what_was_started_is_looked_at_until_it_is_done() {
         ("/jobs/{$response.body#/sly}", "GET /api/jobs/1%3Fx%3D%2F..%2F..%23"),
     ] {
         let server = start_job_server("/status/1", states).await;
-        let (progress, mut heard) = mpsc::channel(8);
+        let (progress, mut received) = mpsc::channel(8);
         let result =
             run_job(&server, poll(url), CallContext { progress: Some(progress), ..call_context() }).await.unwrap();
         assert_eq!(result["structuredContent"], json!({"n": 1}));
-        assert_eq!(server.request_lines(), ["POST /api/jobs", looked_at, looked_at, looked_at, looked_at]);
-        assert!(server.requests().iter().all(|heard| heard.header("authorization") == "Bearer token"));
-        let mut said = Vec::new();
-        while let Ok(progress) = heard.try_recv() {
-            said.push(progress.get().to_owned());
+        assert_eq!(server.request_lines(), ["POST /api/jobs", status_line, status_line, status_line, status_line]);
+        assert!(server.requests().iter().all(|received| received.header("authorization") == "Bearer token"));
+        let mut messages = Vec::new();
+        while let Ok(progress) = received.try_recv() {
+            messages.push(progress.get().to_owned());
         }
         let expected = ["in progress", "queued", "running"].iter().zip(1..);
         let expected: Vec<_> =
             expected.map(|(state, n)| format!(r#"{{"progress":{n},"message":"{state}"}}"#)).collect();
-        assert_eq!(said, expected);
+        assert_eq!(messages, expected);
     }
 }
 
 #[tokio::test]
-async fn a_result_may_be_the_whole_and_a_failure_says_why() {
+async fn a_job_result_may_be_the_whole_response_and_a_failure_has_a_reason() {
     let server = start_job_server("/s", &[r#"{"state":"done","n":1.50}"#]).await;
     let whole = PollSettings { result: None, ..poll("/s") };
     let result = run_job(&server, whole, call_context()).await.unwrap();
@@ -77,13 +77,13 @@ async fn a_result_may_be_the_whole_and_a_failure_says_why() {
         let states: &'static [&'static str] = Box::leak(Box::new([state]));
         let server = start_job_server("/s", states).await;
         let (kind, code, message) = failure_parts(run_job(&server, poll("/s"), call_context()).await);
-        assert_eq!((kind, code), ("refused", Code::ToolExecutionFailed));
+        assert_eq!((kind, code), ("rejected", Code::ToolExecutionFailed));
         assert_eq!(message, format!("`POST /jobs` {expected}"));
     }
 }
 
 #[tokio::test]
-async fn nobody_looks_on_another_server_or_beyond_the_time() {
+async fn polling_stays_on_the_server_and_within_the_deadline() {
     for (location, url, expected) in [
         ("https://evil.example.com/s", "{$response.header.Location}", "cannot be polled: it would leave `"),
         ("//evil.example.com/s", "{$response.header.Location}", "cannot be polled: it would leave `"),
@@ -93,12 +93,12 @@ async fn nobody_looks_on_another_server_or_beyond_the_time() {
     ] {
         let server = start_job_server(location, &[r#"{"state":"done"}"#]).await;
         let (kind, _, message) = failure_parts(run_job(&server, poll(url), call_context()).await);
-        assert_eq!((kind, server.requests().len()), ("refused", 1));
+        assert_eq!((kind, server.requests().len()), ("rejected", 1));
         assert!(message.starts_with(&format!("`POST /jobs` {expected}")), "{message}");
     }
     let server = start_job_server("/s", &[r#"{"state":"running"}"#]).await;
     let slow = PollSettings { interval: Some(Duration::from_secs(3600)), ..poll("/s") };
     assert_eq!(failure_parts(run_job(&server, slow, call_context()).await).2, "`POST /jobs` did not finish in time");
-    let nowhere = failure_parts(run_job(&server, poll("{$response.body#/nothing}"), call_context()).await);
-    assert_eq!((nowhere.0, nowhere.1), ("refused", Code::ToolExecutionFailed));
+    let missing = failure_parts(run_job(&server, poll("{$response.body#/nothing}"), call_context()).await);
+    assert_eq!((missing.0, missing.1), ("rejected", Code::ToolExecutionFailed));
 }

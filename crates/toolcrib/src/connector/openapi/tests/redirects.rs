@@ -5,7 +5,7 @@ use toolcrib_core::source::Auth;
 
 use super::*;
 
-/// What starts, and what is said to it: only what is posted has a body.
+/// Operation that is redirected, with its arguments; POST has a body.
 fn start_operation(post: bool, server: &str) -> (Operation, Value) {
     if !post {
         return (operation("GET", server, "/start"), json!({}));
@@ -30,7 +30,7 @@ fn connector_with_credentials(allow_private: bool) -> OpenApiConnector {
 }
 
 async fn start_redirecting_server(status: u16, location: String) -> LoopbackServer {
-    LoopbackServer::start(move |heard, _| match heard.target.as_str() {
+    LoopbackServer::start(move |requests, _| match requests.target.as_str() {
         "/start" => reply(status, &format!("location: {location}"), "elsewhere"),
         _ => reply(200, "content-type: text/plain", "arrived"),
     })
@@ -38,8 +38,8 @@ async fn start_redirecting_server(status: u16, location: String) -> LoopbackServ
 }
 
 #[tokio::test]
-async fn on_the_same_server_a_redirect_is_followed_as_browsers_do() {
-    for (method, status, then) in [
+async fn redirects_on_the_same_server_are_followed_as_browsers_do() {
+    for (method, status, expected) in [
         ("GET", 301, "GET /end "),
         ("GET", 308, "GET /end "),
         ("POST", 301, "GET /end "),
@@ -53,43 +53,43 @@ async fn on_the_same_server_a_redirect_is_followed_as_browsers_do() {
         let result = call(&connector_with_credentials(false), &operation, arguments).await.unwrap();
         assert_eq!(result["content"][0]["text"], "arrived");
         let last = server.requests().pop().unwrap();
-        assert_eq!(format!("{} {}", last.request_line(), last.body), then, "{method} {status}");
+        assert_eq!(format!("{} {}", last.request_line(), last.body), expected, "{method} {status}");
         assert_eq!(last.header("authorization"), "Bearer s3cret-token");
         assert_eq!(last.header("content-type").is_empty(), last.body.is_empty());
     }
 }
 
 #[tokio::test]
-async fn another_server_is_asked_without_anything_that_was_meant_for_the_first() {
+async fn a_redirect_to_another_server_carries_no_credentials_or_headers() {
     let other = LoopbackServer::start(|_, _| reply(200, "", "arrived")).await;
     let server = start_redirecting_server(302, format!("{}/end?x=1", other.url)).await;
     let result =
         call(&connector_with_credentials(true), &operation("GET", &server.url, "/start"), json!({})).await.unwrap();
     assert_eq!(result["content"][0]["text"], "arrived");
-    let heard = other.requests();
-    assert_eq!(heard[0].request_line(), "GET /end?x=1");
+    let requests = other.requests();
+    assert_eq!(requests[0].request_line(), "GET /end?x=1");
     for name in ["authorization", "cookie", "x-configured"] {
-        assert_eq!(heard[0].header(name), "", "{name}");
+        assert_eq!(requests[0].header(name), "", "{name}");
     }
 }
 
 #[tokio::test]
-async fn a_redirect_that_may_not_be_followed_says_where_it_pointed() {
+async fn a_rejected_redirect_names_its_target() {
     let other = LoopbackServer::start(|_, _| reply(200, "", "arrived")).await;
-    let to = format!("{}/end?secret=1", other.url);
-    let place = format!("{}/end", other.url);
+    let target = format!("{}/end?secret=1", other.url);
+    let shown_target = format!("{}/end", other.url);
     for (connector, post, location, expected) in [
         (
             connector_with_credentials(false),
             false,
-            to.clone(),
-            format!("was redirected to `{place}`, where nothing is sent: "),
+            target.clone(),
+            format!("was redirected to `{shown_target}`, where nothing is sent: "),
         ),
         (
             connector_with_credentials(true),
             true,
-            to,
-            format!("was redirected to `{place}`, which is another server: only GET is sent there"),
+            target,
+            format!("was redirected to `{shown_target}`, which is another server: only GET is sent there"),
         ),
         (
             connector_with_credentials(true),
@@ -102,7 +102,7 @@ async fn a_redirect_that_may_not_be_followed_says_where_it_pointed() {
         let server = start_redirecting_server(307, location).await;
         let (operation, arguments) = start_operation(post, &server.url);
         let (kind, code, message) = failure_parts(call(&connector, &operation, arguments).await);
-        assert_eq!((kind, code), ("refused", Code::ToolExecutionFailed));
+        assert_eq!((kind, code), ("rejected", Code::ToolExecutionFailed));
         let expected = format!("`{} /start` {expected}", operation.method);
         assert!(message.starts_with(&expected) && !message.contains("secret"), "{message}");
     }

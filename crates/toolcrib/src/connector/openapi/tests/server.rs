@@ -1,4 +1,4 @@
-//! A server on loopback that answers as a test says, and remembers what it heard.
+//! HTTP server on loopback with replies defined by the test, which records the requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,88 +6,102 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+/// One received request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReceivedRequest {
     pub(super) method: String,
     pub(super) target: String,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: String,
-    /// Which connection it came over.
+    /// Number of the connection it came over.
     pub(super) connection: usize,
 }
 
 impl ReceivedRequest {
-    /// Empty where there is none.
+    /// Value of a header; empty if absent.
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 
+    /// Method and target, as in the request line.
     pub(super) fn request_line(&self) -> String {
         format!("{} {}", self.method, self.target)
     }
 }
 
-/// What a server does with a request, which is the so manieth.
+/// Reply to a request; the number counts the requests of the server from one.
 type ReplyFn = dyn Fn(&ReceivedRequest, usize) -> ServerReply + Send + Sync;
 
+/// Reaction of the server to a request.
 pub(super) enum ServerReply {
-    /// A whole answer, head and body.
+    /// Sends a complete response, head and body.
     Bytes(Vec<u8>),
-    /// The connection ends.
+    /// Closes the connection without a response.
     CloseConnection,
-    /// Nothing, for ever.
+    /// Keeps the connection open without a response.
     NeverReply,
 }
 
+/// Running server; ends when dropped.
 #[derive(Debug)]
 pub(super) struct LoopbackServer {
     pub(super) url: String,
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,
-    /// Ends with the test.
+    /// Aborted on drop.
     _tasks: JoinSet<()>,
 }
 
 impl LoopbackServer {
+    /// Starts a server on a free port.
     pub(super) async fn start(
-        answers: impl Fn(&ReceivedRequest, usize) -> ServerReply + Send + Sync + 'static,
+        reply_to: impl Fn(&ReceivedRequest, usize) -> ServerReply + Send + Sync + 'static,
     ) -> LoopbackServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (heard, answers): (Arc<Mutex<Vec<ReceivedRequest>>>, Arc<ReplyFn>) = (Arc::default(), Arc::new(answers));
+        let requests: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
+        let reply_to: Arc<ReplyFn> = Arc::new(reply_to);
         let mut tasks = JoinSet::new();
-        let all = heard.clone();
+        let recorded = requests.clone();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             for number in 0.. {
                 let (stream, _) = listener.accept().await.unwrap();
-                connections.spawn(serve(stream, number, all.clone(), answers.clone()));
+                connections.spawn(serve(stream, number, recorded.clone(), reply_to.clone()));
             }
         });
-        LoopbackServer { url, requests: heard, _tasks: tasks }
+        LoopbackServer { url, requests, _tasks: tasks }
     }
 
+    /// All requests so far.
     pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
         self.requests.lock().unwrap().clone()
     }
 
+    /// Request lines of all requests so far.
     pub(super) fn request_lines(&self) -> Vec<String> {
         self.requests().iter().map(ReceivedRequest::request_line).collect()
     }
 }
 
-async fn serve(stream: TcpStream, connection: usize, all: Arc<Mutex<Vec<ReceivedRequest>>>, answers: Arc<ReplyFn>) {
+/// Serves one connection until it is closed.
+async fn serve(
+    stream: TcpStream,
+    connection: usize,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
+    reply_to: Arc<ReplyFn>,
+) {
     let mut stream = BufReader::new(stream);
-    while let Some(mut heard) = read_request(&mut stream).await {
-        heard.connection = connection;
+    while let Some(mut request) = read_request(&mut stream).await {
+        request.connection = connection;
         let number = {
-            let mut all = all.lock().unwrap();
-            all.push(heard.clone());
-            all.len()
+            let mut requests = requests.lock().unwrap();
+            requests.push(request.clone());
+            requests.len()
         };
-        match answers(&heard, number) {
+        match reply_to(&request, number) {
             ServerReply::Bytes(bytes) => {
-                // Whoever has heard enough hangs up.
-                let _gone = stream.write_all(&bytes).await;
+                // The client may close the connection after it has read enough.
+                let _ = stream.write_all(&bytes).await;
             }
             ServerReply::CloseConnection => return,
             ServerReply::NeverReply => std::future::pending().await,
@@ -95,26 +109,28 @@ async fn serve(stream: TcpStream, connection: usize, all: Arc<Mutex<Vec<Received
     }
 }
 
+/// Reads one request; `None` at the end of the connection.
 async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<ReceivedRequest> {
-    let mut heard = ReceivedRequest::default();
+    let mut request = ReceivedRequest::default();
     let mut line = String::new();
     stream.read_line(&mut line).await.ok()?;
     let mut words = line.split_whitespace();
-    (heard.method, heard.target) = (words.next()?.to_owned(), words.next()?.to_owned());
+    request.method = words.next()?.to_owned();
+    request.target = words.next()?.to_owned();
     loop {
         line.clear();
         stream.read_line(&mut line).await.ok()?;
         let Some((name, value)) = line.trim_end().split_once(": ") else { break };
-        heard.headers.push((name.to_ascii_lowercase(), value.to_owned()));
+        request.headers.push((name.to_ascii_lowercase(), value.to_owned()));
     }
-    let length = heard.header("content-length").parse().unwrap_or(0);
+    let length = request.header("content-length").parse().unwrap_or(0);
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
-    heard.body = String::from_utf8_lossy(&body).into_owned();
-    Some(heard)
+    request.body = String::from_utf8_lossy(&body).into_owned();
+    Some(request)
 }
 
-/// An answer with these headers, one a line.
+/// Response with these headers, one per line.
 pub(super) fn reply(status: u16, headers: &str, body: &str) -> ServerReply {
     let headers: String = headers.lines().map(|line| format!("{}\r\n", line.trim())).collect();
     ServerReply::Bytes(
@@ -122,6 +138,7 @@ pub(super) fn reply(status: u16, headers: &str, body: &str) -> ServerReply {
     )
 }
 
+/// JSON response.
 pub(super) fn json_reply(status: u16, body: &str) -> ServerReply {
     reply(status, "content-type: application/json", body)
 }

@@ -2,9 +2,9 @@ use toolcrib_core::source::Auth;
 
 use super::*;
 
-/// A server with its own tokens: `t1`, then `t2`, and so on.
-async fn start_token_server(expires_in: u32, takes: &'static str) -> LoopbackServer {
-    LoopbackServer::start(move |heard, _| match heard.target.as_str() {
+/// Server that issues `token-1`, `token-2` and so on, and accepts tokens that end with `accepted`.
+async fn start_token_server(expires_in: u32, accepted: &'static str) -> LoopbackServer {
+    LoopbackServer::start(move |request, _| match request.target.as_str() {
         "/token" => {
             let number = TOKENS_ISSUED.with(|issued| issued.replace(issued.get() + 1)) + 1;
             server::json_reply(
@@ -12,14 +12,14 @@ async fn start_token_server(expires_in: u32, takes: &'static str) -> LoopbackSer
                 &format!(r#"{{"access_token":"token-{number}","token_type":"bearer","expires_in":{expires_in}}}"#),
             )
         }
-        _ if heard.header("authorization").ends_with(takes) => server::json_reply(200, "{}"),
-        _ => server::json_reply(401, &format!(r#"{{"message":"I do not know {}"}}"#, heard.header("authorization"))),
+        _ if request.header("authorization").ends_with(accepted) => server::json_reply(200, "{}"),
+        _ => server::json_reply(401, &format!(r#"{{"message":"I do not know {}"}}"#, request.header("authorization"))),
     })
     .await
 }
 
 thread_local! {
-    /// A test has a thread of its own, and its server with it.
+    /// Per thread: each test runs on its own thread, together with its server.
     static TOKENS_ISSUED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
@@ -34,11 +34,11 @@ fn oauth_connector(server: &LoopbackServer) -> OpenApiConnector {
 }
 
 fn token_request_count(server: &LoopbackServer) -> usize {
-    server.requests().iter().filter(|heard| heard.target == "/token").count()
+    server.requests().iter().filter(|request| request.target == "/token").count()
 }
 
 #[tokio::test]
-async fn a_token_is_fetched_once_for_all_who_wait_and_kept() {
+async fn a_token_is_fetched_once_for_concurrent_calls_and_cached() {
     let server = start_token_server(3600, "token-1").await;
     let connector = oauth_connector(&server);
     let operation = operation("GET", &server.url, "/p");
@@ -55,7 +55,7 @@ async fn a_token_is_fetched_once_for_all_who_wait_and_kept() {
 }
 
 #[tokio::test]
-async fn a_token_that_ends_is_fetched_anew() {
+async fn an_expired_token_is_fetched_again() {
     let server = start_token_server(0, "").await;
     let connector = oauth_connector(&server);
     let operation = operation("GET", &server.url, "/p");
@@ -66,7 +66,7 @@ async fn a_token_that_ends_is_fetched_anew() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_taken_is_replaced_once_and_never_told() {
+async fn a_rejected_token_is_renewed_once_and_never_shown() {
     let server = start_token_server(3600, "token-2").await;
     let connector = oauth_connector(&server);
     let operation = operation("POST", &server.url, "/p");
@@ -76,14 +76,14 @@ async fn a_token_that_is_not_taken_is_replaced_once_and_never_told() {
     let server = start_token_server(3600, "nothing").await;
     let operation = Operation { server: server.url.clone(), ..operation };
     let (kind, code, message) = failure_parts(call(&oauth_connector(&server), &operation, json!({})).await);
-    assert_eq!((kind, code, token_request_count(&server)), ("refused", Code::AuthRequired, 2));
+    assert_eq!((kind, code, token_request_count(&server)), ("rejected", Code::AuthRequired, 2));
     assert_eq!(message, "`POST /p` answered 401 Unauthorized: I do not know Bearer ***");
 }
 
 #[tokio::test]
-async fn a_server_that_wants_the_credentials_in_the_body_gets_them_there() {
-    let server = LoopbackServer::start(|heard, _| match heard.target.as_str() {
-        "/token" if heard.body.contains("client_secret") => {
+async fn client_credentials_are_sent_in_the_body_if_basic_is_rejected() {
+    let server = LoopbackServer::start(|request, _| match request.target.as_str() {
+        "/token" if request.body.contains("client_secret") => {
             server::json_reply(200, r#"{"access_token":"t","expires_in":"0"}"#)
         }
         "/token" => server::json_reply(401, r#"{"error":"invalid_client"}"#),
@@ -97,36 +97,36 @@ async fn a_server_that_wants_the_credentials_in_the_body_gets_them_there() {
     }
     let lines = ["POST /token", "POST /token", "GET /p", "POST /token", "GET /p"];
     assert_eq!(server.request_lines(), lines);
-    let heard = &server.requests()[1];
+    let request = &server.requests()[1];
     let form = "grant_type=client_credentials&scope=read+write&client_id=me&client_secret=s3cret%3A%2Fword";
-    assert_eq!((heard.body.as_str(), heard.header("authorization")), (form, ""));
+    assert_eq!((request.body.as_str(), request.header("authorization")), (form, ""));
 }
 
 #[tokio::test]
-async fn why_there_is_no_token_is_told_without_secrets_and_once_for_all() {
+async fn a_token_error_is_shared_by_concurrent_calls_and_contains_no_secret() {
     for (status, body, kind, expected) in [
         (
             400,
             r#"{"error":"invalid_scope","error_description":"s3cret:/word may not write"}"#,
-            "refused",
+            "rejected",
             "it answered 400 Bad Request: invalid_scope, *** may not write",
         ),
-        (500, "oops", "lost", "it answered 500 Internal Server Error"),
-        (200, r#"{"token":"s3cret"}"#, "refused", "the response has no `access_token`"),
-        (200, r#"{"access_token":"x","token_type":"mac"}"#, "refused", "its type is not `Bearer`"),
-        (200, r#"{"access_token":"x\r\ny"}"#, "refused", "it is empty or has characters that HTTP does not allow"),
+        (500, "oops", "unavailable", "it answered 500 Internal Server Error"),
+        (200, r#"{"token":"s3cret"}"#, "rejected", "the response has no `access_token`"),
+        (200, r#"{"access_token":"x","token_type":"mac"}"#, "rejected", "its type is not `Bearer`"),
+        (200, r#"{"access_token":"x\r\ny"}"#, "rejected", "it is empty or has characters that HTTP does not allow"),
     ] {
         let server = LoopbackServer::start(move |_, _| server::json_reply(status, body)).await;
         let connector = oauth_connector(&server);
         let operation = operation("GET", &server.url, "/p");
         let calls = (0..5).map(|_| call(&connector, &operation, json!({})));
         for result in futures_util::future::join_all(calls).await {
-            let told = failure_parts(result);
-            assert_eq!((told.0, told.1), (kind, Code::ToolUnavailable));
+            let failure = failure_parts(result);
+            assert_eq!((failure.0, failure.1), (kind, Code::ToolUnavailable));
             assert!(
-                told.2.starts_with(&format!("`{}` issued no ", server.url)) && told.2.ends_with(expected),
+                failure.2.starts_with(&format!("`{}` issued no ", server.url)) && failure.2.ends_with(expected),
                 "{}",
-                told.2
+                failure.2
             );
         }
         assert_eq!(server.request_lines(), ["POST /token"]);
