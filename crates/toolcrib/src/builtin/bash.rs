@@ -60,6 +60,7 @@ pub(super) fn tool(roots: Arc<Roots>, guard: GuardExe) -> Result<(BuiltinDefinit
 /// Runs the command until it exits or times out.
 async fn run_command(roots: &Roots, guard: &GuardExe, arguments: Arguments) -> Result<BuiltinOutput> {
     let seconds = arguments.timeout_s.unwrap_or(DEFAULT_TIMEOUT_SECONDS).clamp(1, MAX_TIMEOUT_SECONDS);
+    // A clean environment: the command must not see the tokens of Toolcrib's own environment.
     let launch = |shell: &str| Launch {
         program: shell.into(),
         args: vec![OsString::from("-c"), OsString::from(&arguments.command)],
@@ -72,12 +73,14 @@ async fn run_command(roots: &Roots, guard: &GuardExe, arguments: Arguments) -> R
         // Minimal systems have no bash.
         Err(_) => guard.start(Launch { cwd: Some(directory), ..launch("sh") }).await?,
     };
+    // Outside of the timeout, so that output captured before a timeout is returned.
     let mut stdout = CapturedStream::default();
     let mut stderr = CapturedStream::default();
     let outcome = timeout(Duration::from_secs(seconds), wait_and_capture(&mut process, &mut stdout, &mut stderr)).await;
     let status = match outcome {
         Ok(status) => status?,
         Err(_) => {
+            // Ends the whole tree at once: the command has had its time.
             process.stop(Duration::ZERO).await;
             return Ok(build_output(format!("timed out after {seconds} s"), &stdout, &stderr, true));
         }
@@ -93,9 +96,11 @@ async fn wait_and_capture(
     stdout: &mut CapturedStream,
     stderr: &mut CapturedStream,
 ) -> Result<std::process::ExitStatus> {
+    // No input: commands that read stdin get EOF instead of hanging.
     drop(process.stdin.take());
     let out = process.stdout.take();
     let err = process.stderr.take();
+    // Read while waiting: a command blocks when a pipe is full.
     let mut reading = std::pin::pin!(async { tokio::join!(stdout.read(out), stderr.read(err)) });
     let wait = process.wait();
     let status = tokio::select! {

@@ -49,6 +49,7 @@ pub(super) fn tool() -> Result<(BuiltinDefinition, BuiltinHandler)> {
     Ok((definition, handler(|input| async { calculate(parse_arguments(input)?) })))
 }
 
+/// Evaluates the expression. Errors of the expression are errors of the arguments.
 fn calculate(arguments: Arguments) -> Result<BuiltinOutput> {
     let result = parser::evaluate(&arguments.expression).map_err(invalid_input)?.to_json();
     Ok(BuiltinOutput::json(json!({ "result": result })))

@@ -19,6 +19,7 @@ struct Arguments {
     timezone: Option<String>,
 }
 
+/// Builds the tool. `now` is the clock, so that tests can set it.
 pub(super) fn tool(now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Result<(BuiltinDefinition, BuiltinHandler)> {
     let definition = BuiltinDefinition::new(
         "current_time",

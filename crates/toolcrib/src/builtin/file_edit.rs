@@ -56,6 +56,7 @@ fn edit_file(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     // Read and replace in the same open directory: it may be moved in between.
     let (directory, name) = target.open_parent().map_err(|error| io_error("open", path, &error))?;
     let text = read_text(&directory, name, path)?;
+    // An empty `old` matches everywhere, so it counts as not found.
     let count = if old.is_empty() { 0 } else { text.matches(old.as_str()).count() };
     match count {
         0 => {
@@ -74,6 +75,7 @@ fn edit_file(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
             return Err(invalid_input(message));
         }
     }
+    // Compute the size before replacing: `new` may be long and occur often.
     let size = text.len() - count * old.len() + count.saturating_mul(new.len());
     if size as u64 > MAX_FILE_BYTES {
         return Err(invalid_input(format!("`{}` would become larger than 1 MiB", sanitize_for_message(path))));

@@ -46,8 +46,10 @@ fn find_files(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     let glob = Glob::new(&arguments.pattern)?;
     let path = arguments.path.as_deref().unwrap_or(".");
     let start = roots.resolve_existing(path)?;
+    // The walk is bounded by itself, so the depth need not be.
     let mut walk = DirectoryWalk::new(&start, path, usize::MAX)?;
     let mut lines = Vec::new();
+    // Collect until the limit is exceeded by one.
     while lines.len() <= MAX_PATHS
         && let Some(entry) = walk.next()
     {

@@ -49,6 +49,7 @@ fn list_directory(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput>
     if !start.is_dir() {
         return Err(invalid_input(format!("`{}` is a file; use `file_read`", sanitize_for_message(path))));
     }
+    // `depth` is clamped although the schema bounds it: embedders may call the handler directly.
     let mut walk = DirectoryWalk::new(&start, path, arguments.depth.unwrap_or(1).clamp(1, MAX_LIST_DEPTH))?;
     let mut lines = Vec::new();
     while lines.len() < MAX_ENTRIES
@@ -56,6 +57,7 @@ fn list_directory(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput>
     {
         lines.push(format_entry(&walk, &entry));
     }
+    // One more step of the walk shows whether something was left out.
     let has_more = walk.next().is_some() || walk.is_truncated();
     let shown_lines = if lines.is_empty() { "(empty)".into() } else { lines.join("\n") };
     let output = BuiltinOutput::text(format!("{}:\n{shown_lines}", roots.display_path(start.path())));

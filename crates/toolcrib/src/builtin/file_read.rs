@@ -64,6 +64,7 @@ fn read_lines(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
         )));
     }
 
+    // Lines are counted from 1. Skipped lines are read, too: a text file has no index.
     let first = arguments.offset.unwrap_or(1).max(1);
     let limit = arguments.limit.unwrap_or(MAX_LINES).min(MAX_LINES);
     let started_at = Instant::now();
@@ -77,6 +78,7 @@ fn read_lines(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
             is_at_end = true;
             break;
         }
+        // An overlong line is cut, and its rest skipped without buffering it.
         if length as u64 == MAX_LINE_BYTES && text.last() != Some(&b'\n') {
             text.extend_from_slice("…[line cut]\n".as_bytes());
             reader.skip_until(b'\n').map_err(read_error)?;
@@ -95,6 +97,7 @@ fn read_lines(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     }
     is_at_end |= reader.fill_buf().map_err(read_error)?.is_empty();
 
+    // Beyond the end, mid-file or at the end: each case tells the agent what to do next.
     let output = BuiltinOutput::text(String::from_utf8_lossy(&text));
     Ok(match lines_read {
         _ if lines_read < first && first > 1 => BuiltinOutput::text(format!("(the file has only {lines_read} lines)")),

@@ -52,8 +52,10 @@ fn write_file(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
         return Err(invalid_input("`content` is larger than 1 MiB"));
     }
     let write_error = |error| io_error("write", path, &error);
+    // The target may be new, so only its directory is opened; the file is created or replaced relative to it.
     let target = roots.resolve_target(path)?;
     let (directory, name) = target.open_parent().map_err(write_error)?;
+    // Links are not followed: a link in place of the file is not a regular file.
     let existing = directory.symlink_metadata(name).ok();
     if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
         return Err(invalid_input(format!("`{}` exists and is not a regular file", sanitize_for_message(path))));

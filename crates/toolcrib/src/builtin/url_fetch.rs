@@ -38,6 +38,7 @@ struct Arguments {
     max_bytes: Option<usize>,
 }
 
+/// HTTP method that agents may use: none that changes anything.
 #[derive(Deserialize, Default, Clone, Copy)]
 #[serde(rename_all = "UPPERCASE")]
 enum FetchMethod {
@@ -46,6 +47,7 @@ enum FetchMethod {
     Head,
 }
 
+/// Builds the tool. `allow_private` permits private addresses.
 pub(super) fn tool(allow_private: bool) -> Result<(BuiltinDefinition, BuiltinHandler)> {
     let definition = BuiltinDefinition::new(
         "url_fetch",
@@ -77,9 +79,11 @@ pub(super) fn tool(allow_private: bool) -> Result<(BuiltinDefinition, BuiltinHan
 
 /// Fetches the URL with the shared client.
 async fn fetch(client: &OnceLock<Client>, allow_private: bool, arguments: Arguments) -> Result<BuiltinOutput> {
+    // Check the URL before anything is resolved or sent.
     let url = Url::parse(&arguments.url)
         .map_err(|error| invalid_input(format!("`{}` is not a URL: {error}", sanitize_for_message(&arguments.url))))?;
     check_url(&url, allow_private).map_err(|blocked| invalid_input(blocked.to_string()))?;
+    // `get_or_try_init` is not stable, so a failed build is returned here and retried by the next call.
     let client = match client.get() {
         Some(client) => client,
         None => client.get_or_init({
@@ -100,6 +104,7 @@ async fn fetch(client: &OnceLock<Client>, allow_private: bool, arguments: Argume
 fn build_client(allow_private: bool) -> Result<Client> {
     // Fails if the program has installed another provider, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    // reqwest calls this before each redirect; the resolver checks names only, so addresses are checked here.
     let redirects = redirect::Policy::custom(move |attempt| {
         if attempt.previous().len() > MAX_REDIRECTS {
             return attempt.error(BlockedAddress::new(format!("more than {MAX_REDIRECTS} redirects")));
@@ -127,6 +132,7 @@ async fn describe_response(mut response: Response, limit: usize) -> Result<Built
     let status = response.status();
     let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = sanitize_for_message(media_type.unwrap_or("no content type"));
+    // Read no more than the limit, whatever `Content-Length` says.
     let mut body = Vec::new();
     let mut is_truncated = false;
     while let Some(chunk) = response.chunk().await.map_err(|error| fetch_error(error, &url))? {

@@ -70,10 +70,12 @@ impl BuiltinTools {
     pub(crate) fn load_source(&self, source: &Source) -> Result<Vec<Box<RawValue>>> {
         let SourceKind::Builtin(config) = resolve_kind(&source.kind)? else { return Ok(Vec::new()) };
         let config = Arc::new(config);
+        // Locked until the end: two refreshes of the same source must not interleave.
         let mut tools = self.lock_tools();
         let owned = |known: &&RegisteredBuiltin| {
             known.owner.as_ref() == Some(&source.id) && known.config.as_ref() == Some(&config)
         };
+        // Unchanged configuration: keep the handlers, so that calls in flight and cached clients survive.
         let known: Vec<_> =
             tools.values().filter(owned).map(|known| tool_json(&known.definition)).collect::<Result<_>>()?;
         if !known.is_empty() {
@@ -84,6 +86,7 @@ impl BuiltinTools {
         for (definition, _) in &definitions {
             self.check_name_free(&tools, &definition.name, Some(&source.id))?;
         }
+        // Replace the tools of this source only.
         tools.retain(|_, registered| registered.owner.as_ref() != Some(&source.id));
         let registered_at = (self.context.now)();
         let mut listed = Vec::new();
@@ -132,11 +135,13 @@ impl BuiltinTools {
         if owned.is_empty() {
             return None;
         }
+        // Pack the definitions like the tool list of any other source.
         let listed: Vec<Box<RawValue>> =
             owned.iter().filter_map(|registered| tool_json(&registered.definition).ok()).collect();
         let packed =
             PackedManifest::new(&Manifest::new(&self.embedded_source, &listed, Vec::new(), &ToolLimits::default()))
                 .ok()?;
+        // Default verdicts and visibility come from the definitions.
         let mut inventory = Inventory::default();
         let mut options = SourceOptions { kind: "builtin".into(), builtin: true, ..SourceOptions::default() };
         for registered in &owned {
@@ -145,6 +150,7 @@ impl BuiltinTools {
                 options.internal.insert(registered.definition.name.clone());
             }
         }
+        // The catalogue takes added-at dates from the inventory, so record the events that a journal would hold.
         let events = [
             Event::SourceDeclared {
                 source: self.embedded_source.clone(),

@@ -50,7 +50,9 @@ pub(crate) use resolved_source::DocumentLocation;
 /// Connector of one OpenAPI source. Stateless but for OAuth tokens; HTTP connections are pooled in the clients.
 #[derive(Debug)]
 pub(crate) struct OpenApiConnector {
+    /// As declared, with references unresolved.
     source: Source,
+    /// HTTP clients shared by all sources.
     clients: Arc<OpenApiClients>,
     tokens: TokenCache,
     clock: Clock,
@@ -76,6 +78,7 @@ impl OpenApiConnector {
 
     /// Reads the documents and converts their operations, unless nothing has changed since the last discovery.
     async fn discover_tools(&self, discovery: &Discovery) -> Result<Discovered> {
+        // Ask the servers of all known documents for changes before parsing anything.
         let resolved = self.resolve_source()?;
         let documents = DocumentLoader::new(self, &resolved, discovery.trace.as_ref())?;
         if let Some(known) = &discovery.known_versions
@@ -83,6 +86,7 @@ impl OpenApiConnector {
         {
             return Ok(Discovered { unchanged: true, versions: Some(versions), ..Discovered::default() });
         }
+        // Load and parse everything, then convert.
         let set = load_documents(&documents).await?;
         let source = self.source.clone();
         let converted = run_blocking(move || {
@@ -99,6 +103,7 @@ impl OpenApiConnector {
 /// Loads the main document and everything it references. A referenced document that cannot be loaded is recorded with
 /// its error; only the operations that need it are excluded.
 async fn load_documents(documents: &DocumentLoader<'_>) -> Result<DocumentSet> {
+    // The main document is required.
     let text = documents.load(documents.main_url()).await?;
     let url = documents.main_url().clone();
     let (mut set, mut missing) = run_blocking(move || {
@@ -107,6 +112,7 @@ async fn load_documents(documents: &DocumentLoader<'_>) -> Result<DocumentSet> {
         Ok((set, missing))
     })
     .await?;
+    // Referenced documents are optional; each may reference more.
     while let Some(url) = missing.pop_first() {
         let text = documents.load(&url).await;
         let found;

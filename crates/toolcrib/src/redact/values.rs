@@ -83,6 +83,7 @@ impl SecretCollector {
         if kind.is_builtin() {
             return;
         }
+        // The traversal visits every configurable text; its result is not used.
         let visited: Result<SourceKind, Infallible> = kind.try_map_texts(|text| {
             for piece in reference::split_references(text) {
                 let ReferencePart::Reference(reference) = piece else { continue };
@@ -96,6 +97,7 @@ impl SecretCollector {
             Ok(String::new())
         });
         let Ok(_) = visited;
+        // Inherited variables are values of the source, too, although no reference names them.
         if let SourceKind::Stdio(stdio) = kind {
             for name in stdio.inherit_env.iter().filter(|name| !is_non_secret_variable(name)) {
                 if let Ok(value) = std::env::var(name) {
@@ -107,6 +109,7 @@ impl SecretCollector {
 
     /// Adds literal values in places that usually hold secrets.
     fn add_literals(&mut self, kind: &SourceKind) {
+        // Resolve as far as possible: literals may be combined with references, as in `Bearer ${env:TOKEN}`.
         let resolved: Result<SourceKind, Infallible> =
             kind.try_map_texts(|text| Ok(crate::secret::resolve(text).unwrap_or_default()));
         let Ok(resolved) = resolved;
@@ -115,6 +118,7 @@ impl SecretCollector {
                 for ((name, declared), value) in declared.env.iter().zip(stdio.env.values()) {
                     self.add_env_literal(name, declared, value);
                 }
+                // Arguments such as `--token VALUE` are recognised by the name before them.
                 secrets_in_args(&stdio.args).iter().for_each(|secret| self.add_secret(secret));
             }
             (

@@ -41,6 +41,7 @@ pub(super) async fn open_target(
     options: &RegistryOptions,
     redactor: &SourceRedactor,
 ) -> Result<OpenTarget> {
+    // Resolve before updating the redactor: an error of resolving names the reference and contains no value.
     let resolved = resolve_kind(&source.kind)?;
     redactor.update(&source.kind);
     match resolved {
@@ -64,6 +65,7 @@ pub(super) async fn open_target(
 pub(crate) struct McpHttpClients(Mutex<HashMap<Duration, reqwest::Client>>);
 
 impl McpHttpClients {
+    /// Returns the client for a connect timeout, building it on first use; `None` if that fails.
     fn get(&self, connect_timeout: Duration) -> Option<reqwest::Client> {
         let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&connect_timeout) {
@@ -115,6 +117,7 @@ async fn start_process(
         env,
         cwd: stdio.cwd.as_ref().map(PathBuf::from),
     };
+    // The wire gets stdin and stdout; stderr goes to the log file and the tail for error messages.
     let mut server = options.guard.start(launch).await?;
     let (Some(reader), Some(writer)) = (server.stdout.take(), server.stdin.take()) else {
         return Err(Error::new(Code::Internal, format!("`{}` was started without pipes", source.id)));
@@ -123,6 +126,7 @@ async fn start_process(
     let file = options.logs_directory.as_ref().map(|directory| server_logs::log_path(directory, &source.id));
     let stderr_task =
         server.stderr.take().map(|stderr| tokio::spawn(stderr_tail.clone().follow(stderr, file, redactor)));
+    // The sniffer remembers the beginning of stdout, in case the program is no MCP server.
     let first_output = FirstOutput::default();
     let reader = OutputSniffer::new(reader, first_output.clone());
     let target = ConnectTarget::Stream { reader: Box::new(reader), writer: Box::new(writer) };

@@ -48,6 +48,7 @@ impl McpConnector {
         request: &UpstreamRequest<'_>,
     ) -> Result<(Box<RawValue>, Arc<McpConnection>), CallFailure> {
         let context = request.context();
+        // One deadline for everything: waiting for a connection, connecting, retrying and the request itself.
         let deadline = deadline_after(context.timeout);
         match self.source.settings.lifecycle() {
             Lifecycle::Shared | Lifecycle::PerClient => {}
@@ -62,6 +63,7 @@ impl McpConnector {
                     .map_err(|attempt| self.to_call_failure(&attempt, request));
             }
         }
+        // Shared or per-client connection. The pool entry is selected once; its connection may be replaced in between.
         let pooled = self.pool.select(&self.source, context).map_err(CallFailure::Inconclusive)?;
         let mut attempts = 0;
         loop {
@@ -118,12 +120,14 @@ impl McpConnector {
         let context = request.context();
         match error {
             WireError::Cancelled { .. } => CallFailure::cancelled(),
+            // A JSON-RPC error is a response: the source is alive, and its own message says more than ours could.
             WireError::Rpc(rpc) => {
                 let message = format!("`{name}` of `{id}` failed: {}", sanitize_truncated(&rpc.message, 400));
                 CallFailure::Rejected(
                     Error::new(Code::ToolExecutionFailed, message).with_details(rpc_error_details(rpc)),
                 )
             }
+            // The user did not answer an elicitation in time; the server could not do better.
             WireError::Timeout { .. } if pending_questions.is_any_pending() => {
                 let message = format!(
                     "`{name}` of `{id}` asked the user for input and got no answer within {}",
@@ -135,6 +139,7 @@ impl McpConnector {
                 let message = format!("`{name}` of `{id}` did not answer within {}", format_limit(context.timeout));
                 self.timeout_failure(context, Error::new(Code::ToolExecutionFailed, message))
             }
+            // The server violates the protocol or a limit, which is a fault of the source.
             WireError::TooLarge { .. } | WireError::Protocol(_) => {
                 CallFailure::Unavailable(Error::new(Code::ToolExecutionFailed, sanitize(&format!("`{id}`: {error}"))))
             }
@@ -143,6 +148,8 @@ impl McpConnector {
             | WireError::Status { .. }
             | WireError::NotMcp(_)
             | WireError::Closed { .. } => {
+                // Transport failures: some statuses are rejections, such as 401 or 429; the rest counts against the
+                // source.
                 let message = sanitize(&format!("`{id}`: {error}"));
                 if let Some(rejection) = rejection_error(error, &message, self.options.clock.now()) {
                     return CallFailure::Rejected(rejection);

@@ -23,6 +23,7 @@ impl OpenApiConnector {
     pub(super) async fn execute(&self, call: &ToolCall) -> Result<ToolResult, CallFailure> {
         let deadline = deadline_after(call.context.timeout);
         let (operation, poll) = parse_execution(call).map_err(CallFailure::Inconclusive)?;
+        // Cancellation first: a call that is cancelled before it starts must not send anything.
         tokio::select! {
             biased;
             () = call.context.cancel.cancelled() => Err(CallFailure::cancelled()),
@@ -40,6 +41,7 @@ impl OpenApiConnector {
         poll: Option<&PollSettings>,
         deadline: Instant,
     ) -> Result<ToolResult, CallFailure> {
+        // Collect everything the request needs. None of these steps contacts the API.
         let arguments = parse_arguments(call, operation).map_err(CallFailure::Inconclusive)?;
         let resolved = self.resolve_source().map_err(CallFailure::Inconclusive)?;
         let base_url = request_builder::base_url(&resolved, operation).map_err(CallFailure::Inconclusive)?;
@@ -54,16 +56,19 @@ impl OpenApiConnector {
             resolved.check_credentials_allowed(&base_url).map_err(CallFailure::Inconclusive)?;
         }
 
+        // Send, with retries and token renewal.
         let response_recorder = call.context.response_recorder.as_ref();
         let trace = call.context.trace.as_ref();
         let client =
             ApiClient { connector: self, resolved: &resolved, auth: &auth, deadline, response_recorder, trace };
         let received = client.send_with_retries(&request, call.is_idempotent).await?;
         match poll {
+            // Large bodies take time to convert: keep that off the async workers.
             None => {
                 let label = request.label;
                 run_blocking(move || build_result(&label, &received)).await.map_err(CallFailure::Rejected)
             }
+            // The response only started a job: its result comes from the status URL.
             Some(poll) => {
                 let progress = call.context.progress.as_ref();
                 let poller = Poller { client: &client, base_url: &base_url, poll, request: &request, progress };

@@ -21,8 +21,7 @@ pub(super) enum AuthValue {
     Oauth2(OauthGrant),
 }
 
-/// Fetched from the token endpoint first.
-/// OAuth 2 client credentials grant. Also the key of the token cache.
+/// OAuth 2 client credentials grant, for which a token is fetched first. Also the key of the token cache.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OauthGrant {
     pub(super) token_url: String,
@@ -43,9 +42,11 @@ pub(super) struct SelectedAuth {
 /// not assigned to a scheme are sent with every operation that is not public.
 pub(super) fn select_auth(operation: &Operation, credentials: &SourceCredentials) -> Result<SelectedAuth> {
     match credentials {
+        // No `auth`: send the request anyway, and explain a 401 afterwards.
         SourceCredentials::NotConfigured => {
             Ok(SelectedAuth { values: Vec::new(), missing: describe_required(operation) })
         }
+        // Public operations get no credentials, even if there are some.
         SourceCredentials::Always(_) | SourceCredentials::Unresolved(_) if operation.public => {
             Ok(SelectedAuth::default())
         }
@@ -66,6 +67,7 @@ pub(super) fn select_auth(operation: &Operation, credentials: &SourceCredentials
             // An unresolved reference matters only if no alternative can do without it.
             let mut unresolved = None;
             for alternative in &operation.security {
+                // All schemes of an alternative must be satisfied together.
                 let matched: Option<Vec<_>> = alternative
                     .iter()
                     .map(|requirement| match schemes.get(&requirement.scheme) {
@@ -82,6 +84,7 @@ pub(super) fn select_auth(operation: &Operation, credentials: &SourceCredentials
                     return Ok(SelectedAuth { values: values.collect::<Result<_>>()?, missing: None });
                 }
             }
+            // Nothing matches. An unresolved reference explains that best.
             match unresolved {
                 Some(reason) => Err(Error::new(Code::ConfigInvalid, reason.clone())),
                 None => Ok(SelectedAuth { values: Vec::new(), missing: describe_required(operation) }),
@@ -115,6 +118,7 @@ fn auth_value(auth: &Auth, key: Option<(&String, KeyLocation)>) -> Result<AuthVa
         Auth::Bearer(token) => AuthValue::Bearer(token.clone()),
         Auth::Basic { user, password } => AuthValue::Basic { user: user.clone(), password: password.clone() },
         Auth::ApiKey { name, place, value } => {
+            // The configured name wins; an empty one means "as the document says".
             let (name, place) = match (name.is_empty(), key) {
                 (false, _) => (name, *place),
                 (true, Some(key)) => key,

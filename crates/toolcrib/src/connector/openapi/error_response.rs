@@ -26,10 +26,12 @@ pub(super) fn response_error(
     missing: Option<&str>,
 ) -> Error {
     let body = parse_body(received);
+    // Status and reason form the message; the full body goes into the details.
     let mut message = format!("`{label}` answered {}", received.status);
     if let Some(reason) = body.as_ref().and_then(find_reason) {
         message = format!("{message}: {reason}");
     }
+    // Only for 401 and 403: the requirement may be the reason.
     let is_unauthorized = matches!(received.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     if let Some(missing) = missing.filter(|_| is_unauthorized) {
         message = format!("{message}; the document requires {missing}, to be configured in `auth` of the source");
@@ -54,6 +56,7 @@ fn classify_rejection(received: &ReceivedResponse, retry_after: Option<Duration>
     match received.status.as_u16() {
         401 => Some(HttpRejection::LoginRequired),
         403 => {
+            // RFC 6750: `insufficient_scope` means that another token may succeed.
             let challenges = received.headers.get_all(WWW_AUTHENTICATE).iter();
             let mut challenges = challenges.filter_map(|challenge| challenge.to_str().ok());
             let login_helps = challenges.any(|challenge| challenge.contains("insufficient_scope"));

@@ -15,6 +15,7 @@ use super::send::{OutboundRequest, display_origin};
 
 /// URL that the paths of an operation are appended to: `base_url` of the source, else the server in the document.
 pub(super) fn base_url(resolved: &ResolvedSource, operation: &Operation) -> Result<Url> {
+    // The configuration always wins: it may point to a test system or a proxy.
     if let Some(base) = &resolved.base_url {
         return Ok(base.clone());
     }
@@ -22,11 +23,13 @@ pub(super) fn base_url(resolved: &ResolvedSource, operation: &Operation) -> Resu
     if operation.server.is_empty() {
         return Err(invalid("the document names no server; set `base_url` on the source".into()));
     }
+    // The core substitutes variables that have a default or are configured; others remain in braces.
     let server = sanitize_truncated(&operation.server, 200);
     if operation.server.contains(['{', '}']) {
         let message = format!("the document's server `{server}` has a variable without a value");
         return Err(invalid(format!("{message}; set it under `variables` of the source, or set `base_url`")));
     }
+    // OpenAPI resolves a relative server against the URL of the document, which a file does not have.
     let url = match (Url::parse(&operation.server), &resolved.document) {
         (Ok(url), _) => Some(url),
         (Err(url::ParseError::RelativeUrlWithoutBase), DocumentLocation::Remote(document)) => {
@@ -56,6 +59,7 @@ pub(super) fn build_request(
     let method =
         Method::from_bytes(prepared.method.as_bytes()).map_err(|_| invalid("its method is not an HTTP method"))?;
     let url = parse_declared_url(&prepared.url, base_url).map_err(|why| invalid(&why))?;
+    // Header parameters may repeat, hence `append`.
     let mut headers = HeaderMap::new();
     for (name, value) in &prepared.headers {
         let shown_name = sanitize_truncated(name, 80);
@@ -74,6 +78,7 @@ pub(super) fn build_request(
         }
         None => None,
     };
+    // Cookies of parameters come first; those of the configuration and of credentials are appended to the same header.
     let cookies: Vec<String> = prepared.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
     add_cookies(&mut headers, &cookies).map_err(|_| invalid("a cookie has a value that HTTP does not allow"))?;
     apply_configured_headers(&mut headers, resolved)?;

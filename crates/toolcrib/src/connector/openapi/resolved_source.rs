@@ -21,8 +21,8 @@ pub(super) struct ResolvedSource {
     /// Resolved configuration without `auth`, which is in `credentials`.
     pub(super) credentials: SourceCredentials,
     pub(super) document: DocumentLocation,
-    pub(super) base_url: Option<Url>,
     /// Overrides the servers of the document.
+    pub(super) base_url: Option<Url>,
     /// Configured headers, sent with every request.
     pub(super) headers: HeaderMap,
     pub(super) url_policy: UrlPolicy,

@@ -85,15 +85,18 @@ enum StructuredContent<'a> {
 
 /// Builds the result of a successful response. `label` names the request in messages.
 pub(super) fn build_result(label: &str, received: &ReceivedResponse) -> Result<ToolResult> {
+    // Compressed content cannot be read, whatever its media type says.
     let ReceivedResponse { status, headers, body, is_truncated, .. } = received;
     let kind = media_type(headers);
     let body_kind = if is_compressed(headers) { BodyKind::Binary } else { classify_body(&kind, body) };
     let (content, structured) = match body_kind {
+        // An empty body still has a status worth reporting.
         _ if body.is_empty() => (vec![text_block(&status.to_string())], None),
         BodyKind::Json | BodyKind::Text if *is_truncated => {
             let message = format!("the response to `{label}` is larger than 16 MiB; request less data");
             return Err(Error::new(Code::ToolExecutionFailed, message));
         }
+        // The raw text is the text block, so that large numbers and key order survive.
         BodyKind::Json => match serde_json::from_slice::<&RawValue>(body) {
             Ok(raw) => (vec![text_block(raw.get())], Some(structured_content(raw))),
             // The media type says JSON, the content is not.

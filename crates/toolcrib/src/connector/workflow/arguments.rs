@@ -12,6 +12,7 @@ use super::target::TargetTool;
 /// Builds the arguments. A parameter that the operation does not have is an error of the document.
 pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments) -> Result<Value> {
     let schema: Value = serde_json::from_str(target.input_schema.get()).unwrap_or_default();
+    // Parameters by location, with values converted to the type in the schema.
     let mut input = Map::new();
     let by_location = [
         (ParameterLocation::Path, &provided.path),
@@ -32,6 +33,7 @@ pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments
             }
         }
     }
+    // The whole query string as one parameter (OpenAPI 3.2).
     if let Some(value) = &provided.querystring {
         let parameter =
             target.operation.parameters.iter().find(|parameter| parameter.location == ParameterLocation::Querystring);
@@ -39,6 +41,7 @@ pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments
             parameter.ok_or_else(|| unknown_parameter_error(target, ParameterLocation::Querystring, "querystring"))?;
         input.insert(parameter.argument.clone(), value.clone());
     }
+    // The body is passed on unchanged; the call validates it against the tool's schema.
     if let Some(body) = &provided.body {
         let body_parameter = target.operation.body.as_ref().ok_or_else(|| {
             let message = format!("the step has a request body, but `{}` accepts none", target.name);

@@ -23,7 +23,9 @@ use crate::registry::RegistryInner;
 /// One run of one workflow.
 #[derive(Debug)]
 pub(super) struct WorkflowRun<'a> {
+    /// Finds the tools of operations.
     pub(super) connector: &'a WorkflowConnector,
+    /// Calls the tools of the steps.
     pub(super) registry: &'a Arc<RegistryInner>,
     pub(super) loaded: &'a LoadedDocument,
     /// `workflowId` of the document.
@@ -36,12 +38,15 @@ pub(super) struct WorkflowRun<'a> {
 impl WorkflowConnector {
     /// Executes a call of a workflow tool.
     pub(super) async fn execute(&self, call: &ToolCall) -> Result<ToolResult, CallFailure> {
+        // All steps together share the caller's timeout.
         let deadline = deadline_after(call.context.timeout);
         let (workflow_id, inputs) = parse_call(call).map_err(CallFailure::Rejected)?;
         let registry = self.registry.upgrade().map_err(CallFailure::Rejected)?;
+        // Read the document first: the file is the source of truth, not the tool list that was discovered from it.
         let loaded = tokio::time::timeout_at(deadline, self.load_document()).await;
         let timed_out = |_| Error::new(Code::ToolUnavailable, "the document of the workflow was not read in time");
         let loaded = loaded.map_err(timed_out).and_then(|loaded| loaded).map_err(|mut error| {
+            // A broken file is a problem of the source, not of the arguments, whatever code reading it produced.
             error.code = Code::ToolUnavailable;
             CallFailure::Rejected(error.with_retryable(false))
         })?;
@@ -65,6 +70,7 @@ impl WorkflowRun<'_> {
         let mut rejection: Option<(String, String)> = None;
         let mut current_step = String::new();
         loop {
+            // Ask the interpreter for the next action, perform it, and tell the interpreter what came back.
             let outcome = match run.next_action() {
                 NextAction::Call(call) => {
                     current_step = call.step.id.clone();
@@ -89,6 +95,7 @@ impl WorkflowRun<'_> {
                     )));
                 }
             };
+            // A response of 400 and above is not an error here: the criteria of the step decide.
             match outcome {
                 StepOutcome::Answered(response) => run.on_response(response),
                 StepOutcome::Rejected { response, message: api_message } => {

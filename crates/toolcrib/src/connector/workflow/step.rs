@@ -30,6 +30,8 @@ impl WorkflowRun<'_> {
         let tool = target.name.as_str();
         let input = build_arguments(&target, &call.arguments).map_err(|error| step_error(call, error))?;
         self.report_progress(call, tool);
+        // The step is a call like any other: policy, breaker and statistics apply, with the caller's consent and
+        // deadline.
         let recorder = ResponseRecorder::new(expects_redirect(call.step));
         let options = CallOptions {
             timeout: Some(self.remaining().min(target.call_timeout)),
@@ -43,6 +45,7 @@ impl WorkflowRun<'_> {
         };
         let caller = delegate_caller(&self.context.caller, &self.connector.source.id);
         let call_request = CallRequest { name: tool, input, options, response_recorder: Some(recorder.clone()) };
+        // The result itself is not needed: expressions see the recorded HTTP response.
         match self.registry.call(&caller, call_request).await {
             Ok(_) => Ok(recorder.take().map_or_else(
                 || StepOutcome::NoResponse(format!("`{tool}` is not an HTTP API")),

@@ -34,11 +34,13 @@ impl WorkflowRun<'_> {
     /// Finds the tool of a step. Without an explicit source description, exactly one described API must have the
     /// operation.
     pub(super) async fn find_target(&self, call: &OperationCall<'_>) -> Result<TargetTool> {
+        // The step names its API.
         if let Some(description) = call.source {
             let source = self.find_source(description)?;
             let found = self.find_operation(&source, call.operation).await?;
             return found.ok_or_else(|| unknown_operation_error(&source.id, call.operation));
         }
+        // Otherwise look into all described APIs, and insist on a unique match.
         let descriptions = self.loaded.document.source_descriptions.iter();
         let mut found = Vec::new();
         let mut missing = None;
@@ -72,11 +74,13 @@ impl WorkflowRun<'_> {
 
     /// Finds the source of a description by its name, or else by its document.
     fn find_source(&self, description: &SourceDescription) -> Result<Arc<Source>> {
+        // By name: a description `shop` means the source `shop`, wherever its document is.
         let snapshot = self.registry.snapshot.load();
         let named = SourceId::from_name(&description.name).ok().and_then(|id| snapshot.effective_sources.get(&id));
         if let Some(source) = named.filter(|source| as_openapi(source).is_some()) {
             return Ok(source.clone());
         }
+        // By document: the description's URL is relative to the Arazzo file.
         let described_url = self.loaded.url.join(&description.url).ok();
         let has_document = |source: &&Arc<Source>| {
             let url = as_openapi(source).and_then(|openapi| document_url(&openapi.document));
@@ -100,6 +104,7 @@ impl WorkflowRun<'_> {
     /// Finds the tool of an operation. Discovers the source first if it never was.
     async fn find_operation(&self, source: &Source, reference: &OperationReference) -> Result<Option<TargetTool>> {
         let id = &source.id;
+        // A source that was never discovered has no tools in the catalogue yet.
         self.registry
             .ensure_freshness(
                 RequiredFreshness::Discovered,
@@ -108,6 +113,7 @@ impl WorkflowRun<'_> {
                 self.context.trace.as_ref(),
             )
             .await;
+        // Load the snapshot after waiting: discovery has replaced it.
         let snapshot = self.registry.snapshot.load_full();
         let Some(catalog_source) = snapshot.catalog.source(id) else {
             let unknown =
