@@ -63,6 +63,7 @@ impl PeerSearch {
         if peer.uid == 0 && !rustix::process::geteuid().is_root() {
             return Ok(SocketOwner::Other);
         }
+        // The socket may move to another process between finding and classifying, so try again.
         let search = socket_owner::SocketOwnerSearch::new(peer.inode);
         for _ in 0..MAX_SEARCH_ATTEMPTS {
             let recent = self.lock_recent().clone();

@@ -92,6 +92,7 @@ impl Redactor {
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item)),
             Value::Object(fields) => {
+                // Field names are rewritten only if one contains a secret, which keeps the order of all others.
                 let renamed = fields.keys().any(|name| matches!(self.redact(name), Cow::Owned(_)));
                 if renamed {
                     let old = std::mem::take(fields);

@@ -62,6 +62,7 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandl
 
 /// Searches a file or a directory tree.
 fn search_files(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
+    // The size limit bounds the memory of hostile patterns.
     let regex = RegexBuilder::new(&arguments.pattern).size_limit(1 << 20).build().map_err(|error| {
         invalid_input(format!("`pattern` is not a regular expression: {}", regex_error_reason(&error)))
     })?;
@@ -79,6 +80,7 @@ fn search_files(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
         return Ok(matches.into_output(is_incomplete));
     }
 
+    // Files that cannot be opened or read as text are skipped.
     let mut walk = DirectoryWalk::new(&start, path, usize::MAX)?;
     while !matches.is_full()
         && !matches.timed_out

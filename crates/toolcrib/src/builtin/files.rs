@@ -87,6 +87,7 @@ impl Roots {
         }
         let requested = first.join(path);
         let normalized = normalize_lexically(&requested);
+        // Compare with the configured and the canonical root: the configured one may be a link.
         let is_inside = self.0.iter().any(|root| {
             normalized.starts_with(root) || root.canonicalize().is_ok_and(|canonical| normalized.starts_with(canonical))
         });
@@ -95,6 +96,7 @@ impl Roots {
 
     /// Opens the root that contains a canonical path.
     fn open_beneath(&self, canonical: &Path, path: &str) -> Result<RootedPath> {
+        // Roots that do not exist now are skipped.
         let roots = self.0.iter().filter_map(|root| root.canonicalize().ok());
         for root in roots {
             if let Ok(relative) = canonical.strip_prefix(&root) {

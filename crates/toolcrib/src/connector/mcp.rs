@@ -57,6 +57,7 @@ pub(crate) struct McpConnector {
     /// Passes `tools/list_changed` and resource notifications on to the registry.
     source_events: SourceEvents,
     redactor: Arc<SourceRedactor>,
+    /// Open connections; see `ConnectionPool` for how `lifecycle` selects one.
     pool: ConnectionPool,
     /// Protocol version of the last connection; saves the probe on the next one.
     era: std::sync::Mutex<Option<String>>,
@@ -98,6 +99,7 @@ impl McpConnector {
             connection.close().await;
             return;
         }
+        // Owned by the connector's task tracker, so that closing the connector waits for it.
         let connection = connection.clone();
         let closed = self.shutdown.clone();
         self.closing_tasks.spawn(async move { connection.close_until(&closed).await });
@@ -124,6 +126,7 @@ impl McpConnector {
         if let Some(failure) = pooled.failure_since(began).filter(|_| !usable) {
             return Err(failure);
         }
+        // Record the failure while the lock is held: callers that waited find it as soon as they get the lock.
         let connected = self.get_or_connect_locked(pooled, &mut slot, timeout).await;
         if let Err(failure) = &connected {
             pooled.record_failure(failure);
@@ -142,8 +145,10 @@ impl McpConnector {
         if let Some(existing) = slot.as_ref().filter(|connection| connection.is_usable()) {
             return Ok(existing.clone());
         }
+        // A dead connection is replaced; its process was ended when the transport closed.
         let new = self.connect(timeout, Lifetime::Persistent(pooled.subscriptions.clone())).await?;
         *slot = Some(new.clone());
+        // In the background: the call that triggered the connection must not wait for subscriptions.
         if pooled.subscriptions.has_any() {
             new.track_task(tokio::spawn(pooled.subscriptions.clone().resubscribe(
                 new.clone(),
@@ -173,6 +178,7 @@ impl Connector for McpConnector {
             Error::new(Code::ToolUnavailable, message)
         })?;
         let existing = existing.filter(|connection| connection.is_usable());
+        // Per-client and transient sources have no connection that a later call could share.
         let keep = discovery.keep_connection && self.source.settings.lifecycle() == Lifecycle::Shared;
         // Otherwise connect: persistently if a call follows, else for this discovery only.
         let (connection, is_temporary) = match existing {
@@ -186,8 +192,10 @@ impl Connector for McpConnector {
             }
         };
         // List the tools, and once more if the server announced a change meanwhile.
+        // Connecting has used up a part of the timeout.
         let remaining = deadline.saturating_duration_since(Instant::now());
         let tool_list = {
+            // Keeps the idle monitor from closing the connection meanwhile.
             let _in_flight = connection.begin_discovery();
             let mut events = connection.client.events();
             let mut options = RequestOptions::new(remaining);
@@ -206,6 +214,7 @@ impl Connector for McpConnector {
                 tool_list
             }
         };
+        // Explain a failure before the connection is closed: that needs the process and its stderr.
         let tool_list = match tool_list {
             Ok(list) => Ok(list),
             Err(error) => {
@@ -295,7 +304,9 @@ impl Connector for McpConnector {
     }
 
     async fn close(&self) {
+        // Subscribers learn that no more updates will come from this connector.
         self.notify_lost(&self.pool.take_subscriptions());
+        // Calls in flight may finish; temporary connections that hang are killed at once.
         self.shutdown.cancel();
         self.closing_tasks.close();
         tokio::join!(self.pool.drain(), self.closing_tasks.wait());

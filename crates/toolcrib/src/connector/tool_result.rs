@@ -32,6 +32,7 @@ impl ToolResult {
         let add_note = || {
             let mut result = RawFields::parse(&self.raw)?;
             let mut meta = result.get("_meta").and_then(RawFields::parse).unwrap_or_default();
+            // Anything but a list is replaced.
             let mut notes: Vec<Box<RawValue>> =
                 meta.get(NOTES_KEY).and_then(|notes| serde_json::from_str(notes.get()).ok()).unwrap_or_default();
             notes.push(json::raw_string(note));
@@ -59,6 +60,7 @@ impl ToolResult {
         // An unpaired surrogate is invalid for serde and would hide the whole block from sanitising.
         let repaired = json::replace_lone_surrogates(content);
         let blocks: Vec<&RawValue> = serde_json::from_str(repaired.as_deref().unwrap_or(content)).ok()?;
+        // `None` for each block that stays as it is.
         let clean: Vec<Option<Box<RawValue>>> = blocks.iter().map(|block| sanitize_block(block)).collect();
         if repaired.is_none() && clean.iter().all(Option::is_none) {
             return None;

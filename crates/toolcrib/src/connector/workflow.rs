@@ -50,6 +50,7 @@ impl WorkflowConnector {
     async fn discover_tools(&self, discovery: &Discovery) -> Result<Discovered> {
         let file = self.read_workflow_file().await?;
         let documents = [(file.url.to_string(), file.version.clone())].into();
+        // The only document is the file itself; the APIs it refers to are sources of their own.
         let versions = Some(DocumentVersions { reader: READER_VERSION.to_owned(), documents });
         if discovery.known_versions == versions {
             return Ok(Discovered { unchanged: true, versions, ..Discovered::default() });

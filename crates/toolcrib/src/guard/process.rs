@@ -82,6 +82,7 @@ fn supervise(channel: UnixStream, arguments: &GuardArguments, is_marked: bool) -
     let mut command = Command::new(&arguments.program);
     command.args(&arguments.arguments).process_group(0);
     tree::kill_with_parent(&mut command);
+    // Report a failed start with its error number, from which Toolcrib builds the message.
     let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -96,6 +97,7 @@ fn supervise(channel: UnixStream, arguments: &GuardArguments, is_marked: bool) -
     let status_word = if is_marked { "started" } else { "unmarked" };
     send_line(&channel, format!("{status_word} {}\n", child.id()));
 
+    // Blocks until no child is left. Then report the end, so that Toolcrib knows that nothing has to be killed.
     let code = reap(pid, &channel);
     tree::kill_remaining(pid);
     send_line(&channel, super::TREE_ENDED_MESSAGE.to_owned());

@@ -34,6 +34,7 @@ const BUFFER_LEN: usize = 1024;
 
 /// Asks the kernel for the client's socket of a connection.
 pub(super) fn query_socket(client: SocketAddr, server: SocketAddr) -> io::Result<PeerSocket> {
+    // One request and one response over a fresh netlink socket.
     let (family, addresses) = encode_addresses(client, server)?;
     let socket =
         socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;

@@ -26,6 +26,7 @@ pub(super) fn split_into_pages(
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     // Leave room for the note, but at least half of a small limit for content.
     let capacity = limit.saturating_sub(MAX_NOTE_BYTES).max(limit / 2).max(64);
+    // Plan the fields, distribute the blocks, then write each page with its note.
     let fields = RawFields::parse(&result.raw).unwrap_or_default();
     let first = FirstPage::plan(result, &fields, PageBudget { without_note: capacity, limit }, shape);
     let drafts = PageBuilder::build(result, &first, capacity);
@@ -34,6 +35,7 @@ pub(super) fn split_into_pages(
     let mut pages = Vec::new();
     for (index, draft) in drafts.iter().enumerate() {
         let number = index + 1;
+        // The note tells agents where they are, what is missing and how to continue.
         let mut note = match page_count {
             1 => format!("[{total} in all"),
             _ => format!("[page {number} of {page_count}, {total} in all"),
@@ -131,6 +133,7 @@ impl FirstPage {
         }
         // Results without declared output schema, and errors, need no structured content.
         let needs_structured = shape == PageShape::Declared && !result.layout.is_error;
+        // Estimated number of pages, to bound the memory for repeated content.
         let pages = result.raw.get().len() / capacity + 1;
         if needs_structured && structured <= limit && structured.saturating_mul(pages) <= MAX_REPEATED_BYTES {
             plan.structured = StructuredPlacement::EveryPage;
@@ -311,6 +314,7 @@ fn find_split(text: &str, available: usize) -> usize {
         bytes > available
     });
     let Some(end) = first_excess else { return text.len() };
+    // Back up to the beginning of a character.
     let end = (0..=end).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     if end == 0 {
         return text.chars().next().map_or(0, char::len_utf8);

@@ -106,6 +106,7 @@ impl Number {
                 None => Value::String(integer.to_string()),
             },
             Number::Real(real) => {
+                // Formatting rounds correctly; scaling a float would introduce new errors.
                 let rounded: f64 = format!("{real:.14e}").parse().unwrap_or(real);
                 match Number::from_f64(rounded) {
                     Ok(Number::Integer(integer)) => Number::Integer(integer).to_json(),

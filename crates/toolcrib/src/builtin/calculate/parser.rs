@@ -38,6 +38,7 @@ struct CalcParser<'a> {
 
 impl CalcParser<'_> {
     fn parse_sum(&mut self) -> NumberResult {
+        // Left-associative.
         let mut left = self.parse_product()?;
         loop {
             if self.consume('+') {
@@ -83,6 +84,7 @@ impl CalcParser<'_> {
     }
 
     fn parse_power(&mut self) -> NumberResult {
+        // Right-associative, and a sign is allowed in the exponent: `2^-1`.
         let base = self.parse_atom()?;
         if self.consume_power_operator() { base.power(self.parse_unary()?) } else { Ok(base) }
     }
@@ -121,6 +123,7 @@ impl CalcParser<'_> {
         }
         let text = &rest[..length];
         self.position += length;
+        // Integers beyond 128 bits become floats.
         match (text.parse::<i128>(), text.parse::<f64>()) {
             (Ok(integer), _) => Ok(Number::Integer(integer)),
             (Err(_), Ok(float)) => Number::from_f64(float),

@@ -82,6 +82,7 @@ impl ActiveCalls {
         let Some((client, on_server_request, pending_questions)) = self.sole_client(&method) else {
             return decline(&method);
         };
+        // The question counts for all calls of the client, since it may belong to any of them.
         pending_questions.iter().for_each(PendingQuestions::begin);
         let response = tokio::select! {
             response = on_server_request(request) => response,

@@ -74,6 +74,7 @@ impl McpConnection {
         let source_events = connector.source_events.clone();
         // Resolve references, and start the process or build the HTTP target.
         let open = target::open_target(source, options, &connector.redactor).await.map_err(start_failure)?;
+        // After opening the target, so that the redactor knows the values resolved for it.
         let redactor = connector.redactor.get(&source.kind);
         let OpenTarget { target, mut server, stderr_tail, first_output, stderr_task } = open;
         // Set up the wire: protocol version, handlers for the server's requests and notifications.
@@ -104,6 +105,8 @@ impl McpConnection {
                 };
                 // A caller with a shorter timeout than the source's own must not count against the source.
                 let settings = &source.settings;
+                // A remote server has its own connect timeout; a process may use the whole call timeout to install
+                // itself.
                 let own_timeout = if server.is_none() { settings.connect_timeout() } else { settings.call_timeout() };
                 let is_hurried = matches!(error, WireError::Timeout { .. }) && handshake_timeout < own_timeout;
                 let now = options.clock.now();
@@ -168,6 +171,7 @@ impl McpConnection {
 
     /// Waits for requests in flight, each bounded by its own deadline, then closes.
     pub(super) async fn drain(&self) {
+        // Polling is good enough: draining happens on shutdown and reconfiguration only.
         while self.in_flight.load(Ordering::SeqCst) > 0 && self.is_usable() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -182,6 +186,7 @@ impl McpConnection {
     /// As [`McpConnection::close`], but kills a server that has not exited when `hurry` is cancelled.
     pub(super) async fn close_until(&self, hurry: &CancellationToken) {
         hurry.run_until_cancelled(self.client.close()).await;
+        // Taken out, so that concurrent calls of `close` end the process once.
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut server) = server else { return };
         let exited = tokio::time::timeout(SHUTDOWN_TIMEOUT, server.wait());
@@ -274,6 +279,7 @@ async fn monitor_connection(
     idle: IdlePolicy,
     source_events: Option<SourceEvents>,
 ) {
+    // Subscribe once; the receiver does not keep the connection alive.
     let Some(mut events) = connection.upgrade().map(|connection| connection.client.events()) else { return };
     loop {
         let idle_in = match connection.upgrade() {
@@ -303,6 +309,7 @@ async fn monitor_connection(
             },
             // At least 50 ms, so that a request in flight at the end of the interval does not cause a busy loop.
             () = tokio::time::sleep(idle_in.max(Duration::from_millis(50))) => {
+                // The timer may fire while a request is in flight, or just after a call has ended: check again.
                 let Some(connection) = connection.upgrade() else { return };
                 let is_unused = connection.in_flight.load(Ordering::SeqCst) == 0 && !idle.subscriptions.has_any();
                 let is_idle = connection.last_used_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= idle.timeout;
@@ -345,6 +352,7 @@ async fn describe_failure(
     if exit.is_some() {
         stderr_tail.drain().await;
     }
+    // An exit status explains more than the broken pipe it caused.
     let (code, mut message) = match (&error, exit) {
         (_, Some(status)) => (Code::ToolUnavailable, format!("it ended while {doing} ({status})")),
         (WireError::Timeout { .. }, _) => {

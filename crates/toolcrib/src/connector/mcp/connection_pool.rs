@@ -86,6 +86,7 @@ impl ConnectionPool {
     /// Returns the pool entry that serves a caller. Stateless clients share one even with `lifecycle: per_client`: they
     /// would never disconnect.
     pub(super) fn select(&self, source: &Source, context: &CallContext) -> Result<Arc<PooledConnection>> {
+        // Everything but `per_client` with a known, stateful client uses the shared connection.
         let client = match (source.settings.lifecycle(), context.client) {
             (Lifecycle::PerClient, Some(client)) if !context.stateless => client,
             (Lifecycle::PerClient | Lifecycle::Shared | Lifecycle::Transient, _) => return Ok(self.shared.clone()),
@@ -157,6 +158,7 @@ impl ConnectionPool {
 
     /// Closes all connections, each once its calls in flight have ended.
     pub(super) async fn drain(&self) {
+        // Remove the entries first, so that no new call finds them.
         let mut all: Vec<Arc<PooledConnection>> = self.lock_per_client().drain().map(|(_, pooled)| pooled).collect();
         all.push(self.shared.clone());
         join_all(all.iter().map(async |pooled| {

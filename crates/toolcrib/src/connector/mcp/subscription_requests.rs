@@ -97,6 +97,7 @@ impl McpConnector {
             return;
         }
         let unsubscribing = async {
+            // Wait for changes in progress, so that the server receives the requests in order.
             let _change_guard = pooled.subscriptions.change_lock.lock().await;
             pooled.send_unsubscribes(&orphaned).await;
         };

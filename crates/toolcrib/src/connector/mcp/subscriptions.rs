@@ -142,6 +142,7 @@ impl SubscriptionSet {
     pub(super) fn is_due(&self) -> bool {
         let now = Instant::now();
         let mut next = self.next_check.lock().unwrap_or_else(PoisonError::into_inner);
+        // A check long after the scheduled time means that all was well in between: start over.
         let recent = next.filter(|(at, _)| now.saturating_duration_since(*at) <= MAX_CHECK_INTERVAL);
         let (at, pause) = recent.unwrap_or((now, MIN_CHECK_INTERVAL));
         let due = at <= now;
@@ -164,6 +165,7 @@ impl SubscriptionSet {
             let is_missing = |(uri, subscription): (&String, &ResourceSubscription)| {
                 (!subscription.is_established_on(&connection)).then(|| uri.clone())
             };
+            // Copy the URIs: the map must not stay locked while the server is asked.
             let uris: Vec<String> = self.lock_by_uri().iter().filter_map(is_missing).collect();
             // A client may have unsubscribed while the loop was waiting.
             for uri in uris.iter().filter(|uri| self.contains(uri)) {
@@ -177,6 +179,7 @@ impl SubscriptionSet {
                         self.mark_established(uri, &connection);
                         source_events.notify(&id, "notifications/resources/updated", Some(&params));
                     }
+                    // A dead connection fails all further requests; the next connection tries again.
                     Err(_) if !connection.is_usable() => return,
                     Err(error) => {
                         tracing::debug!(server_name = %id, error = error.kind(), "resubscribing to a resource failed");
@@ -184,6 +187,7 @@ impl SubscriptionSet {
                 }
             }
         };
+        // Bounded as a whole: a server that answers each request slowly would otherwise hold the lock for long.
         let in_time = timeout(RESUBSCRIBE_TIMEOUT, resubscribing).await.is_ok();
         if !in_time || self.is_outdated_on(&connection) {
             tracing::warn!(server_name = %id, "not all resource subscriptions could be renewed; will be retried");

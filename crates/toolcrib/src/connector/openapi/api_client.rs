@@ -89,12 +89,14 @@ impl ApiClient<'_> {
 
     /// Adds credentials and trace headers, and sends the request once.
     async fn send_once(&self, request: &OutboundRequest, tokens: &[String]) -> Result<ReceivedResponse, OutboundError> {
+        // A copy: credentials must not remain in the request, which is used again for retries and messages.
         let mut authorized = request.clone();
         apply_auth(&self.auth.values, tokens, &mut authorized.url, &mut authorized.headers)
             .map_err(OutboundError::Rejected)?;
         if let Some(trace) = self.trace {
             trace.add_to_headers(&mut authorized.headers);
         }
+        // Credentials are added before the policy is checked, because they may change the URL.
         let sender = OutboundSender {
             clients: &self.connector.clients,
             url_policy: &self.resolved.url_policy,
@@ -129,6 +131,7 @@ impl ApiClient<'_> {
             AuthValue::Oauth2(grant) => Some(grant),
             AuthValue::Bearer(_) | AuthValue::Basic { .. } | AuthValue::ApiKey { .. } => None,
         });
+        // Tokens are in the order of the OAuth values.
         for (grant, token) in grants.zip(tokens) {
             self.connector.tokens.invalidate(grant, token).await;
         }

@@ -87,6 +87,7 @@ impl<'a> DocumentLoader<'a> {
         if known.reader != READER_VERSION || !known.documents.contains_key(self.main_url.as_str()) {
             return Ok(None);
         }
+        // All documents must be unchanged; the first change ends the check.
         let mut unchanged = BTreeMap::new();
         for (url_text, version) in &known.documents {
             let version = match self.fetch_redacted(url_text, Some(version)).await {
@@ -156,6 +157,7 @@ impl<'a> DocumentLoader<'a> {
             state.requested += 1;
             MAX_DOCUMENTS_BYTES - state.total_bytes
         };
+        // The main document is configured by the user and needs no check.
         let fetched = match target {
             DocumentLocation::File(path) => {
                 let path = if is_main { path } else { self.check_file_allowed(&path).await? };

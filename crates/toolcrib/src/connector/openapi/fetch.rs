@@ -53,6 +53,7 @@ impl DocumentFetch<'_> {
         if let Some(etag) = known.and_then(|version| HeaderValue::try_from(version.etag.as_deref()?).ok()) {
             headers.insert(IF_NONE_MATCH, etag);
         }
+        // The document may be protected like the API itself.
         if self.send_credentials {
             headers.extend(self.resolved.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
             let values = document_auth(&self.resolved.credentials)?;

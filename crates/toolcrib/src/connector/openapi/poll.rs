@@ -65,12 +65,15 @@ impl Poller<'_> {
         let url = self.status_url(operation, arguments, &started).map_err(CallFailure::Rejected)?;
         let status_request = build_get(url, self.client.resolved).map_err(CallFailure::Rejected)?;
         let mut interval = self.poll.interval.unwrap_or(DEFAULT_POLL_INTERVAL);
+        // The first response may carry `Retry-After` as well.
         let mut last = started;
         let mut status = None;
         for attempt in 1u64.. {
             let retry_after = retry_after_header(&last.headers, self.client.connector.clock.now());
             self.sleep_interval(retry_after.unwrap_or(interval), status.as_deref()).await?;
+            // Back off, but never below a configured interval.
             interval = interval.mul_f64(1.5).min(MAX_POLL_INTERVAL.max(interval));
+            // Reading a status is idempotent, whatever started the job.
             last = self.client.send_with_retries(&status_request, true).await?;
             status = match self.parse_state(&last).map_err(CallFailure::Rejected)? {
                 JobState::Done(body) => return self.build_job_result(&body, &last).map_err(CallFailure::Rejected),
@@ -92,6 +95,7 @@ impl Poller<'_> {
         let sent = SentArguments::new(operation, arguments);
         let body: Option<Value> = serde_json::from_slice(&started.body).ok();
         let headers = header_pairs(&started.headers);
+        // Expressions may refer to the request that started the job and to its response.
         let scope = Scope {
             request: Some(sent.to_expression_request(self.request)),
             response: Some(expression::ResponseScope {

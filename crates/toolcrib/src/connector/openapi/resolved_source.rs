@@ -55,7 +55,9 @@ impl ResolvedSource {
         let SourceKind::OpenApi(openapi) = &source.kind else {
             return Err(Error::new(Code::Internal, format!("`{}` is not an OpenAPI source", source.id)));
         };
+        // Templates first: a resolved value must never be parsed as a template.
         let mut openapi = fill_openapi(openapi)?;
+        // Taken out, so that an unresolved credential does not fail the whole source.
         let credentials = resolve_credentials(openapi.auth.take());
         let openapi = resolve_references(openapi)?;
         let document = DocumentLocation::parse(&openapi.document)?;

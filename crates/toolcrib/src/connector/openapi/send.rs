@@ -163,6 +163,7 @@ impl OutboundSender<'_> {
         let status = response.status();
         let headers = response.headers().clone();
         let mut body = Vec::new();
+        // Stop at the limit without reading the rest: the connection is dropped instead of reused.
         let mut is_truncated = false;
         while let Some(chunk) = response.chunk().await.map_err(|error| self.classify_error(request, error))? {
             let remaining = self.max_response_bytes - body.len();

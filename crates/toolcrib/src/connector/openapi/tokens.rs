@@ -93,6 +93,7 @@ impl TokenCache {
         clients: &OpenApiClients,
         connect_timeout: Duration,
     ) -> Result<String, OutboundError> {
+        // Before waiting for the lock, to recognise a failure that happened meanwhile.
         let began = Instant::now();
         let cached = self.entry(grant);
         let mut cached = cached.lock().await;
@@ -220,6 +221,7 @@ fn parse_token(grant: &OauthGrant, url: &Url, received: &ReceivedResponse) -> Re
         let clean = secrets.iter().filter(|secret| !secret.is_empty());
         sanitize_truncated(&clean.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***")), 200)
     };
+    // An error response: quote its reason without the secret that some servers echo.
     if !received.status.is_success() {
         let TokenErrorResponse { error, error_description } = parse_error(received);
         let reasons: Vec<String> = [error, error_description].into_iter().flatten().map(|text| redact(&text)).collect();
@@ -247,6 +249,7 @@ fn parse_token(grant: &OauthGrant, url: &Url, received: &ReceivedResponse) -> Re
     if response.access_token.is_empty() || response.access_token.chars().any(char::is_control) {
         return Err(unusable_error("it is empty or has characters that HTTP does not allow"));
     }
+    // Lenient: a token without a usable lifetime is still a token.
     let seconds = match response.expires_in {
         Some(ExpiresIn::Number(seconds)) => Some(seconds),
         Some(ExpiresIn::Text(text)) => text.trim().parse().ok(),

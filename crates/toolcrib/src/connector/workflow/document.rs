@@ -59,6 +59,7 @@ impl WorkflowConnector {
     /// Returns the current document, parsed again if the file has changed.
     pub(super) async fn load_document(&self) -> Result<Arc<LoadedDocument>> {
         let file = self.read_workflow_file().await?;
+        // Reading a file is cheap, parsing is not: compare the hash first.
         let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match loaded.filter(|loaded| loaded.version == file.version && loaded.url == file.url) {
             Some(loaded) => Ok(loaded),

@@ -42,6 +42,7 @@ impl OperationLookup {
         {
             return Ok(Some((position, operation)));
         }
+        // The index is valid as long as the tool list has the same fingerprint.
         let cached = self.lock_indexes().get(segment.source()).cloned();
         let index = match cached.filter(|index| index.fingerprint == Some(segment.fingerprint())) {
             Some(index) => index,

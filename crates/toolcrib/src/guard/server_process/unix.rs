@@ -163,6 +163,7 @@ async fn start_guarded(exe: PathBuf, launch: &Launch) -> Result<ServerProcess> {
     // process has ended or this server is stopped.
     rustix::io::fcntl_setfd(&guard_end, FdFlags::empty()).map_err(|error| guard_error(error.into()))?;
 
+    // Start the guard in a process group of its own, so that Ctrl-C does not reach it.
     let mark = GuardMark::random();
     let mut command = Command::new(exe);
     command.arg0("crib-guard").arg(crate::guard::GUARD_ARGUMENT).arg(guard_end.as_raw_fd().to_string());
@@ -226,6 +227,7 @@ async fn watch_guard(
     if last_line == crate::guard::TREE_ENDED_MESSAGE {
         return;
     }
+    // The guard did not confirm: kill the server's group and everything with its mark.
     kill_group(server, Signal::KILL);
     let all_ended = tokio::task::spawn_blocking(move || mark.kill_marked()).await;
     if !all_ended.unwrap_or(false) {
