@@ -35,10 +35,12 @@ pub async fn is_public_url(url: &str) -> bool {
 pub(crate) struct BlockedAddress(String);
 
 impl BlockedAddress {
+    /// Other reasons, such as too many redirects.
     pub(crate) fn new(reason: String) -> BlockedAddress {
         BlockedAddress(reason)
     }
 
+    /// `host` is a name or an address that is not public.
     fn not_public(host: &str) -> BlockedAddress {
         BlockedAddress(format!(
             "`{}` is not a public address; set `allow_private` to permit it",
@@ -46,6 +48,7 @@ impl BlockedAddress {
         ))
     }
 
+    /// `host` is a name or an address that is link-local.
     fn link_local(host: &str) -> BlockedAddress {
         let host = sanitize_truncated(host, 200);
         BlockedAddress(format!(

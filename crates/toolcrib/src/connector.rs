@@ -85,13 +85,16 @@ pub struct Discovery {
 pub struct DocumentVersions {
     /// Name and version of the converter. Another version may derive other tools from the same documents.
     pub reader: String,
+    /// Versions by URL, without credentials.
     pub documents: BTreeMap<String, DocumentVersion>,
 }
 
 /// Identifies the content of one document: by HTTP `ETag` where the server sends one, else by hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentVersion {
+    /// Sent back as `If-None-Match`.
     pub etag: Option<String>,
+    /// SHA-256 of the content.
     pub hash: Fingerprint,
 }
 
@@ -127,6 +130,7 @@ pub struct Discovered {
 pub struct ToolCall {
     /// Name of the tool at its source, without the source prefix.
     pub tool: String,
+    /// Validated against the tool's schema by the call path.
     pub arguments: Box<RawValue>,
     /// Schema as listed; the MCP client reads header annotations from it.
     pub input_schema: Arc<RawValue>,
@@ -142,6 +146,7 @@ pub struct ToolCall {
 /// A request of the source's protocol that is no tool call, such as `resources/read`.
 #[derive(Debug)]
 pub struct SourceRequest {
+    /// Method of the protocol, such as `resources/read`.
     pub method: String,
     pub params: Option<Box<RawValue>>,
     /// The caller's `_meta`; replaces the one in `params`.

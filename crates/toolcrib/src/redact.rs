@@ -127,6 +127,7 @@ impl Redactor {
     /// Whether a tool definition contains a secret where it cannot be masked because calls depend on it: in a name, an
     /// enumeration or a default. Short secrets are ignored, since an ordinary word may equal one of them.
     pub(crate) fn is_leaked_by(&self, tool: &RawValue) -> bool {
+        // Shorter matches are likely ordinary words.
         const MIN_LEAK_LEN: usize = 12;
         self.find_ranges(tool.get(), MAX_DECODINGS + 1).iter().any(|range| range.len() >= MIN_LEAK_LEN)
     }
@@ -209,6 +210,7 @@ impl Redactor {
 pub(crate) enum RedactedJson {
     /// The document contains no secrets.
     Unchanged,
+    /// Document with secrets masked.
     Changed(Box<RawValue>),
     /// The document contains secrets that cannot be masked, and must not be passed on.
     Unreadable,

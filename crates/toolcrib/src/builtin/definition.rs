@@ -11,9 +11,13 @@ use super::sanitize_for_message;
 pub struct BuiltinDefinition {
     /// Name in snake_case, without source prefix.
     pub name: String,
+    /// Display name for people.
     pub title: Option<String>,
+    /// Purpose and usage, for models.
     pub description: String,
+    /// JSON Schema of the arguments; always of type `object`.
     pub input_schema: Value,
+    /// JSON Schema of the structured output.
     pub output_schema: Option<Value>,
     /// MCP tool annotations such as `readOnlyHint`.
     pub annotations: Value,
@@ -21,6 +25,7 @@ pub struct BuiltinDefinition {
     pub verdict: Verdict,
     /// Callable, but not listed.
     pub internal: bool,
+    /// Labels for search and groups.
     pub tags: Vec<String>,
 }
 

@@ -44,6 +44,7 @@ struct RegisteredBuiltin {
 }
 
 impl BuiltinTools {
+    /// Empty table; sources add their tools when they are discovered.
     pub(crate) fn new(registry_options: &RegistryOptions) -> BuiltinTools {
         let clock = registry_options.clock.clone();
         let context = BuiltinContext { now: Arc::new(move || clock.now()), guard: registry_options.guard.clone() };

@@ -275,6 +275,7 @@ impl Connector for McpConnector {
         self.pool.is_connected()
     }
 
+    /// Closes the client's own connection, and removes its subscriptions over the shared one.
     async fn client_disconnected(&self, client: ClientId) {
         self.pool.close_client(client).await;
         self.unsubscribe_client(client).await;
@@ -295,6 +296,7 @@ impl Connector for McpConnector {
         self.pool.take_subscriptions()
     }
 
+    /// The `lifecycle` may have changed with the configuration: without connections to carry them, subscriptions end.
     fn restore_subscriptions(&self, subscriptions: SourceSubscriptions) {
         match self.source.settings.lifecycle() {
             Lifecycle::Shared => self.pool.restore_subscriptions(subscriptions, |_| None),
@@ -349,6 +351,7 @@ fn exclude_leaking_tool(tool: &RawValue, redactor: &Redactor) -> SetAsideTool {
 
 /// Names of the capabilities that a server announced, bounded in number and length.
 fn capability_names(server: &ServerDescription) -> Vec<String> {
+    // Servers announce a handful; the bound protects the store.
     const MAX_CAPABILITIES: usize = 32;
     let capabilities = RawFields::parse(&server.capabilities).unwrap_or_default();
     let offered = capabilities.iter().filter(|(_, value)| !matches!(value.get(), "null" | "false"));

@@ -14,6 +14,7 @@ pub(crate) const XDG_DIRECTORIES: [&str; 7] = [
     "XDG_DATA_DIRS",
 ];
 
+/// Inherited unchanged.
 const INHERITED_NAMES: [&str; 14] = [
     "PATH",
     "HOME",
@@ -32,11 +33,12 @@ const INHERITED_NAMES: [&str; 14] = [
     "CARGO_HTTP_CAINFO",
 ];
 
-/// Read in both cases, for programs disagree. Passed on without credentials.
+/// Proxy variables, in upper or lower case since programs disagree. Inherited without credentials.
 const PROXY_NAMES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+/// Host names for which no proxy is used; contains no credentials.
 const NO_PROXY_NAME: &str = "NO_PROXY";
 
-/// Without these hardly a program starts on Windows.
+/// Required by most programs on Windows.
 const WINDOWS_NAMES: [&str; 14] = [
     "SYSTEMROOT",
     "SYSTEMDRIVE",

@@ -38,6 +38,7 @@ pub enum GuardExe {
 /// Command to start.
 #[derive(Debug, Clone, Default)]
 pub struct Launch {
+    /// Name to be found on `PATH`, or a path.
     pub program: OsString,
     pub args: Vec<OsString>,
     /// The complete environment; nothing is inherited. See [`clean_env`](super::clean_env).

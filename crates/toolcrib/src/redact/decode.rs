@@ -5,6 +5,7 @@ use std::ops::Range;
 
 /// Decoded bytes of a text and where they came from.
 pub(super) struct DecodedText {
+    /// Empty if the text has nothing to decode.
     pub(super) bytes: Vec<u8>,
     /// Range of the original text for each byte. 32-bit offsets, because this takes eight times the size of the text.
     origins: Vec<Range<u32>>,

@@ -93,10 +93,13 @@ struct FirstPage {
 /// Placement of the structured content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StructuredPlacement {
+    /// Small enough for the first page; not required.
     FirstPage,
+    /// Required by the output schema, and small enough to repeat.
     EveryPage,
     /// Does not fit, and the text blocks are much shorter: it follows as text.
     AsText,
+    /// Does not fit, and the text blocks say about the same.
     Omitted,
 }
 

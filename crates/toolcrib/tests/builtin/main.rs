@@ -1,6 +1,6 @@
 //! The built-in tools from outside: what they return, and what they reject.
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
+#![expect(clippy::unwrap_used, reason = "code shared by tests")]
 
 mod bash;
 mod files;

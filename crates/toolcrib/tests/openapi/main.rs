@@ -1,5 +1,5 @@
 //! OpenAPI and workflow sources through the registry: documents are discovered, and calls send the described requests.
-#![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
+#![expect(clippy::unwrap_used, reason = "code shared by tests")]
 
 #[path = "../../src/connector/openapi/tests/server.rs"]
 mod server;

@@ -5,7 +5,9 @@ use serde_json::{Number as JsonNumber, Value};
 /// Operand or result of a calculation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Number {
+    /// Exact.
     Integer(i128),
+    /// Anything else; never NaN or infinite.
     Real(f64),
 }
 
@@ -51,6 +53,7 @@ impl Number {
         self.apply_exact_or_float(other, i128::checked_mul, |a, b| a * b)
     }
 
+    /// Exact if the division has no remainder.
     pub(super) fn divide(self, other: Number) -> NumberResult {
         if other.to_f64() == 0.0 {
             return Err("division by zero".into());
@@ -59,6 +62,7 @@ impl Number {
         self.apply_exact_or_float(other, exact_quotient, |a, b| a / b)
     }
 
+    /// Has the sign of the dividend.
     pub(super) fn remainder(self, other: Number) -> NumberResult {
         if other.to_f64() == 0.0 {
             return Err("division by zero".into());

@@ -83,12 +83,14 @@ impl CalcParser<'_> {
         result
     }
 
+    /// Binds tighter than the sign on its left: `-2^2` is -4.
     fn parse_power(&mut self) -> NumberResult {
         // Right-associative, and a sign is allowed in the exponent: `2^-1`.
         let base = self.parse_atom()?;
         if self.consume_power_operator() { base.power(self.parse_unary()?) } else { Ok(base) }
     }
 
+    /// Number, constant, function call or parenthesised expression.
     fn parse_atom(&mut self) -> NumberResult {
         match self.peek() {
             Some('(') => {
@@ -108,6 +110,7 @@ impl CalcParser<'_> {
         }
     }
 
+    /// Decimal number with optional fraction and exponent.
     fn parse_number(&mut self) -> NumberResult {
         let rest = &self.text[self.position..];
         let count_digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();

@@ -26,6 +26,7 @@ pub(in crate::builtin) struct WalkEntry {
     pub(in crate::builtin) relative: String,
     /// Depth below the start; 1 for direct children.
     pub(in crate::builtin) depth: usize,
+    /// Type of the entry itself, not of a link's target.
     pub(in crate::builtin) file_type: FileType,
 }
 

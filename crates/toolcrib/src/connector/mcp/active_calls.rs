@@ -14,7 +14,9 @@ use toolcrib_mcp::{RpcError, ServerRequest, ServerRequestHandler};
 use crate::call::{CallNotification, ClientId};
 use crate::connector::CallContext;
 
+/// Server request that asks the user for input.
 const ELICITATION_METHOD: &str = "elicitation/create";
+/// Server request that asks the client's model for a completion.
 const SAMPLING_METHOD: &str = "sampling/createMessage";
 
 /// Capabilities announced to every server, regardless of the client, so that a server's tool list does not depend on
@@ -44,6 +46,7 @@ struct ActiveCall {
 pub(super) struct CallGuard {
     calls: Arc<ActiveCalls>,
     number: u64,
+    /// Shared with the registered call.
     pub(super) pending_questions: PendingQuestions,
 }
 
@@ -152,6 +155,7 @@ impl PendingQuestions {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// Whether a question is unanswered.
     pub(super) fn is_any_pending(&self) -> bool {
         self.0.load(Ordering::SeqCst) > 0
     }

@@ -31,6 +31,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// An open MCP connection.
 #[derive(Debug)]
 pub(super) struct McpConnection {
+    /// The wire; usable until it is closed by either side.
     pub(super) client: McpClient,
     /// Process behind a stdio connection; taken out when the connection closes.
     server: Mutex<Option<ServerProcess>>,

@@ -21,6 +21,7 @@ const MAX_CLIENT_CONNECTIONS: usize = 64;
 pub(super) struct PooledConnection {
     /// Locked while connecting, so that concurrent callers share one attempt.
     pub(super) connection: tokio::sync::Mutex<Option<Arc<McpConnection>>>,
+    /// Outlive the connection, which is replaced when it breaks.
     pub(super) subscriptions: Arc<SubscriptionSet>,
     /// Time and reason of the last failed attempt to connect.
     failure: Mutex<Option<(Instant, CallFailure)>>,
@@ -65,6 +66,7 @@ impl PooledConnection {
 /// All connections of a source.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionPool {
+    /// Used by all clients that have no connection of their own.
     pub(super) shared: Arc<PooledConnection>,
     /// Created on demand; entries of disconnected clients are removed.
     per_client: Mutex<HashMap<ClientId, Arc<PooledConnection>>>,

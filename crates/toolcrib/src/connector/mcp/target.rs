@@ -25,9 +25,11 @@ use crate::server_logs::{self, StderrTail};
 
 /// Target for the wire, with the process and its output.
 pub(super) struct OpenTarget {
+    /// Pipes of the process, or URL and headers.
     pub(super) target: ConnectTarget,
     /// `None` for remote servers.
     pub(super) server: Option<ServerProcess>,
+    /// Last lines of stderr; empty for remote servers.
     pub(super) stderr_tail: StderrTail,
     /// Beginning of stdout; empty for remote servers.
     pub(super) first_output: FirstOutput,

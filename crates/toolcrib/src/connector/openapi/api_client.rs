@@ -23,6 +23,7 @@ use crate::trace::Trace;
 pub(super) struct ApiClient<'a> {
     pub(super) connector: &'a OpenApiConnector,
     pub(super) resolved: &'a ResolvedSource,
+    /// Added to a copy of each request just before sending.
     pub(super) auth: &'a SelectedAuth,
     /// End of the caller's timeout; retries stop before it.
     pub(super) deadline: Instant,

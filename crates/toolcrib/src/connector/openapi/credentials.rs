@@ -33,6 +33,7 @@ pub(super) struct OauthGrant {
 /// Credentials chosen for one operation.
 #[derive(Debug, Default)]
 pub(super) struct SelectedAuth {
+    /// All of them are sent.
     pub(super) values: Vec<AuthValue>,
     /// Requirement of the document that `auth` does not satisfy, described for the error message of a 401 or 403.
     pub(super) missing: Option<String>,

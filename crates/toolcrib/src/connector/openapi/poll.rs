@@ -33,6 +33,7 @@ const MAX_URL_VALUE_LEN: usize = 8 * 1024;
 /// Polls one job.
 #[derive(Debug)]
 pub(super) struct Poller<'a> {
+    /// Sends the polls with the credentials of the first request.
     pub(super) client: &'a ApiClient<'a>,
     /// The status URL must stay on this server.
     pub(super) base_url: &'a Url,

@@ -144,11 +144,13 @@ fn resolve_credentials(auth: Option<Auth>) -> SourceCredentials {
     }
 }
 
+/// Resolves one credential by wrapping it in an otherwise empty configuration.
 fn resolve_auth(auth: Auth) -> Result<Auth> {
     let openapi = OpenApiSource { auth: Some(auth), ..OpenApiSource::default() };
     resolve_references(openapi)?.auth.ok_or_else(|| Error::new(Code::Internal, "internal error: `auth` was lost"))
 }
 
+/// Resolves all references in the configuration.
 fn resolve_references(openapi: OpenApiSource) -> Result<OpenApiSource> {
     match resolve_kind(&SourceKind::OpenApi(openapi))? {
         SourceKind::OpenApi(openapi) => Ok(openapi),

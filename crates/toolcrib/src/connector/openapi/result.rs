@@ -79,7 +79,9 @@ struct CallResult<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum StructuredContent<'a> {
+    /// Used as it is.
     Object(&'a RawValue),
+    /// Arrays, strings, numbers, booleans and null.
     Other { result: &'a RawValue },
 }
 
@@ -141,6 +143,7 @@ pub(super) fn build_result_from(value: &Value, received: &ReceivedResponse) -> R
     })
 }
 
+/// Serialises once; the layout is read from the text.
 fn serialize_result(result: &CallResult<'_>) -> Result<ToolResult> {
     let raw = to_raw_value(result).context(Code::Internal, "cannot serialize a result")?;
     ToolResult::parse(raw).ok_or_else(|| Error::new(Code::Internal, "internal error: a result is not an object"))

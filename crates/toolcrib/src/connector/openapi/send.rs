@@ -58,6 +58,7 @@ pub(super) enum OutboundError {
 #[derive(Debug)]
 pub(super) struct OutboundSender<'a> {
     pub(super) clients: &'a OpenApiClients,
+    /// Decides about the first URL and about redirects to other servers.
     pub(super) url_policy: &'a UrlPolicy,
     pub(super) connect_timeout: Duration,
     /// Maximum size of a response body.

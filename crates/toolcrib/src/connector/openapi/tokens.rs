@@ -209,6 +209,7 @@ fn is_client_rejected(received: &ReceivedResponse) -> bool {
     is_rejected && parse_error(received).error.as_deref() == Some("invalid_client")
 }
 
+/// Error fields of a response; empty if it has none.
 fn parse_error(received: &ReceivedResponse) -> TokenErrorResponse {
     serde_json::from_slice(&received.body).unwrap_or_default()
 }

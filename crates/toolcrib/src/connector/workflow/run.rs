@@ -27,9 +27,11 @@ pub(super) struct WorkflowRun<'a> {
     pub(super) connector: &'a WorkflowConnector,
     /// Calls the tools of the steps.
     pub(super) registry: &'a Arc<RegistryInner>,
+    /// One version of the document for the whole run, even if the file changes meanwhile.
     pub(super) loaded: &'a LoadedDocument,
     /// `workflowId` of the document.
     pub(super) workflow_id: &'a str,
+    /// Of the workflow's caller; steps inherit consent, client and cancellation.
     pub(super) context: &'a CallContext,
     /// End of the caller's timeout, for all steps together.
     pub(super) deadline: Instant,

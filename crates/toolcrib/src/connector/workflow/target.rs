@@ -21,8 +21,10 @@ use crate::secret::resolve;
 /// Tool of a step. Its source is an OpenAPI source, so a workflow never calls a workflow through this path.
 #[derive(Debug)]
 pub(super) struct TargetTool {
+    /// Name in the catalogue, by which the step calls it.
     pub(super) name: ToolName,
     pub(super) source: SourceId,
+    /// From the tool's execution specification.
     pub(super) operation: Operation,
     /// Schema as listed, for converting argument types.
     pub(super) input_schema: Arc<RawValue>,
