@@ -1,5 +1,10 @@
-//! A call: one straight line from a name to an answer, and one code for each step that can fail.
+//! Tool calls: one straight function from a name to a result, with one error code for each step that can fail.
+//!
+//! Steps: discover the source if needed, find the tool, check that it is enabled and allowed, validate the arguments,
+//! pass the circuit breaker, send, clean and page the result. The steps are in the submodules; the protocols are left
+//! to the connectors.
 
+// In the order of a call.
 mod arguments;
 mod check;
 mod options;
@@ -37,31 +42,32 @@ pub use options::{CallNotification, CallOptions, ClientId};
 pub use output::{CallOutput, ResultPage};
 pub use requests::McpCapability;
 
-/// A call that ended: what is told of it to those who watch, and no more.
+/// Summary of a call that ended, for subscribers and the activity log. Holds neither arguments nor result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CallFinished {
-    /// By the name that lists have, whatever spelling it was asked for by; one that is not known as it was asked for.
+    /// Name of the tool as lists show it; for an unknown tool, the name as requested.
     pub tool: String,
-    /// Of a call that came so far as to know it.
+    /// Source of the tool; `None` when no tool was found.
     pub source: Option<SourceId>,
+    /// Name of the caller.
     pub caller: String,
-    /// `OK`, or the code of what went wrong.
+    /// `OK`, or the error code.
     pub code: &'static str,
-    /// When it ended.
+    /// When the call ended.
     pub at: Timestamp,
     pub elapsed_ms: u64,
 }
 
-/// A discovery that took less was none: everything was known.
+/// A discovery before a call that took less time did not contact the source: its tools were known already.
 const MIN_DISCOVERY_DURATION: Duration = Duration::from_millis(100);
 
-/// A call that somebody wishes for.
+/// A request to call a tool.
 pub(crate) struct CallRequest<'a> {
-    /// Any spelling of it.
+    /// Name of the tool, in any accepted spelling.
     pub(crate) name: &'a str,
     pub(crate) input: Value,
     pub(crate) options: CallOptions,
-    /// Is shown what an API answers.
+    /// Records the HTTP responses behind the call; used by workflow steps.
     pub(crate) response_recorder: Option<ResponseRecorder>,
 }
 
@@ -71,17 +77,17 @@ impl Registry {
         self.shared.call(caller, CallRequest { name, input, options, response_recorder: None }).await
     }
 
-    /// Why the tools of a source are not known, where they are not.
+    /// Returns why the tools of a source are unknown, or `None` if they are known.
     pub fn source_failure(&self, id: &SourceId) -> Option<Error> {
         self.shared.explain_source(id)
     }
 
-    /// A page of a large result. Nothing is called again.
+    /// Returns a page of a large result. Does not call the tool again.
     pub fn result_page(&self, client: Option<ClientId>, cursor: &str) -> Result<CallOutput> {
         self.shared.result_pages.read_page(client, cursor)
     }
 
-    /// A client has left: its own connections and what was held for it end.
+    /// Releases what belongs to a disconnected client: its own connections to sources and its stored result pages.
     pub fn client_disconnected(&self, client: ClientId) {
         self.shared.result_pages.remove_client(client);
         for connector in self.shared.connectors.connectors() {
@@ -89,26 +95,27 @@ impl Registry {
         }
     }
 
-    /// The source that a tool's name leads to: the one it names, or that of the tool where lists are known. Nothing
-    /// where there is none, so that nothing has to be discovered to say so.
+    /// Returns the source that a tool name refers to: the source it names if that exists, or for a bare name the source
+    /// of the known tool. `None` means that no discovery could find the tool.
     pub fn source_for_tool_name(&self, name: &str) -> Result<Option<SourceId>> {
         self.shared.source_for_tool_name(name)
     }
 
-    /// Discovers what a call that is about to be made needs to know: the source in the tool's name if it never was.
-    /// Waits as long as the call may take.
+    /// Discovers the source in a tool name ahead of a call if it was never discovered. Waits at most as long as the
+    /// call may take.
     pub async fn discover_for_call(&self, name: &str, options: &CallOptions) -> Result<()> {
         self.shared.discover_for_call(name, options, options.trace.as_ref()).await
     }
 }
 
 impl RegistryInner {
-    /// The one way to a tool, for agents and for the steps of workflows.
-    pub(crate) async fn call(self: &Arc<Self>, caller: &Caller, wish: CallRequest<'_>) -> Result<CallOutput> {
-        let mut underway = CallRecorder::start(self, wish.name, &caller.name, wish.options.trace.clone());
-        let trace = underway.trace.clone();
-        let result = self.execute_call(caller, wish, &trace, &mut underway.progress).await;
-        let wrong = match &result {
+    /// Calls a tool. The only path to a tool, for agents as well as for workflow steps.
+    pub(crate) async fn call(self: &Arc<Self>, caller: &Caller, request: CallRequest<'_>) -> Result<CallOutput> {
+        let mut recorder = CallRecorder::start(self, request.name, &caller.name, request.options.trace.clone());
+        let trace = recorder.trace.clone();
+        let result = self.execute_call(caller, request, &trace, &mut recorder.progress).await;
+        // A result with `isError` counts as a failure of the tool, although the call itself succeeded.
+        let error = match &result {
             Ok(output) if output.is_error() => {
                 let message = first_text_block(output.content()).unwrap_or_else(|| "the tool reported an error".into());
                 Some(CallError {
@@ -117,113 +124,117 @@ impl RegistryInner {
                 })
             }
             Ok(_) => None,
-            Err(error) => Some(CallError { failure: ErrorSummary::from_error(error), reported_by_tool: false }),
+            Err(failure) => Some(CallError { failure: ErrorSummary::from_error(failure), reported_by_tool: false }),
         };
-        let elapsed_ms = underway.finish(wrong);
+        let elapsed_ms = recorder.finish(error);
         result.map(|mut output| {
             output.elapsed_ms = elapsed_ms;
             output
         })
     }
 
+    /// The steps of a call. `progress` is updated on the way, so that the recorder knows how far a failed call came.
     async fn execute_call(
         self: &Arc<Self>,
         caller: &Caller,
-        wish: CallRequest<'_>,
+        request: CallRequest<'_>,
         trace: &Trace,
-        reached: &mut CallProgress,
+        progress: &mut CallProgress,
     ) -> Result<CallOutput> {
-        let CallRequest { name, input, options, response_recorder: witness } = wish;
+        let CallRequest { name, input, options, response_recorder } = request;
         let began = tokio::time::Instant::now();
         self.discover_for_call(name, &options, Some(trace)).await?;
         let discovered_in = began.elapsed();
-        // One moment for all: what is found and what is called must not be of two worlds.
-        let now = self.snapshot.load_full();
-        now.ensure_usable()?;
-        let tool = self.find_tool(&now.catalog, name)?;
-        reached.found_tool = Some((tool.source().clone(), tool.name().to_string()));
+        // One snapshot for the whole call: lookup, policy and source must be of the same version.
+        let snapshot = self.snapshot.load_full();
+        snapshot.ensure_usable()?;
+        let tool = self.find_tool(&snapshot.catalog, name)?;
+        progress.found_tool = Some((tool.source().clone(), tool.name().to_string()));
         check_enabled(&tool)?;
         check_policy(&tool, options.consent)?;
-        let calling = tool.call_spec()?;
-        let source = now.effective_sources.get(tool.source());
+        let call_spec = tool.call_spec()?;
+        let source = snapshot.effective_sources.get(tool.source());
         let defaults = self.default_settings.load_full();
         let settings = source.map_or(&*defaults, |source| &source.settings);
-        // Without a timeout of the caller the source's own counts, and what a discovery took is part of it.
-        let own = options.timeout.is_none() && discovered_in < MIN_DISCOVERY_DURATION;
+        // Without a timeout of the caller, the source's own one applies; a discovery before the call counts towards it.
+        let is_own_timeout = options.timeout.is_none() && discovered_in < MIN_DISCOVERY_DURATION;
         let timeout = options.timeout.unwrap_or(settings.call_timeout()).saturating_sub(discovered_in);
         let deadline = Deadline::after(timeout);
         let validated =
-            self.validation_permits.validate(tool.source(), calling, input, deadline, &options.cancel).await?;
+            self.validation_permits.validate(tool.source(), call_spec, input, deadline, &options.cancel).await?;
         let ValidatedArguments { arguments: input, note } =
             validated.map_err(|faults| invalid_arguments_error(tool.name().as_str(), &faults))?;
 
-        reached.called_tool = Some(tool.id());
+        progress.called_tool = Some(tool.id());
         let call = ToolCall {
             tool: tool.original_name().to_owned(),
             arguments: to_raw_value(&input).context(Code::Internal, "write the arguments")?,
-            input_schema: calling.input_schema.clone(),
-            execution_spec: calling.execution_spec.clone(),
+            input_schema: call_spec.input_schema.clone(),
+            execution_spec: call_spec.execution_spec.clone(),
             meta: options.meta.clone(),
-            is_idempotent: calling.hints.read_only_hint || calling.hints.idempotent_hint,
+            is_idempotent: call_spec.hints.read_only_hint || call_spec.hints.idempotent_hint,
             context: CallContext {
                 caller: caller.name.clone(),
                 trace: Some(trace.clone()),
-                response_recorder: witness,
-                // A call with the source's own timeout tells something about the source if it is late, so that one stays.
-                ..options.call_context(if own { settings.call_timeout() } else { deadline.remaining() })
+                response_recorder,
+                // Only a call with the source's full timeout says something about the source when it times out: then it
+                // counts for the circuit breaker, so that timeout is passed on unshortened.
+                ..options.call_context(if is_own_timeout { settings.call_timeout() } else { deadline.remaining() })
             },
         };
-        let answer = match source {
+        let result = match source {
             Some(source) => self.send_call(source, call).await?,
-            // A tool of the embedding host is behind no connection.
+            // A tool that the host program registered has no connection.
             None => self.connectors.builtins().call(call).await.map_err(CallFailure::into_error)?,
         };
-        let answer = match settings.results() {
-            ResultText::Clean => strip_hidden_text(answer).await?,
-            ResultText::Raw => answer,
+        let result = match settings.results() {
+            ResultText::Clean => strip_hidden_text(result).await?,
+            ResultText::Raw => result,
         };
-        let answer = match note {
-            Some(note) => add_note(answer, note).await?,
-            None => answer,
+        let result = match note {
+            Some(note) => add_note(result, note).await?,
+            None => result,
         };
-        let (id, limit) = (tool.source().clone(), settings.result_limit());
-        if options.unpaged || answer.raw.get().len() as u64 <= limit {
-            return Ok(CallOutput::new(id, answer, None));
+        let id = tool.source().clone();
+        let limit = settings.result_limit();
+        if options.unpaged || result.raw.get().len() as u64 <= limit {
+            return Ok(CallOutput::new(id, result, None));
         }
+        // The result is too large for one response: store it and return its first page.
         let declared = options.enforce_output_schema && tool.tool().is_ok_and(|tool| tool.output_schema.is_some());
         let shape = if declared { PageShape::Declared } else { PageShape::Free };
-        // Splitting a very large result takes a while: not on a thread that others wait for.
-        let (shared, keeper) = (self.clone(), options.result_owner());
-        let splitting =
-            tokio::task::spawn_blocking(move || shared.result_pages.store(id, keeper, answer, limit, shape));
+        // Splitting a very large result takes a while, so it runs on a blocking thread.
+        let shared = self.clone();
+        let owner = options.result_owner();
+        let splitting = tokio::task::spawn_blocking(move || shared.result_pages.store(id, owner, result, limit, shape));
         splitting.await.context(Code::Internal, "a result could not be split")?
     }
 
-    /// Discovers the source in a tool's name, within the time of the call and for as long as its caller is there.
-    /// What is known is not waited for: a list that lacks the tool answers at once, as does a bare name that no list
-    /// has.
+    /// Discovers the source in a tool name if it was never discovered, within the timeout and cancellation of the call.
+    /// Does not wait when the source's tools are known, even if this tool is not among them, or when the name is a bare
+    /// name of no known tool.
     async fn discover_for_call(
         self: &Arc<Self>,
         name: &str,
         options: &CallOptions,
         trace: Option<&Trace>,
     ) -> Result<()> {
-        let need = if options.skip_discovery { RequiredFreshness::Cached } else { RequiredFreshness::Discovered };
+        let required = if options.skip_discovery { RequiredFreshness::Cached } else { RequiredFreshness::Discovered };
         let Some(id) = self.source_for_tool_name(name)? else {
-            if need != RequiredFreshness::Cached && self.options.revalidate {
-                // The next call may find it.
+            if required != RequiredFreshness::Cached && self.options.revalidate {
+                // A bare name may belong to a source that is not discovered yet: a later call may find it.
                 self.refresh_in_background();
             }
             return Ok(());
         };
         let limit = options.timeout.unwrap_or_else(|| {
-            let now = self.snapshot.load();
-            let settings = now.effective_sources.get(&id).map(|source| &source.settings);
+            let snapshot = self.snapshot.load();
+            let settings = snapshot.effective_sources.get(&id).map(|source| &source.settings);
             settings.map_or_else(|| self.default_settings.load().call_timeout(), SourceSettings::call_timeout)
         });
         tokio::select! {
             biased;
-            _discovered = self.ensure_freshness(need, Some(std::slice::from_ref(&id)), true, trace) => Ok(()),
+            _outcomes = self.ensure_freshness(required, Some(std::slice::from_ref(&id)), true, trace) => Ok(()),
             () = options.cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
             () = tokio::time::sleep(limit) => {
                 let limit = format_duration(limit);
@@ -233,45 +244,47 @@ impl RegistryInner {
         }
     }
 
+    /// See [`Registry::source_for_tool_name`].
     fn source_for_tool_name(&self, name: &str) -> Result<Option<SourceId>> {
-        let now = self.snapshot.load();
+        let snapshot = self.snapshot.load();
         Ok(match parse_tool_name(name)? {
             ParsedToolName::Qualified { source, .. } => {
-                SourceId::from_name(source).ok().filter(|id| now.inventory.source(id).is_some())
+                SourceId::from_name(source).ok().filter(|id| snapshot.inventory.source(id).is_some())
             }
-            ParsedToolName::Bare(_) => now.catalog.find(name).ok().map(|tool| tool.source().clone()),
+            ParsedToolName::Bare(_) => snapshot.catalog.find(name).ok().map(|tool| tool.source().clone()),
         })
     }
 }
 
-/// Longest result that is cleaned on the thread of its call. Results up to the usual `result_limit` are, for most of them
-/// are only scanned, in less time than another thread takes to begin.
+/// Maximum length of a result that is cleaned on the async thread of its call. Results up to the default `result_limit`
+/// are shorter; most are only scanned, which takes less time than handing them to another thread.
 const MAX_INLINE_RESULT_LEN: usize = 256 * 1024;
 
-async fn strip_hidden_text(answer: ToolResult) -> Result<ToolResult> {
-    if answer.raw.get().len() <= MAX_INLINE_RESULT_LEN {
-        return Ok(answer.without_hidden_characters());
+/// Removes hidden characters from a result; on a blocking thread if it is large.
+async fn strip_hidden_text(result: ToolResult) -> Result<ToolResult> {
+    if result.raw.get().len() <= MAX_INLINE_RESULT_LEN {
+        return Ok(result.without_hidden_characters());
     }
-    let cleaning = tokio::task::spawn_blocking(move || answer.without_hidden_characters());
+    let cleaning = tokio::task::spawn_blocking(move || result.without_hidden_characters());
     cleaning.await.context(Code::Internal, "a result could not be cleaned")
 }
 
-/// A result that is an error, without the secrets of its source.
-async fn redact_result(answer: ToolResult, redactor: Arc<Redactor>) -> Result<ToolResult> {
-    if answer.raw.get().len() <= MAX_INLINE_RESULT_LEN {
-        return Ok(answer.redact(&redactor));
+/// Redacts the secrets of its source in a result that reports an error; on a blocking thread if it is large.
+async fn redact_result(result: ToolResult, redactor: Arc<Redactor>) -> Result<ToolResult> {
+    if result.raw.get().len() <= MAX_INLINE_RESULT_LEN {
+        return Ok(result.redact(&redactor));
     }
-    let redacting = tokio::task::spawn_blocking(move || answer.redact(&redactor));
+    let redacting = tokio::task::spawn_blocking(move || result.redact(&redactor));
     redacting.await.context(Code::Internal, "a result could not be redacted")
 }
 
-/// Adds a note to a result, on a blocking thread: the whole of it is written anew.
-async fn add_note(answer: ToolResult, note: String) -> Result<ToolResult> {
-    let noted = tokio::task::spawn_blocking(move || answer.with_note(&note));
+/// Adds a note to a result. On a blocking thread, because the whole result is rewritten.
+async fn add_note(result: ToolResult, note: String) -> Result<ToolResult> {
+    let noted = tokio::task::spawn_blocking(move || result.with_note(&note));
     noted.await.context(Code::Internal, "a note could not be added to the result")
 }
 
-/// The beginning of the first text block, for counters.
+/// Returns the beginning of the first text block, as error message for the counters.
 fn first_text_block(content: &str) -> Option<String> {
     let blocks: Vec<Value> = serde_json::from_str(content).ok()?;
     let text = blocks.iter().find_map(|block| block.get("text")?.as_str())?;

@@ -1,5 +1,8 @@
-//! Discovery: who is due, at most so many at once, each source once at a time, each within its own deadline.
-//! A failure keeps the last good list; an unchanged list writes no event.
+//! Refreshing tool lists: a bounded number of discoveries at once, each source at most once at a time (other requests
+//! wait for the same run), each with its own timeout.
+//!
+//! A failed discovery keeps the last good list; an unchanged list writes no event. Which sources must be discovered for
+//! a request is decided in `ensure`, one discovery is carried out in `discovery`.
 
 mod discovery;
 mod ensure;
@@ -28,51 +31,57 @@ use crate::trace::Trace;
 
 pub use ensure::{BackoffPolicy, PendingDiscovery, PendingSource, RequiredFreshness};
 
-/// Which sources to look at, and how hard.
+/// Which sources to refresh, and how.
 #[derive(Debug, Clone, Default)]
 pub struct Refresh {
-    /// All enabled ones when none are named.
+    /// Sources to refresh; `None` for all of them.
     pub sources: Option<Vec<SourceId>>,
-    /// Contact a source even when it is fresh.
+    /// Contact a source even if its list is fresh.
     pub force: bool,
-    /// A call follows: the connection made for discovery is worth keeping.
+    /// Keep the connection of the discovery open, because a call follows.
     pub keep_connection: bool,
-    /// What it is part of.
+    /// Trace that the refresh belongs to.
     pub trace: Option<Trace>,
 }
 
-/// What came of one source: its delta, or why there is none.
+/// Outcome of the refresh of one source: a delta, or an error.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RefreshOutcome {
     pub source: SourceId,
     pub status: RefreshStatus,
+    /// Whether the source was contacted by this refresh.
     pub contacted: bool,
     pub added: Vec<String>,
     pub changed: Vec<ToolChange>,
     pub removed: Vec<String>,
-    /// Likely renames; both names stand in `removed` and `added` as well.
+    /// Likely renames; both names are in `removed` and `added` too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub renamed: Vec<ToolRename>,
+    /// Number of tools that are as before.
     pub unchanged: usize,
+    /// Fingerprint of the manifest that is served now.
     pub inventory_hash: Option<Fingerprint>,
     pub elapsed_ms: u64,
     pub error: Option<ErrorSummary>,
 }
 
+/// How a refresh of one source ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RefreshStatus {
     /// The source answered and its list is new or changed.
     Success,
-    /// The source answered with the list we had.
+    /// The source answered with the known list.
     Unchanged,
-    /// The list is recent enough; nobody was contacted.
+    /// The list is recent enough; the source was not contacted.
     Fresh,
+    /// The discovery failed; the last good list is still served.
     Failed,
     Disabled,
 }
 
 impl RefreshStatus {
+    /// Returns the name used in JSON, logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
             RefreshStatus::Success => "success",
@@ -84,21 +93,24 @@ impl RefreshStatus {
     }
 }
 
-/// What comes in a burst of announcements leads to one refresh.
+/// Wait after an announced change, so that a burst of announcements leads to one refresh.
 const ANNOUNCEMENT_DEBOUNCE: Duration = Duration::from_millis(100);
-/// A source that announces for ever is asked now and then.
+/// Minimum time between refreshes of a source that keeps announcing changes.
 const MIN_ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Discoveries under way in this process: whoever wants the same source waits for the same run.
+/// Discoveries that are running in this process. Requests for the same source wait for the same run.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightDiscoveries {
+    /// Running discovery of each source, with the declaration it was started for.
     running: Mutex<HashMap<SourceId, (Arc<Source>, OutcomeReceiver)>>,
-    /// Sources that announced a change and are being looked after; true when they did so again meanwhile.
+    /// Sources with announced changes that a task is handling; `true` if there is an announcement it has not handled
+    /// yet.
     announced: Mutex<HashMap<SourceId, bool>>,
-    /// Whether what is missing or stale is being looked after behind the scenes.
+    /// A background refresh of missing and stale sources is running.
     background_refresh: AtomicBool,
 }
 
+/// Receives the outcome of a discovery; the sender is dropped without one when the registry closes.
 type OutcomeReceiver = watch::Receiver<Option<RefreshOutcome>>;
 
 impl InFlightDiscoveries {
@@ -110,7 +122,8 @@ impl InFlightDiscoveries {
         self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a source has announced more than was looked at; if not, it is looked after no longer.
+    /// Whether there is an announcement that the task has not handled yet; if not, removes the source, and the task
+    /// ends.
     fn has_new_announcement(&self, id: &SourceId) -> bool {
         let mut announced = self.announced();
         let again = announced.get(id).copied().unwrap_or_default();
@@ -122,151 +135,167 @@ impl InFlightDiscoveries {
 }
 
 impl Registry {
-    /// Looks at sources now and says what changed, one outcome for each, in the order of their ids.
+    /// Refreshes sources now. Returns one outcome per source, ordered by id.
     pub async fn refresh(&self, refresh: Refresh) -> Vec<RefreshOutcome> {
         self.shared.refresh(refresh).await
     }
 
-    /// Looks at one source now, whichever sources `refresh` names.
+    /// Refreshes one source now; `refresh.sources` is ignored.
     pub async fn refresh_source(&self, id: &SourceId, refresh: Refresh) -> Result<RefreshOutcome> {
         let outcomes = self.refresh(Refresh { sources: Some(vec![id.clone()]), ..refresh }).await;
-        let none = || Error::new(Code::Internal, format!("the discovery of `{id}` gave no outcome"));
+        let none = || Error::new(Code::Internal, format!("the refresh of `{id}` returned no outcome"));
         outcomes.into_iter().next().ok_or_else(none)
     }
 
-    /// The enabled sources that are not fresh.
+    /// Returns the enabled sources that are not fresh.
     pub fn due_sources(&self) -> Vec<SourceId> {
-        let now = self.shared.snapshot.load_full();
-        let enabled = now.inventory.sources().filter(|(id, state)| self.shared.is_enabled(id, state.enabled));
-        enabled.map(|(id, _)| id.clone()).filter(|id| self.shared.freshness(&now, id) != Freshness::Fresh).collect()
+        let snapshot = self.shared.snapshot.load_full();
+        let enabled = snapshot.inventory.sources().filter(|(id, state)| self.shared.is_enabled(id, state.enabled));
+        enabled
+            .map(|(id, _)| id.clone())
+            .filter(|id| self.shared.freshness(&snapshot, id) != Freshness::Fresh)
+            .collect()
     }
 }
 
 impl RegistryInner {
+    /// See [`Registry::refresh`].
     pub(crate) async fn refresh(self: &Arc<Self>, refresh: Refresh) -> Vec<RefreshOutcome> {
         if refresh.force
             && let Err(error) = self.catch_up().await
         {
-            // What others found before now does not meet this need; without their news one may be contacted for nothing.
-            tracing::debug!(%error, "cannot take in what others wrote before a refresh");
+            // Only an optimisation: without the records of other processes, a source may be contacted once too often.
+            tracing::debug!(%error, "records of other processes cannot be read before a refresh");
         }
-        let now = self.snapshot.load_full();
+        let snapshot = self.snapshot.load_full();
         let mut ids = match &refresh.sources {
             Some(ids) => ids.clone(),
-            None => now.inventory.sources().map(|(id, _)| id).chain(now.invalid_sources.keys()).cloned().collect(),
+            None => {
+                snapshot.inventory.sources().map(|(id, _)| id).chain(snapshot.invalid_sources.keys()).cloned().collect()
+            }
         };
         ids.sort();
         ids.dedup();
         self.log_discovery_start(&ids, refresh.force, refresh.trace.as_ref());
         let mut outcomes = join_all(ids.into_iter().map(|id| self.clone().refresh_source(id, refresh.clone()))).await;
-        outcomes.sort_by(|one, other| one.source.cmp(&other.source));
+        outcomes.sort_by(|a, b| a.source.cmp(&b.source));
         outcomes
     }
 
+    /// Logs the number of servers that a refresh is about to contact.
     fn log_discovery_start(&self, ids: &[SourceId], force: bool, trace: Option<&Trace>) {
-        let now = self.snapshot.load();
-        let servers = ids.iter().filter(|id| self.will_contact(&now, id, force)).count();
+        let snapshot = self.snapshot.load();
+        let servers = ids.iter().filter(|id| self.will_contact(&snapshot, id, force)).count();
         if servers > 0 {
             let trace_id = self.parent_trace(trace).map(|trace| display(trace.id()));
             tracing::info!(trace_id, server_count = servers, "tools.discovery.started");
         }
     }
 
-    /// A source says that its tools changed: it is asked for them, soon, and once for all it says until then.
+    /// Handles an announced change of a source's tools: refreshes it after a short delay, once for all announcements
+    /// until then.
     pub(crate) fn on_tools_changed(self: Arc<Self>, id: SourceId) {
-        let looked_after = self.discoveries.announced().insert(id.clone(), true).is_some();
-        if looked_after {
+        let is_handled = self.discoveries.announced().insert(id.clone(), true).is_some();
+        if is_handled {
             return;
         }
-        let (tasks, ended) = (self.tasks.clone(), self.shutdown.clone());
+        let tasks = self.tasks.clone();
+        let shutdown = self.shutdown.clone();
         tasks.spawn(async move {
-            ended.run_until_cancelled(self.coalesce_announcements(id)).await;
+            shutdown.run_until_cancelled(self.coalesce_announcements(id)).await;
         });
     }
 
+    /// Refreshes a source until it has no further announcements, at most once per [`MIN_ANNOUNCEMENT_INTERVAL`].
     async fn coalesce_announcements(self: Arc<Self>, id: SourceId) {
-        let runs = &self.discoveries;
-        while runs.has_new_announcement(&id) {
+        let discoveries = &self.discoveries;
+        while discoveries.has_new_announcement(&id) {
             tokio::time::sleep(ANNOUNCEMENT_DEBOUNCE).await;
-            runs.announced().insert(id.clone(), false);
-            // A discovery under way may have read the list before it changed.
-            let running = runs.running().get(&id).cloned();
+            discoveries.announced().insert(id.clone(), false);
+            // A running discovery may have read the list before it changed: a new one must follow it, not join it.
+            let running = discoveries.running().get(&id).cloned();
             if let Some((_, mut running)) = running {
-                let _either_way = running.wait_for(Option::is_some).await;
+                // An error means that the run was dropped, which is an end too.
+                let _ = running.wait_for(Option::is_some).await;
             }
             self.refresh(Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() }).await;
             tokio::time::sleep(MIN_ANNOUNCEMENT_INTERVAL).await;
         }
     }
 
-    /// A discovery under way may have read the list before it was invalidated, and its end says that all is well.
+    /// Invalidates a source again after a running discovery has ended: that run may have read the list before the
+    /// invalidation, and would mark it as fresh.
     pub(crate) fn invalidate_after_run(self: Arc<Self>, id: SourceId) {
         let running = self.discoveries.running().get(&id).cloned();
         let Some((_, mut running)) = running else { return };
-        let (tasks, ended) = (self.tasks.clone(), self.shutdown.clone());
-        tasks.spawn(ended.run_until_cancelled_owned(async move {
+        let tasks = self.tasks.clone();
+        let shutdown = self.shutdown.clone();
+        tasks.spawn(shutdown.run_until_cancelled_owned(async move {
             drop(running.wait_for(Option::is_some).await);
-            let again = async {
+            let invalidate = async {
                 self.store.invalidate(&id).await?;
                 self.catch_up().await
             };
-            if let Err(error) = again.await {
-                tracing::warn!(%error, server_name = %id, "what was invalidated during its discovery counts as fresh");
+            if let Err(error) = invalidate.await {
+                tracing::warn!(%error, server_name = %id, "a source that was invalidated during its discovery counts as fresh");
             }
         }));
     }
 
-    /// Whether a refresh contacts a source. Built-in tools are at hand: to read them is no discovery.
-    fn will_contact(&self, now: &Snapshot, id: &SourceId, force: bool) -> bool {
-        let enabled = now.inventory.source(id).is_some_and(|state| self.is_enabled(id, state.enabled));
-        let server = now.effective_sources.get(id).is_some_and(|source| !source.kind.is_builtin());
-        enabled && server && (force || self.freshness(now, id) != Freshness::Fresh)
+    /// Whether a refresh contacts a source. Built-in tools are part of this process: reading them contacts nothing.
+    fn will_contact(&self, snapshot: &Snapshot, id: &SourceId, force: bool) -> bool {
+        let is_enabled = snapshot.inventory.source(id).is_some_and(|state| self.is_enabled(id, state.enabled));
+        let is_server = snapshot.effective_sources.get(id).is_some_and(|source| !source.kind.is_builtin());
+        is_enabled && is_server && (force || self.freshness(snapshot, id) != Freshness::Fresh)
     }
 
+    /// Counts a request for a source's tools as cache hit or miss.
     fn count_cache_lookup(&self, id: &SourceId, freshness: Freshness, trace: Option<&Trace>) {
         let hit = freshness == Freshness::Fresh;
         self.usage.count_lookup(id, hit);
         self.metrics.record_lookup(id, hit);
         let trace_id = self.parent_trace(trace).map(|trace| display(trace.id()));
-        match hit {
-            true => tracing::info!(trace_id, server_name = %id, "tools.cache.hit"),
-            false => tracing::info!(trace_id, server_name = %id, "tools.cache.miss"),
+        if hit {
+            tracing::info!(trace_id, server_name = %id, "tools.cache.hit");
+        } else {
+            tracing::info!(trace_id, server_name = %id, "tools.cache.miss");
         }
     }
 
-    /// Whether a source that failed is left alone for now.
+    /// Whether a failed source is still in its backoff period.
     pub(crate) fn is_backing_off(&self, snapshot: &Snapshot, id: &SourceId) -> bool {
         let now = self.options.clock.now();
-        let not_before = snapshot.statuses.get(id).and_then(|standing| standing.not_before);
-        // A pause that is longer than any was written before the clock was set back.
-        let pause = not_before.filter(|not_before| *not_before <= now.plus(MAX_BACKOFF));
-        self.has_failed_before(snapshot, id) && pause.is_some_and(|not_before| not_before > now)
+        let not_before = snapshot.statuses.get(id).and_then(|status| status.not_before);
+        // A longer backoff than the maximum was stored before the wall clock was set back, and is ignored.
+        let retry_at = not_before.filter(|not_before| *not_before <= now.plus(MAX_BACKOFF));
+        self.has_failed_before(snapshot, id) && retry_at.is_some_and(|not_before| not_before > now)
     }
 
-    /// Whether the last attempt to discover a source failed. One that connects to something else now deserves a try.
+    /// Whether the last discovery of a source failed. A failure with other connection data (address, credentials) than
+    /// now does not count.
     fn has_failed_before(&self, snapshot: &Snapshot, id: &SourceId) -> bool {
-        let Some(standing) = snapshot.statuses.get(id) else { return false };
-        let here = snapshot.connection_fingerprints.get(id).copied().flatten();
-        standing.failures > 0 && here.is_none_or(|here| standing.attempted_fingerprint == Some(here))
+        let Some(status) = snapshot.statuses.get(id) else { return false };
+        let current = snapshot.connection_fingerprints.get(id).copied().flatten();
+        status.failures > 0 && current.is_none_or(|current| status.attempted_fingerprint == Some(current))
     }
 
-    /// Joins the discovery of a source that is under way in this process, or starts one. The run belongs to the
-    /// registry, so that a caller who leaves does not end it for the others.
+    /// Joins the running discovery of a source, or starts one. The run belongs to the registry, so that a caller that
+    /// disconnects does not cancel it for the others.
     async fn refresh_source(self: Arc<Self>, id: SourceId, refresh: Refresh) -> RefreshOutcome {
-        let now = self.snapshot.load_full();
-        let Some(source) = now.effective_sources.get(&id).cloned() else {
-            let error = match now.invalid_sources.get(&id) {
-                Some(failure) => failure.clone(),
+        let snapshot = self.snapshot.load_full();
+        let Some(source) = snapshot.effective_sources.get(&id).cloned() else {
+            let error = match snapshot.invalid_sources.get(&id) {
+                Some(error) => error.clone(),
                 None => ErrorSummary::from_error(&self.unknown_source_error(id.as_str())),
             };
             return RefreshOutcome { error: Some(error), ..RefreshOutcome::new(id, RefreshStatus::Failed) };
         };
-        if !now.inventory.source(&id).is_some_and(|state| self.is_enabled(&id, state.enabled)) {
+        if !snapshot.inventory.source(&id).is_some_and(|state| self.is_enabled(&id, state.enabled)) {
             return RefreshOutcome::new(id, RefreshStatus::Disabled);
         }
-        if !refresh.force && self.freshness(&now, &id) == Freshness::Fresh {
-            let inventory_hash = now.inventory.source(&id).and_then(|state| state.manifest);
-            let unchanged = now.catalog.tool_count(&id);
+        if !refresh.force && self.freshness(&snapshot, &id) == Freshness::Fresh {
+            let inventory_hash = snapshot.inventory.source(&id).and_then(|state| state.manifest);
+            let unchanged = snapshot.catalog.tool_count(&id);
             let outcome = RefreshOutcome { inventory_hash, unchanged, ..RefreshOutcome::new(id, RefreshStatus::Fresh) };
             self.record_fresh_span(&source, &outcome, refresh.trace.as_ref());
             return outcome;
@@ -279,39 +308,43 @@ impl RegistryInner {
         })
     }
 
+    /// Returns a receiver for the outcome of the running discovery, or of a new one.
     fn join_or_start(self: Arc<Self>, id: &SourceId, source: Arc<Source>, refresh: Refresh) -> OutcomeReceiver {
         let mut running = self.discoveries.running();
-        // A run that ended without a word, or is of another declaration, is not worth waiting for.
-        let joined = running.get(id).filter(|(of, run)| *of == source && run.has_changed().is_ok());
+        // Do not join a run that was dropped without an outcome, or was started for another declaration.
+        let joined = running.get(id).filter(|(declaration, run)| *declaration == source && run.has_changed().is_ok());
         if let Some((_, run)) = joined {
             return run.clone();
         }
         let (done, run) = watch::channel(None);
-        // Taken now: until its turn comes, this process may have heard that another one has met the need.
+        // Read before the task waits for its permit: until then another process may discover the source, and this run
+        // can then be skipped.
         let before = self.source_status(id);
         running.insert(id.clone(), (source.clone(), run.clone()));
         let shared = self.clone();
-        let ended: CancellationToken = self.shutdown.clone();
+        let shutdown: CancellationToken = self.shutdown.clone();
         let span = tracing::Span::current();
         let task = async move {
-            // When the registry ends, dropping the run ends its connection and its process.
-            let in_turn = async {
-                let _turn = shared.discovery_permits.acquire().await;
+            // Dropping the discovery when the registry closes ends its connection and child process.
+            let discovery = async {
+                let _permit = shared.discovery_permits.acquire().await;
                 shared.discover(&source, &refresh, &before).await
             };
-            let outcome = ended.run_until_cancelled(in_turn).await;
+            let outcome = shutdown.run_until_cancelled(discovery).await;
             let mut running = shared.discoveries.running();
-            if running.get(&source.id).is_some_and(|(of, _)| Arc::ptr_eq(of, &source)) {
+            if running.get(&source.id).is_some_and(|(declaration, _)| Arc::ptr_eq(declaration, &source)) {
                 running.remove(&source.id);
             }
             drop(running);
-            let _nobody_waits = done.send(outcome);
+            // Fails only if every waiting caller has disconnected.
+            let _ = done.send(outcome);
         };
         self.tasks.spawn(tracing::Instrument::instrument(task, span));
         run
     }
 
-    /// A first discovery of a server that we start may have to install it.
+    /// Returns the discovery timeout of a source. The first start of a stdio server gets more time, because e.g. `npx`
+    /// may have to install it.
     fn discovery_timeout(&self, source: &Source, known: bool) -> Duration {
         let is_first_start = matches!(source.kind, SourceKind::Stdio(_)) && !known;
         if is_first_start { source.settings.first_start_timeout() } else { source.settings.discovery_timeout() }
@@ -319,9 +352,11 @@ impl RegistryInner {
 }
 
 impl RefreshOutcome {
+    /// Creates an outcome without changes.
     fn new(source: SourceId, status: RefreshStatus) -> RefreshOutcome {
         let Delta { added, changed, removed, renamed, unchanged } = Delta::default();
-        let (inventory_hash, error) = (None, None);
+        let inventory_hash = None;
+        let error = None;
         RefreshOutcome {
             source,
             status,

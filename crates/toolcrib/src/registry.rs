@@ -1,5 +1,9 @@
-//! The front door: the one type an embedder must learn. It holds the inventory, publishes the catalogue, and sends each
-//! call to its source. Opening one contacts nobody.
+//! [`Registry`], the entry point of the library: holds the inventory, publishes the catalogue, and dispatches each call
+//! to its source.
+//!
+//! There is one write path ([`RegistryInner::write`]): decide on the folded journal, append, catch up, publish. Readers
+//! load an immutable [`Snapshot`] and never take a lock. Opening a registry makes no network requests and starts no
+//! process.
 
 mod access_tokens;
 mod api_requirements;
@@ -83,68 +87,78 @@ use damage::JournalDamage;
 use journal::Journal;
 use newer_records::NewerRecord;
 
-/// Cheap to clone; all clones are one registry.
+/// One catalogue of tools over a store, with the connections to the sources behind it.
+///
+/// Cheap to clone; all clones are handles to the same registry.
 #[derive(Debug, Clone)]
 pub struct Registry {
     pub(crate) shared: Arc<RegistryInner>,
-    /// When the last clone goes, the registry's tasks, connections and processes end.
+    /// Cancels `shutdown` when the last clone is dropped, which ends the registry's tasks, connections and processes.
     _shutdown_guard: Arc<DropGuard>,
 }
 
-/// How a registry runs. The default suits an embedder: in memory, changes of others followed, stale lists revalidated.
+/// Settings of a registry. The default suits an embedder: a store in memory, writes of other processes followed, stale
+/// tool lists revalidated.
 #[derive(Debug, Clone)]
 pub struct RegistryOptions {
+    /// Where the journal, manifests and measurements are kept; `None` for a store in memory.
     pub store: Option<Arc<dyn Store>>,
-    /// Where the end of the store's journal is remembered, as [`store::open_remembered`](crate::store::open_remembered)
-    /// gives it. Without it a journal that lost its end is not noticed.
+    /// File that remembers the end of the store's journal, as returned by
+    /// [`store::open_with_head`](crate::store::open_with_head). Without it, a journal that lost its newest records goes
+    /// unnoticed.
     pub head_file: Option<HeadFile>,
-    /// Where servers' last words are kept; nowhere when there is none.
+    /// Directory for the stderr output of stdio servers, one file per source; `None` writes no files.
     pub logs_directory: Option<PathBuf>,
+    /// Source of the wall-clock time; tests use [`Clock::manual`].
     pub clock: Clock,
+    /// Executable that starts and supervises stdio servers.
     pub guard: GuardExe,
-    /// How many sources are discovered at once. Discovery is waiting for others, so it goes by how many may wait
-    /// together and not by the cores at hand; it only bounds the processes and sockets that are open meanwhile.
+    /// Maximum number of sources that are discovered at once. Discovery mostly waits for other processes, so the number
+    /// does not depend on the number of cores; it bounds the child processes and sockets that are open at the same
+    /// time.
     pub max_parallel_discoveries: usize,
+    /// Limits on the size and number of tools accepted from a source.
     pub bounds: ToolLimits,
-    /// Whether to notice, within two seconds, what other processes write to the same store.
+    /// Whether to pick up, within two seconds, what other processes write to the same store.
     pub follow_writes: bool,
-    /// Whether a stale list, served at once, is refreshed behind the scenes.
+    /// Whether a stale tool list, served at once, is refreshed in the background.
     pub revalidate: bool,
-    /// Variables named `TOOLCRIB_SOURCE_…`, which override single sources for this process.
+    /// Environment variables named `TOOLCRIB_SOURCE_…`, which override single sources for this process.
     pub environment: Vec<(String, String)>,
+    /// Trust in the project's configuration file.
     pub trust: Trust,
-    /// What all work here is part of that is part of nothing else: a command's, say.
+    /// Parent trace for work that has none of its own, e.g. the span of the running CLI command.
     pub trace: Option<Trace>,
-    /// Where finished work is told for export. With it, those who are asked are told of every trace.
+    /// Queue of finished spans for export. When set, every request to a source carries trace context.
     pub span_queue: Option<SpanQueue>,
-    /// Connectors to use instead of real ones, for tests.
+    /// Replaces the connectors of some sources, for tests.
     pub connector_factory: Option<crate::connections::ConnectorFactory>,
 }
 
-/// What the trust in a project's file covers.
+/// Extent of the trust in a project's configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trust {
-    /// Set where the file is not trusted. What the store has of it then stays as it is and is not contacted.
+    /// Set when the file is not trusted. Its sources that are in the store already stay there and are not contacted.
     pub untrusted: Option<UntrustedFile>,
-    /// Where the documents of sources may send requests, by source: what they named when they were trusted. A source
-    /// that is not listed is not bound.
+    /// Servers to which the documents of a source may send requests: those they named when the file was trusted. A
+    /// source without an entry is not restricted.
     pub document_servers: BTreeMap<SourceId, BTreeSet<String>>,
 }
 
 impl Trust {
-    /// The sources of the file that is not trusted, each with the reason.
+    /// Returns the sources of an untrusted file, each with the reason why it is blocked.
     fn blocked_sources(&self) -> BTreeMap<SourceId, String> {
         let untrusted = self.untrusted.iter();
         untrusted.flat_map(|file| file.sources.iter().map(|id| (id.clone(), file.reason.clone()))).collect()
     }
 }
 
-/// A file that is not trusted.
+/// A project's configuration file that the user has not trusted (yet).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UntrustedFile {
-    /// Why its sources are not contacted, and what to do about it.
+    /// Why the sources are not contacted, and what to do about it.
     pub reason: String,
-    /// Those that it declares.
+    /// Sources that the file declares.
     pub sources: Vec<SourceId>,
 }
 
@@ -169,125 +183,143 @@ impl Default for RegistryOptions {
     }
 }
 
-/// One that is not Unicode overrides nothing, and must not end the process either.
+/// Reads the override variables of this process. A variable that is not Unicode is ignored: it can match no source, and
+/// `std::env::vars` would panic on it.
 fn override_variables() -> Vec<(String, String)> {
     let readable =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     readable.filter(|(name, _)| name.starts_with("TOOLCRIB_SOURCE_")).collect()
 }
 
+/// State behind every clone of a [`Registry`]; background tasks hold it too.
 #[derive(Debug)]
 pub(crate) struct RegistryInner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) options: RegistryOptions,
-    /// What holds for a source that says nothing else; replaced when the configuration is read again.
+    /// Default settings of sources, from the configuration; replaced by `reconfigure`.
     pub(crate) default_settings: ArcSwap<SourceSettings>,
-    /// What the configuration says about what agents are shown; replaced likewise.
+    /// Which tools agents are shown, from the configuration; replaced by `reconfigure`.
     pub(crate) expose: ArcSwap<Expose>,
-    /// When the configuration wants what is due to be discovered; replaced likewise.
+    /// When due sources are discovered ahead of requests, from the configuration; replaced by `reconfigure`.
     pub(crate) warm: ArcSwap<WarmPolicy>,
-    /// The store's secret, for hashes that must not be guessed.
+    /// Secret of the store: key of the hashes over definitions and connection data, which must not be guessable.
     pub(crate) store_key: [u8; 32],
-    /// The one lock, for writers. Readers take `now`.
+    /// State of the write path; the only lock that writers take. Readers use `snapshot`.
     pub(crate) writer: tokio::sync::Mutex<WriterState>,
+    /// What readers see; replaced as a whole.
     pub(crate) snapshot: ArcSwap<Snapshot>,
+    /// Sends to every [`Registry::subscribe`]r.
     pub(crate) notices: broadcast::Sender<RegistryNotice>,
     pub(crate) connectors: Connectors,
+    /// Large results that clients read page by page.
     pub(crate) result_pages: PageStore,
+    /// Call and cache counts, written to the store in batches.
     pub(crate) usage: UsageCounters,
+    /// Counts since the start of this process, for monitoring.
     pub(crate) metrics: Metrics,
+    /// Result of the last maintenance run, for readiness checks.
     pub(crate) maintenance: MaintenanceState,
+    /// Discoveries that are running in this process.
     pub(crate) discoveries: InFlightDiscoveries,
-    /// How many discoveries may go on at once, whoever asked for them.
+    /// Bounds the discoveries that run at once, whichever request started them.
     pub(crate) discovery_permits: Semaphore,
+    /// Bounds the argument validations that run on blocking threads.
     pub(crate) validation_permits: ValidationPermits,
-    /// Tokens are counted by one for all.
+    /// Held while tokens are counted, so that concurrent requests count each tool once.
     pub(crate) token_count_lock: tokio::sync::Mutex<()>,
-    /// What the trust in the project's file covers.
+    /// Extent of the trust in the project's file.
     pub(crate) trust: ArcSwap<Trust>,
-    /// Sources that must not be contacted, and why: derived from `trust` and from what is declared.
+    /// Sources that must not be contacted, each with the reason; derived from `trust` and the declared sources.
     pub(crate) blocked_sources: ArcSwap<BTreeMap<SourceId, String>>,
+    /// Background tasks, awaited by `close`.
     pub(crate) tasks: TaskTracker,
+    /// Cancelled when the registry closes.
     pub(crate) shutdown: CancellationToken,
 }
 
-/// What came of writing.
+/// Result of an append to the journal.
 #[derive(Debug)]
 pub(crate) enum WriteOutcome {
-    /// These facts; none when it was so already.
+    /// The events that were written; empty when the state was already as requested.
     Applied(Vec<Event>),
-    /// A discovery that began later has been recorded: ours is old news.
+    /// A discovery that started later has already been recorded, so this one was dropped.
     Superseded,
 }
 
-/// Everything readers see, replaced whole.
+/// Immutable state that readers see; replaced as a whole.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) inventory: Arc<Inventory>,
     /// Each source as it was declared.
     pub(crate) declared_sources: Arc<BTreeMap<SourceId, Arc<Source>>>,
-    /// Each source as it is used here: with the defaults and this process's overrides.
+    /// Each source with the default settings and this process's overrides applied.
     pub(crate) effective_sources: Arc<BTreeMap<SourceId, Arc<Source>>>,
+    /// Result of the latest discoveries of each source.
     pub(crate) statuses: Arc<BTreeMap<SourceId, SourceStatus>>,
-    /// What each connects to, hashed; `None` where a reference cannot be resolved here.
+    /// Keyed hash of what each source connects to (address, command, credentials); `None` when a reference cannot be
+    /// resolved in this process.
     pub(crate) connection_fingerprints: Arc<BTreeMap<SourceId, Option<Fingerprint>>>,
-    /// Sources that a configuration states wrongly.
+    /// Sources whose configuration is invalid, or that are blocked and unknown to the store.
     pub(crate) invalid_sources: Arc<BTreeMap<SourceId, ErrorSummary>>,
-    /// The end of the journal, up to the inventory's version.
+    /// Newest records of the journal, up to the inventory's version.
     pub(crate) journal: Arc<Journal>,
-    /// A record that must not be ignored and that only a newer Toolcrib understands: nothing is called or written.
+    /// A critical record that only a newer Toolcrib understands. While it is set, calls and writes are refused.
     pub(crate) newer_record: Option<Arc<NewerRecord>>,
-    /// What is wrong with the journal: nothing is called or written.
+    /// Damage of the journal. While it is set, calls and writes are refused.
     pub(crate) damage: Option<Arc<JournalDamage>>,
-    /// The last record of the journal.
+    /// Sequence number and checksum of the last record that was applied.
     pub(crate) position: JournalPosition,
 }
 
-/// How long connections may take to end; what is left after that ends with the process.
+/// Time that connections get to close; what is still open after that ends with the process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Registry {
+    /// Returns the current catalogue. Lock-free.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.shared.snapshot.load().catalog.clone()
     }
 
-    /// The folded truth behind the catalogue: disabled sources, and tools that are gone, included.
+    /// Returns the folded journal behind the catalogue, which also has disabled sources and deprecated tools.
     pub fn inventory(&self) -> Arc<Inventory> {
         self.shared.snapshot.load().inventory.clone()
     }
 
+    /// Returns the current catalogue as `caller` may see it.
     pub fn view(&self, caller: &Caller) -> View {
         View { catalog: self.catalog(), caller: caller.clone() }
     }
 
-    /// What the configuration says about what agents are shown.
+    /// Returns which tools agents are shown, per configuration.
     pub fn expose(&self) -> Arc<Expose> {
         self.shared.expose.load_full()
     }
 
-    /// When the configuration wants what is missing or stale to be discovered, for a program that serves others.
+    /// Returns when missing and stale sources are discovered ahead of requests, per configuration; for programs that
+    /// serve clients.
     pub fn warm(&self) -> WarmPolicy {
         **self.shared.warm.load()
     }
 
-    /// Makes a wish come true, or says why not. The version is that of the journal afterwards.
+    /// Executes a command and returns the version of the journal afterwards. A command that changes nothing succeeds
+    /// and writes nothing.
     pub async fn execute(&self, command: Command, actor: Actor) -> Result<u64> {
         self.shared.execute(command, actor).await
     }
 
-    /// Declares a source at run time and discovers it at once. When discovery fails the source is kept, marked failed.
-    /// The discovery is part of `trace`, if of anything.
+    /// Declares a source at run time and discovers it at once, as part of `trace`. The source stays declared when its
+    /// discovery fails.
     pub async fn declare(&self, source: Source, actor: Actor, trace: Option<Trace>) -> Result<RefreshOutcome> {
         let id = source.id.clone();
         self.declare_lazily(&source, actor).await?;
         self.refresh_source(&id, Refresh { force: true, trace, ..Refresh::default() }).await
     }
 
-    /// Removes a source that was declared at run time. One of the configuration must go there.
+    /// Removes a source that was declared at run time. A source of the configuration must be removed there.
     pub async fn remove(&self, id: &SourceId, actor: Actor) -> Result<()> {
-        let now = self.shared.snapshot.load_full();
-        let state = now.inventory.source(id).ok_or_else(|| self.shared.unknown_source_error(id.as_str()))?;
+        let snapshot = self.shared.snapshot.load_full();
+        let state = snapshot.inventory.source(id).ok_or_else(|| self.shared.unknown_source_error(id.as_str()))?;
         if state.origin == Origin::Config {
             let message = format!("`{id}` is declared in the configuration; remove it there, or `disable` it");
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
@@ -296,22 +328,23 @@ impl Registry {
         self.shared.store.remove_definitions(id, None).await?;
         self.shared.store.remove_source_status(id).await?;
         if let Some(logs) = &self.shared.options.logs_directory {
-            // Its last words go with it; where there are none, nothing is left to remove.
-            let _absent = std::fs::remove_file(crate::server_logs::log_path(logs, id));
+            // The log file goes with its source; it may not exist.
+            let _ = std::fs::remove_file(crate::server_logs::log_path(logs, id));
         }
         Ok(())
     }
 
-    /// Makes sources due: they are discovered again at the next need, and their tools stay meanwhile.
+    /// Marks one or all sources as stale: they are discovered again when they are next needed, and their tools stay
+    /// listed until then.
     pub async fn invalidate(&self, source: Option<&SourceId>) -> Result<()> {
         self.shared.ensure_usable()?;
-        let now = self.shared.snapshot.load_full();
+        let snapshot = self.shared.snapshot.load_full();
         let ids: Vec<SourceId> = match source {
-            Some(id) if now.inventory.source(id).is_none() => {
+            Some(id) if snapshot.inventory.source(id).is_none() => {
                 return Err(self.shared.unknown_source_error(id.as_str()));
             }
             Some(id) => vec![id.clone()],
-            None => now.inventory.sources().map(|(id, _)| id.clone()).collect(),
+            None => snapshot.inventory.sources().map(|(id, _)| id.clone()).collect(),
         };
         for id in &ids {
             self.shared.store.invalidate(id).await?;
@@ -320,65 +353,68 @@ impl Registry {
         self.shared.catch_up().await
     }
 
-    /// Adds a tool of the host's own. It needs no configuration and lives as long as this process;
-    /// without a handler it is listed, and the host executes it.
+    /// Adds a tool of the host program. It needs no configuration and lives as long as this process. Without a handler
+    /// it is only listed, and the host executes it.
     pub fn register_builtin(&self, definition: BuiltinDefinition, handler: Option<BuiltinHandler>) -> Result<()> {
         self.shared.connectors.builtins().register(definition, handler)?;
         self.shared.publish_embedded();
         Ok(())
     }
 
-    /// What must not be contacted, and why.
+    /// Returns the sources that must not be contacted, each with the reason.
     pub fn blocked_sources(&self) -> Arc<BTreeMap<SourceId, String>> {
         self.shared.blocked_sources.load_full()
     }
 
-    /// Whether the configuration's project file is trusted, or there is none that needs to be.
+    /// Whether the project's configuration file is trusted; also true when there is none.
     pub fn is_trusted(&self) -> bool {
         self.shared.trust.load().untrusted.is_none()
     }
 
-    /// What trust covers from now on. `reconfigure` with the same configuration follows.
+    /// Replaces the trust. Call [`Registry::reconfigure`] with the same configuration afterwards.
     pub fn set_trust(&self, trust: Trust) {
         self.shared.blocked_sources.store(Arc::new(trust.blocked_sources()));
         self.shared.trust.store(Arc::new(trust));
     }
 
-    /// The error for a source that is not there, with the nearest that is.
+    /// Returns the error for an unknown source, with the most similar known name.
     pub fn unknown_source_error(&self, name: &str) -> Error {
         self.shared.unknown_source_error(name)
     }
 
+    /// Subscribes to notices. A slow subscriber misses notices (`RecvError::Lagged`) instead of delaying the registry.
     pub fn subscribe(&self) -> broadcast::Receiver<RegistryNotice> {
         self.shared.notices.subscribe()
     }
 
-    /// What this process has done since it opened the registry.
+    /// Returns what this process has counted since it opened the registry.
     pub fn metrics(&self) -> MetricsSnapshot {
-        let spans_lost = self.shared.options.span_queue.as_ref().map(SpanQueue::dropped);
-        MetricsSnapshot { dropped_spans: spans_lost, ..self.shared.metrics.snapshot() }
+        let dropped_spans = self.shared.options.span_queue.as_ref().map(SpanQueue::dropped);
+        MetricsSnapshot { dropped_spans, ..self.shared.metrics.snapshot() }
     }
 
-    /// Writes what is counted, ends every connection and every process behind it, and closes the store.
+    /// Writes the counts, closes every connection and its process, and closes the store. Waits 15 seconds at most.
     pub async fn close(self) {
         self.close_within(SHUTDOWN_TIMEOUT).await;
     }
 
-    /// As `close`, with another limit for the end of the connections; what is left after it ends with the process.
+    /// Like [`Registry::close`], with another limit for closing connections; what is still open after that ends with
+    /// the process.
     pub async fn close_within(self, limit: Duration) {
         self.shared.shutdown.cancel();
         self.shared.tasks.close();
         let ending = futures_util::future::join(self.shared.connectors.close_all(), self.shared.tasks.wait());
         if tokio::time::timeout(limit, ending).await.is_err() {
-            tracing::warn!("some connections did not end in time; they end with the process");
+            tracing::warn!("some connections were not closed in time; they end with the process");
         }
-        // What could not be written was told, and is lost with this process.
-        let _lost = self.shared.usage.flush(&*self.shared.store).await;
+        // The failure has been logged; these counts are lost with the process.
+        let _ = self.shared.usage.flush(&*self.shared.store).await;
         self.shared.store.close().await;
     }
 }
 
 impl RegistryInner {
+    /// Builds the content of a `Declare` command for a source.
     pub(crate) fn declaration(&self, source: &Source, origin: Origin) -> Result<Declaration> {
         Ok(Declaration {
             source: source.id.clone(),
@@ -389,19 +425,22 @@ impl RegistryInner {
         })
     }
 
+    /// Returns the keyed hash under which the store keeps a definition. Keyed, because a definition may hold literal
+    /// secrets.
     fn definition_fingerprint(&self, source: &Source) -> Result<Fingerprint> {
         let failed = || Error::new(Code::Internal, format!("the definition of `{}` cannot be hashed", source.id));
         let text = serde_json::to_string(source).map_err(|error| failed().with_cause(error))?;
         crate::secret::keyed_hash(&self.store_key, &text).ok_or_else(failed)
     }
 
+    /// Decides and writes a command; returns the version of the journal afterwards.
     pub(crate) async fn execute(&self, command: Command, actor: Actor) -> Result<u64> {
         self.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
         Ok(self.snapshot.load().inventory.version)
     }
 
-    /// The one way into the journal: catch up, decide, append, catch up; again when somebody else was faster.
-    /// A measurement is written with the facts, in one transaction.
+    /// The only write path to the journal: catch up, decide, append, catch up; repeated when another process appended
+    /// meanwhile. `check` is written with the events, in one transaction. `decide` may run several times.
     pub(crate) async fn write(
         &self,
         actor: &Actor,
@@ -415,7 +454,7 @@ impl RegistryInner {
         self.append(actor, check, decide).await
     }
 
-    /// As `write`, for the one decision that is made on a damaged journal.
+    /// Like `write`, for the one decision that is allowed on a damaged journal: accepting the damage.
     pub(crate) async fn write_despite_damage(
         &self,
         actor: &Actor,
@@ -431,7 +470,8 @@ impl RegistryInner {
         decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
     ) -> Result<WriteOutcome> {
         let written = self.append_locked(actor, check, decide).await?;
-        // After the lock was given back: writers that follow need not wait for it, and one write serves them all.
+        // After the writer lock is released: other writers need not wait for the file, and one write serves several of
+        // them.
         self.remember_head().await;
         Ok(written)
     }
@@ -442,6 +482,7 @@ impl RegistryInner {
         check: Option<(&DiscoveryCheck, &SourceStatus)>,
         decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
     ) -> Result<WriteOutcome> {
+        // Each conflict means that another process made progress; 20 in a row are a livelock or a broken store.
         const MAX_COMMIT_ATTEMPTS: usize = 20;
         let mut writer = self.writer.lock().await;
         for _ in 0..MAX_COMMIT_ATTEMPTS {
@@ -453,10 +494,10 @@ impl RegistryInner {
             if events.is_empty() && check.is_none() {
                 return Ok(WriteOutcome::Applied(events));
             }
-            let expected = writer.inventory.version;
+            // The store rejects the commit if the journal has grown since `inventory` was folded.
+            let expected_head = writer.inventory.version;
             let at = self.options.clock.now();
-            let commit =
-                Commit { expected_head: expected, first_seq: writer.next_seq(), at, actor, events: &events, check };
+            let commit = Commit { expected_head, first_seq: writer.next_seq(), at, actor, events: &events, check };
             let written = match self.store.commit(commit).await? {
                 CommitOutcome::Committed => WriteOutcome::Applied(events),
                 CommitOutcome::Superseded => WriteOutcome::Superseded,
@@ -466,10 +507,10 @@ impl RegistryInner {
             self.apply_new_records(&mut writer).await?;
             return Ok(written);
         }
-        Err(Error::new(Code::Conflict, "others keep writing to the store; try again"))
+        Err(Error::new(Code::Conflict, "other processes keep writing to the store; try again"))
     }
 
-    /// Takes in what was written since, by whomever.
+    /// Applies and publishes the records and measurements that were written since, by any process.
     pub(crate) async fn catch_up(&self) -> Result<()> {
         let mut writer = self.writer.lock().await;
         writer.statuses_dirty = true;
@@ -479,58 +520,60 @@ impl RegistryInner {
         Ok(())
     }
 
-    /// What a piece of work is part of, if anything.
-    pub(crate) fn parent_trace<'a>(&'a self, given: Option<&'a Trace>) -> Option<&'a Trace> {
-        given.or(self.options.trace.as_ref())
+    /// Returns the trace that new work belongs to: the given one, or that of the registry's options.
+    pub(crate) fn parent_trace<'a>(&'a self, parent: Option<&'a Trace>) -> Option<&'a Trace> {
+        parent.or(self.options.trace.as_ref())
     }
 
-    /// The trace of work that begins now.
-    pub(crate) fn start_trace(&self, given: Option<&Trace>) -> Trace {
-        let parent = self.parent_trace(given);
+    /// Starts the trace of a call or discovery. Without a span queue, an orphan trace only correlates log lines.
+    pub(crate) fn start_trace(&self, parent: Option<&Trace>) -> Trace {
+        let parent = self.parent_trace(parent);
         match &self.options.span_queue {
-            Some(spans) => spans.start_trace(parent),
+            Some(queue) => queue.start_trace(parent),
             None => parent.map_or_else(Trace::log_only, Trace::child),
         }
     }
 
-    /// Whether a source may be contacted at all.
+    /// Fails when a source must not be contacted: the journal is unusable, or the source is not trusted.
     pub(crate) fn ensure_can_contact(&self, id: &SourceId) -> Result<()> {
         self.ensure_usable()?;
         self.ensure_trusted(id)
     }
 
-    /// Whether a source is none of those that must not be contacted.
+    /// Fails when a source is blocked because its configuration file is not trusted.
     pub(crate) fn ensure_trusted(&self, id: &SourceId) -> Result<()> {
-        let forbidden = self.blocked_sources.load();
-        let Some(reason) = forbidden.get(id) else { return Ok(()) };
-        // A file that is not trusted does not take away what was added by command.
-        let now = self.snapshot.load();
-        if now.inventory.source(id).is_some_and(|state| state.origin == Origin::Runtime) {
+        let blocked = self.blocked_sources.load();
+        let Some(reason) = blocked.get(id) else { return Ok(()) };
+        // A source of the same name that was added by command is the user's own: the untrusted file must not disable
+        // it.
+        let snapshot = self.snapshot.load();
+        if snapshot.inventory.source(id).is_some_and(|state| state.origin == Origin::Runtime) {
             return Ok(());
         }
         Err(Error::new(Code::Forbidden, reason.clone()))
     }
 
-    /// Whether a source's document names no server but those that were trusted.
+    /// Fails when a source's document names a server that it did not name when the project's file was trusted.
     pub(crate) fn ensure_servers_are_trusted(&self, id: &SourceId, servers: &BTreeSet<String>) -> Result<()> {
         let trust = self.trust.load();
         let unknown = trust.document_servers.get(id).and_then(|trusted| servers.difference(trusted).next());
         let Some(unknown) = unknown else { return Ok(()) };
         let unknown = sanitize_truncated(unknown, 200);
         let message = format!(
-            "the document of `{id}` leads to `{unknown}`, which was not so when the project's file was trusted; look at \
-             it, then run `toolcrib trust`"
+            "the document of `{id}` sends requests to `{unknown}`, which it did not when the project's file was trusted; \
+             review it, then run `toolcrib trust`"
         );
         Err(Error::new(Code::Forbidden, message))
     }
 
+    /// Returns the error for an unknown source, with a suggestion.
     pub(crate) fn unknown_source_error(&self, name: &str) -> Error {
-        let now = self.snapshot.load();
-        // A source of a damaged journal may be among the records that are lost.
-        if let Err(damaged) = now.ensure_undamaged() {
+        let snapshot = self.snapshot.load();
+        // The missing source may be among the lost records of a damaged journal: report the damage instead.
+        if let Err(damaged) = snapshot.ensure_undamaged() {
             return damaged;
         }
-        let near = closest_match(name, now.inventory.sources().map(|(id, _)| id.as_str()));
+        let near = closest_match(name, snapshot.inventory.sources().map(|(id, _)| id.as_str()));
         let hint = match near {
             Some(near) => format!("; did you mean `{near}`?"),
             None => "; `toolcrib sources` lists them".to_owned(),

@@ -138,14 +138,14 @@ async fn an_older_discovery_gives_way_to_a_newer_one(place: TestStore) {
     let store = place.open().await;
     assert_eq!(commit_check(&*store, 0, check("a", 12), status_started_at(10)).await, CommitOutcome::Committed);
 
-    let (older, standing, events) = (check("a", 13), status_started_at(9), [tool_disabled("a")]);
+    let (older, status, events) = (check("a", 13), status_started_at(9), [tool_disabled("a")]);
     let commit = Commit {
         expected_head: 0,
         first_seq: 1,
         at: AT,
         actor: &actor(),
         events: &events,
-        check: Some((&older, &standing)),
+        check: Some((&older, &status)),
     };
     assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Superseded);
 
@@ -177,13 +177,13 @@ async fn the_last_standing_wins(place: TestStore) {
 
 async fn a_standing_can_be_invalidated_and_forgotten(place: TestStore) {
     let store = place.open().await;
-    let standing = SourceStatus { last_error: Some(failure("\u{0}🦀")), ..status_started_at(1) };
-    commit_check(&*store, 0, check("a", 1), standing.clone()).await;
+    let status = SourceStatus { last_error: Some(failure("\u{0}🦀")), ..status_started_at(1) };
+    commit_check(&*store, 0, check("a", 1), status.clone()).await;
     commit_check(&*store, 0, check("b", 1), status_started_at(1)).await;
 
     store.invalidate(&id("a")).await.unwrap();
     store.invalidate(&id("unknown")).await.unwrap();
-    let invalidated = SourceStatus { invalidated: true, ..standing };
+    let invalidated = SourceStatus { invalidated: true, ..status };
     assert_eq!(
         store.source_statuses().await.unwrap(),
         BTreeMap::from([(id("a"), invalidated), (id("b"), status_started_at(1))])
@@ -242,9 +242,9 @@ async fn a_lease_shows_while_it_is_held(place: TestStore) {
     for source in ["a", "new"] {
         store.acquire_lease(&id(source), "one", long).await.unwrap();
     }
-    let standings = store.source_statuses().await.unwrap();
-    assert!(standings.values().all(SourceStatus::is_being_discovered), "{standings:?}");
-    assert_eq!(standings.keys().cloned().collect::<Vec<_>>(), [id("a"), id("new")]);
+    let statuses = store.source_statuses().await.unwrap();
+    assert!(statuses.values().all(SourceStatus::is_being_discovered), "{statuses:?}");
+    assert_eq!(statuses.keys().cloned().collect::<Vec<_>>(), [id("a"), id("new")]);
 
     // What a writer claims about it does not count.
     let discovering_until = Some(tokio::time::Instant::now() + long);
@@ -284,7 +284,7 @@ async fn manifests_come_back_as_they_were(place: TestStore) {
     }
     let unknown = Fingerprint::digest("unknown");
     let mut found = store.manifests(&[one.fingerprint, unknown, empty.fingerprint]).await.unwrap();
-    found.sort_by(|one, other| one.source.cmp(&other.source));
+    found.sort_by(|a, b| a.source.cmp(&b.source));
     assert_eq!(manifest_contents(&found), manifest_contents(&[empty, one]));
     assert_eq!(manifest_contents(&store.manifests(&[]).await.unwrap()), manifest_contents(&[]));
 
@@ -475,13 +475,8 @@ async fn append(store: &dyn Store, expected: u64, tools: &[&str]) -> CommitOutco
         .unwrap()
 }
 
-async fn commit_check(
-    store: &dyn Store,
-    expected: u64,
-    check: DiscoveryCheck,
-    standing: SourceStatus,
-) -> CommitOutcome {
-    let check = Some((&check, &standing));
+async fn commit_check(store: &dyn Store, expected: u64, check: DiscoveryCheck, status: SourceStatus) -> CommitOutcome {
+    let check = Some((&check, &status));
     store
         .commit(Commit {
             expected_head: expected,

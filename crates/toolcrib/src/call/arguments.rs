@@ -1,4 +1,5 @@
-//! Validation of arguments within the call's deadline. Runs on a blocking thread unless it is cheap.
+//! Validation of arguments against the tool's input schema, within the call's deadline. Runs on a blocking thread
+//! unless the schema is cheap to check.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,14 +16,14 @@ use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
 use crate::clock::deadline_after;
 use crate::connector::CallFailure;
 
-/// Arguments that may be sent.
+/// Arguments that passed validation, possibly with invalid `null`s removed.
 pub(super) struct ValidatedArguments {
     pub(super) arguments: Value,
-    /// Reason why validation was skipped.
+    /// Why validation was skipped, if it was; added to the result as a note.
     pub(super) note: Option<String>,
 }
 
-/// When the work for one call must be done.
+/// Time by which the work for one call must be done.
 #[derive(Clone, Copy)]
 pub(super) struct Deadline(Instant);
 
@@ -36,15 +37,15 @@ impl Deadline {
     }
 }
 
-/// Bounds the processor time and memory of all validations on blocking threads: one for each source, and half of the
-/// cores for all, so that neither one source nor all of them hold up everything else.
+/// Bounds the processor time and memory of validations on blocking threads: one at a time per source, and half of the
+/// cores for all of them together, so that an expensive schema cannot occupy the machine.
 #[derive(Debug)]
 pub(crate) struct ValidationPermits {
     global_semaphore: Arc<Semaphore>,
     source_semaphores: Mutex<HashMap<SourceId, Arc<Semaphore>>>,
 }
 
-/// Held by the thread: it goes on after the caller has given up.
+/// Held by the blocking thread, not by the caller: validation cannot be interrupted and may outlive the call.
 struct ValidationPermit {
     _source_permit: OwnedSemaphorePermit,
     _global_permit: OwnedSemaphorePermit,
@@ -61,46 +62,50 @@ impl Default for ValidationPermits {
 }
 
 impl ValidationPermits {
+    /// Waits for the permit of the source first: a busy source must not hold global permits while it waits.
     async fn acquire(&self, source: &SourceId) -> Result<ValidationPermit> {
-        let of_source =
+        let source_permit =
             self.source_semaphore(source).acquire_owned().await.context(Code::Internal, "validation has ended")?;
-        let of_all =
+        let global_permit =
             self.global_semaphore.clone().acquire_owned().await.context(Code::Internal, "validation has ended")?;
-        Ok(ValidationPermit { _source_permit: of_source, _global_permit: of_all })
+        Ok(ValidationPermit { _source_permit: source_permit, _global_permit: global_permit })
     }
 
+    /// Returns the semaphore of a source; removes those of idle sources when there are many.
     fn source_semaphore(&self, source: &SourceId) -> Arc<Semaphore> {
         const MAX_IDLE_SEMAPHORES: usize = 256;
-        let mut by_source = self.source_semaphores.lock().unwrap_or_else(PoisonError::into_inner);
-        if by_source.len() > MAX_IDLE_SEMAPHORES {
-            by_source.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
+        let mut semaphores = self.source_semaphores.lock().unwrap_or_else(PoisonError::into_inner);
+        if semaphores.len() > MAX_IDLE_SEMAPHORES {
+            semaphores.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
         }
-        by_source.entry(source.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
+        semaphores.entry(source.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
     }
 
+    /// Validates arguments. The outer error is a cancelled or late validation, the inner one lists the invalid
+    /// arguments.
     pub(super) async fn validate(
         &self,
         source: &SourceId,
-        calling: &Arc<CallSpec>,
+        call_spec: &Arc<CallSpec>,
         arguments: Value,
         deadline: Deadline,
         cancel: &CancellationToken,
     ) -> Result<Result<ValidatedArguments, Vec<ArgumentError>>> {
-        if let Some(accepted) = calling.validator.accept_inline(&arguments) {
+        if let Some(accepted) = call_spec.validator.accept_inline(&arguments) {
             return Ok(Ok(ValidatedArguments::new(arguments, accepted)));
         }
-        let calling = calling.clone();
+        let call_spec = call_spec.clone();
         let work = async {
             let permit = self.acquire(source).await?;
             let validation = tokio::task::spawn_blocking(move || {
                 let _permit = permit;
-                validate(&calling, arguments)
+                validate(&call_spec, arguments)
             });
             validation.await.context(Code::Internal, "validation of the arguments failed")
         };
         tokio::select! {
             biased;
-            done = work => done,
+            validated = work => validated,
             () = cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
             () = tokio::time::sleep_until(deadline.0) => {
                 let message = "the arguments were not validated before the deadline; try again later";
@@ -111,6 +116,7 @@ impl ValidationPermits {
 }
 
 impl ValidatedArguments {
+    /// Wraps arguments that the validator accepted, or could not check.
     fn new(arguments: Value, accepted: ValidationOutcome) -> ValidatedArguments {
         let note = match accepted {
             ValidationOutcome::Valid => None,
@@ -120,34 +126,37 @@ impl ValidatedArguments {
     }
 }
 
+/// Returns `TOOL_INVALID_INPUT` with each fault's JSON pointer and message.
 pub(super) fn invalid_arguments_error(tool: &str, faults: &[ArgumentError]) -> Error {
-    let listed: Vec<String> = faults.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect();
-    let message = format!("wrong arguments for `{tool}`: {}", listed.join("; "));
+    let descriptions: Vec<String> = faults.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect();
+    let message = format!("wrong arguments for `{tool}`: {}", descriptions.join("; "));
     Error::new(Code::ToolInvalidInput, message).with_details(json!({ "faults": faults }))
 }
 
-/// A `null` where none may be counts as left out: models that must name every argument send it.
-fn validate(calling: &CallSpec, arguments: Value) -> Result<ValidatedArguments, Vec<ArgumentError>> {
-    let faults = match calling.validator.validate(&arguments) {
+/// Validates arguments; invalid `null`s count as absent. Models with strict schemas must name every argument and send
+/// `null` for those they leave out.
+fn validate(call_spec: &CallSpec, arguments: Value) -> Result<ValidatedArguments, Vec<ArgumentError>> {
+    let faults = match call_spec.validator.validate(&arguments) {
         Ok(accepted) => return Ok(ValidatedArguments::new(arguments, accepted)),
         Err(faults) => faults,
     };
     let mut rest = arguments;
     let mut removed = faults.iter().filter(|fault| remove_null(&mut rest, &fault.path)).count();
-    // The faults may be too many to be listed.
+    // The validator lists a limited number of faults; the `null`s may be among those it left out.
     if let (0, Value::Object(members)) = (removed, &mut rest) {
         let before = members.len();
         members.retain(|_, value| !value.is_null());
         removed = before - members.len();
     }
     if removed > 0
-        && let Ok(accepted) = calling.validator.validate(&rest)
+        && let Ok(accepted) = call_spec.validator.validate(&rest)
     {
         return Ok(ValidatedArguments::new(rest, accepted));
     }
     Err(faults)
 }
 
+/// Removes the `null` at a JSON pointer. Returns whether there was one.
 fn remove_null(arguments: &mut Value, path: &str) -> bool {
     let Some((parent, key)) = path.rsplit_once('/') else { return false };
     let key = key.replace("~1", "/").replace("~0", "~");

@@ -1,4 +1,5 @@
-//! Before a call goes out: is there such a tool, and may it be called.
+//! Checks before a call is sent: does the tool exist, is it enabled, does the policy allow it. Errors say why and what
+//! to do.
 
 use toolcrib_core::catalog::{Catalog, ToolRef, ToolStatus};
 use toolcrib_core::freshness::Freshness;
@@ -10,7 +11,8 @@ use toolcrib_core::{Code, Error, Result, SourceId};
 use crate::registry::RegistryInner;
 
 impl RegistryInner {
-    /// The tool, or why there is none: unknown, hidden, or its source is disabled or has never answered.
+    /// Finds a tool by name. The error says why there is none: unknown, hidden, or of a source that is disabled or was
+    /// never discovered.
     pub(crate) fn find_tool<'a>(&self, catalog: &'a Catalog, name: &str) -> Result<ToolRef<'a>> {
         match catalog.find(name) {
             Ok(tool) if tool.verdict() == Verdict::Hide => Err(catalog.unknown_tool_error(name)),
@@ -21,7 +23,7 @@ impl RegistryInner {
         }
     }
 
-    /// A better reason than "unknown" when the name's source is known.
+    /// Returns a more specific error than "unknown tool" if the source in the name is known.
     fn explain_unknown_tool(&self, name: &str) -> Option<Error> {
         match parse_tool_name(name).ok()? {
             ParsedToolName::Qualified { source, .. } => self.explain_source(&SourceId::from_name(source).ok()?),
@@ -29,52 +31,53 @@ impl RegistryInner {
         }
     }
 
-    /// A bare name may be of a source whose tools are not known; it is not waited for, since it may be of any.
+    /// Returns an error that lists undiscovered sources, for a bare name: the tool may belong to any of them, so none
+    /// is discovered for it.
     fn explain_bare_name(&self, name: &str) -> Option<Error> {
         const MAX_LISTED_SOURCES: usize = 5;
-        let now = self.snapshot.load();
-        let enabled = now.inventory.sources().filter(|(id, state)| self.is_enabled(id, state.enabled));
+        let snapshot = self.snapshot.load();
+        let enabled = snapshot.inventory.sources().filter(|(id, state)| self.is_enabled(id, state.enabled));
         let unknown: Vec<&SourceId> =
-            enabled.map(|(id, _)| id).filter(|id| self.freshness(&now, id) == Freshness::Missing).collect();
+            enabled.map(|(id, _)| id).filter(|id| self.freshness(&snapshot, id) == Freshness::Missing).collect();
         if unknown.is_empty() {
             return None;
         }
-        let named: Vec<String> = unknown.iter().take(MAX_LISTED_SOURCES).map(|id| format!("`{id}`")).collect();
+        let listed: Vec<String> = unknown.iter().take(MAX_LISTED_SOURCES).map(|id| format!("`{id}`")).collect();
         let more = if unknown.len() > MAX_LISTED_SOURCES { " and others" } else { "" };
         let message = format!(
-            "no tool named `{}`; not discovered yet: {}{more}. Run `toolcrib refresh`, or call it as `SOURCE__TOOL`",
+            "no tool listed `{}`; not discovered yet: {}{more}. Run `toolcrib refresh`, or call it as `SOURCE__TOOL`",
             sanitize_truncated(name, 80),
-            named.join(", ")
+            listed.join(", ")
         );
         Some(Error::new(Code::ToolNotImplemented, message))
     }
 
-    /// Why the tools of a source are not known, where they are not.
+    /// Returns why the tools of a source are unknown, or `None` if they are known.
     pub(crate) fn explain_source(&self, id: &SourceId) -> Option<Error> {
-        let now = self.snapshot.load();
-        if let Err(forbidden) = self.ensure_trusted(id) {
-            return Some(forbidden);
+        let snapshot = self.snapshot.load();
+        if let Err(untrusted) = self.ensure_trusted(id) {
+            return Some(untrusted);
         }
-        if let Some(wrong) = now.invalid_sources.get(id) {
-            let message = format!("`{id}` is stated wrongly in the configuration: {}", wrong.message);
+        if let Some(invalid) = snapshot.invalid_sources.get(id) {
+            let message = format!("the configuration of `{id}` is invalid: {}", invalid.message);
             return Some(Error::new(Code::ToolUnavailable, message).with_retryable(false));
         }
-        let state = now.inventory.source(id)?;
+        let state = snapshot.inventory.source(id)?;
         if !self.is_enabled(id, state.enabled) {
             let message = format!("the source `{id}` is disabled; `toolcrib enable {id}` turns it on");
             return Some(Error::new(Code::ToolNotImplemented, message));
         }
-        if self.freshness(&now, id) != Freshness::Missing {
+        if self.freshness(&snapshot, id) != Freshness::Missing {
             return None;
         }
-        let reason = now.statuses.get(id).and_then(|standing| standing.last_error.clone());
+        let reason = snapshot.statuses.get(id).and_then(|status| status.last_error.clone());
         let reason = reason.map_or_else(|| "it was never discovered".to_owned(), |failure| failure.message);
         let message = format!("the tools of `{id}` are not known: {reason}; `toolcrib refresh {id}` tries again");
         Some(Error::new(Code::ToolUnavailable, message))
     }
 }
 
-/// A disabled tool is there, and is not called.
+/// Rejects a disabled tool. It stays listed for administrators.
 pub(super) fn check_enabled(tool: &ToolRef<'_>) -> Result<()> {
     if tool.status() == ToolStatus::Disabled {
         let message = format!("`{}` is disabled; `toolcrib enable {}` turns it on", tool.name(), tool.name());
@@ -83,6 +86,7 @@ pub(super) fn check_enabled(tool: &ToolRef<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Applies the policy's verdict. `consent` is the confirmation that `Ask` demands.
 pub(super) fn check_policy(tool: &ToolRef<'_>, consent: bool) -> Result<()> {
     let name = tool.name();
     match tool.verdict() {

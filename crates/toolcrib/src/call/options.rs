@@ -1,4 +1,4 @@
-//! On whose behalf a source is asked, and on which terms.
+//! Options of a call: timeout, cancellation, client, and the channels for what a source sends during the call.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,53 +11,58 @@ use toolcrib_mcp::{Relay, ServerRequestHandler};
 use crate::connector::CallContext;
 use crate::trace::Trace;
 
-/// Which client connection calls. Who numbers them says so with [`Registry::client_gone`](crate::Registry::client_gone)
-/// when one ends.
+/// Identifies a client connection. The component that assigns the ids reports the end of a connection with
+/// [`Registry::client_disconnected`](crate::Registry::client_disconnected).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// What a source says to the caller of a call under way, such as `notifications/message`.
+/// A notification that a source sent during a call, such as `notifications/message`.
 #[derive(Debug, Clone)]
 pub struct CallNotification {
     pub method: String,
     pub params: Option<Box<RawValue>>,
 }
 
+/// Options of one call; the default is a call without a client, with the source's own timeout.
 #[derive(Default)]
 pub struct CallOptions {
-    /// The source's `call_timeout` when there is none.
+    /// Timeout of the call; `None` for the source's `call_timeout`.
     pub timeout: Option<Duration>,
-    /// Gets the parameters of each progress notification.
+    /// Receives the parameters of each progress notification.
     pub progress: Option<mpsc::Sender<Box<RawValue>>>,
+    /// Cancels the call, at its source too.
     pub cancel: CancellationToken,
-    /// Somebody said yes to what a policy asks about.
+    /// The user has confirmed the call, as the policy verdict `ask` demands.
     pub consent: bool,
-    /// Contact nobody to learn about the tool; the call itself contacts its source.
+    /// Do not discover the source to find the tool; the call itself still contacts its source.
     pub skip_discovery: bool,
+    /// The client connection that calls, if any.
     pub client: Option<ClientId>,
-    /// The client has no connection that outlives this call: what is held of a large result is for whoever knows the
-    /// cursor, and no connection of its own is kept for it.
+    /// The client has no connection that outlives this call: pages of a large result can be read by anyone who knows
+    /// the cursor, and no connection to the source is kept for this client alone.
     pub stateless: bool,
-    /// The caller's `_meta`, an object. It passes to the source, except for what the protocol has in it for itself.
+    /// The caller's `_meta`, a JSON object. Passed on to the source, except for the keys that the protocol reserves.
     pub meta: Option<Box<RawValue>>,
-    /// Answers what the source asks back during this call: elicitation, sampling.
+    /// Answers requests that the source sends during this call: elicitation, sampling.
     pub on_server_request: Option<ServerRequestHandler>,
-    /// A caller of 2026-07-28 answers a source of that version for itself: a result may then be `input_required`.
+    /// Passes `input_required` of a 2026-07-28 source on to a caller of that version, which answers it with a new call.
     pub relay: Option<Relay>,
-    /// Gets what the source says to this caller. One that does not keep up misses some.
+    /// Receives the source's notifications for this call. Those that do not fit into the channel are dropped.
     pub notifications: Option<mpsc::Sender<CallNotification>>,
-    /// From which level on the caller wants to hear what is logged; told to sources that want to know.
+    /// Minimum level of log messages that the caller wants; sent to sources that support it.
     pub log_level: Option<String>,
-    /// A result that is given in pages is held against the tool's output schema, where there is one: its structured
-    /// content is never cut, and where that is too large, the page is an error that says so.
+    /// Keep pages of a large result valid against the tool's output schema: the structured content is never cut, and a
+    /// page is an error if the structured content alone is too large.
     pub enforce_output_schema: bool,
-    /// The whole result at once, however large.
+    /// Return the whole result at once, however large.
     pub unpaged: bool,
-    /// What the call is part of. Its source is told, with the call in its place.
+    /// Trace that the call belongs to. The source receives the span of the call as its parent.
     pub trace: Option<Trace>,
 }
 
 impl CallOptions {
+    /// Builds the context that is passed to the connector. Caller, trace and recorder are left for the caller to fill
+    /// in.
     pub(crate) fn call_context(&self, timeout: Duration) -> CallContext {
         CallContext {
             caller: String::new(),
@@ -76,7 +81,7 @@ impl CallOptions {
         }
     }
 
-    /// Who may read what is held of a large result.
+    /// Returns the client that may read the pages of a large result; `None` means anyone who knows the cursor.
     pub(crate) fn result_owner(&self) -> Option<ClientId> {
         self.client.filter(|_| !self.stateless)
     }
@@ -84,8 +89,8 @@ impl CallOptions {
 
 impl fmt::Debug for CallOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("CallOptions");
-        shown.field("timeout", &self.timeout).field("client", &self.client).field("consent", &self.consent);
-        shown.field("can_ask_back", &self.on_server_request.is_some()).finish_non_exhaustive()
+        let mut debug = f.debug_struct("CallOptions");
+        debug.field("timeout", &self.timeout).field("client", &self.client).field("consent", &self.consent);
+        debug.field("has_request_handler", &self.on_server_request.is_some()).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What a tool answered, as it answered; or one page of it.
+//! Result of a call as the tool returned it, or one page of it.
 
 use std::fmt;
 
@@ -9,65 +9,70 @@ use toolcrib_core::SourceId;
 use crate::connector::{ResultLayout, ToolResult};
 use crate::result_pages::is_cursor;
 
+/// Result of a call.
 #[derive(Clone)]
 pub struct CallOutput {
-    /// The whole result as its source sent it, what nobody here understands included. Of a paged result, the result
-    /// that this page is.
+    /// The whole MCP result as the source sent it, unknown fields included. For a paged result, the result of this
+    /// page.
     pub raw: Box<RawValue>,
     pub elapsed_ms: u64,
+    /// The source that answered.
     pub source: SourceId,
-    /// Of a result too large to be given at once.
+    /// Set for a page of a result that is too large for one response.
     pub page: Option<ResultPage>,
+    /// Byte ranges of the result's fields within `raw`.
     layout: ResultLayout,
 }
 
-/// Which part of a large result this is.
+/// Position of a page within a large result.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ResultPage {
-    /// From one.
+    /// Number of this page, starting at 1.
     pub number: usize,
+    /// Number of pages in total.
     #[serde(rename = "of")]
     pub page_count: usize,
-    /// What [`Registry::page`](crate::Registry::page) takes for the next one.
+    /// Cursor of the next page, for [`Registry::result_page`](crate::Registry::result_page).
     pub next: Option<String>,
-    /// Of the whole result.
+    /// Size of the whole result.
     pub total_bytes: u64,
 }
 
 impl ResultPage {
-    /// Whether a text has the form of a cursor, so that it is no argument for a tool.
+    /// Whether a text has the form of a cursor, so that it cannot be meant as a tool argument.
     pub fn is_cursor(text: &str) -> bool {
         is_cursor(text)
     }
 }
 
 impl CallOutput {
-    pub(crate) fn new(source: SourceId, answer: ToolResult, page: Option<ResultPage>) -> CallOutput {
-        CallOutput { raw: answer.raw, elapsed_ms: 0, source, page, layout: answer.layout }
+    /// Wraps a tool's result. `elapsed_ms` is set when the call has ended.
+    pub(crate) fn new(source: SourceId, result: ToolResult, page: Option<ResultPage>) -> CallOutput {
+        CallOutput { raw: result.raw, elapsed_ms: 0, source, page, layout: result.layout }
     }
 
-    /// The content blocks, a JSON array.
+    /// Returns the content blocks, a JSON array.
     pub fn content(&self) -> &str {
         self.layout.content(&self.raw)
     }
 
-    /// The structured content, as JSON.
+    /// Returns the structured content, as JSON.
     pub fn structured(&self) -> Option<&str> {
         self.layout.structured(&self.raw)
     }
 
-    /// The result's `_meta`, as JSON.
+    /// Returns the result's `_meta`, as JSON.
     pub fn meta(&self) -> Option<&str> {
         self.layout.meta(&self.raw)
     }
 
-    /// The tool's own word that it failed.
+    /// Whether the tool itself reported an error (`isError`).
     pub fn is_error(&self) -> bool {
         self.layout.is_error
     }
 }
 
-/// `{"content", "structured", "is_error", "elapsed_ms", "source"}`, and `meta` and `page` where there are such.
+/// Serialized as `{"content", "structured", "is_error", "elapsed_ms", "source"}`, with `meta` and `page` if present.
 impl Serialize for CallOutput {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         fn parse_raw<E: serde::ser::Error>(text: &str) -> Result<&RawValue, E> {
@@ -89,11 +94,11 @@ impl Serialize for CallOutput {
     }
 }
 
-/// Without the result: what a tool said belongs in no log.
+/// Omits the content: results may hold sensitive data and do not belong in logs.
 impl fmt::Debug for CallOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Output");
-        shown.field("source", &self.source).field("is_error", &self.is_error()).field("bytes", &self.raw.get().len());
-        shown.field("page", &self.page).finish_non_exhaustive()
+        let mut debug = f.debug_struct("CallOutput");
+        debug.field("source", &self.source).field("is_error", &self.is_error()).field("bytes", &self.raw.get().len());
+        debug.field("page", &self.page).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,5 @@
-//! That a call ended, however it did: counted, logged, told to those who watch and to whoever exports spans. A caller may
-//! leave at any point, and that is an end too.
+//! Records the end of every call: log line, span, metrics, counters and a notice for subscribers. A call whose future
+//! is dropped, because its caller disconnected, is recorded too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,35 +15,40 @@ use crate::spans::{FinishedSpan, SpanDetails, SpanError, SpanSource};
 use crate::store::ErrorSummary;
 use crate::trace::Trace;
 
-/// A call under way.
+/// RAII recorder of a running call. If dropped before `finish`, the call is recorded as failed.
 pub(super) struct CallRecorder<'a> {
     shared: &'a RegistryInner,
-    /// As it was asked for.
+    /// Name of the tool as requested.
     name: &'a str,
     caller: &'a str,
+    /// Trace of the caller, if it sent one.
     parent: Option<Trace>,
+    /// Trace of this call.
     pub(super) trace: Trace,
     started_at: Instant,
     pub(super) progress: CallProgress,
+    /// Counts the call as in flight; `None` once it is recorded.
     in_flight: Option<InFlightCall<'a>>,
 }
 
 /// How far a call has come.
 #[derive(Default)]
 pub(super) struct CallProgress {
-    /// A tool that was found, whether it may be called or not: its source, and its name in the one spelling that lists have.
+    /// The tool that was found, whether or not it may be called: its source, and its name as lists show it.
     pub(super) found_tool: Option<(SourceId, String)>,
-    /// The tool, once its source is about to be asked.
+    /// Set right before the source is contacted; only such calls count in the tool's statistics.
     pub(super) called_tool: Option<ToolId>,
 }
 
-/// What went wrong, and whose word that is.
+/// Why a call failed.
 pub(super) struct CallError {
     pub(super) failure: ErrorSummary,
+    /// The tool answered with an error result; `false` if the call itself failed.
     pub(super) reported_by_tool: bool,
 }
 
 impl<'a> CallRecorder<'a> {
+    /// Starts the trace and the clock of a call.
     pub(super) fn start(
         shared: &'a RegistryInner,
         name: &'a str,
@@ -64,16 +69,18 @@ impl<'a> CallRecorder<'a> {
         }
     }
 
-    /// Tells it, and how long it took in milliseconds.
-    pub(super) fn finish(mut self, wrong: Option<CallError>) -> u64 {
-        self.record(wrong)
+    /// Records the call; returns its duration in milliseconds.
+    pub(super) fn finish(mut self, error: Option<CallError>) -> u64 {
+        self.record(error)
     }
 
-    fn record(&mut self, wrong: Option<CallError>) -> u64 {
+    /// Writes the log line, exports the span, and updates metrics, subscribers and counters.
+    fn record(&mut self, error: Option<CallError>) -> u64 {
         self.in_flight = None;
-        let (shared, elapsed) = (self.shared, self.started_at.elapsed());
+        let shared = self.shared;
+        let elapsed = self.started_at.elapsed();
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        let code = wrong.as_ref().map_or("OK", |wrong| wrong.failure.code.as_str());
+        let code = error.as_ref().map_or("OK", |error| error.failure.code.as_str());
         let (source, tool) = match self.progress.found_tool.take() {
             Some((source, name)) => (Some(source), name),
             None => (None, sanitize_truncated(self.name, 200)),
@@ -86,45 +93,48 @@ impl<'a> CallRecorder<'a> {
             duration_ms = elapsed_ms,
             "tools.call.finished"
         );
-        self.export_span(&tool, wrong.as_ref(), elapsed);
-        let counted = wrong.as_ref().is_none_or(|wrong| !wrong.reported_by_tool).then_some(code);
-        shared.metrics.record_call(source.as_ref(), counted, elapsed);
+        self.export_span(&tool, error.as_ref(), elapsed);
+        // Metrics count errors reported by tools apart from error codes.
+        let metric_code = error.as_ref().is_none_or(|error| !error.reported_by_tool).then_some(code);
+        shared.metrics.record_call(source.as_ref(), metric_code, elapsed);
         let at = shared.options.clock.now();
         let finished = CallFinished { tool, source, caller: self.caller.to_owned(), code, at, elapsed_ms };
-        let _nobody_listens = shared.notices.send(RegistryNotice::CallFinished(Arc::new(finished)));
+        // Fails only without subscribers.
+        let _ = shared.notices.send(RegistryNotice::CallFinished(Arc::new(finished)));
         if let Some(id) = &self.progress.called_tool {
-            shared.usage.count_call(id, at, wrong.map(|wrong| wrong.failure));
+            shared.usage.count_call(id, at, error.map(|error| error.failure));
         }
         elapsed_ms
     }
 
-    fn export_span(&self, tool: &str, wrong: Option<&CallError>, elapsed: Duration) {
-        let Some(spans) = self.shared.options.span_queue.as_ref().filter(|_| self.trace.is_sampled()) else {
+    /// Exports the call as a span, if its trace is sampled.
+    fn export_span(&self, tool: &str, error: Option<&CallError>, elapsed: Duration) {
+        let Some(span_queue) = self.shared.options.span_queue.as_ref().filter(|_| self.trace.is_sampled()) else {
             return;
         };
-        let now = self.shared.snapshot.load();
+        let snapshot = self.shared.snapshot.load();
         let source = self.progress.called_tool.as_ref().map(|id| {
-            let source = now.effective_sources.get(&id.source);
+            let source = snapshot.effective_sources.get(&id.source);
             SpanSource {
                 id: id.source.clone(),
-                // A tool of the embedding host is behind no connection.
+                // A tool that the host program registered has no connection.
                 kind: source.map_or("builtin", |source| source.kind.name()),
                 transport: source.map_or("builtin", |source| source.kind.transport()),
-                protocol: now.statuses.get(&id.source).and_then(|standing| standing.era.clone()),
+                protocol: snapshot.statuses.get(&id.source).and_then(|status| status.era.clone()),
             }
         });
-        // What a source says of its failure may repeat what it was given.
-        let failure = wrong.map(|wrong| {
-            let code = if wrong.reported_by_tool { "tool_error" } else { wrong.failure.code.as_str() };
+        // Without the message: a source may repeat arguments in it.
+        let error = error.map(|error| {
+            let code = if error.reported_by_tool { "tool_error" } else { error.failure.code.as_str() };
             SpanError { code, message: None }
         });
-        spans.record(FinishedSpan {
+        span_queue.record(FinishedSpan {
             trace: self.trace.clone(),
             parent: self.shared.parent_trace(self.parent.as_ref()).map(Trace::span_id),
             ended_at: self.shared.options.clock.system_time(),
             elapsed,
             details: SpanDetails::Call { tool: tool.to_owned(), source, caller: self.caller.to_owned() },
-            error: failure,
+            error,
         });
     }
 }
@@ -132,7 +142,7 @@ impl<'a> CallRecorder<'a> {
 impl Drop for CallRecorder<'_> {
     fn drop(&mut self) {
         if self.in_flight.is_some() {
-            let failure = ErrorSummary::new(Code::ToolExecutionFailed, "its caller left");
+            let failure = ErrorSummary::new(Code::ToolExecutionFailed, "the caller disconnected");
             self.record(Some(CallError { failure, reported_by_tool: false }));
         }
     }

@@ -1,5 +1,5 @@
-//! A call on its way to its source: past the limit of its tool and the source's breaker, and back with what that says
-//! about the source. No secret of the source comes back in an error.
+//! Sends calls and requests to their sources: waits for the tool's concurrency limit and the source's circuit breaker,
+//! and reports the outcome to the breaker. Errors are redacted before they leave this module.
 
 use std::time::Duration;
 
@@ -19,16 +19,16 @@ use crate::registry::RegistryInner;
 use crate::store::ErrorSummary;
 
 impl RegistryInner {
-    /// Sends a call to its source.
+    /// Sends a call to its source and reports the outcome to the circuit breaker.
     pub(super) async fn send_call(&self, source: &Source, mut call: ToolCall) -> Result<ToolResult> {
         self.ensure_can_contact(&source.id)?;
         let slot = self.connectors.slot(source);
         let deadline = deadline_after(call.context.timeout);
         let _permit = acquire_call_permit(&slot, &source.id, &mut call, deadline).await?;
-        let admitted = self.admit_call(&slot, &source.id, &mut call.context, deadline).await?;
-        let answer = slot.connector.call(call).await;
-        let answer = admitted.report(answer)?;
-        if answer.layout.is_error { redact_result(answer, slot.redactor()).await } else { Ok(answer) }
+        let guard = self.admit_call(&slot, &source.id, &mut call.context, deadline).await?;
+        let result = slot.connector.call(call).await;
+        let result = guard.report(result)?;
+        if result.layout.is_error { redact_result(result, slot.redactor()).await } else { Ok(result) }
     }
 
     /// Sends any other request to its source.
@@ -36,50 +36,51 @@ impl RegistryInner {
         self.ensure_can_contact(&source.id)?;
         let slot = self.connectors.slot(source);
         let deadline = deadline_after(request.context.timeout);
-        let admitted = self.admit_call(&slot, &source.id, &mut request.context, deadline).await?;
-        let answer = slot.connector.request(request).await;
-        admitted.report(answer)
+        let guard = self.admit_call(&slot, &source.id, &mut request.context, deadline).await?;
+        let result = slot.connector.request(request).await;
+        guard.report(result)
     }
 
-    /// Lets a call through, or makes it wait for the probe that is on its way. `terms` are left with the time that
-    /// remains.
+    /// Admits a call through the circuit breaker, waiting for a running probe to end. Shortens the timeout in `context`
+    /// by the time waited.
     async fn admit_call<'a>(
         &'a self,
         slot: &'a ConnectorSlot,
         id: &SourceId,
-        terms: &mut CallContext,
+        context: &mut CallContext,
         deadline: Instant,
     ) -> Result<BreakerGuard<'a>> {
-        let mut probe_ends = None;
+        let mut probe_ended = None;
         loop {
-            let admission = slot.breaker().admit(Instant::now());
-            match admission {
-                BreakerDecision::Allow(ticket) => {
-                    return Ok(BreakerGuard { slot, clock: &self.options.clock, permit: ticket, reported: false });
+            let decision = slot.breaker().admit(Instant::now());
+            match decision {
+                BreakerDecision::Allow(permit) => {
+                    return Ok(BreakerGuard { slot, clock: &self.options.clock, permit, reported: false });
                 }
                 BreakerDecision::Reject(wait) => return Err(breaker_open_error(slot, id, wait)),
                 BreakerDecision::WaitForProbe => {}
             }
-            let Some(ended) = probe_ends.take() else {
-                // Its end is noticed from here on; it may have come just before, so the breaker is asked once more.
+            let Some(ended) = probe_ended.take() else {
+                // Subscribe first, then ask the breaker once more: the probe may have ended in between.
                 let mut ended = Box::pin(slot.probe_ended.notified());
                 ended.as_mut().enable();
-                probe_ends = Some(ended);
+                probe_ended = Some(ended);
                 continue;
             };
             tokio::select! {
                 () = ended => {}
-                () = terms.cancel.cancelled() => return Err(CallFailure::cancelled().into_error()),
+                () = context.cancel.cancelled() => return Err(CallFailure::cancelled().into_error()),
                 () = tokio::time::sleep_until(deadline) => {
-                    let message = format!("`{id}` failed too often, and the probe that tries it again has not ended");
+                    let message = format!("the circuit breaker of `{id}` is open and its probe has not finished; try again");
                     return Err(Error::new(Code::ToolUnavailable, message));
                 }
             }
-            terms.timeout = deadline.saturating_duration_since(Instant::now());
+            context.timeout = deadline.saturating_duration_since(Instant::now());
         }
     }
 }
 
+/// Returns `TOOL_UNAVAILABLE` with the time until the next probe.
 fn breaker_open_error(slot: &ConnectorSlot, id: &SourceId, wait: Duration) -> Error {
     let wait_ms = wait.as_millis() as u64;
     let failures = slot.breaker().failures();
@@ -89,7 +90,7 @@ fn breaker_open_error(slot: &ConnectorSlot, id: &SourceId, wait: Duration) -> Er
     Error::new(Code::ToolUnavailable, message).with_details(json!({ "retry_after_ms": wait_ms }))
 }
 
-/// A place among the calls of a tool. The call is left with the time that remains.
+/// Waits for one of the permits of a tool; see [`MAX_CALLS_PER_TOOL`]. Shortens the call's timeout by the time waited.
 async fn acquire_call_permit(
     slot: &ConnectorSlot,
     id: &SourceId,
@@ -100,9 +101,9 @@ async fn acquire_call_permit(
     if let Ok(permit) = permits.clone().try_acquire_owned() {
         return Ok(permit);
     }
-    // A source that is paused does not make its callers wait for their turn first.
-    let pause = slot.breaker().remaining_open_time(Instant::now());
-    if let Some(wait) = pause {
+    // With the breaker open the call would fail after the wait: fail at once instead.
+    let open_time = slot.breaker().remaining_open_time(Instant::now());
+    if let Some(wait) = open_time {
         return Err(breaker_open_error(slot, id, wait));
     }
     let busy = || {
@@ -122,41 +123,45 @@ async fn acquire_call_permit(
     Ok(permit)
 }
 
-/// A call that was let through. When its caller leaves, it is dropped and says nothing about the source.
+/// RAII guard for a call admitted by the circuit breaker. If dropped before `report`, because the caller disconnected,
+/// the call is recorded as inconclusive.
 struct BreakerGuard<'a> {
     slot: &'a ConnectorSlot,
     clock: &'a Clock,
     permit: BreakerPermit,
+    /// Whether the outcome has been reported.
     reported: bool,
 }
 
 impl BreakerGuard<'_> {
-    /// Only what speaks of the source's own health moves its breaker.
-    fn report<T>(mut self, answer: Result<T, CallFailure>) -> Result<T> {
+    /// Reports the outcome to the breaker and redacts errors. Only outcomes that say something about the source's
+    /// health move the breaker.
+    fn report<T>(mut self, result: Result<T, CallFailure>) -> Result<T> {
         self.reported = true;
         let now = Instant::now();
-        let answer = answer.map_err(|failure| failure.map_error(|error| self.slot.redactor().redact_error(error)));
-        let unanswered = |how, error: &Error| {
+        let result = result.map_err(|failure| failure.map_error(|error| self.slot.redactor().redact_error(error)));
+        let record_no_response = |reason, error: &Error| {
             self.slot.breaker().record_failure(
                 self.permit,
-                how,
+                reason,
                 ErrorSummary::from_error(error),
                 now,
                 self.clock.now(),
             );
         };
         let mut closed = false;
-        match &answer {
+        match &result {
             Ok(_) => closed = self.slot.breaker().record_success(now),
             Err(CallFailure::Rejected(_)) => self.slot.breaker().record_rejection(self.permit),
-            Err(CallFailure::Unavailable(error)) => unanswered(NoResponseReason::Disconnected, error),
-            Err(CallFailure::TimedOut(error)) => unanswered(NoResponseReason::TimedOut, error),
+            Err(CallFailure::Unavailable(error)) => record_no_response(NoResponseReason::Disconnected, error),
+            Err(CallFailure::TimedOut(error)) => record_no_response(NoResponseReason::TimedOut, error),
             Err(CallFailure::Inconclusive(_)) => self.slot.breaker().record_inconclusive(self.permit),
         }
+        // Wake the calls that wait for the probe, or for the breaker to close.
         if closed || self.permit.is_probe() {
             self.slot.probe_ended.notify_waiters();
         }
-        answer.map_err(CallFailure::into_error)
+        result.map_err(CallFailure::into_error)
     }
 }
 

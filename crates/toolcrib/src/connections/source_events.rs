@@ -36,7 +36,7 @@ impl SourceEvents {
     pub fn notify(&self, source: &SourceId, method: &str, params: Option<&RawValue>) {
         let params = params.map(|params| Arc::from(params.to_owned()));
         let notice = RegistryNotice::SourceNotification { source: source.clone(), method: method.to_owned(), params };
-        let _nobody_listens = self.0.notices.send(notice);
+        let _ = self.0.notices.send(notice);
     }
 
     /// The next source whose tools changed.

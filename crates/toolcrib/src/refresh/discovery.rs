@@ -1,4 +1,4 @@
-//! One discovery from beginning to end: the lease, the contact, the manifest, the fact.
+//! One discovery: acquire the lease, contact the source, store the manifest, append the event, record the check.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,37 +19,41 @@ use crate::secret::connection_fingerprint;
 use crate::store::{DiscoveryCheck, ErrorSummary, Lease, SourceStatus};
 use crate::trace::Trace;
 
-/// A lease is renewed several times within its duration, so that a busy machine does not lose it. A process that ends
-/// leaves none behind, so that its death does not hold others up.
+/// Duration of the lease that keeps other processes from discovering the same source. Renewed several times within it,
+/// so that a busy machine does not lose it. The store ends the lease of a process that was killed.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
+/// Interval of lease renewals.
 const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(3);
-/// How often a lease that another process holds is asked for: at first, and at last.
+/// Interval of attempts to acquire a lease that another process holds; doubled after each attempt.
 const MIN_LEASE_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// Upper bound of that interval.
 const MAX_LEASE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
-/// What a connector may take beyond its deadline to take leave of a server, or to say why there is no list.
+/// Time beyond its timeout that a connector gets to close the connection and report the reason of a failure.
 const DISCOVERY_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-/// An attempt to discover a source that failed.
+/// A discovery that failed, with what is needed to record it.
 struct FailedDiscovery {
-    /// When it began.
+    /// Wall-clock time at which the attempt began.
     began_at: Timestamp,
-    /// For the standing: attempts that began before are superseded.
+    /// `started_at` of the new status; the store drops results of discoveries that started earlier.
     started_at: Timestamp,
     duration_ms: u64,
     connection_fingerprint: Option<Fingerprint>,
-    /// How the source stood before.
+    /// Status of the source before the attempt.
     previous_status: SourceStatus,
 }
 
 impl RegistryInner {
-    /// `before` is how the source stood when the discovery was asked for.
+    /// Discovers a source and reports the outcome to log, metrics, spans and subscribers. `before` is the status when
+    /// the discovery was requested.
     pub(super) async fn discover(&self, source: &Source, refresh: &Refresh, before: &SourceStatus) -> RefreshOutcome {
-        let began = tokio::time::Instant::now();
+        let started = tokio::time::Instant::now();
         let trace = self.start_trace(refresh.trace.as_ref());
-        let _nobody_listens = self.notices.send(RegistryNotice::DiscoveryStarted(source.id.clone()));
-        let leased = self.discover_with_lease(source, refresh, before, &trace).await;
+        // Fails only without subscribers, here and below.
+        let _ = self.notices.send(RegistryNotice::DiscoveryStarted(source.id.clone()));
+        let result = self.discover_with_lease(source, refresh, before, &trace).await;
         let mut outcome =
-            leased.unwrap_or_else(|error| self.current_outcome(&source.id, Some(ErrorSummary::from_error(&error))));
+            result.unwrap_or_else(|error| self.current_outcome(&source.id, Some(ErrorSummary::from_error(&error))));
         if let Some(failure) = &outcome.error {
             tracing::warn!(
                 trace_id = %trace.id(),
@@ -58,14 +62,15 @@ impl RegistryInner {
                 "tools.discovery.server.failed"
             );
         }
-        let elapsed = began.elapsed();
+        let elapsed = started.elapsed();
         outcome.elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         self.record_discovery_span(source, &outcome, elapsed, &trace, refresh.trace.as_ref());
         self.metrics.record_discovery(source.kind.name(), outcome.status.name(), elapsed);
-        let _nobody_listens = self.notices.send(RegistryNotice::DiscoveryFinished(Arc::new(outcome.clone())));
+        let _ = self.notices.send(RegistryNotice::DiscoveryFinished(Arc::new(outcome.clone())));
         outcome
     }
 
+    /// Discovers a source under its lease, unless another process has done so meanwhile.
     async fn discover_with_lease(
         &self,
         source: &Source,
@@ -75,119 +80,123 @@ impl RegistryInner {
     ) -> Result<RefreshOutcome> {
         self.ensure_can_contact(&source.id)?;
         let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
-        let mut retry = MIN_LEASE_RETRY_INTERVAL;
-        let patience = deadline_after(self.discovery_timeout(source, false).saturating_add(DISCOVERY_GRACE_PERIOD));
+        let mut retry_interval = MIN_LEASE_RETRY_INTERVAL;
+        let deadline = deadline_after(self.discovery_timeout(source, false).saturating_add(DISCOVERY_GRACE_PERIOD));
         while let Lease::HeldFor(_) = self.store.acquire_lease(&source.id, &holder, LEASE_DURATION).await? {
-            if tokio::time::Instant::now() > patience {
+            if tokio::time::Instant::now() > deadline {
                 let message = "another process has been discovering it for too long; try again";
                 return Err(Error::new(Code::ToolUnavailable, message));
             }
-            tokio::time::sleep(retry).await;
-            retry = (retry * 2).min(MAX_LEASE_RETRY_INTERVAL);
+            tokio::time::sleep(retry_interval).await;
+            retry_interval = (retry_interval * 2).min(MAX_LEASE_RETRY_INTERVAL);
         }
-        // Another process may have met the need between the decision to contact the source and the lease.
+        // Another process may have discovered the source between the request and the lease.
         self.catch_up().await?;
         if let Some(outcome) = self.outcome_of_other_process(&source.id, before, refresh.force) {
             self.release_lease(&source.id, &holder).await;
             return Ok(outcome);
         }
-        let renewing = async {
+        let renewal = async {
             loop {
                 tokio::time::sleep(LEASE_RENEW_INTERVAL).await;
                 match self.store.acquire_lease(&source.id, &holder, LEASE_DURATION).await {
                     Ok(Lease::Granted) => {}
                     Ok(Lease::HeldFor(_)) => {
-                        tracing::warn!(server_name = %source.id, "its lease was lost; it may be contacted twice");
+                        tracing::warn!(server_name = %source.id, "the discovery lease was lost; the source may be contacted twice");
                     }
-                    Err(error) => tracing::debug!(%error, "a lease cannot be renewed now"),
+                    Err(error) => tracing::debug!(%error, "a discovery lease cannot be renewed"),
                 }
             }
         };
         let outcome = tokio::select! {
             outcome = self.discover_now(source, refresh, trace) => outcome,
-            () = renewing => Err(Error::new(Code::Internal, "a lease is renewed for ever")),
+            () = renewal => Err(Error::new(Code::Internal, "the lease renewal ended")),
         };
         self.release_lease(&source.id, &holder).await;
         outcome
     }
 
-    /// What was found is recorded by now; a lease that cannot be given back ends by itself.
+    /// Releases the lease. A failure is only logged: the outcome is recorded by now, and the lease expires by itself.
     async fn release_lease(&self, id: &SourceId, holder: &str) {
         let released = self.store.release_lease(id, holder).await;
         if let Err(error) = match released {
             Ok(()) => self.catch_up().await,
             Err(error) => Err(error),
         } {
-            tracing::debug!(%error, "a lease cannot be given back now");
+            tracing::debug!(%error, "a discovery lease cannot be released");
         }
     }
 
+    /// Returns the status of a source; the default if it was never discovered.
     pub(super) fn source_status(&self, id: &SourceId) -> SourceStatus {
         self.snapshot.load().statuses.get(id).cloned().unwrap_or_default()
     }
 
-    /// What another process found since `before`, if that is what was asked for.
+    /// Returns what another process discovered since `before`, if that satisfies this request.
     fn outcome_of_other_process(&self, id: &SourceId, before: &SourceStatus, force: bool) -> Option<RefreshOutcome> {
         let after = self.source_status(id);
-        // What this process alone connects to was contacted by no other.
+        // No other process contacts the overridden address.
         if self.is_overridden(id) {
             return None;
         }
-        let tried = after.started_at != before.started_at;
-        let fresh = self.freshness(&self.snapshot.load(), id) == Freshness::Fresh;
-        let met = if force { tried } else { fresh || (tried && after.last_error.is_some()) };
-        met.then(|| self.current_outcome(id, after.last_error))
+        let has_new_attempt = after.started_at != before.started_at;
+        let is_fresh = self.freshness(&self.snapshot.load(), id) == Freshness::Fresh;
+        let is_satisfied =
+            if force { has_new_attempt } else { is_fresh || (has_new_attempt && after.last_error.is_some()) };
+        is_satisfied.then(|| self.current_outcome(id, after.last_error))
     }
 
-    /// Nothing new: the list that holds, or why there is no newer one.
+    /// Returns an outcome without changes: the manifest that is served, and why there is no newer one.
     fn current_outcome(&self, id: &SourceId, error: Option<ErrorSummary>) -> RefreshOutcome {
-        let now = self.snapshot.load();
+        let snapshot = self.snapshot.load();
         let status = if error.is_some() { RefreshStatus::Failed } else { RefreshStatus::Unchanged };
-        let inventory_hash = now.inventory.source(id).and_then(|state| state.manifest);
-        let unchanged = now.catalog.tool_count(id);
+        let inventory_hash = snapshot.inventory.source(id).and_then(|state| state.manifest);
+        let unchanged = snapshot.catalog.tool_count(id);
         RefreshOutcome { error, inventory_hash, unchanged, ..RefreshOutcome::new(id.clone(), status) }
     }
 
+    /// Contacts the source and records the result. The caller holds the lease.
     async fn discover_now(&self, source: &Source, refresh: &Refresh, trace: &Trace) -> Result<RefreshOutcome> {
-        let began = tokio::time::Instant::now();
+        let started = tokio::time::Instant::now();
         let started_at = self.options.clock.now();
-        let standing = self.source_status(&source.id);
-        let connects_to = connection_fingerprint(&self.store_key, &source.kind);
-        let timeout = self.discovery_timeout(source, standing.checked_at.is_some());
-        let same = connects_to.is_some() && connects_to == standing.connection_fingerprint;
-        let at_hand = self.snapshot.load().catalog.source(&source.id).is_some();
-        let known = standing
+        let status = self.source_status(&source.id);
+        let fingerprint = connection_fingerprint(&self.store_key, &source.kind);
+        let timeout = self.discovery_timeout(source, status.checked_at.is_some());
+        let same_connection = fingerprint.is_some() && fingerprint == status.connection_fingerprint;
+        let is_loaded = self.snapshot.load().catalog.source(&source.id).is_some();
+        // Conditional discovery (ETag, hash) only if the known list is of the same address and is still loaded.
+        let known_versions = status
             .document_versions
             .clone()
-            .filter(|_| same && at_hand && !refresh.force && !self.is_overridden(&source.id));
-        let (era, trace_told) = (standing.era.clone(), Some(trace.clone()));
+            .filter(|_| same_connection && is_loaded && !refresh.force && !self.is_overridden(&source.id));
+        let era = status.era.clone();
         let discovery = Discovery {
             timeout,
             era,
             keep_connection: refresh.keep_connection,
-            known_versions: known,
-            trace: trace_told,
+            known_versions,
+            trace: Some(trace.clone()),
         };
         let slot = self.connectors.slot(source);
         self.notify_stage(source, DiscoveryStage::Contacting);
-        // A connector keeps to its deadline and knows best what it waited for; this is for one that does not.
-        let offer = match tokio::time::timeout(
+        // A connector ends at its timeout and knows best what it was waiting for; this one is a safety net.
+        let discovered = match tokio::time::timeout(
             timeout.saturating_add(DISCOVERY_GRACE_PERIOD),
             slot.connector.discover(discovery),
         )
         .await
         {
-            Ok(offer) => offer,
+            Ok(discovered) => discovered,
             Err(_) => {
                 let message = format!("no answer within {}", format_duration(timeout));
                 Err(Error::new(Code::ToolUnavailable, message))
             }
         };
-        let offer = offer.and_then(|offer| {
-            self.ensure_servers_are_trusted(&source.id, &offer.servers)?;
-            Ok(offer)
+        let discovered = discovered.and_then(|discovered| {
+            self.ensure_servers_are_trusted(&source.id, &discovered.servers)?;
+            Ok(discovered)
         });
-        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let check = |tool_count| DiscoveryCheck {
             source: source.id.clone(),
             at: started_at,
@@ -195,43 +204,44 @@ impl RegistryInner {
             tool_count: Some(tool_count),
             error: None,
         };
-        match offer {
-            Ok(offer) if offer.unchanged => {
+        match discovered {
+            // Unchanged documents: only the check is recorded, the stored manifest stays current.
+            Ok(discovered) if discovered.unchanged => {
                 let tool_count = self.snapshot.load().catalog.tool_count(&source.id);
-                let standing = SourceStatus {
+                let status = SourceStatus {
                     started_at,
                     checked_at: Some(self.options.clock.now()),
-                    attempted_fingerprint: connects_to,
-                    document_versions: offer.versions,
+                    attempted_fingerprint: fingerprint,
+                    document_versions: discovered.versions,
                     failures: 0,
                     failing_since: None,
                     last_error: None,
                     not_before: None,
                     invalidated: false,
-                    ..standing
+                    ..status
                 };
-                let same = check(tool_count);
+                let check = check(tool_count);
                 let decide = |writer: &WriterState| writer.inventory.require_source(&source.id).map(|_| Vec::new());
-                self.write(&Actor::refresh(), Some((&same, &standing)), decide).await?;
+                self.write(&Actor::refresh(), Some((&check, &status)), decide).await?;
                 slot.record_discovery();
                 log_success(source, tool_count, duration_ms, trace);
                 Ok(RefreshOutcome { contacted: true, ..self.current_outcome(&source.id, None) })
             }
-            Ok(offer) => {
-                self.notify_stage(source, DiscoveryStage::Recording { tools: offer.tools.len() });
-                let standing = SourceStatus {
+            Ok(discovered) => {
+                self.notify_stage(source, DiscoveryStage::Recording { tools: discovered.tools.len() });
+                let status = SourceStatus {
                     started_at,
                     checked_at: Some(self.options.clock.now()),
-                    connection_fingerprint: connects_to.or(standing.connection_fingerprint),
-                    attempted_fingerprint: connects_to,
-                    era: offer.era.clone(),
-                    capabilities: offer.capabilities.clone(),
-                    hint_ttl_ms: offer.ttl_ms,
-                    private: offer.private,
-                    document_versions: offer.versions.clone(),
+                    connection_fingerprint: fingerprint.or(status.connection_fingerprint),
+                    attempted_fingerprint: fingerprint,
+                    era: discovered.era.clone(),
+                    capabilities: discovered.capabilities.clone(),
+                    hint_ttl_ms: discovered.ttl_ms,
+                    private: discovered.private,
+                    document_versions: discovered.versions.clone(),
                     ..SourceStatus::default()
                 };
-                let outcome = self.record_tools(source, offer, standing, check).await?;
+                let outcome = self.record_tools(source, discovered, status, check).await?;
                 slot.record_discovery();
                 if !source.kind.is_builtin() {
                     let tool_count = outcome.added.len() + outcome.changed.len() + outcome.unchanged;
@@ -244,8 +254,8 @@ impl RegistryInner {
                     began_at: started_at,
                     started_at,
                     duration_ms,
-                    connection_fingerprint: connects_to,
-                    previous_status: standing,
+                    connection_fingerprint: fingerprint,
+                    previous_status: status,
                 };
                 let failure = self.record_failure(source, attempt, error).await?;
                 Ok(RefreshOutcome { contacted: true, ..self.current_outcome(&source.id, Some(failure)) })
@@ -253,104 +263,113 @@ impl RegistryInner {
         }
     }
 
-    /// See [`Registry::give_up`](crate::Registry::give_up).
+    /// See [`Registry::record_wait_timeout`](crate::Registry::record_wait_timeout).
     pub(super) async fn record_wait_timeout(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
         let id = &pending.source;
         let Some(source) = self.snapshot.load().effective_sources.get(id).cloned() else { return Ok(()) };
-        let standing = self.source_status(id);
-        if standing.started_at != pending.started_at {
-            // It ended after all, here or in another process, and that is recorded.
+        let status = self.source_status(id);
+        if status.started_at != pending.started_at {
+            // It ended after all, in this or another process, and its outcome is recorded.
             return Ok(());
         }
         let waited_ms = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
         let attempt = FailedDiscovery {
             began_at: Timestamp(self.options.clock.now().0.saturating_sub(waited_ms)),
-            // This is no attempt of its own: one that is under way elsewhere is not superseded by it.
-            started_at: standing.started_at,
+            // The reader's timeout is no attempt of its own and must not supersede a discovery that is still running.
+            started_at: status.started_at,
             duration_ms: waited_ms.unsigned_abs(),
             connection_fingerprint: connection_fingerprint(&self.store_key, &source.kind),
-            previous_status: standing,
+            previous_status: status,
         };
         let message = format!("it was not discovered within {}", format_duration(waited));
         self.record_failure(&source, attempt, Error::new(Code::ToolUnavailable, message)).await.map(drop)
     }
 
-    /// A failure keeps the list there is, and makes the next attempt wait.
+    /// Records a failed discovery: the last good list stays, and the next attempt waits for the backoff.
     async fn record_failure(&self, source: &Source, attempt: FailedDiscovery, error: Error) -> Result<ErrorSummary> {
         let FailedDiscovery {
-            began_at: at,
+            began_at,
             started_at,
             duration_ms,
-            connection_fingerprint: connects_to,
-            previous_status: standing,
+            connection_fingerprint: attempted_fingerprint,
+            previous_status: status,
         } = attempt;
         let failure = ErrorSummary::from_error(&self.connectors.slot(source).redactor().redact_error(error));
-        let failures = standing.failures.saturating_add(1);
+        let failures = status.failures.saturating_add(1);
         let now = self.options.clock.now();
+        // Random, so that processes and sources that failed together do not retry together.
         let not_before = now.plus(backoff(failures, rand::random::<f64>()));
-        let standing = SourceStatus {
+        let status = SourceStatus {
             started_at,
             failures,
-            failing_since: standing.failing_since.or(Some(at)),
+            failing_since: status.failing_since.or(Some(began_at)),
             last_error: Some(failure.clone()),
-            attempted_fingerprint: connects_to,
+            attempted_fingerprint,
             not_before: Some(not_before),
-            ..standing
+            ..status
         };
         if self.is_overridden(&source.id) {
-            self.record_local(source, None, standing).await?;
+            self.record_local(source, None, status).await?;
         } else {
             let error = Some(failure.clone());
-            let check = DiscoveryCheck { source: source.id.clone(), at, duration_ms, tool_count: None, error };
-            // A source that was removed meanwhile is refused by `known`: its failure matters no more.
+            let check =
+                DiscoveryCheck { source: source.id.clone(), at: began_at, duration_ms, tool_count: None, error };
+            // `require_source` fails if the source was removed meanwhile: its failure is of no interest then.
             let decide = |writer: &WriterState| writer.inventory.require_source(&source.id).map(|_| Vec::new());
-            self.write(&Actor::refresh(), Some((&check, &standing)), decide).await?;
+            self.write(&Actor::refresh(), Some((&check, &status)), decide).await?;
         }
         Ok(failure)
     }
 
+    /// Notifies subscribers of the progress of a discovery.
     fn notify_stage(&self, source: &Source, stage: DiscoveryStage) {
-        let _nobody_listens = self.notices.send(RegistryNotice::DiscoveryProgress { source: source.id.clone(), stage });
+        // Fails only without subscribers.
+        let _ = self.notices.send(RegistryNotice::DiscoveryProgress { source: source.id.clone(), stage });
     }
 
-    /// First the content, then the fact that refers to it; unchanged: no fact, only the check.
+    /// Records a discovered tool list: first the manifest, then the event that refers to it. An unchanged list writes
+    /// no event, only the check.
     pub(crate) async fn record_tools(
         &self,
         source: &Source,
-        offer: Discovered,
-        standing: SourceStatus,
+        discovered: Discovered,
+        status: SourceStatus,
         check: impl Fn(usize) -> DiscoveryCheck,
     ) -> Result<RefreshOutcome> {
-        let (id, bounds) = (source.id.clone(), self.options.bounds);
-        let known = self.snapshot.load().catalog.source(&id).map(|part| part.segment.clone());
-        // Hashing and packing a large list takes a while: not on a thread that others wait for.
+        let id = source.id.clone();
+        let bounds = self.options.bounds;
+        let known = self.snapshot.load().catalog.source(&id).map(|source| source.segment.clone());
+        // Hashing and packing a large list takes a while, so it runs on a blocking thread.
         let packed = tokio::task::spawn_blocking(move || {
-            let manifest = Manifest::new(&id, &offer.tools, offer.excluded, &bounds);
-            let mut packed = PackedManifest::new(&manifest.with_about(offer.about.as_deref()))?;
-            // What is new is counted by the first who needs it, so that no discovery waits for the tokenizer.
+            let manifest = Manifest::new(&id, &discovered.tools, discovered.excluded, &bounds);
+            let mut packed = PackedManifest::new(&manifest.with_about(discovered.about.as_deref()))?;
+            // Token counts of unchanged tools are kept; new tools are counted on demand, so that no discovery loads the
+            // tokenizer.
             if let Some(known) = &known {
                 known.copy_token_counts(&mut packed);
             }
-            let compared = PrecomputedDelta::between(known.as_ref().map(|known| &**known.packed()), &packed)?;
-            Ok::<_, Error>((packed, compared))
+            let precomputed = PrecomputedDelta::between(known.as_ref().map(|known| &**known.packed()), &packed)?;
+            Ok::<_, Error>((packed, precomputed))
         });
-        let (after, compared) = packed
+        let (after, precomputed) = packed
             .await
-            .map_err(|error| Error::new(Code::Internal, "a list could not be packed").with_cause(error))??;
-        let (check, after) = (check(after.tools.len()), Arc::new(after));
+            .map_err(|error| Error::new(Code::Internal, "a tool list could not be packed").with_cause(error))??;
+        let check = check(after.tools.len());
+        let after = Arc::new(after);
         if self.is_overridden(&source.id) {
-            let delta = self.record_local(source, Some((after.clone(), compared)), standing).await?;
+            let delta = self.record_local(source, Some((after.clone(), precomputed)), status).await?;
             let changed = !delta.is_empty();
             return Ok(self.build_outcome(source, delta, changed, &after));
         }
+        // The manifest first: an event must never refer to content that is not stored.
         self.store.put_manifest(&after).await?;
         let decide = |writer: &WriterState| {
             let before = writer.previous_manifest(&source.id);
-            let delta = compared.delta(&before);
-            let recording = ManifestUpdate { before, after: after.clone(), delta };
-            writer.inventory.decide(&Command::Record(recording))
+            let delta = precomputed.delta(&before);
+            let update = ManifestUpdate { before, after: after.clone(), delta };
+            writer.inventory.decide(&Command::Record(update))
         };
-        Ok(match self.write(&Actor::refresh(), Some((&check, &standing)), decide).await? {
+        Ok(match self.write(&Actor::refresh(), Some((&check, &status)), decide).await? {
             WriteOutcome::Applied(events) => {
                 if events.is_empty() && !source.kind.is_builtin() {
                     self.replace_segment(&after).await;
@@ -361,12 +380,13 @@ impl RegistryInner {
         })
     }
 
-    /// The delta in the names that agents see.
+    /// Builds an outcome with the tool names that agents see.
     fn build_outcome(&self, source: &Source, delta: Delta, changed: bool, after: &PackedManifest) -> RefreshOutcome {
-        let now = self.snapshot.load();
-        let part = now.catalog.source(&source.id);
+        let snapshot = self.snapshot.load();
+        let catalog_source = snapshot.catalog.source(&source.id);
+        // Removed tools have no entry any more; their name is derived as the catalogue would.
         let name = |original: &String| {
-            let segment = part.map(|part| &part.segment);
+            let segment = catalog_source.map(|catalog_source| &catalog_source.segment);
             let entry = segment.and_then(|segment| {
                 segment.position_of_original(original).and_then(|position| segment.entries().get(position))
             });
@@ -397,6 +417,7 @@ impl RegistryInner {
     }
 }
 
+/// Logs a successful discovery.
 fn log_success(source: &Source, tool_count: usize, duration_ms: u64, trace: &Trace) {
     tracing::info!(
         trace_id = %trace.id(),
@@ -407,7 +428,7 @@ fn log_success(source: &Source, tool_count: usize, duration_ms: u64, trace: &Tra
     );
 }
 
-/// The delta that a recording came to; without an event, nothing changed.
+/// Returns the delta of the recorded event; without an event, nothing changed.
 fn recorded_delta(events: &[Event], tools: usize) -> Delta {
     match events.first() {
         Some(Event::InventoryRecorded { added, changed, removed, renamed, .. }) => Delta {

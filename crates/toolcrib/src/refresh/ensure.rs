@@ -1,4 +1,5 @@
-//! Meeting a need before reading: who has to be discovered first, and how long that is waited for.
+//! Ensures that tool lists are fresh enough before they are read: which sources must be discovered first, and how long
+//! to wait for them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,167 +15,175 @@ use super::{Refresh, RefreshOutcome};
 use crate::registry::{Registry, RegistryInner};
 use crate::trace::Trace;
 
-/// Further requests to discover what is missing or stale are ignored for so long.
+/// Time after which another background refresh may start, although discoveries of the last one may still be running.
 const BACKGROUND_REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How fresh a reader wants the lists to be.
+/// How fresh a reader needs the tool lists to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequiredFreshness {
-    /// As they are: contact nobody.
+    /// Use the lists as they are; make no requests.
     Cached,
-    /// Discover what was never discovered, or connects to something else now; serve what is stale.
+    /// Discover sources that were never discovered or whose connection data changed; serve stale lists.
     Discovered,
-    /// Wait for what is stale too.
+    /// Discover stale sources too.
     Fresh,
 }
 
-/// Whether sources that failed a moment ago are left alone.
+/// Whether sources whose last discovery failed are skipped during their backoff period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackoffPolicy {
+    /// Skip them.
     Respect,
+    /// Discover them all the same.
     Ignore,
 }
 
-/// A discovery that a reader waits for. It begins when it is first polled, belongs to the registry, and goes on when
-/// it is dropped.
+/// A discovery that a reader can wait for. It starts when first polled, belongs to the registry, and continues when
+/// this is dropped.
 pub struct PendingDiscovery {
     pub source: PendingSource,
     pub outcome: BoxFuture<'static, RefreshOutcome>,
 }
 
-/// A source that a reader waits for.
+/// Identifies a discovery that a reader waits for.
 #[derive(Debug, Clone)]
 pub struct PendingSource {
     pub source: SourceId,
-    /// The last attempt to discover it failed, or was given up.
+    /// Whether the last discovery failed, or a reader stopped waiting for it.
     pub failed_before: bool,
-    /// When the newest discovery that had ended had begun.
+    /// Start of the newest discovery that had ended; tells whether another one has ended since.
     pub(super) started_at: Timestamp,
 }
 
 impl fmt::Debug for PendingDiscovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("source", &self.source).finish_non_exhaustive()
+        f.debug_struct("PendingDiscovery").field("source", &self.source).finish_non_exhaustive()
     }
 }
 
 impl Registry {
-    /// The discoveries that a need takes, for a reader that decides for itself how long it waits for each.
-    /// `keep` keeps their connections for calls that follow.
+    /// Returns the discoveries that `required` demands, for a reader that decides how long to wait for each. `among`
+    /// limits them to some sources; `keep` keeps their connections open for calls that follow.
     pub fn pending_discoveries(
         &self,
-        need: RequiredFreshness,
+        required: RequiredFreshness,
         among: Option<&[SourceId]>,
-        pauses: BackoffPolicy,
+        backoff: BackoffPolicy,
         keep: bool,
     ) -> Vec<PendingDiscovery> {
         let shared = &self.shared;
-        let wanted = shared.sources_to_discover(need, among, pauses, keep, None);
-        shared.log_discovery_start(&wanted, false, None);
-        let now = shared.snapshot.load_full();
+        let due = shared.sources_to_discover(required, among, backoff, keep, None);
+        shared.log_discovery_start(&due, false, None);
+        let snapshot = shared.snapshot.load_full();
         let pending = |id: SourceId| {
-            let failed_before = shared.has_failed_before(&now, &id);
-            let started_at = now.statuses.get(&id).map(|standing| standing.started_at).unwrap_or_default();
+            let failed_before = shared.has_failed_before(&snapshot, &id);
+            let started_at = snapshot.statuses.get(&id).map(|status| status.started_at).unwrap_or_default();
             let refresh = Refresh { keep_connection: keep, ..Refresh::default() };
             let outcome = shared.clone().refresh_source(id.clone(), refresh).boxed();
             PendingDiscovery { source: PendingSource { source: id, failed_before, started_at }, outcome }
         };
-        wanted.into_iter().map(pending).collect()
+        due.into_iter().map(pending).collect()
     }
 
-    /// Records that a source did not answer within the time that a reader waited for it. It counts as a failure, so
-    /// that the next reader does not wait as long again.
+    /// Records that a source did not answer while a reader waited for it. Counts as a failure, so that the backoff
+    /// spares the next reader the same wait.
     pub async fn record_wait_timeout(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
         self.shared.record_wait_timeout(pending, waited).await
     }
 
-    /// Meets a need before reading. `among` narrows it to some sources. Returns what was done about it.
+    /// Discovers sources until `required` is satisfied. `among` limits this to some sources; `keep` keeps connections
+    /// open for calls that follow. Returns the outcomes of the discoveries.
     pub async fn ensure_freshness(
         &self,
-        need: RequiredFreshness,
+        required: RequiredFreshness,
         among: Option<&[SourceId]>,
         keep: bool,
     ) -> Vec<RefreshOutcome> {
-        self.shared.ensure_freshness(need, among, keep, None).await
+        self.shared.ensure_freshness(required, among, keep, None).await
     }
 
-    /// As [`Registry::ensure`], but waits no longer than this. What was begun goes on, and is published when it is done.
-    pub async fn ensure_freshness_within(&self, need: RequiredFreshness, limit: Duration) {
-        let _goes_on = tokio::time::timeout(limit, self.shared.ensure_freshness(need, None, false, None)).await;
+    /// Like [`Registry::ensure_freshness`], but waits no longer than `limit`. Discoveries that were started continue
+    /// and are published when they end.
+    pub async fn ensure_freshness_within(&self, required: RequiredFreshness, limit: Duration) {
+        // Started discoveries belong to the registry and continue after the timeout.
+        let _ = tokio::time::timeout(limit, self.shared.ensure_freshness(required, None, false, None)).await;
     }
 
-    /// Discovers what is missing or stale behind the scenes, unless that is being done already. Waits for nobody.
+    /// Discovers missing and stale sources in the background, unless that is running already. Returns at once.
     pub fn refresh_in_background(&self) {
         self.shared.refresh_in_background();
     }
 }
 
 impl RegistryInner {
+    /// See [`Registry::refresh_in_background`].
     pub(crate) fn refresh_in_background(self: &Arc<Self>) {
         let shared = self.clone();
         if shared.shutdown.is_cancelled() || shared.discoveries.background_refresh.swap(true, Ordering::SeqCst) {
             return;
         }
         self.tasks.spawn(async move {
-            // One that hangs does not keep others from being discovered meanwhile; what was begun goes on.
-            let started = tokio::time::timeout(
+            // A source that hangs must not block the next background refresh; discoveries that were started continue.
+            let refresh = tokio::time::timeout(
                 BACKGROUND_REFRESH_TIMEOUT,
                 shared.ensure_freshness(RequiredFreshness::Fresh, None, false, None),
             );
-            shared.shutdown.run_until_cancelled(started).await;
+            shared.shutdown.run_until_cancelled(refresh).await;
             shared.discoveries.background_refresh.store(false, Ordering::SeqCst);
         });
     }
 
+    /// See [`Registry::ensure_freshness`].
     pub(crate) async fn ensure_freshness(
         self: &Arc<Self>,
-        need: RequiredFreshness,
+        required: RequiredFreshness,
         among: Option<&[SourceId]>,
         keep: bool,
         trace: Option<&Trace>,
     ) -> Vec<RefreshOutcome> {
-        let wanted = self.sources_to_discover(need, among, BackoffPolicy::Respect, keep, trace);
-        if wanted.is_empty() {
+        let due = self.sources_to_discover(required, among, BackoffPolicy::Respect, keep, trace);
+        if due.is_empty() {
             return Vec::new();
         }
         let trace = trace.cloned();
-        self.refresh(Refresh { sources: Some(wanted), keep_connection: keep, trace, ..Refresh::default() }).await
+        self.refresh(Refresh { sources: Some(due), keep_connection: keep, trace, ..Refresh::default() }).await
     }
 
-    /// The sources that have to be discovered to meet a need. Stale ones that are served are discovered behind the
-    /// scenes.
+    /// Returns the sources that must be discovered to satisfy `required`, and counts cache hits and misses. Stale
+    /// sources whose lists are served are refreshed in the background.
     fn sources_to_discover(
         self: &Arc<Self>,
-        need: RequiredFreshness,
+        required: RequiredFreshness,
         among: Option<&[SourceId]>,
-        pauses: BackoffPolicy,
+        backoff: BackoffPolicy,
         keep: bool,
         trace: Option<&Trace>,
     ) -> Vec<SourceId> {
-        if need == RequiredFreshness::Cached {
+        if required == RequiredFreshness::Cached {
             return Vec::new();
         }
         self.rehash_references(among);
-        let now = self.snapshot.load_full();
-        let (mut wanted, mut stale) = (Vec::new(), Vec::new());
-        let all = among.is_none().then(|| now.inventory.sources()).into_iter().flatten();
-        let some = among.unwrap_or_default().iter().filter_map(|id| Some((id, now.inventory.source(id)?)));
+        let snapshot = self.snapshot.load_full();
+        let mut due_sources = Vec::new();
+        let mut stale = Vec::new();
+        let all = among.is_none().then(|| snapshot.inventory.sources()).into_iter().flatten();
+        let some = among.unwrap_or_default().iter().filter_map(|id| Some((id, snapshot.inventory.source(id)?)));
         for (id, state) in all.chain(some) {
             if !self.is_enabled(id, state.enabled) || self.ensure_can_contact(id).is_err() {
                 continue;
             }
-            let freshness = self.freshness(&now, id);
+            let freshness = self.freshness(&snapshot, id);
             self.count_cache_lookup(id, freshness, trace);
-            let invalidated = now.statuses.get(id).is_some_and(|standing| standing.invalidated);
-            let moved = state.manifest.is_some() && (invalidated || now.has_connection_changed(id));
-            let due = match (need, freshness) {
+            let invalidated = snapshot.statuses.get(id).is_some_and(|status| status.invalidated);
+            let is_outdated = state.manifest.is_some() && (invalidated || snapshot.has_connection_changed(id));
+            let is_due = match (required, freshness) {
                 (RequiredFreshness::Cached, _) | (_, Freshness::Fresh) => false,
-                (RequiredFreshness::Discovered, Freshness::Stale) => moved,
+                (RequiredFreshness::Discovered, Freshness::Stale) => is_outdated,
                 (RequiredFreshness::Discovered, Freshness::Missing) | (RequiredFreshness::Fresh, _) => true,
             };
-            match (due, freshness) {
-                (true, _) if pauses == BackoffPolicy::Respect && self.is_backing_off(&now, id) => {}
-                (true, _) => wanted.push(id.clone()),
+            match (is_due, freshness) {
+                (true, _) if backoff == BackoffPolicy::Respect && self.is_backing_off(&snapshot, id) => {}
+                (true, _) => due_sources.push(id.clone()),
                 (false, Freshness::Stale) => stale.push(id.clone()),
                 (false, Freshness::Fresh | Freshness::Missing) => {}
             }
@@ -182,17 +191,18 @@ impl RegistryInner {
         if self.options.revalidate {
             self.revalidate(stale, keep, trace);
         }
-        wanted
+        due_sources
     }
 
-    /// Stale lists were served; new ones are fetched behind the scenes.
+    /// Refreshes stale sources in the background, after their lists were served.
     fn revalidate(self: &Arc<Self>, stale: Vec<SourceId>, keep: bool, trace: Option<&Trace>) {
-        let now = self.snapshot.load_full();
-        let stale: Vec<SourceId> = stale.into_iter().filter(|id| !self.is_backing_off(&now, id)).collect();
+        let snapshot = self.snapshot.load_full();
+        let stale: Vec<SourceId> = stale.into_iter().filter(|id| !self.is_backing_off(&snapshot, id)).collect();
         if stale.is_empty() || self.shutdown.is_cancelled() {
             return;
         }
-        let (shared, trace) = (self.clone(), trace.cloned());
+        let shared = self.clone();
+        let trace = trace.cloned();
         self.tasks.spawn(async move {
             let refresh =
                 shared.refresh(Refresh { sources: Some(stale), keep_connection: keep, trace, ..Refresh::default() });

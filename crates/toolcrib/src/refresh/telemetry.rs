@@ -1,4 +1,4 @@
-//! A discovery, as it is told to whoever exports spans.
+//! Exports discoveries as spans.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::spans::{FinishedSpan, SpanDetails, SpanError, limit_names};
 use crate::trace::Trace;
 
 impl RegistryInner {
-    /// A list that was recent enough is told as one that met its need from the cache.
+    /// Records a span for a list that was fresh, as a cache hit.
     pub(super) fn record_fresh_span(&self, source: &Source, outcome: &RefreshOutcome, parent: Option<&Trace>) {
         if self.options.span_queue.is_some() {
             let trace = self.start_trace(parent);
@@ -18,6 +18,7 @@ impl RegistryInner {
         }
     }
 
+    /// Records a span for a discovery, if its trace is sampled.
     pub(super) fn record_discovery_span(
         &self,
         source: &Source,
@@ -26,12 +27,12 @@ impl RegistryInner {
         trace: &Trace,
         parent: Option<&Trace>,
     ) {
-        // To read what is at hand is no discovery.
-        let discovered = trace.is_sampled() && !source.kind.is_builtin();
-        let Some(spans) = self.options.span_queue.as_ref().filter(|_| discovered) else { return };
-        let now = self.snapshot.load();
-        let entries = now.catalog.source(&source.id).map(|part| part.segment.entries()).unwrap_or_default();
-        spans.record(FinishedSpan {
+        // Reading built-in tools is no discovery.
+        let is_exported = trace.is_sampled() && !source.kind.is_builtin();
+        let Some(span_queue) = self.options.span_queue.as_ref().filter(|_| is_exported) else { return };
+        let snapshot = self.snapshot.load();
+        let entries = snapshot.catalog.source(&source.id).map(|source| source.segment.entries()).unwrap_or_default();
+        span_queue.record(FinishedSpan {
             trace: trace.clone(),
             parent: self.parent_trace(parent).map(Trace::span_id),
             ended_at: self.options.clock.system_time(),
@@ -39,7 +40,7 @@ impl RegistryInner {
             details: SpanDetails::Discovery {
                 source: source.id.clone(),
                 kind: source.kind.name(),
-                tool_count: now.catalog.tool_count(&source.id),
+                tool_count: snapshot.catalog.tool_count(&source.id),
                 tools: limit_names(entries.iter().map(|entry| entry.name.as_str())),
                 cache_hit: outcome.status == super::RefreshStatus::Fresh,
                 hit_ratio: self.metrics.hit_ratio(&source.id),
@@ -47,7 +48,7 @@ impl RegistryInner {
             error: outcome
                 .error
                 .as_ref()
-                .map(|failure| SpanError { code: failure.code.as_str(), message: Some(failure.message.clone()) }),
+                .map(|error| SpanError { code: error.code.as_str(), message: Some(error.message.clone()) }),
         });
     }
 }

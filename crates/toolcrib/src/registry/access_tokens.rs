@@ -86,7 +86,7 @@ impl Registry {
     pub fn tokens(&self) -> Vec<TokenView> {
         let (inventory, now) = (self.inventory(), self.now());
         let mut tokens: Vec<TokenView> = inventory.tokens().map(|token| token_view(token, now)).collect();
-        tokens.sort_by(|one, other| one.name.cmp(&other.name));
+        tokens.sort_by(|a, b| a.name.cmp(&b.name));
         tokens
     }
 

@@ -57,8 +57,8 @@ pub fn api_requirements<'a>(
     for operation in operations {
         *servers.entry(mask_url(server_url(openapi, operation))).or_default() += 1;
         let mut unmet = unmet_requirements(openapi, operation);
-        unmet.sort_by(|one, other| one.scheme.cmp(&other.scheme));
-        unmet.dedup_by(|one, other| one.scheme == other.scheme);
+        unmet.sort_by(|a, b| a.scheme.cmp(&b.scheme));
+        unmet.dedup_by(|a, b| a.scheme == b.scheme);
         for needed in unmet {
             let SecurityRequirement { scheme, kind, .. } = needed;
             let none = || MissingScheme { scheme: scheme.clone(), kind: kind.name().to_owned(), tools: 0 };

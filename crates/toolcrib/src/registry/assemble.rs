@@ -1,4 +1,4 @@
-//! Each source's share of the catalogue: its definition as it holds here, its segment, its part.
+//! Assembles each source's part of the catalogue: its definition with defaults and overrides, its segment, its options.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::RegistryInner;
 use super::publish::WriterState;
 
 impl RegistryInner {
-    /// Definitions for the sources that need one they do not have yet.
+    /// Returns the definitions of all sources in `inventory`; reads those of `touched` sources that changed.
     pub(super) async fn load_definitions(
         &self,
         writer: &WriterState,
@@ -23,22 +23,23 @@ impl RegistryInner {
     ) -> Result<BTreeMap<SourceId, (Fingerprint, Arc<Source>)>> {
         let mut definitions = writer.definitions.clone();
         definitions.retain(|id, _| inventory.source(id).is_some());
-        let wanted: BTreeMap<Fingerprint, SourceId> = touched
+        let missing: BTreeMap<Fingerprint, SourceId> = touched
             .iter()
             .filter_map(|id| inventory.source(id).map(|state| (state.definition, id.clone())))
             .filter(|(name, id)| definitions.get(id).is_none_or(|(known, _)| known != name))
             .collect();
-        if wanted.is_empty() {
+        if missing.is_empty() {
             return Ok(definitions);
         }
-        let names: Vec<Fingerprint> = wanted.keys().copied().collect();
+        let names: Vec<Fingerprint> = missing.keys().copied().collect();
         for (name, source) in self.store.definitions(&names).await? {
             definitions.insert(source.id.clone(), (name, Arc::new(source)));
         }
         Ok(definitions)
     }
 
-    /// Segments for the manifests that are new; one manifest, one segment.
+    /// Returns the segments of all recorded manifests; reads manifests of `touched` sources that are new. A segment is
+    /// built once per manifest.
     pub(super) async fn load_segments(
         &self,
         writer: &WriterState,
@@ -50,42 +51,44 @@ impl RegistryInner {
         segments.retain(|id, segment| {
             inventory.source(id).is_some_and(|state| state.manifest == Some(segment.fingerprint()))
         });
-        let wanted: Vec<Fingerprint> = touched
+        let missing: Vec<Fingerprint> = touched
             .iter()
             .filter(|id| !segments.contains_key(*id))
             .filter_map(|id| inventory.source(id).and_then(|state| state.manifest))
             .collect();
-        if wanted.is_empty() {
+        if missing.is_empty() {
             return Ok(segments);
         }
-        for packed in self.store.manifests(&wanted).await? {
-            let builtin = definitions.get(&packed.source).is_some_and(|(_, source)| source.kind.is_builtin());
-            let (id, packed): (SourceId, Arc<PackedManifest>) = (packed.source.clone(), Arc::new(packed));
-            let segment = if builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) };
+        for packed in self.store.manifests(&missing).await? {
+            let is_builtin = definitions.get(&packed.source).is_some_and(|(_, source)| source.kind.is_builtin());
+            let id: SourceId = packed.source.clone();
+            let packed: Arc<PackedManifest> = Arc::new(packed);
+            let segment = if is_builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) };
             segments.insert(id, Arc::new(segment));
         }
         Ok(segments)
     }
 
-    /// A source's share of the catalogue, if it is enabled here and has been discovered.
+    /// Builds the catalogue entry of a source that is enabled in this process and has been discovered.
     pub(super) fn build_catalog_source(&self, writer: &WriterState, id: &SourceId) -> Option<Arc<CatalogSource>> {
         let state = self.enabled_source(&writer.inventory, id)?;
         let segment = writer.segment(id)?;
         let (_, definition) = writer.definitions.get(id)?;
         let source = self.effective_source(definition);
-        let mut manner = SourceOptions::from_source(&source);
+        let mut options = SourceOptions::from_source(&source);
         if source.kind.is_builtin() {
-            // Whoever lists them has their handlers and verdicts too, even where others discovered them.
+            // Another process may have discovered them: load their handlers and policies here too.
             let builtins = self.connectors.builtins();
             if let Err(error) = builtins.load_source(&source) {
                 tracing::warn!(server_name = %id, %error, "built-in tools cannot be used");
                 return None;
             }
-            builtins.add_source_options(id, &mut manner);
+            builtins.add_source_options(id, &mut options);
         }
-        Some(Arc::new(CatalogSource::new(segment.clone(), state.clone(), manner)))
+        Some(Arc::new(CatalogSource::new(segment.clone(), state.clone(), options)))
     }
 
+    /// Returns the state of a source if it is enabled in this process.
     pub(super) fn enabled_source<'a>(
         &self,
         inventory: &'a Inventory,
@@ -94,17 +97,19 @@ impl RegistryInner {
         inventory.source(id).filter(|state| self.is_enabled(id, state.enabled))
     }
 
+    /// Whether a source is enabled in this process: the environment overrides the inventory's `enabled`.
     pub(crate) fn is_enabled(&self, id: &SourceId, enabled: bool) -> bool {
-        self.source_override(id).and_then(|overriding| overriding.enabled).unwrap_or(enabled)
+        self.source_override(id).and_then(|overrides| overrides.enabled).unwrap_or(enabled)
     }
 
+    /// Returns all sources with defaults and overrides applied.
     pub(super) fn effective_sources(&self, writer: &WriterState) -> Arc<BTreeMap<SourceId, Arc<Source>>> {
         let sources =
             writer.definitions.iter().map(|(id, (_, source))| (id.clone(), Arc::new(self.effective_source(source))));
         Arc::new(sources.collect())
     }
 
-    /// What the environment says of a source, for this process alone.
+    /// Returns what the environment of this process overrides of a source.
     pub(super) fn source_override(&self, id: &SourceId) -> Option<Override> {
         if self.options.environment.is_empty() {
             return None;
@@ -112,8 +117,9 @@ impl RegistryInner {
         overrides_from_env(self.options.environment.iter().cloned(), [id]).by_source.remove(id)
     }
 
+    /// Returns a source with the environment's overrides and the default settings applied.
     pub(super) fn effective_source(&self, source: &Source) -> Source {
-        let overridden = self.source_override(&source.id).map(|overriding| overriding.apply(source));
+        let overridden = self.source_override(&source.id).map(|overrides| overrides.apply(source));
         let source = overridden.unwrap_or_else(|| source.clone());
         Source { settings: source.settings.with_defaults(&self.default_settings.load()), ..source }
     }

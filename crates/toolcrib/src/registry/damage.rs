@@ -193,11 +193,11 @@ impl RegistryInner {
     pub(super) async fn remember_head(&self) {
         let Some(head) = &self.options.head_file else { return };
         let position = {
-            let now = self.snapshot.load();
-            if now.damage.is_some() {
+            let snapshot = self.snapshot.load();
+            if snapshot.damage.is_some() {
                 return;
             }
-            now.position.clone()
+            snapshot.position.clone()
         };
         if let Err(error) = head.remember(position).await {
             tracing::warn!(%error, cause = error.cause_chain(), "the end of the journal cannot be remembered");

@@ -37,17 +37,17 @@ impl Registry {
 
     /// What declaring a source would come to, or why it would be refused.
     pub fn preview_declare(&self, source: &Source) -> Result<DeclareOutcome> {
-        let now = self.shared.snapshot.load();
-        let state = now.inventory.source(&source.id);
-        let is_wrong = now.invalid_sources.get(&source.id).is_some_and(|failure| failure.code != Code::Forbidden);
+        let snapshot = self.shared.snapshot.load();
+        let state = snapshot.inventory.source(&source.id);
+        let is_wrong = snapshot.invalid_sources.get(&source.id).is_some_and(|failure| failure.code != Code::Forbidden);
         if state.is_some_and(|state| state.origin == Origin::Config) || is_wrong {
             let message = format!("`{}` is declared in the configuration, which wins; change it there", source.id);
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
-        let wish = Command::Declare(self.shared.declaration(source, Origin::Runtime)?);
+        let command = Command::Declare(self.shared.declaration(source, Origin::Runtime)?);
         Ok(match state {
             None => DeclareOutcome::New,
-            Some(_) if now.inventory.decide(&wish)?.is_empty() => DeclareOutcome::Same,
+            Some(_) if snapshot.inventory.decide(&command)?.is_empty() => DeclareOutcome::Same,
             Some(_) => DeclareOutcome::Changed,
         })
     }
@@ -55,9 +55,11 @@ impl Registry {
     /// Every source as it was declared, in the order of their ids: without defaults, and without what the environment
     /// of this process says. One that a command enabled or disabled since says so.
     pub fn declarations(&self) -> Vec<(Origin, Source)> {
-        let now = self.shared.snapshot.load();
-        let declared =
-            now.declared_sources.values().filter_map(|source| Some((source, now.inventory.source(&source.id)?)));
+        let snapshot = self.shared.snapshot.load();
+        let declared = snapshot
+            .declared_sources
+            .values()
+            .filter_map(|source| Some((source, snapshot.inventory.source(&source.id)?)));
         let as_it_is = declared.map(|(source, state)| {
             let mut source = Source::clone(source);
             if state.enabled != state.declared_enabled.unwrap_or(true) {

@@ -14,12 +14,12 @@ pub struct ListHints {
 impl Registry {
     /// The hints of all enabled sources together. When a source is looked at again goes by its own `ttl` setting.
     pub fn list_hints(&self) -> ListHints {
-        let now = self.shared.snapshot.load_full();
-        let enabled = now.inventory.sources().filter(|(id, state)| self.shared.is_enabled(id, state.enabled));
-        let standings = enabled.filter_map(|(id, _)| now.statuses.get(id));
-        standings.fold(ListHints::default(), |hints, standing| ListHints {
-            ttl_ms: hints.ttl_ms.into_iter().chain(standing.hint_ttl_ms.filter(|ttl| *ttl > 0)).min(),
-            private: hints.private || standing.private,
+        let snapshot = self.shared.snapshot.load_full();
+        let enabled = snapshot.inventory.sources().filter(|(id, state)| self.shared.is_enabled(id, state.enabled));
+        let statuses = enabled.filter_map(|(id, _)| snapshot.statuses.get(id));
+        statuses.fold(ListHints::default(), |hints, status| ListHints {
+            ttl_ms: hints.ttl_ms.into_iter().chain(status.hint_ttl_ms.filter(|ttl| *ttl > 0)).min(),
+            private: hints.private || status.private,
         })
     }
 }

@@ -26,30 +26,32 @@ impl Registry {
     /// What differs from a lockfile. Where the store still has a list that was locked, definitions are compared in
     /// full; else only what the lockfile tells of them.
     pub async fn diff_from_lockfile(&self, lock: &Lockfile) -> Result<CatalogDiff> {
-        let now = self.shared.snapshot.load_full();
-        let offered = self.segments_by_source(&now);
+        let snapshot = self.shared.snapshot.load_full();
+        let offered = self.segments_by_source(&snapshot);
         let mut found: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
         for (id, locked) in &lock.sources {
             let difference = match offered.get(id) {
                 Some(segment) => {
-                    self.diff_locked_source(locked.clone(), segment.clone(), self.is_builtin(&now, id)).await?
+                    self.diff_locked_source(locked.clone(), segment.clone(), self.is_builtin(&snapshot, id)).await?
                 }
-                None => self.missing_source(&now, id, locked.inventory_hash, locked.tools.keys().cloned().collect()),
+                None => {
+                    self.missing_source(&snapshot, id, locked.inventory_hash, locked.tools.keys().cloned().collect())
+                }
             };
             found.insert(id.clone(), difference);
         }
         for (id, segment) in offered.iter().filter(|(id, _)| !lock.sources.contains_key(*id)) {
             found.insert(id.clone(), SourceDiff::from_added_source(segment));
         }
-        self.mark_failed_sources(&now, &mut found, |id| lock.sources.get(id).map(|locked| locked.inventory_hash));
+        self.mark_failed_sources(&snapshot, &mut found, |id| lock.sources.get(id).map(|locked| locked.inventory_hash));
         Ok(self.build_difference(found))
     }
 
     /// What differs from a moment in the past.
     pub async fn diff_since(&self, at: Timestamp) -> Result<CatalogDiff> {
         let then = self.inventory_at(at).await?;
-        let now = self.shared.snapshot.load_full();
-        let offered = self.segments_by_source(&now);
+        let snapshot = self.shared.snapshot.load_full();
+        let offered = self.segments_by_source(&snapshot);
         let mut found: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
         for (id, state) in then.sources().filter(|(_, state)| state.enabled) {
             let Some(manifest) = state.manifest else { continue };
@@ -66,7 +68,7 @@ impl Registry {
                 }
                 (Ok(before), None) => {
                     let names = before.entries().iter().map(|entry| entry.name.to_string()).collect();
-                    self.missing_source(&now, id, manifest, names)
+                    self.missing_source(&snapshot, id, manifest, names)
                 }
             };
             found.insert(id.clone(), difference);
@@ -75,7 +77,7 @@ impl Registry {
         for (id, segment) in offered.iter().filter(|(id, _)| !known(id)) {
             found.insert(id.clone(), SourceDiff::from_added_source(segment));
         }
-        self.mark_failed_sources(&now, &mut found, |id| then.source(id).and_then(|state| state.manifest));
+        self.mark_failed_sources(&snapshot, &mut found, |id| then.source(id).and_then(|state| state.manifest));
         Ok(self.build_difference(found))
     }
 
@@ -84,14 +86,14 @@ impl Registry {
         CatalogDiff { stale: stale.map(|view| view.id).collect(), ..CatalogDiff::from_sources(found.into_values()) }
     }
 
-    fn segments_by_source(&self, now: &Snapshot) -> BTreeMap<SourceId, Arc<Segment>> {
+    fn segments_by_source(&self, snapshot: &Snapshot) -> BTreeMap<SourceId, Arc<Segment>> {
         let embedded = self.shared.connectors.builtins().embedded_id();
-        let parts = now.catalog.sources().filter(|part| part.segment.source() != embedded);
+        let parts = snapshot.catalog.sources().filter(|part| part.segment.source() != embedded);
         parts.map(|part| (part.segment.source().clone(), part.segment.clone())).collect()
     }
 
-    fn is_builtin(&self, now: &Snapshot, id: &SourceId) -> bool {
-        now.effective_sources.get(id).is_some_and(|source| source.kind.is_builtin())
+    fn is_builtin(&self, snapshot: &Snapshot, id: &SourceId) -> bool {
+        snapshot.effective_sources.get(id).is_some_and(|source| source.kind.is_builtin())
     }
 
     async fn diff_locked_source(
@@ -117,8 +119,14 @@ impl Registry {
     }
 
     /// A source that offers nothing here: it is gone, or could not be read.
-    fn missing_source(&self, now: &Snapshot, id: &SourceId, before: Fingerprint, names: Vec<String>) -> SourceDiff {
-        if let Some(failure) = now.invalid_sources.get(id) {
+    fn missing_source(
+        &self,
+        snapshot: &Snapshot,
+        id: &SourceId,
+        before: Fingerprint,
+        names: Vec<String>,
+    ) -> SourceDiff {
+        if let Some(failure) = snapshot.invalid_sources.get(id) {
             return SourceDiff::from_error(id, Some(before), failure.code, failure.message.clone());
         }
         match self.source(id) {
@@ -136,7 +144,7 @@ impl Registry {
     /// An enabled source whose last discovery failed was not read, whether or not its last good list is at hand.
     fn mark_failed_sources(
         &self,
-        now: &Snapshot,
+        snapshot: &Snapshot,
         found: &mut BTreeMap<SourceId, SourceDiff>,
         before: impl Fn(&SourceId) -> Option<Fingerprint>,
     ) {
@@ -150,7 +158,7 @@ impl Registry {
                 Some(difference) if difference.error.is_some() => {}
                 Some(difference) => difference.error = Some(SourceDiffError { code, message }),
                 None => {
-                    let after = now.catalog.source(&view.id).map(|part| part.segment.fingerprint());
+                    let after = snapshot.catalog.source(&view.id).map(|part| part.segment.fingerprint());
                     let mut unreadable = SourceDiff::from_error(&view.id, before(&view.id), code, message);
                     unreadable.after = after;
                     found.insert(view.id, unreadable);

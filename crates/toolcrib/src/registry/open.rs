@@ -1,4 +1,5 @@
-//! Opening: configuration, store, journal, catalogue. Nothing is contacted.
+//! Opening a registry (store, journal, catalogue, configuration) and its periodic maintenance. Makes no network
+//! requests and starts no process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,50 +23,54 @@ use crate::result_pages::PageStore;
 use crate::store::{ErrorSummary, MemoryStore, SourceStatus, Store, StoreState};
 use crate::usage::UsageCounters;
 
-/// How often other processes' writes are looked for, and counters written.
+/// Interval of maintenance: following other processes' writes and writing counts.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Registry {
-    /// Reads what is known and lays the configuration over it. Contacts no source.
+    /// Opens a registry: reads the store, folds the journal, publishes the catalogue, and reconciles the configuration
+    /// with it. Makes no network requests and starts no process.
     ///
-    /// A journal with a record that must not be ignored and that only a newer Toolcrib understands opens too, for reading:
-    /// the configuration is not laid over it, and calls and changes are refused with `STORE_UNAVAILABLE`.
+    /// A journal with a critical record of a newer Toolcrib opens read-only: the configuration is not applied, and
+    /// calls and changes fail with `STORE_UNAVAILABLE`.
     ///
-    /// A damaged journal opens in the same way; where its file cannot be read at all and [`Options::head`] tells that there
-    /// was one, with nothing in it.
+    /// A damaged journal opens in the same way. If its file cannot be read at all and [`RegistryOptions::head_file`]
+    /// says that there was a journal, the registry opens empty instead.
     pub async fn open(config: Config, options: RegistryOptions) -> Result<Registry> {
         let error = match Registry::open_readable(&config, options.clone()).await {
             Err(error) if StoreState::from_error(&error) == StoreState::Damaged => error,
             opened => return opened,
         };
         match options.head_file.clone() {
-            Some(head) if head.read() != Ok(None) => {
-                let head = head.with_store_damage(StoreState::Damaged, &error.message);
+            Some(head_file) if head_file.read() != Ok(None) => {
+                let head_file = head_file.with_store_damage(StoreState::Damaged, &error.message);
+                // Nothing can be read: serve an empty store in memory, marked as damaged.
                 if let Some(damaged) = &options.store {
                     damaged.close().await;
                 }
                 let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-                let options = RegistryOptions { store: Some(store), head_file: Some(head), ..options };
+                let options = RegistryOptions { store: Some(store), head_file: Some(head_file), ..options };
                 Registry::open_readable(&config, options).await
             }
             Some(_) | None => Err(error),
         }
     }
 
+    /// Opens a registry over a store whose journal can be read, at least in part.
     async fn open_readable(config: &Config, options: RegistryOptions) -> Result<Registry> {
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let key = store.key().await?;
+        let store_key = store.key().await?;
+        // A subscriber may fall this many notices behind before it misses some.
         let (notices, _) = broadcast::channel(1024);
-        let news = SourceEvents::new(notices.clone());
+        let source_events = SourceEvents::new(notices.clone());
         let shared = Arc::new(RegistryInner {
-            store_key: key,
+            store_key,
             default_settings: ArcSwap::from_pointee(config.defaults.clone()),
             expose: ArcSwap::from_pointee(config.expose.clone()),
             warm: ArcSwap::from_pointee(config.warm),
             writer: tokio::sync::Mutex::new(super::publish::WriterState::new(&options)),
             snapshot: ArcSwap::from_pointee(Snapshot::default()),
             notices,
-            connectors: Connectors::new(&options, news),
+            connectors: Connectors::new(&options, source_events),
             result_pages: PageStore::default(),
             usage: UsageCounters::default(),
             metrics: Metrics::default(),
@@ -81,18 +86,20 @@ impl Registry {
             store,
             options,
         });
+        // Workflows call tools of other sources through the registry.
         shared.connectors.registry.set(&shared);
         shared.catch_up().await?;
         shared.reconcile(config).await?;
         shared.warn_of_unused_overrides();
         shared.clone().spawn_maintenance();
-        let alive = Arc::new(shared.shutdown.clone().drop_guard());
-        let registry = Registry { shared, _shutdown_guard: alive };
+        let shutdown_guard = Arc::new(shared.shutdown.clone().drop_guard());
+        let registry = Registry { shared, _shutdown_guard: shutdown_guard };
         registry.record_builtins().await;
         Ok(registry)
     }
 
-    /// Lays a configuration, read again, over what is known. Only sources of the configuration are touched.
+    /// Applies a configuration that was read again. Only sources of the configuration change; those added at run time
+    /// stay.
     pub async fn reconfigure(&self, config: &Config) -> Result<()> {
         self.shared.ensure_usable()?;
         self.shared.default_settings.store(Arc::new(config.defaults.clone()));
@@ -104,20 +111,20 @@ impl Registry {
         Ok(())
     }
 
-    /// Built-in tools are at hand: listing them contacts nobody, so they are never missing.
-    /// They are written down only when they changed.
+    /// Records the built-in tools of this version where they differ from the stored manifest. Listing them makes no
+    /// requests, so they are never missing.
     async fn record_builtins(&self) {
-        let now = self.shared.snapshot.load_full();
-        if now.ensure_usable().is_err() {
+        let snapshot = self.shared.snapshot.load_full();
+        if snapshot.ensure_usable().is_err() {
             return;
         }
         let mut changed = Vec::new();
-        for source in now.effective_sources.values().filter(|source| source.kind.is_builtin()) {
-            let known = now.inventory.source(&source.id).and_then(|state| state.manifest);
-            let offered = self.shared.connectors.builtins().load_source(source);
-            match offered.map(|tools| Manifest::new(&source.id, &tools, Vec::new(), &self.shared.options.bounds)) {
+        for source in snapshot.effective_sources.values().filter(|source| source.kind.is_builtin()) {
+            let known = snapshot.inventory.source(&source.id).and_then(|state| state.manifest);
+            let tools = self.shared.connectors.builtins().load_source(source);
+            match tools.map(|tools| Manifest::new(&source.id, &tools, Vec::new(), &self.shared.options.bounds)) {
                 Ok(manifest) if known == Some(manifest.fingerprint) => {}
-                // A failure is found again, and written down, by the refresh.
+                // A refresh finds the same failure again and records it.
                 Ok(_) | Err(_) => changed.push(source.id.clone()),
             }
         }
@@ -128,8 +135,10 @@ impl Registry {
 }
 
 impl RegistryInner {
+    /// Turns the difference between configuration and inventory into commands and executes them.
     async fn reconcile(&self, config: &Config) -> Result<()> {
-        let (mut declared, mut invalid) = (Vec::new(), BTreeMap::new());
+        let mut declared = Vec::new();
+        let mut invalid = BTreeMap::new();
         for declaration in &config.sources {
             match &declaration.source {
                 Ok(source) => declared.push(source),
@@ -142,18 +151,20 @@ impl RegistryInner {
         let inventory = self.snapshot.load().inventory.clone();
         let declarations =
             declared.iter().map(|source| self.declaration(source, Origin::Config)).collect::<Result<Vec<_>>>()?;
+        // Sources that stay in the inventory although no valid declaration was read for them.
         let mut kept: Vec<SourceId> = invalid.keys().cloned().collect();
         kept.extend(self.block_untrusted_sources(&inventory, &declared, &mut invalid));
-        let wishes = reconcile(&inventory, declarations, &kept);
-        let mut wishes: Vec<Command> =
-            wishes.into_iter().filter(|wish| !is_already_applied(&inventory, wish)).collect();
-        if self.ensure_usable().is_err() && !wishes.is_empty() {
-            tracing::warn!(changes = wishes.len(), "what changed in the configuration is not taken over");
-            wishes.clear();
+        let commands = reconcile(&inventory, declarations, &kept);
+        let mut commands: Vec<Command> =
+            commands.into_iter().filter(|command| !is_already_applied(&inventory, command)).collect();
+        if self.ensure_usable().is_err() && !commands.is_empty() {
+            tracing::warn!(changes = commands.len(), "changes of the configuration are not applied");
+            commands.clear();
         }
-        for wish in wishes {
-            match &wish {
+        for command in commands {
+            match &command {
                 Command::Declare(declaration) => {
+                    // First the content, then the event that refers to it.
                     let source: Option<&&Source> = declared.iter().find(|source| source.id == declaration.source);
                     if let Some(source) = source {
                         self.store.put_definition(declaration.definition, source).await?;
@@ -176,14 +187,15 @@ impl RegistryInner {
                 | Command::RevokeToken(_)
                 | Command::AcceptDamage { .. } => {}
             }
-            self.execute(wish, Actor::config()).await?;
+            self.execute(command, Actor::config()).await?;
         }
         self.publish_invalid(invalid);
         Ok(())
     }
 
-    /// While a file is not trusted, none of its sources is contacted, neither those that it declares nor those that it
-    /// may have declared before, which stay as they are. What the store does not know of is listed with the reason.
+    /// Blocks the sources of an untrusted file: those it declares, and those of the store that it may have declared
+    /// before, which stay as they are and are returned. A blocked source that the store does not know is listed as
+    /// invalid, with the reason.
     fn block_untrusted_sources(
         &self,
         inventory: &Inventory,
@@ -191,9 +203,9 @@ impl RegistryInner {
         invalid: &mut BTreeMap<SourceId, ErrorSummary>,
     ) -> Vec<SourceId> {
         let trust = self.trust.load();
-        let mut forbidden = trust.blocked_sources();
+        let mut blocked = trust.blocked_sources();
         let Some(untrusted) = &trust.untrusted else {
-            self.blocked_sources.store(Arc::new(forbidden));
+            self.blocked_sources.store(Arc::new(blocked));
             return Vec::new();
         };
         let configured = inventory.sources().filter(|(_, state)| state.origin == Origin::Config);
@@ -203,32 +215,35 @@ impl RegistryInner {
             let failure = ErrorSummary::new(Code::Forbidden, untrusted.reason.clone());
             invalid.entry(id.clone()).or_insert(failure);
         }
-        forbidden.extend(undeclared.iter().map(|id| (id.clone(), untrusted.reason.clone())));
-        self.blocked_sources.store(Arc::new(forbidden));
+        blocked.extend(undeclared.iter().map(|id| (id.clone(), untrusted.reason.clone())));
+        self.blocked_sources.store(Arc::new(blocked));
         undeclared
     }
 
-    /// A variable that overrides nothing is most likely a slip.
+    /// Logs override variables that match no source, most likely a misspelt name.
     fn warn_of_unused_overrides(&self) {
-        let now = self.snapshot.load();
-        for fault in overrides_from_env(self.options.environment.iter().cloned(), now.effective_sources.keys()).errors {
-            tracing::warn!("{fault}");
+        let snapshot = self.snapshot.load();
+        for error in
+            overrides_from_env(self.options.environment.iter().cloned(), snapshot.effective_sources.keys()).errors
+        {
+            tracing::warn!("{error}");
         }
     }
 
-    /// The registry's own upkeep, until it ends: others' writes, counters, announced changes.
+    /// Spawns the maintenance task. It runs until the registry closes.
     fn spawn_maintenance(self: Arc<Self>) {
         let shared = self.clone();
         self.tasks.spawn(async move {
-            let mut pulse = None;
+            let mut last_change = None;
             let mut ticks = tokio::time::interval(MAINTENANCE_INTERVAL);
+            // After a pause, e.g. of a laptop that slept, one tick is enough.
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
                     () = shared.shutdown.cancelled() => return,
                     _ = ticks.tick() => {
                         shared.maintain_connections();
-                        shared.run_maintenance_tick(&mut pulse).await;
+                        shared.run_maintenance_tick(&mut last_change).await;
                     }
                     source = shared.connectors.source_events.next_changed_source() => shared.clone().on_tools_changed(source),
                 }
@@ -236,44 +251,44 @@ impl RegistryInner {
         });
     }
 
-    /// Has those connections looked after that clients rely on and that are gone.
+    /// Lets connectors restore connections that clients depend on and that were lost, in the background.
     fn maintain_connections(&self) {
         if self.ensure_usable().is_err() {
             return;
         }
         for connector in self.connectors.connectors().into_iter().filter(|connector| connector.needs_maintenance()) {
-            let ended = self.shutdown.clone();
-            self.tasks.spawn(ended.run_until_cancelled_owned(async move { connector.maintain().await }));
+            let shutdown = self.shutdown.clone();
+            self.tasks.spawn(shutdown.run_until_cancelled_owned(async move { connector.maintain().await }));
         }
     }
 
-    async fn run_maintenance_tick(&self, pulse: &mut Option<u64>) {
+    /// Removes expired result pages, writes counts, and applies what other processes wrote.
+    async fn run_maintenance_tick(&self, last_change: &mut Option<u64>) {
         self.result_pages.remove_expired();
-        let written = self.usage.flush(&*self.store).await;
-        let followed = match self.options.follow_writes {
-            true => self.follow_writes(pulse).await,
-            false => Ok(()),
-        };
+        let flushed = self.usage.flush(&*self.store).await;
+        let followed = if self.options.follow_writes { self.follow_writes(last_change).await } else { Ok(()) };
         if let Err(error) = &followed {
-            tracing::warn!(%error, "cannot take in what others wrote; reads go on");
+            tracing::warn!(%error, "records of other processes cannot be read; the current catalogue is still served");
         }
-        self.maintenance.record(&written.and(followed), self.options.clock.now());
+        self.maintenance.record(&flushed.and(followed), self.options.clock.now());
     }
 
-    async fn follow_writes(&self, pulse: &mut Option<u64>) -> Result<()> {
-        let now = self.store.change_counter().await?;
-        // The end of a process that held a lease is written nowhere.
+    /// Catches up if the store has changed since `last_change`.
+    async fn follow_writes(&self, last_change: &mut Option<u64>) -> Result<()> {
+        let change = self.store.change_counter().await?;
+        // A lease can end without a write: when its process was killed. Look again while one is held.
         let discovering = self.snapshot.load().statuses.values().any(SourceStatus::is_being_discovered);
-        if *pulse == Some(now) && !discovering {
+        if *last_change == Some(change) && !discovering {
             return Ok(());
         }
         self.catch_up().await?;
-        *pulse = Some(now);
+        *last_change = Some(change);
         self.usage.load(&*self.store).await
     }
 }
 
-/// Whether a wish needs no writing; decided on what is at hand, so that an unchanged start takes no lock in the store.
-fn is_already_applied(inventory: &Inventory, wish: &Command) -> bool {
-    inventory.decide(wish).is_ok_and(|events| events.is_empty())
+/// Whether a command would change nothing. Decided on the snapshot, so that a start with an unchanged configuration
+/// takes no lock in the store.
+fn is_already_applied(inventory: &Inventory, command: &Command) -> bool {
+    inventory.decide(command).is_ok_and(|events| events.is_empty())
 }

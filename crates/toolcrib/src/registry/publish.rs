@@ -1,4 +1,5 @@
-//! From the journal to what readers see: the only place where state changes.
+//! Applies journal records to the writer's state and publishes the result as a new [`Snapshot`]. No other place changes
+//! what readers see.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,81 +21,86 @@ use crate::refresh::RefreshOutcome;
 use crate::secret::{connection_fingerprint, refers_to_file};
 use crate::store::{ErrorSummary, JournalPosition, SourceStatus, StoreState};
 
-/// What is told to those who subscribed.
+/// What [`Registry::subscribe`](super::Registry::subscribe) delivers.
 #[derive(Debug, Clone)]
 pub enum RegistryNotice {
+    /// A record was appended to the journal, by this or another process.
     RecordAppended(Arc<Record>),
-    /// Measurements: a source is being discovered, and what came of it.
+    /// A discovery started. Like all discovery notices a measurement, not a fact of the journal.
     DiscoveryStarted(SourceId),
+    /// A discovery ended, successfully or not.
     DiscoveryFinished(Arc<RefreshOutcome>),
-    /// How far a discovery has come.
-    DiscoveryProgress {
-        source: SourceId,
-        stage: DiscoveryStage,
-    },
-    /// A call ended, whatever came of it.
+    /// A discovery reached another stage.
+    DiscoveryProgress { source: SourceId, stage: DiscoveryStage },
+    /// A call ended, successfully or not.
     CallFinished(Arc<CallFinished>),
-    /// What lists show has changed.
+    /// The tool lists have changed.
     CatalogChanged,
-    /// An MCP source says that its resources or prompts changed.
-    SourceNotification {
-        source: SourceId,
-        method: String,
-        params: Option<Arc<RawValue>>,
-    },
+    /// An MCP source sent a notification that belongs to no call, e.g. that its resources or prompts changed.
+    SourceNotification { source: SourceId, method: String, params: Option<Arc<RawValue>> },
 }
 
-/// What a discovery is at.
+/// Stage of a running discovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "stage", rename_all = "lowercase")]
 pub enum DiscoveryStage {
-    /// The source is asked for its tools.
+    /// The source is being asked for its tools.
     Contacting,
-    /// It has answered; its list is being taken in.
+    /// The source has answered; its tool list is being recorded.
     Recording { tools: usize },
 }
 
-/// The writers' copy of everything, behind the one lock.
+/// State of the write path, behind the writer lock. Holds what the next snapshot is built from.
 #[derive(Debug, Default)]
 pub(crate) struct WriterState {
+    /// The folded journal.
     pub(crate) inventory: Inventory,
+    /// Definition of each source, with the fingerprint under which the store keeps it.
     pub(super) definitions: BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
+    /// Segment of each source's recorded manifest.
     pub(super) segments: BTreeMap<SourceId, Arc<Segment>>,
+    /// Catalogue entry of each enabled and discovered source; reused until the source changes.
     catalog_sources: BTreeMap<SourceId, Arc<CatalogSource>>,
+    /// Newest records, for `history`.
     journal: Arc<Journal>,
-    /// The record that must not be ignored and that only a newer Toolcrib understands.
+    /// A critical record that only a newer Toolcrib understands.
     pub(super) newer_record: Option<Arc<NewerRecord>>,
-    /// What is wrong with the journal.
+    /// Damage of the journal and the store's file.
     pub(super) damage: JournalDamage,
-    /// The last record that was read.
+    /// Last record that was applied.
     position: JournalPosition,
-    /// The number of the last record that the data directory remembers.
+    /// Sequence number of the last record according to the head file.
     remembered_seq: u64,
-    /// What was found at addresses and with tokens that hold for this process only. It is recorded nowhere.
+    /// Tool lists and statuses of sources whose URL or token this process overrides. They are not recorded: they hold
+    /// for no other process.
     local_overrides: BTreeMap<SourceId, LocalOverride>,
-    /// Whether measurements may have changed too.
+    /// Whether the measurements must be read again with the next records.
     pub(crate) statuses_dirty: bool,
 }
 
-/// A source as this process alone sees it, because its environment says otherwise than the declaration.
+/// Discovery results of a source whose URL or token is overridden by this process's environment.
 #[derive(Debug)]
 struct LocalOverride {
+    /// The tools found at the overridden address; `None` until a discovery succeeded.
     segment: Option<Arc<Segment>>,
     status: SourceStatus,
 }
 
-/// What differs between the list that was known and a new one, found out before others have to wait for it.
+/// Delta between the known manifest and a new one, computed before the writer lock is taken because comparing large
+/// lists takes a while.
 pub(crate) struct PrecomputedDelta {
+    /// Fingerprint of the manifest that the delta starts from.
     before: Option<Fingerprint>,
     delta: Delta,
 }
 
 impl PrecomputedDelta {
+    /// Compares two manifests. CPU-heavy for large lists.
     pub(crate) fn between(before: Option<&PackedManifest>, after: &PackedManifest) -> Result<PrecomputedDelta> {
         Ok(PrecomputedDelta { before: before.map(|before| before.fingerprint), delta: Delta::between(before, after)? })
     }
 
-    /// Nothing where another list was recorded meanwhile.
+    /// Returns the delta, or `None` when another manifest than the compared one has been recorded meanwhile.
     pub(crate) fn delta(&self, before: &PreviousManifest) -> Option<Delta> {
         let readable = before.manifest().map(|packed| packed.fingerprint);
         (readable == self.before && before.fingerprint() == self.before).then(|| self.delta.clone())
@@ -102,13 +108,13 @@ impl PrecomputedDelta {
 }
 
 impl WriterState {
-    /// Before anything was read.
+    /// Creates the state before any record was read.
     pub(super) fn new(options: &RegistryOptions) -> WriterState {
         let store = options.head_file.as_ref().and_then(|head| head.store_damage.clone());
         WriterState { damage: JournalDamage { store, ..JournalDamage::default() }, ..WriterState::default() }
     }
 
-    /// What a source offered when it was last discovered.
+    /// Returns the manifest that the next discovery of a source is compared with.
     pub(crate) fn previous_manifest(&self, id: &SourceId) -> PreviousManifest {
         match (self.segment(id), self.inventory.source(id).and_then(|state| state.manifest)) {
             (Some(segment), _) => PreviousManifest::Available(segment.packed().clone()),
@@ -117,47 +123,52 @@ impl WriterState {
         }
     }
 
-    /// Number of the next record. Numbers of records that are known to be lost are not used again.
+    /// Returns the sequence number of the next record. Numbers of records that are known to be lost are not reused.
     pub(crate) fn next_seq(&self) -> u64 {
         self.inventory.version.max(self.remembered_seq) + 1
     }
 
+    /// Returns the segment of a source as this process sees it: that of a local override first.
     pub(super) fn segment(&self, id: &SourceId) -> Option<&Arc<Segment>> {
-        let here = self.local_overrides.get(id).and_then(|here| here.segment.as_ref());
-        here.or_else(|| self.segments.get(id))
+        let local = self.local_overrides.get(id).and_then(|local| local.segment.as_ref());
+        local.or_else(|| self.segments.get(id))
     }
 
+    /// Lays the statuses of local overrides over those of the store.
     fn with_local_overrides(
         &self,
-        mut standings: BTreeMap<SourceId, SourceStatus>,
+        mut statuses: BTreeMap<SourceId, SourceStatus>,
     ) -> Arc<BTreeMap<SourceId, SourceStatus>> {
-        standings.extend(self.local_overrides.iter().map(|(id, here)| (id.clone(), here.status.clone())));
-        Arc::new(standings)
+        statuses.extend(self.local_overrides.iter().map(|(id, local)| (id.clone(), local.status.clone())));
+        Arc::new(statuses)
     }
 }
 
 impl RegistryInner {
-    /// Reads the journal from where we are, changes a copy, and swaps it in last: an error on the way changes nothing.
+    /// Reads new records, applies them to a copy and swaps it in last: an error on the way changes nothing. An error
+    /// that reveals a damaged store stops calls and writes.
     pub(crate) async fn apply_new_records(&self, writer: &mut WriterState) -> Result<()> {
-        let taken = self.apply_readable_records(writer).await;
-        if let Err(error) = &taken {
+        let applied = self.apply_readable_records(writer).await;
+        if let Err(error) = &applied {
             self.note_store_error(writer, error);
         }
-        taken
+        applied
     }
 
+    /// The steps of `apply_new_records`: read, check, load definitions and segments, publish, notify.
     async fn apply_readable_records(&self, writer: &mut WriterState) -> Result<()> {
         let mut inventory = writer.inventory.clone();
         let mut damage = writer.damage.clone();
-        let mut news: Vec<JournalEntry> = Vec::new();
-        // Before the records: a writer commits first and has it remembered then.
+        let mut new_entries: Vec<JournalEntry> = Vec::new();
+        // Read before the records: a writer commits first and updates the head file afterwards, so a head file that is
+        // ahead of the records read later is damage, never a race.
         let remembered = self.remembered_position(&mut damage);
         let remembered_seq = remembered.as_ref().map_or(0, |position| position.seq);
         let mut head_check = HeadCheck::new(writer.position.clone(), remembered);
         let mut after = head_check.read_after();
         loop {
             let stored = match self.store.records(after, READ_BATCH_SIZE).await {
-                // What was read up to there can be served.
+                // What was read up to here can still be served.
                 Err(error)
                     if self.options.head_file.is_some() && StoreState::from_error(&error) == StoreState::Damaged =>
                 {
@@ -166,88 +177,93 @@ impl RegistryInner {
                 }
                 stored => stored?,
             };
-            // Only an empty answer is the end: a damaged page ends the one before it early.
+            // Only an empty batch is the end of the journal: SQLite ends a batch early at a damaged page.
             let Some(last) = stored.last().map(|record| record.seq) else { break };
             after = last;
             for record in stored {
                 let entry = JournalEntry::parse(record);
                 head_check.observe(&entry);
+                // `read_after` makes the last known record come again, for the head check only.
                 if entry.record.seq <= inventory.version {
                     continue;
                 }
                 damage.add_record(inventory.version, &entry);
                 inventory.apply(&entry.record);
-                news.push(entry);
+                new_entries.push(entry);
             }
         }
         head_check.finish(after.max(inventory.version), &mut damage);
-        let standings = match writer.statuses_dirty || !news.is_empty() {
-            true => writer.with_local_overrides(self.read_statuses().await?),
-            false => self.snapshot.load().statuses.clone(),
+        let statuses = if writer.statuses_dirty || !new_entries.is_empty() {
+            writer.with_local_overrides(self.read_statuses().await?)
+        } else {
+            self.snapshot.load().statuses.clone()
         };
         let is_new_damage = writer.damage != damage;
-        let shown_damage = log_new_damage(&writer.damage, &damage);
+        let published_damage = log_new_damage(&writer.damage, &damage);
         writer.remembered_seq = remembered_seq;
-        if news.is_empty() {
+        if new_entries.is_empty() {
             writer.damage = damage;
             writer.statuses_dirty = false;
-            self.update_snapshot(|now| {
-                now.statuses = standings.clone();
+            self.update_snapshot(|snapshot| {
+                snapshot.statuses = statuses.clone();
                 if is_new_damage {
-                    now.damage = shown_damage.clone();
+                    snapshot.damage = published_damage.clone();
                 }
             });
             return Ok(());
         }
+        // Load what the touched sources need. Nothing of `writer` has changed up to here.
         let touched: BTreeSet<SourceId> =
-            news.iter().filter_map(|entry| entry.record.event.source().cloned()).collect();
+            new_entries.iter().filter_map(|entry| entry.record.event.source().cloned()).collect();
         let definitions = self.load_definitions(writer, &inventory, &touched).await?;
         let segments = self.load_segments(writer, &inventory, &definitions, &touched).await?;
-        let gone: Vec<(SourceId, usize)> = touched
+        let removed: Vec<(SourceId, usize)> = touched
             .iter()
             .filter(|id| self.enabled_source(&inventory, id).is_none())
-            .filter_map(|id| writer.catalog_sources.get(id).map(|part| (id.clone(), part.segment.entries().len())))
+            .filter_map(|id| writer.catalog_sources.get(id).map(|source| (id.clone(), source.segment.entries().len())))
             .collect();
-        let critical = news.iter().filter_map(JournalEntry::newer_record).filter(|newer| newer.critical);
-        let upgrade_for = NewerRecord::latest(writer.newer_record.clone(), critical);
-        if let Some(newer) = upgrade_for.as_ref().filter(|_| upgrade_for != writer.newer_record) {
+        let critical = new_entries.iter().filter_map(JournalEntry::newer_record).filter(|newer| newer.critical);
+        let newest_newer_record = NewerRecord::latest(writer.newer_record.clone(), critical);
+        if let Some(newer) = newest_newer_record.as_ref().filter(|_| newest_newer_record != writer.newer_record) {
             tracing::error!("{}; until then nothing is called or written", newer.to_error());
         }
-        log_ignored_records(&news);
-        writer.newer_record = upgrade_for;
+        log_ignored_records(&new_entries);
+        // From here on nothing can fail: replace the writer's state, then publish it.
+        writer.newer_record = newest_newer_record;
         writer.damage = damage;
-        writer.position = news.last().map_or_else(JournalPosition::default, |last| JournalPosition {
+        writer.position = new_entries.last().map_or_else(JournalPosition::default, |last| JournalPosition {
             seq: last.record.seq,
             checksum: last.checksum.to_string(),
         });
         writer.inventory = inventory;
         writer.definitions = definitions;
         writer.segments = segments;
-        Arc::make_mut(&mut writer.journal).append(&news);
+        Arc::make_mut(&mut writer.journal).append(&new_entries);
         writer.statuses_dirty = false;
         for id in &touched {
             match self.build_catalog_source(writer, id) {
-                Some(part) => writer.catalog_sources.insert(id.clone(), part),
+                Some(catalog_source) => writer.catalog_sources.insert(id.clone(), catalog_source),
                 None => writer.catalog_sources.remove(id),
             };
         }
-        self.publish(writer, standings);
-        let now = self.snapshot.load_full();
-        let enabled = |id: &SourceId| self.enabled_source(&now.inventory, id).is_some();
-        for connector in self.connectors.take_changed(&now.effective_sources, enabled) {
-            // Calls in flight may finish; nobody waits for them here.
+        self.publish(writer, statuses);
+        let snapshot = self.snapshot.load_full();
+        let enabled = |id: &SourceId| self.enabled_source(&snapshot.inventory, id).is_some();
+        for connector in self.connectors.take_changed(&snapshot.effective_sources, enabled) {
+            // Runs in the background: calls in flight may finish first.
             self.tasks.spawn(async move { connector.close().await });
         }
-        for (id, removed_count) in gone {
+        for (id, removed_count) in removed {
             tracing::info!(server_name = %id, removed_count, "tools.registry.server.removed");
         }
-        for entry in news {
-            let _nobody_listens = self.notices.send(RegistryNotice::RecordAppended(entry.record));
+        for entry in new_entries {
+            // Fails only without subscribers.
+            let _ = self.notices.send(RegistryNotice::RecordAppended(entry.record));
         }
         Ok(())
     }
 
-    /// What the data directory remembers of the store. That it cannot be read is damage until it can.
+    /// Returns the position in the head file. A file that cannot be read counts as damage until it can be read again.
     pub(super) fn remembered_position(&self, damage: &mut JournalDamage) -> Option<JournalPosition> {
         let remembered = self.options.head_file.as_ref()?.read();
         if matches!(damage.head, Some(Damage::HeadUnreadable { .. })) {
@@ -259,58 +275,60 @@ impl RegistryInner {
         })
     }
 
-    /// Measurements that lie on a damaged page are no loss.
+    /// Reads the measurements. Those on a damaged page are skipped: they can be measured again.
     async fn read_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>> {
         match self.store.source_statuses().await {
             Err(error) if self.options.head_file.is_some() && StoreState::from_error(&error) == StoreState::Damaged => {
-                tracing::warn!(%error, "measurements cannot be read and are left out");
+                tracing::warn!(%error, "measurements cannot be read and are skipped");
                 Ok(BTreeMap::new())
             }
-            standings => standings,
+            statuses => statuses,
         }
     }
 
-    /// The journal was found to be damaged; nothing else changed.
+    /// Publishes damage that was found; everything else stays.
     pub(super) fn publish_damage(&self, writer: &WriterState) {
         let damage = Some(Arc::new(writer.damage.clone())).filter(|damage| !damage.is_empty());
-        self.update_snapshot(|now| now.damage = damage.clone());
+        self.update_snapshot(|snapshot| snapshot.damage = damage.clone());
     }
 
-    /// Whether the environment of this process leads to another server, or as somebody else, than the declaration.
+    /// Whether this process's environment overrides the URL or the token of a source, so that its discoveries hold for
+    /// this process alone.
     pub(crate) fn is_overridden(&self, id: &SourceId) -> bool {
-        self.source_override(id).is_some_and(|overriding| overriding.url.is_some() || overriding.token.is_some())
+        self.source_override(id).is_some_and(|overrides| overrides.url.is_some() || overrides.token.is_some())
     }
 
-    /// Takes a list in for this process alone, or why there is none; says what differs from the one before.
+    /// Records a discovery of an overridden source for this process alone: a new manifest, or only the status of a
+    /// failure. Returns the delta to the previous manifest.
     pub(crate) async fn record_local(
         &self,
         source: &Source,
         after: Option<(Arc<PackedManifest>, PrecomputedDelta)>,
-        standing: SourceStatus,
+        status: SourceStatus,
     ) -> Result<Delta> {
         let mut writer = self.writer.lock().await;
         let before = writer.previous_manifest(&source.id);
         let delta = match &after {
-            Some((after, compared)) => match compared.delta(&before) {
+            Some((after, precomputed)) => match precomputed.delta(&before) {
                 Some(delta) => delta,
                 None => Delta::between(before.manifest(), after)?,
             },
             None => Delta::default(),
         };
         let after = after.map(|(after, _)| after);
-        let known = writer.local_overrides.remove(&source.id).and_then(|here| here.segment);
+        let known = writer.local_overrides.remove(&source.id).and_then(|local| local.segment);
         let segment = after.map(|after| Arc::new(Segment::with_prefix(after))).or(known);
-        writer.local_overrides.insert(source.id.clone(), LocalOverride { segment, status: standing });
-        if let Some(part) = self.build_catalog_source(&writer, &source.id) {
-            writer.catalog_sources.insert(source.id.clone(), part);
+        writer.local_overrides.insert(source.id.clone(), LocalOverride { segment, status });
+        if let Some(catalog_source) = self.build_catalog_source(&writer, &source.id) {
+            writer.catalog_sources.insert(source.id.clone(), catalog_source);
         }
-        let standings = BTreeMap::clone(&self.snapshot.load().statuses);
-        self.publish(&writer, writer.with_local_overrides(standings));
+        let statuses = BTreeMap::clone(&self.snapshot.load().statuses);
+        self.publish(&writer, writer.with_local_overrides(statuses));
         Ok(delta)
     }
 
-    /// Takes in a list whose source offers what it offered, in place of one that an older version made of it: what is
-    /// shown of a tool is no part of its fingerprint.
+    /// Replaces the segment of a source by one with the same fingerprint but another body. An older version may have
+    /// stored rendered parts differently; those are not part of the fingerprint, so no event is written.
     pub(crate) async fn replace_segment(&self, after: &Arc<PackedManifest>) {
         let mut writer = self.writer.lock().await;
         let known = writer.segments.get(&after.source);
@@ -319,47 +337,49 @@ impl RegistryInner {
             return;
         }
         writer.segments.insert(after.source.clone(), Arc::new(Segment::with_prefix(after.clone())));
-        if let Some(part) = self.build_catalog_source(&writer, &after.source) {
-            writer.catalog_sources.insert(after.source.clone(), part);
+        if let Some(catalog_source) = self.build_catalog_source(&writer, &after.source) {
+            writer.catalog_sources.insert(after.source.clone(), catalog_source);
         }
         self.publish(&writer, self.snapshot.load().statuses.clone());
     }
 
-    /// The defaults changed, and with them every source.
+    /// Rebuilds every catalogue entry, after the default settings changed.
     pub(crate) async fn republish(&self) {
         let mut writer = self.writer.lock().await;
         let ids: Vec<SourceId> = writer.definitions.keys().cloned().collect();
         for id in ids {
             match self.build_catalog_source(&writer, &id) {
-                Some(part) => writer.catalog_sources.insert(id, part),
+                Some(catalog_source) => writer.catalog_sources.insert(id, catalog_source),
                 None => writer.catalog_sources.remove(&id),
             };
         }
         self.publish(&writer, self.snapshot.load().statuses.clone());
     }
 
-    fn publish(&self, writer: &WriterState, standings: Arc<BTreeMap<SourceId, SourceStatus>>) {
+    /// Builds and publishes a snapshot of the writer's state, and notifies subscribers if the catalogue changed.
+    fn publish(&self, writer: &WriterState, statuses: Arc<BTreeMap<SourceId, SourceStatus>>) {
         let before = self.snapshot.load().catalog.hash();
-        let sources = self.effective_sources(writer);
+        let effective_sources = self.effective_sources(writer);
         let declared = writer.definitions.iter().map(|(id, (_, source))| (id.clone(), source.clone()));
         let declared: Arc<BTreeMap<SourceId, Arc<Source>>> = Arc::new(declared.collect());
         let inventory = Arc::new(writer.inventory.clone());
-        let connects_to = self.connection_fingerprints(&sources);
+        let connection_fingerprints = self.connection_fingerprints(&effective_sources);
         let damage = Some(Arc::new(writer.damage.clone())).filter(|damage| !damage.is_empty());
-        self.update_snapshot(|now| {
-            // Looked up in here: a tool that the host registers meanwhile makes this run once more.
+        self.update_snapshot(|snapshot| {
+            // Looked up inside: `rcu` runs this again if a host registers a tool meanwhile, and must then see that
+            // tool.
             let embedded = self.connectors.builtins().embedded_catalog_source();
-            let parts = writer.catalog_sources.values().cloned().chain(embedded).collect();
-            now.catalog = Arc::new(self.build_catalog(inventory.version, parts));
-            now.inventory = inventory.clone();
-            now.declared_sources = declared.clone();
-            now.effective_sources = sources.clone();
-            now.connection_fingerprints = connects_to.clone();
-            now.statuses = standings.clone();
-            now.journal = writer.journal.clone();
-            now.newer_record = writer.newer_record.clone();
-            now.damage = damage.clone();
-            now.position = writer.position.clone();
+            let sources = writer.catalog_sources.values().cloned().chain(embedded).collect();
+            snapshot.catalog = Arc::new(self.build_catalog(inventory.version, sources));
+            snapshot.inventory = inventory.clone();
+            snapshot.declared_sources = declared.clone();
+            snapshot.effective_sources = effective_sources.clone();
+            snapshot.connection_fingerprints = connection_fingerprints.clone();
+            snapshot.statuses = statuses.clone();
+            snapshot.journal = writer.journal.clone();
+            snapshot.newer_record = writer.newer_record.clone();
+            snapshot.damage = damage.clone();
+            snapshot.position = writer.position.clone();
         });
         let catalog = self.snapshot.load().catalog.clone();
         if before != catalog.hash() {
@@ -367,34 +387,41 @@ impl RegistryInner {
         }
     }
 
-    fn build_catalog(&self, version: u64, parts: Vec<Arc<CatalogSource>>) -> Catalog {
-        Catalog::build(version, parts).with_essential(self.expose.load().essential.clone())
+    /// Builds a catalogue and marks the tools that the configuration calls essential.
+    fn build_catalog(&self, version: u64, sources: Vec<Arc<CatalogSource>>) -> Catalog {
+        Catalog::build(version, sources).with_essential(self.expose.load().essential.clone())
     }
 
-    /// References may resolve to something else than when they were last looked up: a file rewritten, say.
+    /// Resolves references again where they may have changed since the last time, and publishes the new connection
+    /// fingerprints. A source whose fingerprint changed becomes stale.
     pub(crate) fn rehash_references(&self, among: Option<&[SourceId]>) {
-        let now = self.snapshot.load_full();
-        // The environment of a process stays as it is; a file may be rewritten, and what is missing may appear.
-        let unsettled = |id: &SourceId, source: &Source| {
-            now.connection_fingerprints.get(id).is_none_or(Option::is_none) || refers_to_file(&source.kind)
+        let snapshot = self.snapshot.load_full();
+        // The environment of a process does not change; a file may be rewritten, and an unresolved reference may
+        // appear.
+        let may_have_changed = |id: &SourceId, source: &Source| {
+            snapshot.connection_fingerprints.get(id).is_none_or(Option::is_none) || refers_to_file(&source.kind)
         };
-        let all = among.is_none().then(|| now.effective_sources.iter()).into_iter().flatten();
-        let some = among.unwrap_or_default().iter().filter_map(|id| now.effective_sources.get_key_value(id));
-        let wanted = all.chain(some).filter(|(id, source)| unsettled(id, source));
-        let moved: Vec<_> = wanted
+        let all = among.is_none().then(|| snapshot.effective_sources.iter()).into_iter().flatten();
+        let some = among.unwrap_or_default().iter().filter_map(|id| snapshot.effective_sources.get_key_value(id));
+        let candidates = all.chain(some).filter(|(id, source)| may_have_changed(id, source));
+        let changed: Vec<_> = candidates
             .map(|(id, source)| (id.clone(), self.connection_fingerprint(source)))
-            .filter(|(id, hash)| now.connection_fingerprints.get(id) != Some(hash))
+            .filter(|(id, hash)| snapshot.connection_fingerprints.get(id) != Some(hash))
             .collect();
-        if !moved.is_empty() {
-            self.update_snapshot(|now| Arc::make_mut(&mut now.connection_fingerprints).extend(moved.iter().cloned()));
+        if !changed.is_empty() {
+            self.update_snapshot(|snapshot| {
+                Arc::make_mut(&mut snapshot.connection_fingerprints).extend(changed.iter().cloned())
+            });
         }
     }
 
-    /// A source that must not be contacted is not looked up either: its references may be anybody's.
+    /// Returns the connection fingerprint of a source. The references of a source that must not be contacted are not
+    /// resolved: an untrusted file could name any secret of the user.
     fn connection_fingerprint(&self, source: &Source) -> Option<Fingerprint> {
         self.ensure_trusted(&source.id).ok().and_then(|()| connection_fingerprint(&self.store_key, &source.kind))
     }
 
+    /// Returns the connection fingerprints of all sources.
     fn connection_fingerprints(
         &self,
         sources: &BTreeMap<SourceId, Arc<Source>>,
@@ -403,28 +430,31 @@ impl RegistryInner {
         Arc::new(hashes.collect())
     }
 
-    /// The embedded tools changed; nothing else did.
+    /// Publishes a catalogue with the tools that the host registered; nothing else changes.
     pub(crate) fn publish_embedded(&self) {
         let builtins = self.connectors.builtins();
-        self.update_snapshot(|now| {
-            let known = now.catalog.sources().filter(|part| part.segment.source() != builtins.embedded_id()).cloned();
-            let parts = known.chain(builtins.embedded_catalog_source()).collect();
-            now.catalog = Arc::new(self.build_catalog(now.catalog.version, parts));
+        self.update_snapshot(|snapshot| {
+            let others =
+                snapshot.catalog.sources().filter(|source| source.segment.source() != builtins.embedded_id()).cloned();
+            let sources = others.chain(builtins.embedded_catalog_source()).collect();
+            snapshot.catalog = Arc::new(self.build_catalog(snapshot.catalog.version, sources));
         });
         self.notify_catalog_changed(&self.snapshot.load().catalog);
     }
 
+    /// Publishes the sources whose configuration is invalid.
     pub(crate) fn publish_invalid(&self, invalid: BTreeMap<SourceId, ErrorSummary>) {
         let invalid = Arc::new(invalid);
-        self.update_snapshot(|now| now.invalid_sources = invalid.clone());
+        self.update_snapshot(|snapshot| snapshot.invalid_sources = invalid.clone());
     }
 
+    /// Logs the new tool counts and notifies subscribers.
     fn notify_catalog_changed(&self, catalog: &Catalog) {
         let count = |kind: &str| {
             catalog
                 .sources()
-                .filter(|part| part.options.kind == kind)
-                .map(|part| part.segment.entries().len())
+                .filter(|source| source.options.kind == kind)
+                .map(|source| source.segment.entries().len())
                 .sum::<usize>()
         };
         tracing::info!(
@@ -434,12 +464,14 @@ impl RegistryInner {
             workflow_count = count("workflow"),
             "tools.registry.updated"
         );
-        let _nobody_listens = self.notices.send(RegistryNotice::CatalogChanged);
+        // Fails only without subscribers.
+        let _ = self.notices.send(RegistryNotice::CatalogChanged);
     }
 
+    /// Swaps in a changed copy of the snapshot. `change` runs again when another thread swapped meanwhile.
     fn update_snapshot(&self, change: impl Fn(&mut Snapshot)) {
-        self.snapshot.rcu(|now| {
-            let mut next = Snapshot::clone(now);
+        self.snapshot.rcu(|snapshot| {
+            let mut next = Snapshot::clone(snapshot);
             change(&mut next);
             next
         });

@@ -77,11 +77,11 @@ impl RegistryInner {
         if self.shutdown.is_cancelled() {
             return Err(Error::new(Code::StoreUnavailable, "the registry is closed"));
         }
-        let now = self.snapshot.load();
-        if let Some(damage) = &now.damage {
+        let snapshot = self.snapshot.load();
+        if let Some(damage) = &snapshot.damage {
             return Err(damage.to_public_error());
         }
-        now.ensure_usable()?;
+        snapshot.ensure_usable()?;
         match self.store_health().state {
             StoreState::Ok | StoreState::Down => Ok(()),
             state @ (StoreState::Damaged | StoreState::Missing) => {

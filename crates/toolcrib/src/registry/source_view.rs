@@ -76,20 +76,20 @@ pub enum ConnectionState {
 impl Registry {
     /// Every source, in the order of their ids. Contacts nobody.
     pub fn sources(&self) -> Vec<SourceView> {
-        let now = self.shared.snapshot.load_full();
+        let snapshot = self.shared.snapshot.load_full();
         let mut views: Vec<SourceView> =
-            now.inventory.sources().filter_map(|(id, _)| self.shared.source_view(&now, id)).collect();
-        let undeclared = now.invalid_sources.iter().filter(|(id, _)| now.inventory.source(id).is_none());
+            snapshot.inventory.sources().filter_map(|(id, _)| self.shared.source_view(&snapshot, id)).collect();
+        let undeclared = snapshot.invalid_sources.iter().filter(|(id, _)| snapshot.inventory.source(id).is_none());
         views.extend(undeclared.map(|(id, failure)| invalid_source_view(id, failure)));
-        views.sort_by(|one, other| one.id.cmp(&other.id));
+        views.sort_by(|a, b| a.id.cmp(&b.id));
         views
     }
 
     pub fn source(&self, id: &SourceId) -> Option<SourceView> {
-        let now = self.shared.snapshot.load_full();
+        let snapshot = self.shared.snapshot.load_full();
         self.shared
-            .source_view(&now, id)
-            .or_else(|| now.invalid_sources.get(id).map(|failure| invalid_source_view(id, failure)))
+            .source_view(&snapshot, id)
+            .or_else(|| snapshot.invalid_sources.get(id).map(|failure| invalid_source_view(id, failure)))
     }
 
     /// The declaration of a source as it is used here, with defaults and overrides.
@@ -104,12 +104,12 @@ impl Registry {
 }
 
 impl RegistryInner {
-    fn source_view(&self, now: &Snapshot, id: &SourceId) -> Option<SourceView> {
-        let (state, source) = (now.inventory.source(id)?, now.effective_sources.get(id)?);
-        let standing = now.statuses.get(id).cloned().unwrap_or_default();
+    fn source_view(&self, snapshot: &Snapshot, id: &SourceId) -> Option<SourceView> {
+        let (state, source) = (snapshot.inventory.source(id)?, snapshot.effective_sources.get(id)?);
+        let status = snapshot.statuses.get(id).cloned().unwrap_or_default();
         // What a file that is not trusted declares under the same name is nothing that is wrong here.
-        let wrong = now.invalid_sources.get(id).filter(|failure| failure.code != Code::Forbidden).cloned();
-        let part = now.catalog.source(id);
+        let wrong = snapshot.invalid_sources.get(id).filter(|failure| failure.code != Code::Forbidden).cloned();
+        let part = snapshot.catalog.source(id);
         let enabled = self.is_enabled(id, state.enabled);
         let link = self.connectors.slot_status(id);
         let (command, args, url) = match &source.kind {
@@ -129,15 +129,15 @@ impl RegistryInner {
             args,
             url,
             enabled,
-            status: if wrong.is_some() { DiscoveryStatus::Failed } else { RegistryInner::discovery_status(&standing) },
-            freshness: self.freshness(now, id),
-            health: source_health(&standing, state.manifest.is_some() || part.is_some(), &link),
+            status: if wrong.is_some() { DiscoveryStatus::Failed } else { RegistryInner::discovery_status(&status) },
+            freshness: self.freshness(snapshot, id),
+            health: source_health(&status, state.manifest.is_some() || part.is_some(), &link),
             // Nobody is shown the tools of a disabled source, but they are known.
-            tool_count: if enabled { now.catalog.listed_count(id) } else { known_tool_count(state, source) },
+            tool_count: if enabled { snapshot.catalog.listed_count(id) } else { known_tool_count(state, source) },
             inventory_hash: part.map(|part| part.segment.fingerprint()).or(state.manifest),
-            config_hash: now.connection_fingerprints.get(id).copied().flatten().or(standing.connection_fingerprint),
-            last_checked: standing.checked_at.or(last_attempt_at(&standing)),
-            last_error: wrong.or_else(|| last_error(&standing, &link)),
+            config_hash: snapshot.connection_fingerprints.get(id).copied().flatten().or(status.connection_fingerprint),
+            last_checked: status.checked_at.or(last_attempt_at(&status)),
+            last_error: wrong.or_else(|| last_error(&status, &link)),
             ttl_ms: source.settings.ttl().as_millis() as u64,
             discovery_timeout_ms: source.settings.discovery_timeout().as_millis() as u64,
             connection: if link.breaker.state == BreakerState::Open {
@@ -147,18 +147,18 @@ impl RegistryInner {
             } else {
                 ConnectionState::None
             },
-            failures: standing.failures.saturating_add(link.failures),
-            failing_since: failing_since(&standing, &link),
+            failures: status.failures.saturating_add(link.failures),
+            failing_since: failing_since(&status, &link),
             breaker: link.breaker,
-            set_aside: now.catalog.excluded_tools(id),
+            set_aside: snapshot.catalog.excluded_tools(id),
         })
     }
 
-    fn discovery_status(standing: &SourceStatus) -> DiscoveryStatus {
-        if standing.is_being_discovered() {
+    fn discovery_status(status: &SourceStatus) -> DiscoveryStatus {
+        if status.is_being_discovered() {
             return DiscoveryStatus::Discovering;
         }
-        match (&standing.last_error, standing.checked_at) {
+        match (&status.last_error, status.checked_at) {
             (Some(_), _) => DiscoveryStatus::Failed,
             (None, Some(_)) => DiscoveryStatus::Success,
             (None, None) => DiscoveryStatus::Never,
@@ -166,22 +166,22 @@ impl RegistryInner {
     }
 
     /// By age alone; a source that connects to something else now, or was invalidated, is stale whatever its age.
-    pub(crate) fn freshness(&self, now: &Snapshot, id: &SourceId) -> Freshness {
-        let (Some(source), Some(state)) = (now.effective_sources.get(id), now.inventory.source(id)) else {
+    pub(crate) fn freshness(&self, snapshot: &Snapshot, id: &SourceId) -> Freshness {
+        let (Some(source), Some(state)) = (snapshot.effective_sources.get(id), snapshot.inventory.source(id)) else {
             return Freshness::Missing;
         };
-        let standing = now.statuses.get(id);
+        let status = snapshot.statuses.get(id);
         // A list that was recorded and cannot be read any more is as good as none.
         let asleep = state.manifest.is_some() && !self.is_enabled(id, state.enabled);
         let checked_at =
-            standing.and_then(|standing| standing.checked_at).filter(|_| asleep || now.catalog.source(id).is_some());
+            status.and_then(|status| status.checked_at).filter(|_| asleep || snapshot.catalog.source(id).is_some());
         if source.kind.is_builtin() && checked_at.is_some() {
             return Freshness::Fresh;
         }
         let freshness = Freshness::evaluate(checked_at, source.settings.ttl(), self.options.clock.now());
         match freshness {
             Freshness::Fresh
-                if standing.is_some_and(|standing| standing.invalidated) || now.has_connection_changed(id) =>
+                if status.is_some_and(|status| status.invalidated) || snapshot.has_connection_changed(id) =>
             {
                 Freshness::Stale
             }
@@ -193,7 +193,7 @@ impl RegistryInner {
 impl Snapshot {
     /// Whether what a source connects to is known to have changed since it was discovered.
     pub(crate) fn has_connection_changed(&self, id: &SourceId) -> bool {
-        let then = self.statuses.get(id).and_then(|standing| standing.connection_fingerprint);
+        let then = self.statuses.get(id).and_then(|status| status.connection_fingerprint);
         self.connection_fingerprints.get(id).copied().flatten().is_some_and(|here| then != Some(here))
     }
 }
@@ -205,8 +205,8 @@ fn known_tool_count(state: &SourceState, source: &Source) -> usize {
     state.tools.iter().filter(|(name, tool)| !tool.deprecated && !hidden(name)).count()
 }
 
-fn source_health(standing: &SourceStatus, has_list: bool, link: &SlotStatus) -> SourceHealth {
-    match (standing.failures, has_list) {
+fn source_health(status: &SourceStatus, has_list: bool, link: &SlotStatus) -> SourceHealth {
+    match (status.failures, has_list) {
         _ if link.breaker.state == BreakerState::Open => SourceHealth::Down,
         (0, true) if link.failures > 0 => SourceHealth::Degraded,
         (0, true) => SourceHealth::Ok,
@@ -217,21 +217,21 @@ fn source_health(standing: &SourceStatus, has_list: bool, link: &SlotStatus) -> 
 }
 
 /// When the newest discovery began, if one ended at all.
-fn last_attempt_at(standing: &SourceStatus) -> Option<Timestamp> {
+fn last_attempt_at(status: &SourceStatus) -> Option<Timestamp> {
     // One that a reader gave up has begun none that ended.
-    let started_at = Some(standing.started_at).filter(|at| *at != Timestamp::default());
-    started_at.or(standing.failing_since).filter(|_| standing.last_error.is_some())
+    let started_at = Some(status.started_at).filter(|at| *at != Timestamp::default());
+    started_at.or(status.failing_since).filter(|_| status.last_error.is_some())
 }
 
 /// The error of the last discovery, or of the last call that found the source ailing.
-fn last_error(standing: &SourceStatus, link: &SlotStatus) -> Option<ErrorSummary> {
+fn last_error(status: &SourceStatus, link: &SlotStatus) -> Option<ErrorSummary> {
     let of_calls = || link.failure_streak.as_ref().map(|failing| failing.last_error.clone());
-    standing.last_error.clone().or_else(of_calls)
+    status.last_error.clone().or_else(of_calls)
 }
 
-fn failing_since(standing: &SourceStatus, link: &SlotStatus) -> Option<Timestamp> {
+fn failing_since(status: &SourceStatus, link: &SlotStatus) -> Option<Timestamp> {
     let of_calls = link.failure_streak.as_ref().map(|failing| failing.since);
-    standing.failing_since.into_iter().chain(of_calls).min()
+    status.failing_since.into_iter().chain(of_calls).min()
 }
 
 /// A source whose declaration cannot be used: listed, with its reason.

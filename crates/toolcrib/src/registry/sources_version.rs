@@ -46,7 +46,7 @@ impl RegistryInner {
             later(checked_at.plus(source.settings.ttl()), made)
         });
         let ends = grows_old.min().unwrap_or(Timestamp(i64::MAX));
-        let leases = now.statuses.values().filter_map(|standing| standing.discovering_until);
+        let leases = now.statuses.values().filter_map(|status| status.discovering_until);
         let leases_end = leases.filter(|end| *end > Instant::now()).min();
         SourcesVersion {
             snapshot: now,

@@ -48,19 +48,19 @@ impl Registry {
 
     /// What was counted, by this process, and by others on the same store as far as that was read.
     pub fn stats(&self) -> Stats {
-        let now = self.shared.snapshot.load_full();
+        let snapshot = self.shared.snapshot.load_full();
         let UsageCounts { calls, cache_lookups: needs } = self.shared.usage.total();
-        let sources: Vec<SourceStats> = now
+        let sources: Vec<SourceStats> = snapshot
             .inventory
             .sources()
             .map(|(id, _)| {
-                let checked_at = now.statuses.get(id).and_then(|standing| standing.checked_at);
+                let checked_at = snapshot.statuses.get(id).and_then(|status| status.checked_at);
                 let age = checked_at.map(|at| self.shared.options.clock.now().since(at).as_millis() as u64);
                 let need = needs.get(id);
                 SourceStats {
                     id: id.clone(),
                     cache_age_ms: age,
-                    expired: self.shared.freshness(&now, id) != Freshness::Fresh,
+                    expired: self.shared.freshness(&snapshot, id) != Freshness::Fresh,
                     hits: need.map_or(0, |need| need.hits),
                     misses: need.map_or(0, |need| need.misses),
                 }
@@ -69,9 +69,9 @@ impl Registry {
         let (hits, misses) =
             sources.iter().fold((0, 0), |(hits, misses), source| (hits + source.hits, misses + source.misses));
         let mut tools: Vec<ToolStats> = calls.values().map(|count| self.tool_stats(count)).collect();
-        tools.sort_by(|one, other| one.name.cmp(&other.name));
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
         Stats {
-            tool_count: now.catalog.tools().count(),
+            tool_count: snapshot.catalog.tools().count(),
             hits,
             misses,
             hit_ratio: (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),

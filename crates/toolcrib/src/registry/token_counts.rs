@@ -19,7 +19,7 @@ impl Registry {
         let (shared, (done, counted)) = (self.shared.clone(), oneshot::channel());
         self.shared.tasks.spawn(async move {
             let news = shared.count_missing(&catalog).await;
-            let _nobody_waits = done.send(());
+            let _ = done.send(());
             shared.store_token_counts(&news).await;
         });
         let _over = counted.await;

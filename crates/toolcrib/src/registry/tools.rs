@@ -58,7 +58,7 @@ impl Registry {
         let source = self.effective_source(id).ok_or_else(|| self.shared.unknown_source_error(id.as_str()))?;
         let now = self.shared.options.clock.now();
         let connects_to = connection_fingerprint(&self.shared.store_key, &source.kind);
-        let standing = SourceStatus {
+        let status = SourceStatus {
             started_at: now,
             checked_at: Some(now),
             connection_fingerprint: connects_to,
@@ -73,7 +73,7 @@ impl Registry {
             tool_count: Some(count),
             error: None,
         };
-        self.shared.record_tools(&source, offer, standing, check).await
+        self.shared.record_tools(&source, offer, status, check).await
     }
 }
 

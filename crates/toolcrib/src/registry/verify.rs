@@ -74,8 +74,8 @@ impl Registry {
         found.faults.clone_from(&found.damage);
         found.faults.extend(self.integrity_faults().await);
         self.ignore_damage(self.shared.catch_up().await)?;
-        let now = self.shared.snapshot.load_full();
-        if *now.inventory != replay && now.inventory.version == replay.version {
+        let snapshot = self.shared.snapshot.load_full();
+        if *snapshot.inventory != replay && snapshot.inventory.version == replay.version {
             found.faults.push("what is served differs from a replay of the journal".into());
         }
         for (id, state) in replay.sources() {

@@ -99,12 +99,12 @@ impl Store for MemoryStore {
 
     async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>> {
         let state = self.lock_state();
-        let mut standings = state.statuses.clone();
+        let mut statuses = state.statuses.clone();
         let now = Instant::now();
         for (source, (_, until)) in state.leases.iter().filter(|(_, (_, until))| *until > now) {
-            standings.entry(source.clone()).or_default().discovering_until = Some(*until);
+            statuses.entry(source.clone()).or_default().discovering_until = Some(*until);
         }
-        Ok(standings)
+        Ok(statuses)
     }
 
     async fn checks(&self, source: &SourceId) -> Result<Vec<DiscoveryCheck>> {
@@ -112,8 +112,8 @@ impl Store for MemoryStore {
     }
 
     async fn invalidate(&self, source: &SourceId) -> Result<()> {
-        if let Some(standing) = self.lock_for_write().statuses.get_mut(source) {
-            standing.invalidated = true;
+        if let Some(status) = self.lock_for_write().statuses.get_mut(source) {
+            status.invalidated = true;
         }
         Ok(())
     }
@@ -180,12 +180,12 @@ impl MemoryState {
         if head != commit.expected_head {
             return CommitOutcome::Conflict;
         }
-        if let Some((check, standing)) = commit.check {
-            if self.statuses.get(&check.source).is_some_and(|newest| newest.supersedes(standing, commit.at)) {
+        if let Some((check, status)) = commit.check {
+            if self.statuses.get(&check.source).is_some_and(|newest| newest.supersedes(status, commit.at)) {
                 return CommitOutcome::Superseded;
             }
-            let standing = SourceStatus { discovering_until: None, ..standing.clone() };
-            self.statuses.insert(check.source.clone(), standing);
+            let status = SourceStatus { discovering_until: None, ..status.clone() };
+            self.statuses.insert(check.source.clone(), status);
             let checks = self.checks.entry(check.source.clone()).or_default();
             checks.push_front(check.clone());
             checks.truncate(MAX_CHECKS_PER_SOURCE);

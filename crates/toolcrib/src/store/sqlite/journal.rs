@@ -120,14 +120,14 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
         transaction.rollback().await?;
         return Ok(CommitOutcome::Conflict);
     }
-    if let Some((check, standing)) = commit.check {
+    if let Some((check, status)) = commit.check {
         let newest = last_started_at(&mut transaction, &check.source).await?;
         let newest = newest.map(|started_at| SourceStatus { started_at, ..SourceStatus::default() });
-        if newest.is_some_and(|newest| newest.supersedes(standing, commit.at)) {
+        if newest.is_some_and(|newest| newest.supersedes(status, commit.at)) {
             transaction.rollback().await?;
             return Ok(CommitOutcome::Superseded);
         }
-        write_status(&mut transaction, check, standing).await?;
+        write_status(&mut transaction, check, status).await?;
     }
     for (seq, event) in (commit.first_seq..).zip(commit.events) {
         let body = to_json(event)?;
@@ -203,15 +203,15 @@ async fn last_started_at(connection: &mut SqliteConnection, source: &SourceId) -
 async fn write_status(
     connection: &mut SqliteConnection,
     check: &DiscoveryCheck,
-    standing: &SourceStatus,
+    status: &SourceStatus,
 ) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO standings (source, started_at, body) VALUES (?, ?, ?)
          ON CONFLICT (source) DO UPDATE SET started_at = excluded.started_at, body = excluded.body",
     )
     .bind(check.source.as_str())
-    .bind(standing.started_at.0)
-    .bind(to_json(standing)?)
+    .bind(status.started_at.0)
+    .bind(to_json(status)?)
     .execute(&mut *connection)
     .await?;
     sqlx::query("INSERT INTO checks (source, at, body) VALUES (?, ?, ?)")

@@ -17,16 +17,16 @@ pub(super) async fn source_statuses(
 ) -> sqlx::Result<BTreeMap<SourceId, SourceStatus>> {
     let rows: Vec<(String, String)> =
         sqlx::query_as("SELECT source, body FROM standings").fetch_all(&mut *connection).await?;
-    let standing = |(source, body): (String, String)| {
+    let status = |(source, body): (String, String)| {
         let id = skip_damaged("standing", &source, SourceId::parse(&source))?;
         Some((id, parse_json("standing", &source, &body)?))
     };
-    let mut standings: BTreeMap<SourceId, SourceStatus> = rows.into_iter().filter_map(standing).collect();
+    let mut statuses: BTreeMap<SourceId, SourceStatus> = rows.into_iter().filter_map(status).collect();
     let now = Instant::now();
     for (source, remaining) in lease::active_leases(connection).await? {
-        standings.entry(source).or_default().discovering_until = Some(now + remaining);
+        statuses.entry(source).or_default().discovering_until = Some(now + remaining);
     }
-    Ok(standings)
+    Ok(statuses)
 }
 
 pub(super) async fn checks(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<Vec<DiscoveryCheck>> {
