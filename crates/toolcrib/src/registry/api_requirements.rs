@@ -1,4 +1,4 @@
-//! What the operations of an API ask for: the servers that requests go to, and credentials that nobody has declared.
+//! Requirements of an OpenAPI source: the servers that requests go to, and the credentials that are not declared.
 
 use std::collections::BTreeMap;
 
@@ -10,44 +10,50 @@ use toolcrib_core::source::{Auth, KeyLocation, OpenApiSource, SourceKind};
 
 use super::Registry;
 
+/// What the operations of an API require.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct ApiRequirements {
-    /// Where requests go, the one that most tools use first.
+    /// Servers that requests go to, the most used first.
     pub servers: Vec<ApiServer>,
-    /// The schemes that would let more tools be used, in the order of their names.
+    /// Security schemes whose credentials would make more tools usable, ordered by name.
     pub auth_missing: Vec<MissingScheme>,
 }
 
+/// A server that requests go to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ApiServer {
-    /// Empty where the document names none, and neither does the source.
+    /// Base URL with masked credentials; empty if neither the document nor the source names one.
     pub url: String,
+    /// Number of tools that use the server.
     pub tools: usize,
 }
 
+/// A security scheme without credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MissingScheme {
-    /// The document's name for it.
+    /// Name of the scheme in the document.
     pub scheme: String,
+    /// Type of the scheme, e.g. `bearer`.
     pub kind: String,
-    /// How many tools cannot be used without it, or without another that would do.
+    /// Number of tools that cannot be used without it, or without an alternative to it.
     pub tools: usize,
 }
 
 impl Registry {
-    /// What the tools of an API ask for, as far as they are known. Nothing for other kinds of sources.
+    /// Returns the requirements of an OpenAPI source's known tools; empty for other kinds of sources.
     pub fn api_requirements(&self, id: &SourceId) -> ApiRequirements {
-        let (catalog, definition) = (self.catalog(), self.effective_source(id));
+        let catalog = self.catalog();
+        let definition = self.effective_source(id);
         let Some(SourceKind::OpenApi(openapi)) = definition.as_ref().map(|source| &source.kind) else {
             return ApiRequirements::default();
         };
         let tools = catalog.tools().filter(|tool| tool.source() == id && tool.is_listed());
-        let backings: Vec<_> = tools.filter_map(|tool| tool.execution_spec().ok().flatten()).collect();
-        api_requirements(openapi, backings.iter().filter_map(|backing| backing.execution.operation()))
+        let specs: Vec<_> = tools.filter_map(|tool| tool.execution_spec().ok().flatten()).collect();
+        api_requirements(openapi, specs.iter().filter_map(|spec| spec.execution.operation()))
     }
 }
 
-/// What these operations ask for beyond what the source is declared with.
+/// Returns what operations require beyond what the source declares.
 pub fn api_requirements<'a>(
     openapi: &OpenApiSource,
     operations: impl IntoIterator<Item = &'a Operation>,
@@ -59,8 +65,8 @@ pub fn api_requirements<'a>(
         let mut unmet = unmet_requirements(openapi, operation);
         unmet.sort_by(|a, b| a.scheme.cmp(&b.scheme));
         unmet.dedup_by(|a, b| a.scheme == b.scheme);
-        for needed in unmet {
-            let SecurityRequirement { scheme, kind, .. } = needed;
+        for requirement in unmet {
+            let SecurityRequirement { scheme, kind, .. } = requirement;
             let none = || MissingScheme { scheme: scheme.clone(), kind: kind.name().to_owned(), tools: 0 };
             missing.entry(scheme).or_insert_with(none).tools += 1;
         }
@@ -70,24 +76,25 @@ pub fn api_requirements<'a>(
     ApiRequirements { servers, auth_missing: missing.into_values().collect() }
 }
 
-/// Where a request goes: what the source says, whatever the document does.
+/// Returns the base URL of an operation: the source's own one, or that of the document.
 pub(super) fn server_url<'a>(openapi: &'a OpenApiSource, operation: &'a Operation) -> &'a str {
     openapi.base_url.as_deref().map_or(&operation.server, |url| url.trim_end_matches('/'))
 }
 
-/// The schemes that an operation wants and does not get; none where one alternative is satisfied.
+/// Returns the requirements of an operation that have no credentials; empty if one alternative is satisfied.
 fn unmet_requirements<'a>(openapi: &OpenApiSource, operation: &'a Operation) -> Vec<&'a SecurityRequirement> {
-    let is_met = |needed: &SecurityRequirement| is_satisfied(openapi, needed);
-    let asks = !operation.public && !operation.security.is_empty();
-    if !asks || operation.security.iter().any(|alternative| alternative.iter().all(is_met)) {
+    let is_met = |requirement: &SecurityRequirement| is_satisfied(openapi, requirement);
+    let needs_auth = !operation.public && !operation.security.is_empty();
+    if !needs_auth || operation.security.iter().any(|alternative| alternative.iter().all(is_met)) {
         return Vec::new();
     }
-    operation.security.iter().flatten().filter(|needed| !is_met(needed)).collect()
+    operation.security.iter().flatten().filter(|requirement| !is_met(requirement)).collect()
 }
 
-fn is_satisfied(openapi: &OpenApiSource, needed: &SecurityRequirement) -> bool {
-    // A header that stands on the source goes with every request, whatever it is for.
-    let header = match &needed.kind {
+/// Whether the source declares credentials for a requirement.
+fn is_satisfied(openapi: &OpenApiSource, requirement: &SecurityRequirement) -> bool {
+    // A header that the source declares is sent with every request, so it also serves a scheme that uses this header.
+    let header = match &requirement.kind {
         SecurityScheme::Other(_) => return false,
         SecurityScheme::Bearer | SecurityScheme::Basic | SecurityScheme::Oauth2 | SecurityScheme::OpenIdConnect => {
             Some("authorization")
@@ -99,7 +106,7 @@ fn is_satisfied(openapi: &OpenApiSource, needed: &SecurityRequirement) -> bool {
     has_header
         || match &openapi.auth {
             None => false,
-            Some(Auth::Schemes(schemes)) => schemes.contains_key(&needed.scheme),
+            Some(Auth::Schemes(schemes)) => schemes.contains_key(&requirement.scheme),
             Some(Auth::Bearer(_) | Auth::Basic { .. } | Auth::ApiKey { .. } | Auth::Oauth2 { .. }) => true,
         }
 }
@@ -133,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alternative_that_is_satisfied_will_do() {
+    fn one_satisfied_alternative_is_enough() {
         let operations = [
             operation("http://a", vec![vec![key()], vec![token()]]),
             operation("http://a", vec![vec![token()], vec![]]),
@@ -156,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_says_where_requests_go_and_else_each_operation_does() {
+    fn the_base_url_of_the_source_wins_over_the_servers_of_operations() {
         let operations =
             [operation("http://b", vec![]), operation("http://a?k=hunter2", vec![]), operation("http://b", vec![])];
         check(&OpenApiSource::default(), &operations, "http://b 2, http://a?k=*** 1", "");

@@ -1,5 +1,5 @@
-//! A damaged journal. What can be read of it is served; nothing is called or written, because a lost record may have
-//! disabled a tool or revoked a token, until an administrator accepts the damage.
+//! Damage of the journal. What can be read of a damaged journal is served, but calls and writes are refused until an
+//! administrator accepts the damage: a lost record may have disabled a tool or revoked a token.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,40 +14,41 @@ use super::publish::WriterState;
 use super::{Registry, RegistryInner, Snapshot};
 use crate::store::{JournalPosition, Salvage, StoreState};
 
-/// Faults that the message of a refusal quotes; `verify` lists all of them.
+/// Maximum number of faults quoted in an error message; `verify` lists all of them.
 const MAX_QUOTED_FAULTS: usize = 2;
 
+/// Rest of the message: what the damage means, and the next step.
 const DAMAGE_CONSEQUENCES: &str = "revoked tokens, disabled tools and sources added at run time may be lost, so nothing is called or \
                             written; run `toolcrib verify`";
 
-/// What is wrong with the journal and no administrator has accepted.
+/// Damage that no administrator has accepted yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct JournalDamage {
-    /// Found while reading records.
+    /// Damage found while reading records, and which of it was accepted.
     pub(super) log: DamageLog,
-    /// Found by comparing the journal with the remembered head.
+    /// Damage found by comparing the journal with the head file.
     pub(super) head: Option<Damage>,
-    /// Why the store's file cannot be relied on.
+    /// Damage of the store's file as a whole.
     pub(super) store: Option<(StoreState, Damage)>,
 }
 
 /// What accepting damage did, and what may be lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DamageAcceptance {
-    /// The damage, in words.
+    /// Descriptions of the damage.
     pub damage: Vec<String>,
-    /// Names of the tokens that were known, and are revoked now like all others.
+    /// Names of the known tokens; every token is revoked now, known or not.
     pub revoked_tokens: Vec<String>,
-    /// What of the rest is still known. Lost records may have held more of each kind.
+    /// Settings that are still known, as a reminder to check them: lost records may have held more of each kind.
     pub disabled_sources: Vec<String>,
     pub disabled_tools: Vec<String>,
     pub runtime_sources: Vec<String>,
-    /// Number of the record of the decision.
+    /// Sequence number of the record of the decision.
     pub seq: u64,
 }
 
 impl JournalDamage {
-    /// Takes in the next record: the numbers of a journal have no gaps.
+    /// Checks the next record after `before`: sequence numbers have no gaps, and the record must be readable.
     pub(super) fn add_record(&mut self, before: u64, entry: &JournalEntry) {
         let seq = entry.record.seq;
         if seq > before + 1 {
@@ -57,7 +58,7 @@ impl JournalDamage {
             EntryStatus::Damaged(reason) => self.log.add(Damage::Unreadable { seq, reason: reason.to_string() }),
             EntryStatus::Understood | EntryStatus::Newer(_) => {}
         }
-        // A decision without a checksum may be a garbled record of another kind.
+        // A `DamageAccepted` without a checksum may be a garbled record of another type, so it accepts nothing.
         if let Event::DamageAccepted { records, .. } = &entry.record.event
             && entry.has_checksum
         {
@@ -66,20 +67,23 @@ impl JournalDamage {
         }
     }
 
+    /// Returns every fault: of the store, of the head, of records.
     pub(super) fn faults(&self) -> impl Iterator<Item = &Damage> {
         let store = self.store.iter().map(|(_, damage)| damage);
         store.chain(&self.head).chain(self.log.unaccepted())
     }
 
+    /// Whether there is no unaccepted damage.
     pub(super) fn is_empty(&self) -> bool {
         self.faults().next().is_none()
     }
 
+    /// Returns the state of the store that `/readyz` reports.
     pub(super) fn state(&self) -> StoreState {
         self.store.as_ref().map_or(StoreState::Damaged, |(state, _)| *state)
     }
 
-    /// Each fault, in words.
+    /// Returns a description of each fault.
     pub(super) fn describe(&self) -> Vec<String> {
         let mut faults: Vec<String> = self.faults().map(ToString::to_string).collect();
         if self.log.unlisted_count() > 0 {
@@ -88,7 +92,7 @@ impl JournalDamage {
         faults
     }
 
-    /// The records that a decision has to name to accept this damage; `None` for all.
+    /// Returns the ranges of records that an acceptance has to name; `None` if it covers everything.
     fn damaged_records(&self) -> Option<Vec<(u64, u64)>> {
         let end = match &self.head {
             Some(Damage::MissingEnd { head, remembered }) => Some((head + 1, *remembered)),
@@ -98,13 +102,13 @@ impl JournalDamage {
         Some(records.into_iter().chain(end).collect())
     }
 
-    /// Whether nothing can be appended to the store any more.
+    /// Whether the store's file cannot be appended to, so that a new one is needed.
     fn needs_new_store(&self) -> bool {
         self.store.is_some()
             || self.log.unaccepted().iter().any(|damage| matches!(damage, Damage::UnreadableAfter { .. }))
     }
 
-    /// Why nothing is called or written.
+    /// Returns the error with which calls and writes are refused.
     pub(crate) fn to_error(&self) -> Error {
         let mut quoted: Vec<String> = self.faults().take(MAX_QUOTED_FAULTS).map(ToString::to_string).collect();
         let more = self.faults().count() - quoted.len() + self.log.unlisted_count();
@@ -115,7 +119,7 @@ impl JournalDamage {
         self.state().annotate(Error::new(Code::StoreUnavailable, message))
     }
 
-    /// The same for clients that have shown no credentials: it tells nothing of this machine.
+    /// Like `to_error` for clients without credentials: reveals no paths and no details.
     pub(super) fn to_public_error(&self) -> Error {
         let message = format!("the journal is damaged: {DAMAGE_CONSEQUENCES}");
         self.state().annotate(Error::new(Code::StoreUnavailable, message))
@@ -123,31 +127,36 @@ impl JournalDamage {
 }
 
 impl WriterState {
+    /// Fails while there is unaccepted damage.
     pub(super) fn ensure_undamaged(&self) -> Result<()> {
         if self.damage.is_empty() { Ok(()) } else { Err(self.damage.to_error()) }
     }
 }
 
-/// Compares records that must be in the store with those that are.
+/// Checks while reading that records which must be in the store are there, unchanged.
 pub(super) struct HeadCheck {
-    /// The last record that this process has read before.
+    /// Last record that this process read earlier.
     last_read: JournalPosition,
-    /// The last record that the data directory remembers.
+    /// Last record according to the head file.
     remembered: Option<JournalPosition>,
+    /// Whether the record at `last_read` was seen again.
     last_read_found: bool,
+    /// Sequence number of a record that has another checksum than expected: the journal was replaced, e.g. by a backup.
     replaced: Option<u64>,
 }
 
 impl HeadCheck {
-    pub(super) fn new(own: JournalPosition, remembered: Option<JournalPosition>) -> HeadCheck {
-        HeadCheck { last_read_found: own.seq == 0, last_read: own, remembered, replaced: None }
+    /// Starts a check; `last_read` is the default position before the first read.
+    pub(super) fn new(last_read: JournalPosition, remembered: Option<JournalPosition>) -> HeadCheck {
+        HeadCheck { last_read_found: last_read.seq == 0, last_read, remembered, replaced: None }
     }
 
-    /// The record to read after, so that the last one that was read before comes again.
+    /// Returns the sequence number to read after, so that the last record read earlier is read again.
     pub(super) fn read_after(&self) -> u64 {
         self.last_read.seq.saturating_sub(1)
     }
 
+    /// Compares a record with the expected ones.
     pub(super) fn observe(&mut self, entry: &JournalEntry) {
         let seq = entry.record.seq;
         self.last_read_found |= seq == self.last_read.seq;
@@ -158,9 +167,9 @@ impl HeadCheck {
         }
     }
 
-    /// What is found after all records up to `last` were seen.
+    /// Adds what was found to `damage`, after all records up to `last` were observed.
     pub(super) fn finish(self, last: u64, damage: &mut JournalDamage) {
-        // What was lost before a record that accepts it is no damage any more.
+        // Losses before the record that accepted them are no damage any more.
         let accepted = damage.log.accepted_through();
         if !self.last_read_found && self.last_read.seq > accepted {
             damage.log.add(Damage::Missing { first: self.last_read.seq, last: self.last_read.seq });
@@ -179,7 +188,7 @@ impl HeadCheck {
 }
 
 impl Snapshot {
-    /// Refuses while the journal is damaged.
+    /// Fails while the journal is damaged.
     pub(crate) fn ensure_undamaged(&self) -> Result<()> {
         match &self.damage {
             Some(damage) => Err(damage.to_error()),
@@ -189,25 +198,27 @@ impl Snapshot {
 }
 
 impl RegistryInner {
-    /// Remembers the last record that was read. A failure is logged: the record itself is durable.
+    /// Writes the position of the last applied record to the head file. A failure is only logged: the record itself is
+    /// durable.
     pub(super) async fn remember_head(&self) {
         let Some(head) = &self.options.head_file else { return };
         let position = {
             let snapshot = self.snapshot.load();
+            // The head file is evidence of the damage and stays as it is.
             if snapshot.damage.is_some() {
                 return;
             }
             snapshot.position.clone()
         };
         if let Err(error) = head.remember(position).await {
-            tracing::warn!(%error, cause = error.cause_chain(), "the end of the journal cannot be remembered");
+            tracing::warn!(%error, cause = error.cause_chain(), "the head of the journal cannot be written");
         }
     }
 
-    /// Stops calls and writes after an error by which the store says that it is damaged.
+    /// Stops calls and writes if an error says that the store is damaged.
     pub(super) fn note_store_error(&self, writer: &mut WriterState, error: &Error) {
         if StoreState::from_error(error) == StoreState::Damaged && writer.damage.store.is_none() {
-            tracing::error!(%error, "the store is damaged; nothing is called or written any more");
+            tracing::error!(%error, "the store is damaged; calls and writes are refused from now on");
             writer.damage.store = Some((StoreState::Damaged, Damage::Unusable { reason: error.message.clone() }));
             self.publish_damage(writer);
         }
@@ -215,7 +226,7 @@ impl RegistryInner {
 }
 
 impl Registry {
-    /// Refuses while stored tokens cannot be relied on: the record that revoked one may be lost.
+    /// Fails while stored tokens are not reliable: the record that revoked one may be lost.
     pub fn ensure_tokens_reliable(&self) -> Result<()> {
         match &self.shared.snapshot.load().damage {
             Some(damage) => Err(damage.to_public_error()),
@@ -223,18 +234,18 @@ impl Registry {
         }
     }
 
-    /// Why nothing is called or written, where the journal is damaged.
+    /// Returns the error with which calls and writes are refused, if the journal is damaged.
     pub fn damage_error(&self) -> Option<Error> {
         self.shared.snapshot.load().ensure_undamaged().err()
     }
 
-    /// Whether the store's file cannot be used any more, so that accepting the damage takes a new one.
+    /// Whether the store's file is unusable, so that accepting the damage requires a new one.
     pub fn needs_new_store(&self) -> bool {
         self.shared.snapshot.load().damage.as_ref().is_some_and(|damage| damage.needs_new_store())
     }
 
-    /// Records that the damage of the journal is accepted: every token is revoked, and calls and writes go on with what
-    /// can be read. `None` where nothing is damaged.
+    /// Records that the damage of the journal is accepted: every token is revoked, and calls and writes resume with
+    /// what can be read. Returns `None` if nothing is damaged.
     pub async fn accept_damage(&self, actor: Actor) -> Result<Option<DamageAcceptance>> {
         self.shared.catch_up().await?;
         let Some(damage) = self.shared.snapshot.load().damage.clone() else { return Ok(None) };
@@ -242,45 +253,48 @@ impl Registry {
         self.record_acceptance(damage.describe(), records, actor).await.map(Some)
     }
 
-    /// Each fault of the journal and of the store's file, in words.
+    /// Returns a description of each fault of the journal and of the store's file.
     pub async fn describe_damage(&self) -> Vec<String> {
-        let mut words = self.shared.snapshot.load().damage.as_ref().map(|damage| damage.describe()).unwrap_or_default();
-        words.extend(self.integrity_faults().await);
-        words
+        let mut descriptions =
+            self.shared.snapshot.load().damage.as_ref().map(|damage| damage.describe()).unwrap_or_default();
+        descriptions.extend(self.integrity_faults().await);
+        descriptions
     }
 
-    /// Everything that can be read of the store, for a new one.
+    /// Reads everything that can still be read from the store, to fill a new one.
     pub async fn salvage(&self) -> Result<Salvage> {
         let store = &self.shared.store;
         let records = self.read_journal(&mut JournalDamage::default()).await?;
         let inventory = self.inventory();
-        let wanted: Vec<Fingerprint> = inventory.sources().map(|(_, state)| state.definition).collect();
-        let definitions = self.ignore_damage(store.definitions(&wanted).await)?;
-        let mut wanted = BTreeSet::new();
+        let fingerprints: Vec<Fingerprint> = inventory.sources().map(|(_, state)| state.definition).collect();
+        let definitions = self.ignore_damage(store.definitions(&fingerprints).await)?;
+        // Every manifest that the journal refers to, not only the current ones: `history` reads old ones too.
+        let mut fingerprints = BTreeSet::new();
         for record in &records {
             if let StoredEvent::Known(Event::InventoryRecorded { fingerprint, .. }) = StoredEvent::parse(&record.body) {
-                wanted.insert(fingerprint);
+                fingerprints.insert(fingerprint);
             }
         }
-        let wanted: Vec<Fingerprint> = wanted.into_iter().collect();
-        let manifests = self.ignore_damage(store.manifests(&wanted).await)?;
+        let fingerprints: Vec<Fingerprint> = fingerprints.into_iter().collect();
+        let manifests = self.ignore_damage(store.manifests(&fingerprints).await)?;
         let key = store.key().await.ok();
         Ok(Salvage { key, records, definitions, manifests })
     }
 
-    /// As `accept_damage`, of these faults: those of the store before, where a new one was begun.
-    pub async fn accept_described_damage(&self, words: Vec<String>, actor: Actor) -> Result<DamageAcceptance> {
-        self.record_acceptance(words, None, actor).await
+    /// Like `accept_damage`, for the given faults: those of the old store, after a new one was filled from it.
+    pub async fn accept_described_damage(&self, descriptions: Vec<String>, actor: Actor) -> Result<DamageAcceptance> {
+        self.record_acceptance(descriptions, None, actor).await
     }
 
+    /// Writes the acceptance and resets the head file.
     async fn record_acceptance(
         &self,
-        words: Vec<String>,
+        descriptions: Vec<String>,
         records: Option<Vec<(u64, u64)>>,
         actor: Actor,
     ) -> Result<DamageAcceptance> {
         let before = self.inventory();
-        let command = Command::AcceptDamage { damage: words.clone(), records };
+        let command = Command::AcceptDamage { damage: descriptions.clone(), records };
         self.shared.write_despite_damage(&actor, |writer| writer.inventory.decide(&command)).await?;
         let position = self.shared.snapshot.load().position.clone();
         let seq = position.seq;
@@ -288,26 +302,26 @@ impl Registry {
             head.reset(position).await?;
         }
         self.shared.catch_up().await?;
-        let disabled = before.sources().filter(|(_, state)| !state.enabled);
-        let tools = before.sources().flat_map(|(id, state)| {
+        let disabled_sources = before.sources().filter(|(_, state)| !state.enabled);
+        let disabled_tools = before.sources().flat_map(|(id, state)| {
             let disabled = state.tools.iter().filter(|(_, tool)| tool.disabled);
             disabled.map(move |(name, _)| format!("{id}/{name}"))
         });
-        let runtime = before.sources().filter(|(_, state)| state.origin == Origin::Runtime);
+        let runtime_sources = before.sources().filter(|(_, state)| state.origin == Origin::Runtime);
         let mut revoked_tokens: Vec<String> = before.tokens().map(|token| token.name.clone()).collect();
         revoked_tokens.sort();
         Ok(DamageAcceptance {
-            damage: words,
+            damage: descriptions,
             revoked_tokens,
-            disabled_sources: disabled.map(|(id, _)| id.to_string()).collect(),
-            disabled_tools: tools.collect(),
-            runtime_sources: runtime.map(|(id, _)| id.to_string()).collect(),
+            disabled_sources: disabled_sources.map(|(id, _)| id.to_string()).collect(),
+            disabled_tools: disabled_tools.collect(),
+            runtime_sources: runtime_sources.map(|(id, _)| id.to_string()).collect(),
             seq,
         })
     }
 }
 
-/// Tells of damage when it is found, once.
+/// Logs damage when it is first found; returns it for the snapshot.
 pub(super) fn log_new_damage(before: &JournalDamage, after: &JournalDamage) -> Option<Arc<JournalDamage>> {
     if after.is_empty() {
         return None;

@@ -1,5 +1,5 @@
-//! The configuration as it holds: what all files, commands and variables come to, with the origin of each value.
-//! Nothing secret is in it.
+//! The effective configuration: what files, commands and environment variables add up to, with the origin of each
+//! value. Secrets are masked.
 
 use std::path::Path;
 
@@ -12,16 +12,18 @@ use super::Registry;
 use crate::config_file::LoadedConfig;
 
 impl Registry {
-    /// As `toolcrib config --json` prints it and `GET /api/config` answers. `data` is the data directory.
-    pub fn effective_config(&self, found: &LoadedConfig, data: &Path) -> Value {
-        let mut merged = show_config(&found.config);
+    /// Returns the configuration as `toolcrib config --json` prints it and `GET /api/config` returns it. `data` is the
+    /// data directory.
+    pub fn effective_config(&self, loaded: &LoadedConfig, data: &Path) -> Value {
+        let mut config = show_config(&loaded.config);
         let mut sources: Map<String, Value> = Map::new();
         for (_, source) in self.declarations().iter().filter(|(origin, _)| *origin == Origin::Runtime) {
             let mut keys = show_source_keys(source);
             keys["origin"] = json!("runtime");
             sources.insert(source.id.to_string(), keys);
         }
-        if let Some(configured) = merged["sources"].as_object() {
+        // A source of the configuration wins over one of the same name added at run time.
+        if let Some(configured) = config["sources"].as_object() {
             sources.extend(configured.clone());
         }
         sources.sort_keys();
@@ -32,28 +34,28 @@ impl Registry {
             .filter(|(_, changes)| !changes.is_empty())
             .map(|(id, changes)| (id, changes.into()))
             .collect();
-        merged["sources"] = sources.into();
-        merged["overrides"] = overrides.into();
-        if let Some(project) = found.untrusted_project() {
-            merged["untrusted"] =
+        config["sources"] = sources.into();
+        config["overrides"] = overrides.into();
+        if let Some(project) = loaded.untrusted_project() {
+            config["untrusted"] =
                 json!({ "file": project.file.to_string_lossy(), "reason": project.untrusted_reason() });
         }
-        // A path that is not Unicode can only be shown so.
-        merged["files"] = found.files.iter().map(|file| file.to_string_lossy()).collect();
-        merged["data"] = json!(data.to_string_lossy());
-        merged
+        // Invalid Unicode in paths is replaced: JSON cannot hold it.
+        config["files"] = loaded.files.iter().map(|file| file.to_string_lossy()).collect();
+        config["data"] = json!(data.to_string_lossy());
+        config
     }
 
-    /// What goes before a source's declaration: a command, and before that the environment.
+    /// Returns what overrides a source's declaration: a command, and over that the environment.
     fn describe_overrides(&self, id: &SourceId) -> Map<String, Value> {
         let mut changes = Map::new();
         let inventory = self.inventory();
-        let commanded = inventory.source(id).filter(|state| state.enabled != state.declared_enabled.unwrap_or(true));
-        if let Some(state) = commanded {
+        let switched = inventory.source(id).filter(|state| state.enabled != state.declared_enabled.unwrap_or(true));
+        if let Some(state) = switched {
             changes.insert("enabled".into(), json!({ "value": state.enabled, "origin": "command" }));
         }
         let Some(environment) = self.source_override(id) else { return changes };
-        let variable = |what: &str| format!("TOOLCRIB_SOURCE_{}_{what}", id.as_str().to_uppercase());
+        let variable = |key: &str| format!("TOOLCRIB_SOURCE_{}_{key}", id.as_str().to_uppercase());
         if let Some(enabled) = environment.enabled {
             changes.insert("enabled".into(), json!({ "value": enabled, "origin": variable("ENABLED") }));
         }

@@ -1,8 +1,7 @@
-//! What was: the inventory folded up to a moment, and the tools of then, read from the manifests that the journal names.
-//! Old manifests stay in the store for this.
+//! Tools as they were at a time in the past, and the versions of a tool: folds the journal up to that time and reads
+//! the manifests it refers to. Old manifests stay in the store for this.
 
-use std::collections::btree_map::Entry as Place;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque, btree_map};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ use super::Registry;
 use super::blocking::run_blocking;
 use super::journal::{JournalEntry, READ_BATCH_SIZE};
 
-/// A tool as it was.
+/// A tool as it was at a time in the past.
 #[derive(Debug, Clone, Serialize)]
 pub struct HistoricalTool {
     pub id: String,
@@ -36,20 +35,20 @@ pub struct HistoricalTool {
     pub output_schema: Option<Box<RawValue>>,
     pub annotations: Option<Box<RawValue>>,
     pub fingerprint: Fingerprint,
-    /// The moment that was asked about.
+    /// The requested time.
     pub at: Timestamp,
-    /// Since when it was so.
+    /// Time of the change that led to this version.
     pub updated_at: Timestamp,
-    /// The tool as its source offered it.
+    /// The definition as the source offered it.
     pub definition: Box<RawValue>,
     #[serde(skip)]
     pub notes: Vec<ToolNote>,
-    /// What lay behind it, where this process carried it out itself.
+    /// How this process executed the tool, for tools that are not simply forwarded (OpenAPI, workflows).
     #[serde(skip)]
     pub execution_spec: Option<ExecutionSpec>,
 }
 
-/// One step in a tool's life.
+/// A change of a tool: one entry of its version history.
 #[derive(Debug, Clone, Serialize)]
 pub struct ToolVersion {
     pub seq: u64,
@@ -59,21 +58,24 @@ pub struct ToolVersion {
     /// `added`, `changed` or `removed`.
     #[serde(rename = "what")]
     pub change_kind: &'static str,
+    /// Severity of a change, e.g. breaking.
     pub class: Option<ChangeClass>,
+    /// Explanations of the classification.
     pub notes: Vec<String>,
+    /// Fields of the definition that changed.
     pub fields: Vec<String>,
-    /// What happened, in one line.
+    /// Description of the change in one line.
     pub text: String,
-    /// As its source offered it before and after; none where there was none, or where it cannot be read any more.
+    /// Definition before and after; `None` if there was none, or if it can no longer be read.
     pub before: Option<Box<RawValue>>,
     pub after: Option<Box<RawValue>>,
 }
 
-/// Clocks differ by so much.
+/// Tolerance for clients whose clock is ahead of the server's.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60);
 
 impl Registry {
-    /// A tool by any spelling of its name, as it was offered at a moment. Reads the store.
+    /// Returns a tool, by any spelling of its name, as its source offered it at a time. Reads the store.
     pub async fn tool_at(&self, name: &str, at: Timestamp) -> Result<HistoricalTool> {
         let then = self.inventory_at(at).await?;
         let unknown = || {
@@ -87,11 +89,12 @@ impl Registry {
             return Err(unknown());
         };
         let state = then.source(&id).ok_or_else(unknown)?;
-        let (manifest, builtin) = (state.manifest.ok_or_else(unknown)?, state.kind == "builtin");
+        let manifest = state.manifest.ok_or_else(unknown)?;
+        let is_builtin = state.kind == "builtin";
         let updated_at = state.tools.get(&original).ok_or_else(unknown)?.updated_at;
-        let segment = self.load_segment(manifest, builtin).await?;
+        let segment = self.load_segment(manifest, is_builtin).await?;
         let entry = segment.position_of_original(&original).and_then(|position| segment.entries().get(position));
-        let lost = || Error::new(Code::NotFound, format!("the list of `{id}` at {at} has no `{original}` in it"));
+        let lost = || Error::new(Code::NotFound, format!("the tool list of `{id}` at {at} has no `{original}` in it"));
         let entry = entry.ok_or_else(lost)?;
         let tool = segment.tool(entry)?;
         Ok(HistoricalTool {
@@ -113,18 +116,19 @@ impl Registry {
         })
     }
 
-    /// Every version of a tool, newest first, at most `limit` of them. Reads the store.
+    /// Returns the versions of a tool, newest first, at most `limit` of them. Reads the store.
     pub async fn tool_history(&self, name: &str, limit: usize) -> Result<Vec<ToolVersion>> {
-        let meant = self.resolve_tool_selector(name)?;
+        let matcher = self.resolve_tool_selector(name)?;
         let mut manifests: BTreeMap<SourceId, Fingerprint> = BTreeMap::new();
-        // No more of them are held than are shown.
+        // Only the last `limit` steps are kept in memory.
         let mut steps: VecDeque<(JournalEntry, SourceId, Option<Fingerprint>, Fingerprint)> = VecDeque::new();
         let replayed = self.replay(|entry| {
             match &entry.record.event {
                 Event::InventoryRecorded { source, fingerprint, .. } => {
-                    let (source, fingerprint) = (source.clone(), *fingerprint);
+                    let source = source.clone();
+                    let fingerprint = *fingerprint;
                     let before = manifests.insert(source.clone(), fingerprint);
-                    if concerns_tool(&entry.record.event, &meant) {
+                    if concerns_tool(&entry.record.event, &matcher) {
                         steps.push_back((entry, source, before, fingerprint));
                         steps.drain(..steps.len().saturating_sub(limit));
                     }
@@ -148,17 +152,18 @@ impl Registry {
         });
         replayed.await?;
         let mut versions = Vec::new();
-        // What one step began with is what the one before it came to: each list is read once.
-        let mut read: BTreeMap<Fingerprint, Option<Box<RawValue>>> = BTreeMap::new();
+        // A step starts with the manifest that the previous step ended with: each manifest is read once.
+        let mut definitions: BTreeMap<Fingerprint, Option<Box<RawValue>>> = BTreeMap::new();
         for (entry, source, before, after) in steps.into_iter().rev() {
             for manifest in before.into_iter().chain([after]) {
-                if let Place::Vacant(unread) = read.entry(manifest) {
-                    unread.insert(self.load_definition(manifest, &source, &meant).await?);
+                if let btree_map::Entry::Vacant(entry) = definitions.entry(manifest) {
+                    entry.insert(self.load_definition(manifest, &source, &matcher).await?);
                 }
             }
-            let definition = |manifest: Fingerprint| read.get(&manifest).cloned().flatten();
-            versions.push(build_version(&entry, source, &meant, before.and_then(definition), definition(after)));
-            read.retain(|manifest, _| Some(*manifest) == before);
+            let definition = |manifest: Fingerprint| definitions.get(&manifest).cloned().flatten();
+            versions.push(build_version(&entry, source, &matcher, before.and_then(definition), definition(after)));
+            // Only the older manifest is needed by the next (earlier) step.
+            definitions.retain(|manifest, _| Some(*manifest) == before);
         }
         if versions.is_empty() {
             self.catalog().find(name)?;
@@ -166,7 +171,7 @@ impl Registry {
         Ok(versions)
     }
 
-    /// The tool that a name means among all that are known now, those that went included.
+    /// Resolves a tool name among the current tools first, then among deprecated ones.
     pub(super) fn resolve_tool_selector(&self, name: &str) -> Result<ToolMatcher> {
         let inventory = self.shared.snapshot.load().inventory.clone();
         let current = ToolMatcher::find(&inventory, name, |tool| !tool.deprecated)?;
@@ -176,9 +181,10 @@ impl Registry {
         }
     }
 
+    /// Folds the journal up to a time.
     pub(super) async fn inventory_at(&self, at: Timestamp) -> Result<Inventory> {
         if at > self.now().plus(MAX_CLOCK_SKEW) {
-            return Err(Error::new(Code::BadRequest, format!("{at} is yet to come; name a time in the past")));
+            return Err(Error::new(Code::BadRequest, format!("{at} is in the future; give a time in the past")));
         }
         let mut inventory = Inventory::default();
         let replayed = self.replay(|entry| {
@@ -192,15 +198,16 @@ impl Registry {
         Ok(inventory)
     }
 
-    /// A list that was, with the names agents saw.
-    pub(super) async fn load_segment(&self, manifest: Fingerprint, builtin: bool) -> Result<Segment> {
+    /// Reads a manifest as a segment, which has the names that agents saw.
+    pub(super) async fn load_segment(&self, manifest: Fingerprint, is_builtin: bool) -> Result<Segment> {
         let packed = self.shared.store.manifests(&[manifest]).await?.pop();
-        let lost = || Error::new(Code::NotFound, "that list is not in the store any more");
+        let lost = || Error::new(Code::NotFound, "that tool list is no longer in the store");
         let packed = std::sync::Arc::new(packed.ok_or_else(lost)?);
-        Ok(if builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) })
+        Ok(if is_builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) })
     }
 
-    /// The journal from its beginning until it is enough, some at a time; from memory as far as that reaches.
+    /// Replays the journal from its first record, in batches, until `each` breaks. Reads from memory as far as that
+    /// goes back.
     async fn replay(&self, mut each: impl FnMut(JournalEntry) -> ControlFlow<()>) -> Result<()> {
         let journal = self.shared.snapshot.load().journal.clone();
         let mut after = 0;
@@ -208,10 +215,10 @@ impl Registry {
             let stored = self.shared.store.records(after, READ_BATCH_SIZE).await?;
             let Some(last) = stored.last() else { break };
             after = last.seq;
-            let read = run_blocking("the journal could not be read", || {
+            let entries = run_blocking("the journal could not be entries", || {
                 Ok(stored.into_iter().map(JournalEntry::parse).collect::<Vec<_>>())
             });
-            for entry in read.await? {
+            for entry in entries.await? {
                 if each(entry).is_break() {
                     return Ok(());
                 }
@@ -225,40 +232,45 @@ impl Registry {
         Ok(())
     }
 
+    /// Reads a tool's definition from a manifest; `None` if either is missing.
     async fn load_definition(
         &self,
         manifest: Fingerprint,
         source: &SourceId,
-        meant: &ToolMatcher,
+        matcher: &ToolMatcher,
     ) -> Result<Option<Box<RawValue>>> {
         let Some(packed) = self.shared.store.manifests(&[manifest]).await?.pop() else { return Ok(None) };
-        find_definition(&packed, source, meant)
+        find_definition(&packed, source, matcher)
     }
 }
 
-fn find_definition(packed: &PackedManifest, source: &SourceId, meant: &ToolMatcher) -> Result<Option<Box<RawValue>>> {
-    let stored = packed.tools.iter().find(|tool| meant.matches(source, &tool.name));
+/// Finds a tool's definition in a manifest.
+fn find_definition(packed: &PackedManifest, source: &SourceId, matcher: &ToolMatcher) -> Result<Option<Box<RawValue>>> {
+    let stored = packed.tools.iter().find(|tool| matcher.matches(source, &tool.name));
     stored.map(|stored| offered_definition(&packed.tool(stored)?)).transpose()
 }
 
+/// Returns a tool's definition as its source offered it.
 fn offered_definition(tool: &Tool) -> Result<Box<RawValue>> {
     to_raw_value(&tool.to_offered_fields()).context(Code::Internal, "write a tool as JSON")
 }
 
+/// Builds the version entry of one recorded change.
 fn build_version(
     entry: &JournalEntry,
     source: SourceId,
-    meant: &ToolMatcher,
+    matcher: &ToolMatcher,
     before: Option<Box<RawValue>>,
     after: Option<Box<RawValue>>,
 ) -> ToolVersion {
     let record = &entry.record;
-    let (mut change, mut removed) = (None, false);
-    if let Event::InventoryRecorded { changed, removed: gone, .. } = &record.event {
-        change = changed.iter().find(|change| meant.matches(&source, &change.name)).cloned();
-        removed = gone.iter().any(|gone| meant.matches(&source, gone));
+    let mut change = None;
+    let mut is_removed = false;
+    if let Event::InventoryRecorded { changed, removed, .. } = &record.event {
+        change = changed.iter().find(|change| matcher.matches(&source, &change.name)).cloned();
+        is_removed = removed.iter().any(|name| matcher.matches(&source, name));
     }
-    let what = match (&change, removed) {
+    let change_kind = match (&change, is_removed) {
         (Some(_), _) => "changed",
         (None, false) => "added",
         (None, true) => "removed",
@@ -268,12 +280,12 @@ fn build_version(
         seq: record.seq,
         at: record.at,
         actor: record.actor.to_string(),
-        change_kind: what,
+        change_kind,
         class,
         notes,
         fields,
-        text: describe_for_tool(&record.event, "", meant),
-        before: if what == "added" { None } else { before },
+        text: describe_for_tool(&record.event, "", matcher),
+        before: if change_kind == "added" { None } else { before },
         after,
         source,
     }

@@ -1,5 +1,5 @@
-//! The journal as people and programs read it: which records are wanted, and how one is shown.
-//! What is recent is in memory; only who asks for what lies further back makes the store read.
+//! Queries on the journal (`history`) and the form in which records are shown. Recent records are served from memory;
+//! only a query for older ones reads the store.
 
 use std::sync::Arc;
 
@@ -15,31 +15,36 @@ use super::blocking::run_blocking;
 use super::journal::{EntryStatus, JournalEntry, READ_BATCH_SIZE};
 use crate::store::DiscoveryCheck;
 
-/// Which records of the journal are wanted. All of those in memory, when nothing is said.
+/// Which records of the journal to return; by default all that are in memory.
 #[derive(Debug, Clone, Default)]
 pub struct HistoryQuery {
-    /// Only those after this number, the oldest of them when there is a limit, however far back they lie.
-    /// Without it the newest of those in memory, which touches no store.
+    /// Only records after this sequence number, oldest first, read from the store if necessary. Without it, the newest
+    /// records in memory, which needs no store access.
     pub after: Option<u64>,
+    /// Only records of this source.
     pub source: Option<SourceId>,
-    /// By its own name, or by any that agents see or people write.
+    /// Only records of this tool, by its original name or any accepted spelling.
     pub tool: Option<String>,
+    /// Only records since this time.
     pub since: Option<Timestamp>,
+    /// Maximum number of records.
     pub limit: Option<usize>,
 }
 
-/// A journal entry as `history` shows it.
+/// A journal record in the form that `history` returns.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryRecord {
     pub seq: u64,
     pub at: Timestamp,
     pub actor: String,
     #[serde(rename = "type")]
+    /// Type of the event.
     pub kind: String,
     pub source: Option<String>,
     pub tool: Option<String>,
+    /// Further fields of the event, without hashes.
     pub data: Value,
-    /// What happened, in one line.
+    /// Description of the event in one line.
     pub text: String,
 }
 
@@ -47,97 +52,101 @@ pub struct HistoryRecord {
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct HistoryPage {
     pub records: Vec<HistoryRecord>,
-    /// What to go on after, when there may be more that is wanted.
+    /// Value of `after` for the next page, if there may be more matching records.
     pub next_after: Option<u64>,
 }
 
-/// How many records of the store one page looks at to find those that are wanted.
+/// Maximum number of records that one page scans for matching ones; keeps a request over a long journal short.
 const MAX_SCANNED_RECORDS: usize = 4 * READ_BATCH_SIZE;
 
 impl Registry {
-    /// The journal, oldest first. To follow it: subscribe, read from where you are, and with every
-    /// [`Notice::Recorded`](super::Notice::Recorded) read on; it is in memory by then.
-    /// A tool that never was is an error.
-    pub async fn history(&self, wanted: &HistoryQuery) -> Result<Vec<HistoryRecord>> {
-        let (mut wanted, mut records) = (wanted.clone(), Vec::new());
+    /// Returns the matching records, oldest first. To follow the journal: subscribe, read from the last known record
+    /// on, and read on at every [`RegistryNotice::RecordAppended`](super::RegistryNotice::RecordAppended); the record
+    /// is in memory by then. A tool that never existed is an error.
+    pub async fn history(&self, query: &HistoryQuery) -> Result<Vec<HistoryRecord>> {
+        let mut query = query.clone();
+        let mut records = Vec::new();
         loop {
-            let page = self.history_page(&wanted).await?;
-            wanted.limit = wanted.limit.map(|limit| limit.saturating_sub(page.records.len()));
+            let page = self.history_page(&query).await?;
+            query.limit = query.limit.map(|limit| limit.saturating_sub(page.records.len()));
             records.extend(page.records);
             match page.next_after {
-                Some(next) if wanted.limit != Some(0) && wanted.after != Some(next) => wanted.after = Some(next),
+                Some(next) if query.limit != Some(0) && query.after != Some(next) => query.after = Some(next),
                 Some(_) | None => return Ok(records),
             }
         }
     }
 
-    /// As much of the journal as is looked at in one go: who chooses few of many records is told where to go on.
-    pub async fn history_page(&self, wanted: &HistoryQuery) -> Result<HistoryPage> {
-        let page = self.scan_journal(wanted).await?;
-        if let Some(name) = wanted.tool.as_deref().filter(|_| page.records.is_empty() && page.next_after.is_none()) {
+    /// Returns the matching records among those that one scan covers, and where to continue.
+    pub async fn history_page(&self, query: &HistoryQuery) -> Result<HistoryPage> {
+        let page = self.scan_journal(query).await?;
+        if let Some(name) = query.tool.as_deref().filter(|_| page.records.is_empty() && page.next_after.is_none()) {
             self.ensure_tool_existed(name).await?;
         }
         Ok(page)
     }
 
-    /// There is such a tool, or there was: of a source that was removed only the journal knows. Where that is too long to
-    /// be looked through, nobody can say that there never was one.
+    /// Fails if a tool never existed. Tools of a removed source are known only to the journal; if that is too long for
+    /// one scan, the tool is assumed to have existed.
     async fn ensure_tool_existed(&self, name: &str) -> Result<()> {
         let Err(unknown) = self.catalog().find(name) else { return Ok(()) };
-        let ever = HistoryQuery { tool: Some(name.to_owned()), limit: Some(1), ..HistoryQuery::after(0) };
+        let query = HistoryQuery { tool: Some(name.to_owned()), limit: Some(1), ..HistoryQuery::after(0) };
         match self.resolve_tool_selector(name)? {
-            ToolMatcher::Name(_) if self.scan_journal(&ever).await? == HistoryPage::default() => Err(unknown),
+            ToolMatcher::Name(_) if self.scan_journal(&query).await? == HistoryPage::default() => Err(unknown),
             ToolMatcher::Name(_) | ToolMatcher::Tool(_) => Ok(()),
         }
     }
 
-    async fn scan_journal(&self, wanted: &HistoryQuery) -> Result<HistoryPage> {
+    /// Scans the journal for matching records: the store first, then memory.
+    async fn scan_journal(&self, query: &HistoryQuery) -> Result<HistoryPage> {
         let journal = self.shared.snapshot.load().journal.clone();
-        let most = wanted.limit.unwrap_or(usize::MAX);
-        let meant = wanted.tool.as_deref().map(|name| self.resolve_tool_selector(name)).transpose()?;
-        let choice = Arc::new(HistoryFilter { query: wanted.clone(), selector: meant });
-        let Some(after) = wanted.after else {
-            return run_with_filter(&choice, move |choice| {
-                let newest = journal.newest_first().filter(|entry| choice.matches(entry)).take(most);
-                let mut records: Vec<HistoryRecord> = newest.map(|entry| choice.to_history_record(entry)).collect();
+        let limit = query.limit.unwrap_or(usize::MAX);
+        let selector = query.tool.as_deref().map(|name| self.resolve_tool_selector(name)).transpose()?;
+        let filter = Arc::new(HistoryFilter { query: query.clone(), selector });
+        let Some(after) = query.after else {
+            return run_with_filter(&filter, move |filter| {
+                let newest = journal.newest_first().filter(|entry| filter.matches(entry)).take(limit);
+                let mut records: Vec<HistoryRecord> = newest.map(|entry| filter.to_history_record(entry)).collect();
                 records.reverse();
                 HistoryPage { records, next_after: None }
             })
             .await;
         };
-        let mut found = HistoryScan { records: Vec::new(), limit: most, last_seq: after };
-        let (newest, mut looked_at) = (journal.newest_seq(), 0);
-        let mut in_memory = !journal.starts_after(found.last_seq);
-        while found.has_room() && !in_memory && looked_at < MAX_SCANNED_RECORDS {
-            // Where all are wanted, no more are read than are shown.
+        let mut scan = HistoryScan { records: Vec::new(), limit, last_seq: after };
+        let newest = journal.newest_seq();
+        let mut scanned = 0;
+        let mut in_memory = !journal.starts_after(scan.last_seq);
+        while scan.has_room() && !in_memory && scanned < MAX_SCANNED_RECORDS {
+            // Without a filter, read no more records than are returned.
             let batch =
-                if wanted.is_filtered() { READ_BATCH_SIZE } else { READ_BATCH_SIZE.min(most - found.records.len()) };
-            let stored = self.shared.store.records(found.last_seq, batch).await?;
+                if query.is_filtered() { READ_BATCH_SIZE } else { READ_BATCH_SIZE.min(limit - scan.records.len()) };
+            let stored = self.shared.store.records(scan.last_seq, batch).await?;
             if stored.is_empty() {
-                // The store has lost what memory has kept, and who reads on must come to an end.
+                // The store has lost records that are still in memory: continue there, so that the scan ends.
                 in_memory = true;
                 break;
             }
-            looked_at += stored.len();
-            let read = move |choice: &HistoryFilter| {
-                stored.into_iter().map(JournalEntry::parse).take_while(|entry| found.add(choice, entry)).for_each(drop);
-                found
+            scanned += stored.len();
+            let read = move |filter: &HistoryFilter| {
+                stored.into_iter().map(JournalEntry::parse).take_while(|entry| scan.add(filter, entry)).for_each(drop);
+                scan
             };
-            found = run_with_filter(&choice, read).await?;
-            in_memory = !journal.starts_after(found.last_seq);
+            scan = run_with_filter(&filter, read).await?;
+            in_memory = !journal.starts_after(scan.last_seq);
         }
-        if found.has_room() && in_memory {
-            let read = move |choice: &HistoryFilter| {
-                journal.entries_after(found.last_seq).take_while(|entry| found.add(choice, entry)).for_each(drop);
-                found
+        if scan.has_room() && in_memory {
+            let read = move |filter: &HistoryFilter| {
+                journal.entries_after(scan.last_seq).take_while(|entry| scan.add(filter, entry)).for_each(drop);
+                scan
             };
-            found = run_with_filter(&choice, read).await?;
+            scan = run_with_filter(&filter, read).await?;
         }
-        let next_after = newest.filter(|newest| found.last_seq < *newest).map(|_| found.last_seq);
-        Ok(HistoryPage { records: found.records, next_after })
+        let next_after = newest.filter(|newest| scan.last_seq < *newest).map(|_| scan.last_seq);
+        Ok(HistoryPage { records: scan.records, next_after })
     }
 
-    /// A record that was told just now, as `history` shows it: what a newer Toolcrib wrote has its own words there.
+    /// Returns a record from a notice in the form of `history`. For an event of a newer Toolcrib, its stored text is
+    /// used.
     pub fn history_record(&self, record: &Record) -> HistoryRecord {
         if record.event == Event::Unknown {
             let journal = self.shared.snapshot.load().journal.clone();
@@ -149,66 +158,70 @@ impl Registry {
         HistoryRecord::from_record(record)
     }
 
-    /// The last checks of a source, newest first.
+    /// Returns the last discovery checks of a source, newest first.
     pub async fn checks(&self, id: &SourceId) -> Result<Vec<DiscoveryCheck>> {
         self.shared.store.checks(id).await
     }
 }
 
+/// Runs a scan on a blocking thread: describing many records takes a while.
 async fn run_with_filter<T: Send + 'static>(
-    choice: &Arc<HistoryFilter>,
+    filter: &Arc<HistoryFilter>,
     work: impl FnOnce(&HistoryFilter) -> T + Send + 'static,
 ) -> Result<T> {
-    let choice = choice.clone();
-    run_blocking("the history could not be read", move || Ok(work(&choice))).await
+    let filter = filter.clone();
+    run_blocking("the history could not be read", move || Ok(work(&filter))).await
 }
 
 impl HistoryQuery {
-    /// Everything after a record, from the first on with 0.
+    /// Returns a query for everything after a record; 0 for the whole journal.
     pub fn after(seq: u64) -> HistoryQuery {
         HistoryQuery { after: Some(seq), ..HistoryQuery::default() }
     }
 
-    /// Whether some records are not wanted.
+    /// Whether the query excludes records by their content.
     fn is_filtered(&self) -> bool {
         self.source.is_some() || self.tool.is_some() || self.since.is_some()
     }
 }
 
-/// What was found of what is wanted, up to the last record that was looked at.
+/// Progress of a scan.
 struct HistoryScan {
     records: Vec<HistoryRecord>,
     limit: usize,
+    /// Last record that was examined, matching or not.
     last_seq: u64,
 }
 
 impl HistoryScan {
+    /// Whether the limit is not reached yet.
     fn has_room(&self) -> bool {
         self.records.len() < self.limit
     }
 
-    /// Whether there was room to look at one more.
-    fn add(&mut self, choice: &HistoryFilter, entry: &JournalEntry) -> bool {
+    /// Examines a record; returns `false`, without doing so, once the limit is reached.
+    fn add(&mut self, filter: &HistoryFilter, entry: &JournalEntry) -> bool {
         if !self.has_room() {
             return false;
         }
         self.last_seq = entry.record.seq;
-        if choice.matches(entry) {
-            self.records.push(choice.to_history_record(entry));
+        if filter.matches(entry) {
+            self.records.push(filter.to_history_record(entry));
         }
         true
     }
 }
 
-/// What is wanted, and which tool its name means.
+/// A query with its tool name resolved.
 struct HistoryFilter {
     query: HistoryQuery,
     selector: Option<ToolMatcher>,
 }
 
 impl HistoryFilter {
+    /// Whether a record matches the query.
     fn matches(&self, entry: &JournalEntry) -> bool {
-        let JournalEntry { record, unknown_body: unknown, .. } = entry;
+        let JournalEntry { record, unknown_body, .. } = entry;
         let HistoryQuery { source, tool, since, .. } = &self.query;
         if since.is_some_and(|since| record.at < since) {
             return false;
@@ -216,55 +229,61 @@ impl HistoryFilter {
         if source.is_none() && tool.is_none() {
             return true;
         }
-        if unknown.is_some() {
-            let shown = HistoryRecord::from_entry(entry);
-            let of_source = source.as_ref().is_none_or(|id| shown.source.as_deref() == Some(id.as_str()));
-            return of_source && tool.as_ref().is_none_or(|tool| shown.tool.as_ref() == Some(tool));
+        if unknown_body.is_some() {
+            // The event is opaque: compare the fields of its JSON.
+            let record = HistoryRecord::from_entry(entry);
+            let matches_source = source.as_ref().is_none_or(|id| record.source.as_deref() == Some(id.as_str()));
+            return matches_source && tool.as_ref().is_none_or(|tool| record.tool.as_ref() == Some(tool));
         }
         source.as_ref().is_none_or(|id| record.event.source() == Some(id))
-            && self.selector.as_ref().is_none_or(|meant| history::concerns_tool(&record.event, meant))
+            && self.selector.as_ref().is_none_or(|selector| history::concerns_tool(&record.event, selector))
     }
 
-    /// What is asked about one tool is told of that tool alone.
+    /// Converts a record; the description is limited to the queried tool.
     fn to_history_record(&self, entry: &JournalEntry) -> HistoryRecord {
-        let shown = HistoryRecord::from_entry(entry);
+        let record = HistoryRecord::from_entry(entry);
         match &self.selector {
-            Some(meant) => {
-                HistoryRecord { text: history::describe_for_tool(&entry.record.event, &shown.kind, meant), ..shown }
-            }
-            None => shown,
+            Some(selector) => HistoryRecord {
+                text: history::describe_for_tool(&entry.record.event, &record.kind, selector),
+                ..record
+            },
+            None => record,
         }
     }
 }
 
 impl HistoryRecord {
-    /// A record as it was told. An event of a newer Toolcrib is not known by more than its place.
+    /// Converts a record of a notice. An event of a newer Toolcrib has no fields here.
     fn from_record(record: &Record) -> HistoryRecord {
         let data = serde_json::to_value(&record.event);
         HistoryRecord::from_fields(record, data.ok().and_then(into_object).unwrap_or_default())
     }
 
+    /// Converts a journal entry; an unknown event is shown by its stored JSON.
     fn from_entry(entry: &JournalEntry) -> HistoryRecord {
         match &entry.unknown_body {
             Some(text) => {
-                let shown = HistoryRecord::from_fields(&entry.record, serde_json::from_str(text).unwrap_or_default());
+                let record = HistoryRecord::from_fields(&entry.record, serde_json::from_str(text).unwrap_or_default());
                 match &entry.status {
                     EntryStatus::Damaged(reason) => {
                         let text = format!("a damaged record: {}", sanitize_truncated(reason, 200));
-                        HistoryRecord { text, ..shown }
+                        HistoryRecord { text, ..record }
                     }
-                    EntryStatus::Understood | EntryStatus::Newer(_) => shown,
+                    EntryStatus::Understood | EntryStatus::Newer(_) => record,
                 }
             }
             None => HistoryRecord::from_record(&entry.record),
         }
     }
 
+    /// Converts the fields of an event's JSON.
     fn from_fields(record: &Record, mut data: Map<String, Value>) -> HistoryRecord {
         let mut text = |key: &str| data.shift_remove(key).and_then(|value| value.as_str().map(str::to_owned));
-        let (kind, source, tool) = (text("type").unwrap_or_default(), text("source"), text("tool"));
-        // Of a token only its name and role are shown: who may read this may not list tokens, and nobody sees a hash.
-        // Definitions and lists are named by fingerprints of their own.
+        let kind = text("type").unwrap_or_default();
+        let source = text("source");
+        let tool = text("tool");
+        // History may be read with less than administrator rights: of a token it shows name and role only, and never a
+        // hash. (Definitions and manifests are named by fingerprints, which are other fields.)
         data.shift_remove("hash");
         if is_token_event(&kind) {
             data.retain(|key, _| matches!(key.as_str(), "name" | "role"));
@@ -282,7 +301,7 @@ impl HistoryRecord {
     }
 }
 
-/// By the name of its type, for an event that a newer Toolcrib wrote is not known otherwise.
+/// Whether an event is about a token. By the name of its type, so that token events of newer versions are covered.
 fn is_token_event(kind: &str) -> bool {
     kind.starts_with("Token")
 }

@@ -1,5 +1,5 @@
-//! The newest part of the journal, in memory: what `history` and those who watch read without touching the store.
-//! It is replaced whole like everything that readers see, and shares all but its last chunk with the one before.
+//! Cache of the newest journal records, from which `history` and subscribers read without store access. Part of the
+//! snapshot; a new version shares all chunks but the last with the one before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,16 +9,18 @@ use toolcrib_core::inventory::{Event, Record, StoredEvent, event_type};
 use super::newer_records::{NewerRecord, is_newer_version};
 use crate::store::StoredRecord;
 
-/// How many records are read from the store at once.
+/// Number of records read from the store at once.
 pub(super) const READ_BATCH_SIZE: usize = 5_000;
-/// How many records are kept at least, as long as they are small enough.
+/// Minimum number of records that stay in memory, unless they exceed [`MAX_CACHED_BYTES`].
 const MAX_CACHED_RECORDS: usize = 10_000;
-/// How much of the journal's text is kept, about.
+/// Approximate limit on the size of the cached event bodies.
 const MAX_CACHED_BYTES: usize = 16 * 1024 * 1024;
-/// Appending copies at most one chunk.
+/// Maximum number of records of a chunk. Appending copies at most one chunk.
 const MAX_CHUNK_RECORDS: usize = 256;
+/// Maximum size of a chunk; eviction works in whole chunks, so this is small against [`MAX_CACHED_BYTES`].
 const MAX_CHUNK_BYTES: usize = MAX_CACHED_BYTES / 64;
 
+/// Newest records of the journal, without gaps.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Journal {
     chunks: VecDeque<Arc<Chunk>>,
@@ -32,17 +34,18 @@ struct Chunk {
     bytes: usize,
 }
 
-/// A record, and what the store says of it where that is more than we can read.
+/// A record as this build understands it, with what the store keeps beyond that.
 #[derive(Debug, Clone)]
 pub(crate) struct JournalEntry {
     pub(crate) record: Arc<Record>,
-    /// The text of an event that this build does not understand.
+    /// Stored JSON of an event that this build does not understand.
     pub(crate) unknown_body: Option<Arc<str>>,
     pub(crate) status: EntryStatus,
-    /// Over all that is stored of it.
+    /// Checksum over all stored fields, as computed now.
     pub(crate) checksum: Arc<str>,
-    /// Whether it was written with a checksum.
+    /// Whether the record was stored with a checksum.
     pub(crate) has_checksum: bool,
+    /// Length of the event's JSON.
     bytes: usize,
 }
 
@@ -50,19 +53,21 @@ pub(crate) struct JournalEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EntryStatus {
     Understood,
-    /// A newer Toolcrib wrote it, and it says more than this build knows.
+    /// Written by a newer Toolcrib, with an unknown type or with fields that must not be ignored.
     Newer(Arc<NewerRecord>),
-    /// It cannot be read, and why.
+    /// Unreadable, with the reason.
     Damaged(Arc<str>),
 }
 
 impl EntryStatus {
+    /// Builds the status of a record from a newer version.
     fn from_newer(kind: String, since: String, critical: bool) -> EntryStatus {
         EntryStatus::Newer(Arc::new(NewerRecord { kind, since, critical }))
     }
 }
 
 impl JournalEntry {
+    /// Parses a stored record and verifies its checksum.
     pub(crate) fn parse(stored: StoredRecord) -> JournalEntry {
         let computed = stored.compute_checksum();
         let StoredRecord { seq, at, actor, body, critical, since, checksum } = stored;
@@ -72,10 +77,10 @@ impl JournalEntry {
         } else {
             StoredEvent::Damaged("its checksum does not match".to_owned())
         };
-        // What is not understood keeps its place.
-        let (event, understood) = match reading {
-            // A known type may have more fields than this build knows. Where those must not be ignored, the record says
-            // so by a version that is later than ours.
+        // A record that is not understood keeps its place in the sequence, as `Event::Unknown`.
+        let (event, status) = match reading {
+            // A known type may have fields that this build does not know. If those must not be ignored, the record
+            // carries a version later than this build's.
             StoredEvent::Known(event) if (critical || event.is_critical()) && is_newer_version(&since) => {
                 let kind = event_type(&body).unwrap_or_default();
                 (event, EntryStatus::from_newer(kind, since, true))
@@ -88,28 +93,24 @@ impl JournalEntry {
             StoredEvent::Damaged(reason) => (Event::Unknown, EntryStatus::Damaged(reason.into())),
         };
         let bytes = body.len();
-        let unknown = (event == Event::Unknown).then(|| body.into());
+        let unknown_body = (event == Event::Unknown).then(|| body.into());
         let record = Arc::new(Record { seq, at, actor, event });
-        JournalEntry {
-            record,
-            unknown_body: unknown,
-            status: understood,
-            checksum: computed.into(),
-            has_checksum,
-            bytes,
-        }
+        JournalEntry { record, unknown_body, status, checksum: computed.into(), has_checksum, bytes }
     }
 }
 
 impl Journal {
-    pub(crate) fn append(&mut self, news: &[JournalEntry]) {
-        // Of much at once, as at a start, only the end is kept, and nothing of what lies before it: there are no holes.
-        if news.len() > MAX_CACHED_RECORDS {
+    /// Appends records and evicts the oldest ones.
+    pub(crate) fn append(&mut self, entries: &[JournalEntry]) {
+        // Of a long batch, as at a start, only the end is kept; earlier chunks are dropped too, so that there is no
+        // gap.
+        if entries.len() > MAX_CACHED_RECORDS {
             *self = Journal::default();
         }
-        for entry in &news[news.len().saturating_sub(MAX_CACHED_RECORDS)..] {
-            let full = |chunk: &Arc<Chunk>| chunk.entries.len() >= MAX_CHUNK_RECORDS || chunk.bytes >= MAX_CHUNK_BYTES;
-            if self.chunks.back().is_none_or(full) {
+        for entry in &entries[entries.len().saturating_sub(MAX_CACHED_RECORDS)..] {
+            let is_full =
+                |chunk: &Arc<Chunk>| chunk.entries.len() >= MAX_CHUNK_RECORDS || chunk.bytes >= MAX_CHUNK_BYTES;
+            if self.chunks.back().is_none_or(is_full) {
                 self.chunks.push_back(Arc::default());
             }
             if let Some(last) = self.chunks.back_mut() {
@@ -123,7 +124,7 @@ impl Journal {
         }
     }
 
-    /// Lets go of the oldest chunks. The last one stays, whatever its size.
+    /// Evicts the oldest chunks while the limits are exceeded. The last chunk stays, whatever its size.
     fn evict_oldest(&mut self) {
         while self.chunks.len() > 1
             && let Some(oldest) = self.chunks.front()
@@ -135,28 +136,30 @@ impl Journal {
         }
     }
 
-    /// The number of the oldest record that is kept.
+    /// Returns the sequence number of the oldest cached record.
     pub(crate) fn oldest_seq(&self) -> Option<u64> {
         self.chunks.front()?.entries.first().map(|entry| entry.record.seq)
     }
 
+    /// Returns the sequence number of the newest cached record.
     pub(crate) fn newest_seq(&self) -> Option<u64> {
         self.chunks.back()?.entries.last().map(|entry| entry.record.seq)
     }
 
-    /// Whether records that follow `seq` are no longer kept.
+    /// Whether some records after `seq` are no longer cached.
     pub(crate) fn starts_after(&self, seq: u64) -> bool {
         self.oldest_seq().is_some_and(|oldest| seq.saturating_add(1) < oldest)
     }
 
-    /// What is kept of the records after `seq`, oldest first.
+    /// Returns the cached records after `seq`, oldest first.
     pub(crate) fn entries_after(&self, seq: u64) -> impl Iterator<Item = &JournalEntry> {
-        let old = |chunk: &Arc<Chunk>| chunk.entries.last().is_none_or(|entry| entry.record.seq <= seq);
-        let first = self.chunks.partition_point(old);
+        let is_older = |chunk: &Arc<Chunk>| chunk.entries.last().is_none_or(|entry| entry.record.seq <= seq);
+        let first = self.chunks.partition_point(is_older);
         let entries = self.chunks.range(first..).flat_map(|chunk| &chunk.entries);
         entries.skip_while(move |entry| entry.record.seq <= seq)
     }
 
+    /// Returns the cached records, newest first.
     pub(crate) fn newest_first(&self) -> impl Iterator<Item = &JournalEntry> {
         self.chunks.iter().rev().flat_map(|chunk| chunk.entries.iter().rev())
     }
@@ -170,7 +173,8 @@ mod tests {
     use super::*;
 
     fn stored_record(seq: u64, body: String, critical: bool, since: &str) -> StoredRecord {
-        let (actor, since) = (Actor::new("test"), since.into());
+        let actor = Actor::new("test");
+        let since = since.into();
         StoredRecord { seq, at: Timestamp(0), actor, body, critical, since, checksum: None }
     }
 
@@ -192,26 +196,26 @@ mod tests {
         for (body, critical, since, expected) in [
             (painted, false, "0.9.0", Some(("ToolPainted", false))),
             (painted, true, "0.9.0", Some(("ToolPainted", true))),
-            // A version that says otherwise does not make it understood.
+            // A claimed old version does not make an unknown type understood.
             (painted, true, "0.0.1", Some(("ToolPainted", true))),
             (changed, false, "0.9.0", Some(("TokenChanged", true))),
             (disabled, false, "99.0.0", Some(("SourceDisabled", true))),
             (disabled, true, env!("CARGO_PKG_VERSION"), None),
             (disabled, true, "?", None),
             (enabled, true, "99.0.0", Some(("SourceEnabled", true))),
-            // What is added to it may be ignored.
+            // Unknown fields of a type that is not critical may be ignored.
             (enabled, false, "99.0.0", None),
         ] {
             let entry = JournalEntry::parse(stored_record(1, body.into(), critical, since));
             let newer = entry.newer_record().map(|newer| (newer.kind.as_str(), newer.critical));
             assert_eq!(newer, expected, "{body} {critical} {since}");
             let known = body == disabled || body == enabled;
-            assert_eq!(entry.record.event != Event::Unknown, known, "what is understood of it holds");
+            assert_eq!(entry.record.event != Event::Unknown, known, "the known part is used");
         }
     }
 
     #[test]
-    fn records_are_found_from_any_place_on() {
+    fn records_can_be_read_from_any_position() {
         let mut journal = Journal::default();
         assert_eq!(journal.oldest_seq(), None);
         for seq in 1..=1_000 {
@@ -224,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_ten_thousand_are_kept_and_no_more_than_their_bytes_allow() {
+    fn the_newest_ten_thousand_records_stay_cached_within_the_byte_limit() {
         let mut journal = Journal::default();
         journal.append(&make_entries(1..=25_000, 0));
         assert_eq!(journal.oldest_seq(), Some(15_001));
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn much_at_once_leaves_no_hole() {
+    fn a_long_batch_leaves_no_gap() {
         let mut journal = Journal::default();
         journal.append(&make_entries(1..=100, 0));
         journal.append(&make_entries(101..=20_000, 0));
@@ -248,12 +252,12 @@ mod tests {
     }
 
     #[test]
-    fn appending_leaves_what_readers_hold_as_it_was() {
+    fn appending_does_not_change_a_clone() {
         let mut journal = Journal::default();
         journal.append(&make_entries(1..=300, 0));
-        let held = journal.clone();
+        let clone = journal.clone();
         journal.append(&make_entries(301..=600, 0));
-        assert_eq!((held.entries_after(0).count(), journal.entries_after(0).count()), (300, 600));
-        assert!(Arc::ptr_eq(&held.chunks[0], &journal.chunks[0]), "full chunks are shared");
+        assert_eq!((clone.entries_after(0).count(), journal.entries_after(0).count()), (300, 600));
+        assert!(Arc::ptr_eq(&clone.chunks[0], &journal.chunks[0]), "full chunks are shared");
     }
 }

@@ -1,4 +1,5 @@
-//! Lockfiles, and what differs between then and now. Whom to contact before is for others to decide.
+//! Lockfiles, and differences between the current tool lists and those of a lockfile or an earlier time. Compares what
+//! is known; callers refresh first if they want to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,24 +14,25 @@ use toolcrib_core::{Code, Result, SourceId, Timestamp};
 use super::blocking::run_blocking;
 use super::{DiscoveryStatus, Registry, Snapshot};
 
-const COMPARISON_FAILED: &str = "lists could not be compared";
+/// Message of an internal error.
+const COMPARISON_FAILED: &str = "tool lists could not be compared";
 
 impl Registry {
-    /// What every enabled source offers, as it is known now. Tools of an embedding program are no source's.
+    /// Builds a lockfile of the current tools of every enabled source. Tools of the host program are not included.
     pub async fn lockfile(&self) -> Result<Lockfile> {
-        let offered = self.segments_by_source(&self.shared.snapshot.load_full());
-        run_blocking(COMPARISON_FAILED, move || Lockfile::from_segments(offered.values().map(|segment| &**segment)))
+        let segments = self.segments_by_source(&self.shared.snapshot.load_full());
+        run_blocking(COMPARISON_FAILED, move || Lockfile::from_segments(segments.values().map(|segment| &**segment)))
             .await
     }
 
-    /// What differs from a lockfile. Where the store still has a list that was locked, definitions are compared in
-    /// full; else only what the lockfile tells of them.
-    pub async fn diff_from_lockfile(&self, lock: &Lockfile) -> Result<CatalogDiff> {
+    /// Returns the differences from a lockfile. If the store still has the locked manifest, definitions are compared in
+    /// full; otherwise only by what the lockfile records of them.
+    pub async fn diff_from_lockfile(&self, lockfile: &Lockfile) -> Result<CatalogDiff> {
         let snapshot = self.shared.snapshot.load_full();
-        let offered = self.segments_by_source(&snapshot);
-        let mut found: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
-        for (id, locked) in &lock.sources {
-            let difference = match offered.get(id) {
+        let segments = self.segments_by_source(&snapshot);
+        let mut diffs: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
+        for (id, locked) in &lockfile.sources {
+            let diff = match segments.get(id) {
                 Some(segment) => {
                     self.diff_locked_source(locked.clone(), segment.clone(), self.is_builtin(&snapshot, id)).await?
                 }
@@ -38,28 +40,30 @@ impl Registry {
                     self.missing_source(&snapshot, id, locked.inventory_hash, locked.tools.keys().cloned().collect())
                 }
             };
-            found.insert(id.clone(), difference);
+            diffs.insert(id.clone(), diff);
         }
-        for (id, segment) in offered.iter().filter(|(id, _)| !lock.sources.contains_key(*id)) {
-            found.insert(id.clone(), SourceDiff::from_added_source(segment));
+        for (id, segment) in segments.iter().filter(|(id, _)| !lockfile.sources.contains_key(*id)) {
+            diffs.insert(id.clone(), SourceDiff::from_added_source(segment));
         }
-        self.mark_failed_sources(&snapshot, &mut found, |id| lock.sources.get(id).map(|locked| locked.inventory_hash));
-        Ok(self.build_difference(found))
+        self.mark_failed_sources(&snapshot, &mut diffs, |id| {
+            lockfile.sources.get(id).map(|locked| locked.inventory_hash)
+        });
+        Ok(self.build_difference(diffs))
     }
 
-    /// What differs from a moment in the past.
+    /// Returns the differences from the tool lists at a time in the past.
     pub async fn diff_since(&self, at: Timestamp) -> Result<CatalogDiff> {
         let then = self.inventory_at(at).await?;
         let snapshot = self.shared.snapshot.load_full();
-        let offered = self.segments_by_source(&snapshot);
-        let mut found: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
+        let segments = self.segments_by_source(&snapshot);
+        let mut diffs: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
         for (id, state) in then.sources().filter(|(_, state)| state.enabled) {
             let Some(manifest) = state.manifest else { continue };
-            let before = match offered.get(id) {
+            let before = match segments.get(id) {
                 Some(segment) if segment.fingerprint() == manifest => continue,
                 _ => self.load_segment(manifest, state.kind == "builtin").await,
             };
-            let difference = match (before, offered.get(id)) {
+            let diff = match (before, segments.get(id)) {
                 (Err(error), _) if error.code == Code::StoreUnavailable => return Err(error),
                 (Err(error), _) => SourceDiff::from_error(id, Some(manifest), error.code, error.message),
                 (Ok(before), Some(after)) => {
@@ -71,54 +75,59 @@ impl Registry {
                     self.missing_source(&snapshot, id, manifest, names)
                 }
             };
-            found.insert(id.clone(), difference);
+            diffs.insert(id.clone(), diff);
         }
-        let known = |id: &SourceId| then.source(id).is_some_and(|state| state.enabled && state.manifest.is_some());
-        for (id, segment) in offered.iter().filter(|(id, _)| !known(id)) {
-            found.insert(id.clone(), SourceDiff::from_added_source(segment));
+        let was_known = |id: &SourceId| then.source(id).is_some_and(|state| state.enabled && state.manifest.is_some());
+        for (id, segment) in segments.iter().filter(|(id, _)| !was_known(id)) {
+            diffs.insert(id.clone(), SourceDiff::from_added_source(segment));
         }
-        self.mark_failed_sources(&snapshot, &mut found, |id| then.source(id).and_then(|state| state.manifest));
-        Ok(self.build_difference(found))
+        self.mark_failed_sources(&snapshot, &mut diffs, |id| then.source(id).and_then(|state| state.manifest));
+        Ok(self.build_difference(diffs))
     }
 
-    fn build_difference(&self, found: BTreeMap<SourceId, SourceDiff>) -> CatalogDiff {
+    /// Collects the differences of the sources, and lists stale sources.
+    fn build_difference(&self, diffs: BTreeMap<SourceId, SourceDiff>) -> CatalogDiff {
         let stale = self.sources().into_iter().filter(|view| view.enabled && view.freshness == Freshness::Stale);
-        CatalogDiff { stale: stale.map(|view| view.id).collect(), ..CatalogDiff::from_sources(found.into_values()) }
+        CatalogDiff { stale: stale.map(|view| view.id).collect(), ..CatalogDiff::from_sources(diffs.into_values()) }
     }
 
+    /// Returns the segment of each source in the catalogue, without the tools of the host program.
     fn segments_by_source(&self, snapshot: &Snapshot) -> BTreeMap<SourceId, Arc<Segment>> {
         let embedded = self.shared.connectors.builtins().embedded_id();
-        let parts = snapshot.catalog.sources().filter(|part| part.segment.source() != embedded);
-        parts.map(|part| (part.segment.source().clone(), part.segment.clone())).collect()
+        let sources = snapshot.catalog.sources().filter(|source| source.segment.source() != embedded);
+        sources.map(|source| (source.segment.source().clone(), source.segment.clone())).collect()
     }
 
+    /// Whether a source is one of built-in tools, whose names have no prefix.
     fn is_builtin(&self, snapshot: &Snapshot, id: &SourceId) -> bool {
         snapshot.effective_sources.get(id).is_some_and(|source| source.kind.is_builtin())
     }
 
+    /// Compares a locked source with its current segment.
     async fn diff_locked_source(
         &self,
         locked: LockedSource,
         segment: Arc<Segment>,
-        builtin: bool,
+        is_builtin: bool,
     ) -> Result<SourceDiff> {
-        let then = self.load_segment(locked.inventory_hash, builtin).await.ok();
-        let same = |then: &Segment, locked: &LockedSource| {
-            let stored = |entry| then.packed_tool(entry).fingerprint;
-            then.entries().len() == locked.tools.len()
-                && then.entries().iter().all(|entry| {
-                    locked.tools.get(entry.name.as_str()).is_some_and(|tool| tool.fingerprint == stored(entry))
+        let before = self.load_segment(locked.inventory_hash, is_builtin).await.ok();
+        let is_locked = |before: &Segment, locked: &LockedSource| {
+            let fingerprint = |entry| before.packed_tool(entry).fingerprint;
+            before.entries().len() == locked.tools.len()
+                && before.entries().iter().all(|entry| {
+                    locked.tools.get(entry.name.as_str()).is_some_and(|tool| tool.fingerprint == fingerprint(entry))
                 })
         };
-        run_blocking(COMPARISON_FAILED, move || match then {
-            // A lockfile may have been edited, or merged from two.
-            Some(then) if same(&then, &locked) => SourceDiff::between(&then, &segment),
+        run_blocking(COMPARISON_FAILED, move || match before {
+            // A lockfile may have been edited or merged: use the stored manifest only if it has exactly the locked
+            // tools.
+            Some(before) if is_locked(&before, &locked) => SourceDiff::between(&before, &segment),
             Some(_) | None => SourceDiff::from_lockfile(&locked, &segment),
         })
         .await
     }
 
-    /// A source that offers nothing here: it is gone, or could not be read.
+    /// Returns the difference for a source without current tools: it was removed, or could not be read.
     fn missing_source(
         &self,
         snapshot: &Snapshot,
@@ -126,13 +135,13 @@ impl Registry {
         before: Fingerprint,
         names: Vec<String>,
     ) -> SourceDiff {
-        if let Some(failure) = snapshot.invalid_sources.get(id) {
-            return SourceDiff::from_error(id, Some(before), failure.code, failure.message.clone());
+        if let Some(error) = snapshot.invalid_sources.get(id) {
+            return SourceDiff::from_error(id, Some(before), error.code, error.message.clone());
         }
         match self.source(id) {
             Some(view) if view.enabled => {
                 let (code, message) = match view.last_error {
-                    Some(failure) => (failure.code, failure.message),
+                    Some(error) => (error.code, error.message),
                     None => (Code::ToolUnavailable, "its tools are not known yet".to_owned()),
                 };
                 SourceDiff::from_error(id, Some(before), code, message)
@@ -141,27 +150,27 @@ impl Registry {
         }
     }
 
-    /// An enabled source whose last discovery failed was not read, whether or not its last good list is at hand.
+    /// Marks enabled sources whose last discovery failed as not compared, even if their last good list is known.
     fn mark_failed_sources(
         &self,
         snapshot: &Snapshot,
-        found: &mut BTreeMap<SourceId, SourceDiff>,
+        diffs: &mut BTreeMap<SourceId, SourceDiff>,
         before: impl Fn(&SourceId) -> Option<Fingerprint>,
     ) {
         for view in self.sources() {
-            let Some(failure) = view.last_error.filter(|_| view.enabled && view.status == DiscoveryStatus::Failed)
-            else {
+            let Some(error) = view.last_error.filter(|_| view.enabled && view.status == DiscoveryStatus::Failed) else {
                 continue;
             };
-            let (code, message) = (failure.code, failure.message);
-            match found.get_mut(&view.id) {
-                Some(difference) if difference.error.is_some() => {}
-                Some(difference) => difference.error = Some(SourceDiffError { code, message }),
+            let code = error.code;
+            let message = error.message;
+            match diffs.get_mut(&view.id) {
+                Some(diff) if diff.error.is_some() => {}
+                Some(diff) => diff.error = Some(SourceDiffError { code, message }),
                 None => {
-                    let after = snapshot.catalog.source(&view.id).map(|part| part.segment.fingerprint());
-                    let mut unreadable = SourceDiff::from_error(&view.id, before(&view.id), code, message);
-                    unreadable.after = after;
-                    found.insert(view.id, unreadable);
+                    let after = snapshot.catalog.source(&view.id).map(|source| source.segment.fingerprint());
+                    let mut diff = SourceDiff::from_error(&view.id, before(&view.id), code, message);
+                    diff.after = after;
+                    diffs.insert(view.id, diff);
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! Records of a newer Toolcrib. Most are passed over; after one that must not be ignored, nothing is called or written
-//! any more, and what is known can still be read.
+//! Journal records written by a newer Toolcrib. Most are ignored; after a critical one, calls and writes are refused,
+//! and what is known can still be read.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,27 +12,28 @@ use toolcrib_core::{Code, Error, Result};
 use super::journal::{EntryStatus, JournalEntry};
 use super::{RegistryInner, Snapshot};
 
-/// The version of this build.
+/// Version of this build.
 const BUILD_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What is known of a record that a newer Toolcrib wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewerRecord {
-    /// The type of its event.
+    /// Type of the event.
     pub(crate) kind: String,
-    /// The version of Toolcrib that understands it.
+    /// Version of Toolcrib that understands the record.
     pub(crate) since: String,
-    /// Whether it must not be ignored.
+    /// Whether the record must not be ignored.
     pub(crate) critical: bool,
 }
 
-/// Whether a version is later than this build's. Asked of many records at a start, so the common answer comes first.
+/// Whether a version is later than this build's. Runs for every record at a start, so the common case is a string
+/// comparison.
 pub(crate) fn is_newer_version(version: &str) -> bool {
     version != BUILD_VERSION && compare_versions(version, BUILD_VERSION) == Ordering::Greater
 }
 
 impl NewerRecord {
-    /// Which Toolcrib wrote it, in words.
+    /// Describes which Toolcrib wrote the record.
     pub(crate) fn describe_writer(&self) -> String {
         if is_newer_version(&self.since) {
             format!("Toolcrib {} or newer", sanitize_truncated(&self.since, 40))
@@ -41,7 +42,7 @@ impl NewerRecord {
         }
     }
 
-    /// Why nothing is called or written.
+    /// Returns the error with which calls and writes are refused.
     pub(crate) fn to_error(&self) -> Error {
         let kind = sanitize_truncated(&self.kind, 60);
         let message = format!(
@@ -53,7 +54,7 @@ impl NewerRecord {
         Error::new(Code::StoreUnavailable, message).with_retryable(false).with_details(details)
     }
 
-    /// Of a record that was found before and those that follow, the one that needs the latest version.
+    /// Returns the record that needs the latest version, among `found` and `following`.
     pub(crate) fn latest<'a>(
         found: Option<Arc<NewerRecord>>,
         following: impl Iterator<Item = &'a Arc<NewerRecord>>,
@@ -66,7 +67,7 @@ impl NewerRecord {
 }
 
 impl JournalEntry {
-    /// What the store says of it, where a newer Toolcrib wrote it.
+    /// Returns what is known of the record if a newer Toolcrib wrote it.
     pub(crate) fn newer_record(&self) -> Option<&Arc<NewerRecord>> {
         match &self.status {
             EntryStatus::Newer(newer) => Some(newer),
@@ -76,8 +77,7 @@ impl JournalEntry {
 }
 
 impl Snapshot {
-    /// Refuses to act while the journal is damaged, or holds a record that must not be ignored and that this build does not
-    /// understand.
+    /// Fails while the journal is damaged or holds a critical record that this build does not understand.
     pub(crate) fn ensure_usable(&self) -> Result<()> {
         self.ensure_undamaged()?;
         match &self.newer_record {
@@ -88,20 +88,20 @@ impl Snapshot {
 }
 
 impl RegistryInner {
-    /// The same, as of now.
+    /// Like [`Snapshot::ensure_usable`], for the current snapshot.
     pub(crate) fn ensure_usable(&self) -> Result<()> {
         self.snapshot.load().ensure_usable()
     }
 }
 
-/// Tells of records that are passed over, once for all that came together.
-pub(super) fn log_ignored_records(news: &[JournalEntry]) {
-    let ignored = news.iter().filter_map(JournalEntry::newer_record).filter(|newer| !newer.critical);
+/// Logs ignored records, once per batch.
+pub(super) fn log_ignored_records(entries: &[JournalEntry]) {
+    let ignored = entries.iter().filter_map(JournalEntry::newer_record).filter(|newer| !newer.critical);
     if let Some(latest) = NewerRecord::latest(None, ignored.clone()) {
         tracing::warn!(
             records = ignored.count(),
             since = %sanitize_truncated(&latest.since, 40),
-            "the journal holds records that {} wrote; this is {BUILD_VERSION}, and they are passed over",
+            "the journal holds records that {} wrote; this is {BUILD_VERSION}, and they are ignored",
             latest.describe_writer()
         );
     }

@@ -1,4 +1,4 @@
-//! Whether the registry can do its work, as its own upkeep last saw it. Asking touches no store.
+//! Readiness of the registry and health of its store, as maintenance last found them. Reads no store.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,69 +10,74 @@ use toolcrib_core::{Code, Error, Result, Timestamp};
 use super::{Registry, RegistryInner};
 use crate::store::StoreState;
 
-/// The upkeep runs twice a second; when it has not for so long, it hangs.
+/// Maintenance runs twice a second; if it has not finished for this long, the store hangs.
 const MAINTENANCE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What the upkeep last saw of the store.
+/// Result of the last maintenance run.
 #[derive(Debug)]
 pub(crate) struct MaintenanceState(Mutex<LastMaintenance>);
 
 #[derive(Debug)]
 struct LastMaintenance {
+    /// When maintenance last finished, by the monotonic clock.
     ran_at: Instant,
-    /// Why is in the log alone: `/readyz` needs no token.
+    /// State of the store. The reason is only logged: `/readyz` needs no credentials.
     store: StoreState,
-    /// When the store was last found in order.
+    /// When the store last worked.
     ok_at: Timestamp,
 }
 
-/// How the store is.
+/// Health of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StoreHealth {
     pub state: StoreState,
-    /// Since when the store does not answer, where that is so.
+    /// When the store last worked, if it does not now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }
 
 impl MaintenanceState {
+    /// Starts with a working store.
     pub(super) fn new(now: Timestamp) -> MaintenanceState {
         MaintenanceState(Mutex::new(LastMaintenance { ran_at: Instant::now(), store: StoreState::Ok, ok_at: now }))
     }
 
+    /// Records the result of a maintenance run.
     pub(super) fn record(&self, store: &Result<()>, now: Timestamp) {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.ran_at = Instant::now();
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.ran_at = Instant::now();
         match store {
             Ok(()) => {
-                seen.store = StoreState::Ok;
-                seen.ok_at = now;
+                last.store = StoreState::Ok;
+                last.ok_at = now;
             }
-            Err(error) => seen.store = StoreState::from_error(error),
+            Err(error) => last.store = StoreState::from_error(error),
         }
     }
 
+    /// Returns the health; a store whose maintenance hangs counts as down.
     fn health(&self) -> StoreHealth {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_silent = seen.ran_at.elapsed() > MAINTENANCE_TIMEOUT;
-        let state = if seen.store == StoreState::Ok && is_silent { StoreState::Down } else { seen.store };
-        StoreHealth { state, since: (state != StoreState::Ok).then_some(seen.ok_at) }
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_silent = last.ran_at.elapsed() > MAINTENANCE_TIMEOUT;
+        let state = if last.store == StoreState::Ok && is_silent { StoreState::Down } else { last.store };
+        StoreHealth { state, since: (state != StoreState::Ok).then_some(last.ok_at) }
     }
 }
 
 impl Registry {
-    /// Whether calls can be expected to work, or why not. A store that is down takes changes away, and calls go on.
+    /// Fails if calls cannot be expected to work. A store that is down prevents changes, but not calls.
     pub fn check_ready(&self) -> Result<()> {
         self.shared.check_ready()
     }
 
-    /// How the store is. Touches nothing.
+    /// Returns the health of the store, without accessing it.
     pub fn store_health(&self) -> StoreHealth {
         self.shared.store_health()
     }
 }
 
 impl RegistryInner {
+    /// See [`Registry::check_ready`].
     fn check_ready(&self) -> Result<()> {
         if self.shutdown.is_cancelled() {
             return Err(Error::new(Code::StoreUnavailable, "the registry is closed"));
@@ -86,16 +91,18 @@ impl RegistryInner {
             StoreState::Ok | StoreState::Down => Ok(()),
             state @ (StoreState::Damaged | StoreState::Missing) => {
                 let message = match state {
-                    StoreState::Missing => "the file of the store is gone, or another one lies in its place",
+                    StoreState::Missing => "the file of the store was removed or replaced",
                     StoreState::Ok | StoreState::Down | StoreState::Damaged => "the store is damaged",
                 };
-                let message =
-                    format!("{message}; lists are served from memory, and nothing is written; run `toolcrib verify`");
+                let message = format!(
+                    "{message}; tool lists are served from memory, and nothing is written; run `toolcrib verify`"
+                );
                 Err(state.annotate(Error::new(Code::StoreUnavailable, message)))
             }
         }
     }
 
+    /// See [`Registry::store_health`].
     fn store_health(&self) -> StoreHealth {
         match &self.snapshot.load().damage {
             Some(damage) => StoreHealth { state: damage.state(), since: None },

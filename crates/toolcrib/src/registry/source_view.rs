@@ -1,4 +1,5 @@
-//! A source as people and programs see it: what it is, how it stands, what it offers. Secrets are shown as references.
+//! A source as shown to people and programs: declaration, status, health, tool count. Secrets are masked; references
+//! stay as written.
 
 use serde::Serialize;
 use toolcrib_core::config::Override;
@@ -16,35 +17,46 @@ use crate::breaker::{BreakerState, BreakerView};
 use crate::connections::SlotStatus;
 use crate::store::{ErrorSummary, SourceStatus};
 
+/// A source as `sources`, REST and the console show it. Serialized as is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SourceView {
     pub id: SourceId,
     pub title: Option<String>,
     pub kind: String,
     pub origin: Origin,
+    /// `stdio`, `http`, `sse` and so on; `None` for an invalid declaration.
     pub transport: Option<&'static str>,
+    /// Command line of a stdio server.
     pub command: Option<String>,
     pub args: Option<Vec<String>>,
+    /// URL of a server, or location of a document.
     pub url: Option<String>,
+    /// Whether the source is enabled in this process.
     pub enabled: bool,
     pub status: DiscoveryStatus,
     pub freshness: Freshness,
     pub health: SourceHealth,
+    /// Number of tools that agents may see; for a disabled source, the number it would have.
     pub tool_count: usize,
+    /// Fingerprint of the current manifest.
     pub inventory_hash: Option<Fingerprint>,
+    /// Keyed hash of what the source connects to.
     pub config_hash: Option<Fingerprint>,
+    /// Last successful discovery, or the last attempt if none succeeded.
     pub last_checked: Option<Timestamp>,
     pub last_error: Option<ErrorSummary>,
     pub ttl_ms: u64,
     pub discovery_timeout_ms: u64,
     pub connection: ConnectionState,
-    /// Discoveries and calls in a row that failed, and since when.
+    /// Number of discoveries and calls that failed in a row, and since when.
     pub failures: u32,
     pub failing_since: Option<Timestamp>,
     pub breaker: BreakerView,
+    /// Tools that were excluded, each with the reason.
     pub set_aside: Vec<SetAsideTool>,
 }
 
+/// Outcome of the last discovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DiscoveryStatus {
@@ -54,64 +66,74 @@ pub enum DiscoveryStatus {
     Failed,
 }
 
+/// Health of a source, from its discoveries and calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceHealth {
+    /// The last discovery succeeded, and calls do not fail.
     Ok,
+    /// Some failures, but a tool list is known.
     Degraded,
+    /// Circuit breaker open, many failed discoveries, or no tool list.
     Down,
+    /// Never discovered.
     Unknown,
 }
 
+/// State of the connection to a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConnectionState {
     None,
     Connected,
-    /// Too many calls failed: its breaker is open.
+    /// The circuit breaker is open because too many calls failed.
     #[serde(rename = "resting")]
     BreakerOpen,
 }
 
 impl Registry {
-    /// Every source, in the order of their ids. Contacts nobody.
+    /// Returns every source, ordered by id. Makes no requests.
     pub fn sources(&self) -> Vec<SourceView> {
         let snapshot = self.shared.snapshot.load_full();
         let mut views: Vec<SourceView> =
             snapshot.inventory.sources().filter_map(|(id, _)| self.shared.source_view(&snapshot, id)).collect();
         let undeclared = snapshot.invalid_sources.iter().filter(|(id, _)| snapshot.inventory.source(id).is_none());
-        views.extend(undeclared.map(|(id, failure)| invalid_source_view(id, failure)));
+        views.extend(undeclared.map(|(id, error)| invalid_source_view(id, error)));
         views.sort_by(|a, b| a.id.cmp(&b.id));
         views
     }
 
+    /// Returns one source.
     pub fn source(&self, id: &SourceId) -> Option<SourceView> {
         let snapshot = self.shared.snapshot.load_full();
         self.shared
             .source_view(&snapshot, id)
-            .or_else(|| snapshot.invalid_sources.get(id).map(|failure| invalid_source_view(id, failure)))
+            .or_else(|| snapshot.invalid_sources.get(id).map(|error| invalid_source_view(id, error)))
     }
 
-    /// The declaration of a source as it is used here, with defaults and overrides.
+    /// Returns a source with default settings and overrides applied.
     pub fn effective_source(&self, id: &SourceId) -> Option<std::sync::Arc<Source>> {
         self.shared.snapshot.load().effective_sources.get(id).cloned()
     }
 
-    /// What the environment of this process says of a source.
+    /// Returns what the environment of this process overrides of a source.
     pub fn source_override(&self, id: &SourceId) -> Option<Override> {
         self.shared.source_override(id)
     }
 }
 
 impl RegistryInner {
+    /// Builds the view of a declared source.
     fn source_view(&self, snapshot: &Snapshot, id: &SourceId) -> Option<SourceView> {
-        let (state, source) = (snapshot.inventory.source(id)?, snapshot.effective_sources.get(id)?);
+        let state = snapshot.inventory.source(id)?;
+        let source = snapshot.effective_sources.get(id)?;
         let status = snapshot.statuses.get(id).cloned().unwrap_or_default();
-        // What a file that is not trusted declares under the same name is nothing that is wrong here.
-        let wrong = snapshot.invalid_sources.get(id).filter(|failure| failure.code != Code::Forbidden).cloned();
-        let part = snapshot.catalog.source(id);
+        // `Forbidden` marks a declaration of an untrusted file under the same name, which says nothing about this
+        // source.
+        let config_error = snapshot.invalid_sources.get(id).filter(|error| error.code != Code::Forbidden).cloned();
+        let catalog_source = snapshot.catalog.source(id);
         let enabled = self.is_enabled(id, state.enabled);
-        let link = self.connectors.slot_status(id);
+        let slot_status = self.connectors.slot_status(id);
         let (command, args, url) = match &source.kind {
             SourceKind::Stdio(stdio) => (Some(mask_text(&stdio.command)), Some(mask_args(&stdio.args)), None),
             SourceKind::Http(remote) | SourceKind::Sse(remote) => (None, None, Some(mask_url(&remote.url))),
@@ -129,31 +151,38 @@ impl RegistryInner {
             args,
             url,
             enabled,
-            status: if wrong.is_some() { DiscoveryStatus::Failed } else { RegistryInner::discovery_status(&status) },
+            status: if config_error.is_some() {
+                DiscoveryStatus::Failed
+            } else {
+                RegistryInner::discovery_status(&status)
+            },
             freshness: self.freshness(snapshot, id),
-            health: source_health(&status, state.manifest.is_some() || part.is_some(), &link),
-            // Nobody is shown the tools of a disabled source, but they are known.
+            health: source_health(&status, state.manifest.is_some() || catalog_source.is_some(), &slot_status),
+            // The tools of a disabled source are not listed, but known.
             tool_count: if enabled { snapshot.catalog.listed_count(id) } else { known_tool_count(state, source) },
-            inventory_hash: part.map(|part| part.segment.fingerprint()).or(state.manifest),
+            inventory_hash: catalog_source
+                .map(|catalog_source| catalog_source.segment.fingerprint())
+                .or(state.manifest),
             config_hash: snapshot.connection_fingerprints.get(id).copied().flatten().or(status.connection_fingerprint),
             last_checked: status.checked_at.or(last_attempt_at(&status)),
-            last_error: wrong.or_else(|| last_error(&status, &link)),
+            last_error: config_error.or_else(|| last_error(&status, &slot_status)),
             ttl_ms: source.settings.ttl().as_millis() as u64,
             discovery_timeout_ms: source.settings.discovery_timeout().as_millis() as u64,
-            connection: if link.breaker.state == BreakerState::Open {
+            connection: if slot_status.breaker.state == BreakerState::Open {
                 ConnectionState::BreakerOpen
-            } else if link.connected {
+            } else if slot_status.connected {
                 ConnectionState::Connected
             } else {
                 ConnectionState::None
             },
-            failures: status.failures.saturating_add(link.failures),
-            failing_since: failing_since(&status, &link),
-            breaker: link.breaker,
+            failures: status.failures.saturating_add(slot_status.failures),
+            failing_since: failing_since(&status, &slot_status),
+            breaker: slot_status.breaker,
             set_aside: snapshot.catalog.excluded_tools(id),
         })
     }
 
+    /// Returns the outcome of the last discovery, or that one is running.
     fn discovery_status(status: &SourceStatus) -> DiscoveryStatus {
         if status.is_being_discovered() {
             return DiscoveryStatus::Discovering;
@@ -165,16 +194,18 @@ impl RegistryInner {
         }
     }
 
-    /// By age alone; a source that connects to something else now, or was invalidated, is stale whatever its age.
+    /// Returns the freshness of a source's tool list: by age, but stale if it was invalidated or the connection data
+    /// changed.
     pub(crate) fn freshness(&self, snapshot: &Snapshot, id: &SourceId) -> Freshness {
         let (Some(source), Some(state)) = (snapshot.effective_sources.get(id), snapshot.inventory.source(id)) else {
             return Freshness::Missing;
         };
         let status = snapshot.statuses.get(id);
-        // A list that was recorded and cannot be read any more is as good as none.
-        let asleep = state.manifest.is_some() && !self.is_enabled(id, state.enabled);
-        let checked_at =
-            status.and_then(|status| status.checked_at).filter(|_| asleep || snapshot.catalog.source(id).is_some());
+        // A manifest that cannot be loaded counts as missing; that of a disabled source is not loaded.
+        let is_disabled = state.manifest.is_some() && !self.is_enabled(id, state.enabled);
+        let checked_at = status
+            .and_then(|status| status.checked_at)
+            .filter(|_| is_disabled || snapshot.catalog.source(id).is_some());
         if source.kind.is_builtin() && checked_at.is_some() {
             return Freshness::Fresh;
         }
@@ -191,24 +222,25 @@ impl RegistryInner {
 }
 
 impl Snapshot {
-    /// Whether what a source connects to is known to have changed since it was discovered.
+    /// Whether a source's connection data (address, command, credentials) is known to have changed since its discovery.
     pub(crate) fn has_connection_changed(&self, id: &SourceId) -> bool {
-        let then = self.statuses.get(id).and_then(|status| status.connection_fingerprint);
-        self.connection_fingerprints.get(id).copied().flatten().is_some_and(|here| then != Some(here))
+        let discovered = self.statuses.get(id).and_then(|status| status.connection_fingerprint);
+        self.connection_fingerprints.get(id).copied().flatten().is_some_and(|current| discovered != Some(current))
     }
 }
 
-/// How many tools of a source were offered at last, without those that a rule hides.
+/// Returns the number of tools at the last discovery, without those that a rule hides.
 fn known_tool_count(state: &SourceState, source: &Source) -> usize {
     let rules = &source.settings.tools;
-    let hidden = |name: &str| rules.verdict(&[name], Verdict::Allow) == Verdict::Hide;
-    state.tools.iter().filter(|(name, tool)| !tool.deprecated && !hidden(name)).count()
+    let is_hidden = |name: &str| rules.verdict(&[name], Verdict::Allow) == Verdict::Hide;
+    state.tools.iter().filter(|(name, tool)| !tool.deprecated && !is_hidden(name)).count()
 }
 
-fn source_health(status: &SourceStatus, has_list: bool, link: &SlotStatus) -> SourceHealth {
+/// Derives the health of a source.
+fn source_health(status: &SourceStatus, has_list: bool, slot_status: &SlotStatus) -> SourceHealth {
     match (status.failures, has_list) {
-        _ if link.breaker.state == BreakerState::Open => SourceHealth::Down,
-        (0, true) if link.failures > 0 => SourceHealth::Degraded,
+        _ if slot_status.breaker.state == BreakerState::Open => SourceHealth::Down,
+        (0, true) if slot_status.failures > 0 => SourceHealth::Degraded,
         (0, true) => SourceHealth::Ok,
         (0, false) => SourceHealth::Unknown,
         (1 | 2, true) => SourceHealth::Degraded,
@@ -216,26 +248,27 @@ fn source_health(status: &SourceStatus, has_list: bool, link: &SlotStatus) -> So
     }
 }
 
-/// When the newest discovery began, if one ended at all.
+/// Returns when the last failed discovery started.
 fn last_attempt_at(status: &SourceStatus) -> Option<Timestamp> {
-    // One that a reader gave up has begun none that ended.
+    // If a reader only stopped waiting, no discovery has ended: use the time of that failure.
     let started_at = Some(status.started_at).filter(|at| *at != Timestamp::default());
     started_at.or(status.failing_since).filter(|_| status.last_error.is_some())
 }
 
-/// The error of the last discovery, or of the last call that found the source ailing.
-fn last_error(status: &SourceStatus, link: &SlotStatus) -> Option<ErrorSummary> {
-    let of_calls = || link.failure_streak.as_ref().map(|failing| failing.last_error.clone());
-    status.last_error.clone().or_else(of_calls)
+/// Returns the error of the last discovery, or else of the calls that are failing now.
+fn last_error(status: &SourceStatus, slot_status: &SlotStatus) -> Option<ErrorSummary> {
+    let call_error = || slot_status.failure_streak.as_ref().map(|streak| streak.last_error.clone());
+    status.last_error.clone().or_else(call_error)
 }
 
-fn failing_since(status: &SourceStatus, link: &SlotStatus) -> Option<Timestamp> {
-    let of_calls = link.failure_streak.as_ref().map(|failing| failing.since);
-    status.failing_since.into_iter().chain(of_calls).min()
+/// Returns since when discoveries or calls have been failing.
+fn failing_since(status: &SourceStatus, slot_status: &SlotStatus) -> Option<Timestamp> {
+    let calls_since = slot_status.failure_streak.as_ref().map(|streak| streak.since);
+    status.failing_since.into_iter().chain(calls_since).min()
 }
 
-/// A source whose declaration cannot be used: listed, with its reason.
-fn invalid_source_view(id: &SourceId, failure: &ErrorSummary) -> SourceView {
+/// Builds the view of a source whose declaration cannot be used.
+fn invalid_source_view(id: &SourceId, error: &ErrorSummary) -> SourceView {
     SourceView {
         id: id.clone(),
         title: None,
@@ -253,7 +286,7 @@ fn invalid_source_view(id: &SourceId, failure: &ErrorSummary) -> SourceView {
         inventory_hash: None,
         config_hash: None,
         last_checked: None,
-        last_error: Some(failure.clone()),
+        last_error: Some(error.clone()),
         ttl_ms: 0,
         discovery_timeout_ms: 0,
         connection: ConnectionState::None,

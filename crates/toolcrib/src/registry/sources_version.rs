@@ -1,4 +1,4 @@
-//! Until when what is said of the sources stays true, for whoever keeps an answer.
+//! Version of the sources' state, so that caches know when a list of sources is outdated.
 
 use std::sync::Arc;
 
@@ -8,52 +8,51 @@ use toolcrib_core::Timestamp;
 use super::{Registry, RegistryInner, Snapshot};
 use crate::connections::SlotStatuses;
 
-/// A state of all sources: nothing was written since, no connection came or went, and nothing has grown old.
+/// Identifies a state of all sources. It is current as long as no record was written, no connection was opened or
+/// closed, and no list became stale by age.
 #[derive(Debug)]
 pub struct SourcesVersion {
     snapshot: Arc<Snapshot>,
     slot_statuses: SlotStatuses,
-    /// From when to when by the registry's clock.
+    /// Range of the registry's clock in which no list becomes stale.
     taken_at: Timestamp,
     valid_until: Timestamp,
-    /// When the first lease ends, if there is one.
+    /// End of the first discovery lease, if one is held: a source then stops being shown as discovering.
     first_lease_end: Option<Instant>,
 }
 
 impl Registry {
-    /// The state of this moment. Taken before [`Registry::sources`], it tells when those are to be read again.
+    /// Returns the current version. Take it before [`Registry::sources`]; the list is outdated once
+    /// [`Registry::is_current`] is false.
     pub fn sources_version(&self) -> SourcesVersion {
         self.shared.sources_version()
     }
 
-    pub fn is_current(&self, moment: &SourcesVersion) -> bool {
-        let here = self.shared.options.clock.now();
-        Arc::ptr_eq(&moment.snapshot, &self.shared.snapshot.load())
-            && here >= moment.taken_at
-            && here < moment.valid_until
-            && moment.first_lease_end.is_none_or(|end| Instant::now() < end)
-            && self.shared.connectors.slot_statuses() == moment.slot_statuses
+    /// Whether the sources are still in the state that a version identifies.
+    pub fn is_current(&self, version: &SourcesVersion) -> bool {
+        let now = self.shared.options.clock.now();
+        Arc::ptr_eq(&version.snapshot, &self.shared.snapshot.load())
+            && now >= version.taken_at
+            && now < version.valid_until
+            && version.first_lease_end.is_none_or(|end| Instant::now() < end)
+            && self.shared.connectors.slot_statuses() == version.slot_statuses
     }
 }
 
 impl RegistryInner {
+    /// See [`Registry::sources_version`].
     fn sources_version(&self) -> SourcesVersion {
-        let (now, made) = (self.snapshot.load_full(), self.options.clock.now());
-        let links = self.connectors.slot_statuses();
-        let later = |at: Timestamp, than: Timestamp| Some(at).filter(|at| *at > than);
-        let grows_old = now.effective_sources.iter().filter_map(|(id, source)| {
-            let checked_at = now.statuses.get(id)?.checked_at?;
-            later(checked_at.plus(source.settings.ttl()), made)
+        let snapshot = self.snapshot.load_full();
+        let taken_at = self.options.clock.now();
+        let slot_statuses = self.connectors.slot_statuses();
+        // Lists that are stale already do not change by growing older.
+        let expiries = snapshot.effective_sources.iter().filter_map(|(id, source)| {
+            let checked_at = snapshot.statuses.get(id)?.checked_at?;
+            Some(checked_at.plus(source.settings.ttl())).filter(|expiry| *expiry > taken_at)
         });
-        let ends = grows_old.min().unwrap_or(Timestamp(i64::MAX));
-        let leases = now.statuses.values().filter_map(|status| status.discovering_until);
-        let leases_end = leases.filter(|end| *end > Instant::now()).min();
-        SourcesVersion {
-            snapshot: now,
-            slot_statuses: links,
-            taken_at: made,
-            valid_until: ends,
-            first_lease_end: leases_end,
-        }
+        let valid_until = expiries.min().unwrap_or(Timestamp(i64::MAX));
+        let leases = snapshot.statuses.values().filter_map(|status| status.discovering_until);
+        let first_lease_end = leases.filter(|end| *end > Instant::now()).min();
+        SourcesVersion { snapshot, slot_statuses, taken_at, valid_until, first_lease_end }
     }
 }
