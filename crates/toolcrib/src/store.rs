@@ -1,5 +1,8 @@
-//! What survives a restart: the journal, manifests and definitions by their fingerprints, and measurements.
-//! A store decides nothing; it keeps what it is given, whole or not at all.
+//! Persistent storage: the journal, manifests and definitions by their fingerprints, and measurements (statuses,
+//! checks, counts, leases).
+//!
+//! A store makes no decisions. It writes what it is given, completely or not at all. [`SqliteStore`] is the default;
+//! [`MemoryStore`] keeps nothing after it is dropped.
 
 mod head;
 mod memory;
@@ -27,84 +30,97 @@ pub use open::{OpenedStore, open, open_with_head};
 pub use salvage::{Salvage, rebuild_store};
 pub use sqlite::SqliteStore;
 
-/// An implementation returns `STORE_UNAVAILABLE` when it cannot keep its word, and never acknowledges before
-/// what it was given is durable. It must not interpret events, retry, or hold a lock across calls. A record is read back as it
-/// was written, whether or not this build understands it.
+/// A store. `tests/store.rs` is the contract that every implementation passes.
+///
+/// Implementations return `STORE_UNAVAILABLE` when they cannot read or write, and acknowledge a write only when it is
+/// durable. They must not interpret events, retry, or hold a lock across calls. A record is read back as it was
+/// written, whether or not this build understands it.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
-    /// The records after `seq`, in order, at most `limit` of them.
+    /// Returns the records after a sequence number, in order, at most `limit` of them.
     async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>>;
 
-    /// Appends facts and a measurement in one transaction, unless the journal has grown meanwhile. With each fact is kept what it says
-    /// about itself for versions that do not know it: [`Event::critical`] and [`Event::since`].
+    /// Appends events and a measurement in one transaction, unless the journal has grown meanwhile. Stores with each
+    /// event what versions that do not know it need: [`Event::is_critical`] and [`Event::min_version`].
     async fn commit(&self, commit: Commit<'_>) -> Result<CommitOutcome>;
 
+    /// Stores a manifest; replaces a damaged one of the same fingerprint.
     async fn put_manifest(&self, manifest: &PackedManifest) -> Result<()>;
-    /// Those of the wanted manifests that there are and can be read, in any order.
-    async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<PackedManifest>>;
+    /// Returns those of the manifests that exist and can be read, in any order.
+    async fn manifests(&self, fingerprints: &[Fingerprint]) -> Result<Vec<PackedManifest>>;
 
+    /// Stores the definition of a source under its keyed hash.
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()>;
-    async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>>;
-    /// Drops the definitions a source had, but for the one it has: they may hold secrets.
-    async fn remove_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()>;
+    /// Returns those of the definitions that exist and can be read, in any order.
+    async fn definitions(&self, names: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>>;
+    /// Removes a source's definitions except `keep`. Old definitions may hold secrets.
+    async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>) -> Result<()>;
 
+    /// Returns the status of every source that was discovered or is being discovered.
     async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>>;
-    /// The last checks of a source, newest first; at most [`CHECKS_KEPT`].
+    /// Returns the last checks of a source, newest first; at most [`MAX_CHECKS_PER_SOURCE`].
     async fn checks(&self, source: &SourceId) -> Result<Vec<DiscoveryCheck>>;
-    /// Marks what is known of a source as due, whatever its age.
+    /// Marks a source's tool list as stale, whatever its age.
     async fn invalidate(&self, source: &SourceId) -> Result<()>;
-    /// Drops the standing of a source that was removed; its checks stay.
+    /// Removes the status of a source that was removed; its checks stay.
     async fn remove_source_status(&self, source: &SourceId) -> Result<()>;
 
-    /// Takes the right to discover a source for `duration`, unless another holder has it; the same holder renews it.
-    /// A store measures durations by a clock that cannot be set, and ends the lease of a process that it knows to have
-    /// ended.
+    /// Acquires the right to discover a source for `duration`, unless another holder has it; the same holder renews it.
+    /// A store measures the duration by a clock that cannot be set, and ends the lease of a process that it knows to
+    /// have ended.
     async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease>;
+    /// Releases a lease, if `holder` has it.
     async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()>;
 
-    /// Adds to the counters; every entry is an increment.
-    async fn add_counts(&self, calls: &[CallCount], needs: &[CacheCount]) -> Result<()>;
+    /// Adds to the counts; every entry is an increment.
+    async fn add_counts(&self, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()>;
+    /// Returns the call counts of every tool.
     async fn call_counts(&self) -> Result<Vec<CallCount>>;
+    /// Returns the cache counts of every source.
     async fn cache_counts(&self) -> Result<Vec<CacheCount>>;
 
-    /// A secret of this store, made when it was: the key for hashes that must not be guessed.
+    /// Returns the store's secret, created with it: the key for hashes that must not be guessable.
     async fn key(&self) -> Result<[u8; 32]>;
-    /// Faults that the store's own check finds, at most `limit` lines. Reads everything.
+    /// Runs the store's own integrity check; returns at most `limit` faults. Reads everything.
     async fn check_integrity(&self, limit: usize) -> Result<Vec<String>>;
-    /// A number that changes when another process or this one wrote anything. Cheap: it is polled.
+    /// Returns a number that changes with every write, of this or another process. Cheap, because it is polled.
     async fn change_counter(&self) -> Result<u64>;
+    /// Closes the store. Later calls fail.
     async fn close(&self);
 }
 
-/// How many checks of a source are kept.
+/// Number of checks that are kept per source.
 pub const MAX_CHECKS_PER_SOURCE: usize = 100;
 
-/// A journal entry as it lies in the store; its body may be of a kind this build does not know.
+/// A journal record as it is stored. Its body may be of a type that this build does not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord {
     pub seq: u64,
     pub at: Timestamp,
     pub actor: Actor,
+    /// The event as JSON.
     pub body: String,
-    /// Whether a Toolcrib that does not understand the body must stop instead of passing it over.
+    /// Whether a version that does not understand the body must refuse to work instead of ignoring the record.
     pub critical: bool,
-    /// The version of Toolcrib that is needed to understand the body.
+    /// Minimum version of Toolcrib that understands the body.
     pub since: String,
-    /// What [`compute_checksum`](StoredRecord::compute_checksum) was when the record was written. `None` for a record of
-    /// a version without checksums, which is not checked.
+    /// Result of [`compute_checksum`](StoredRecord::compute_checksum) when the record was written. `None` for a record
+    /// of a version without checksums, which is not verified.
     pub checksum: Option<String>,
 }
 
-/// Hexadecimal digits of a checksum: 128 bits, against mistakes and not against an author of files.
+/// Hexadecimal digits of a checksum: 128 bits. Detects accidental damage; it does not protect against someone who can
+/// write the file.
 const CHECKSUM_DIGITS: usize = 32;
 
 impl StoredRecord {
-    /// Checksum over every other field.
+    /// Computes the checksum over all other fields.
     pub fn compute_checksum(&self) -> String {
         compute_checksum(self.seq, self.at, self.actor.as_str(), &self.body, self.critical, &self.since)
     }
 }
 
+/// Computes the checksum of a record.
 pub(crate) fn compute_checksum(
     seq: u64,
     at: Timestamp,
@@ -117,7 +133,7 @@ pub(crate) fn compute_checksum(
     hash.update(seq.to_le_bytes());
     hash.update(at.0.to_le_bytes());
     hash.update([u8::from(critical)]);
-    // With their lengths, so that no text moves from one field to the next unnoticed.
+    // Each text with its length, so that moving text from one field to the next changes the checksum.
     for text in [actor, since, body] {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
@@ -125,23 +141,24 @@ pub(crate) fn compute_checksum(
     Fingerprint::from_bytes(hash.finalize().into()).short_hex(CHECKSUM_DIGITS)
 }
 
-/// The end of messages about a store that is damaged or gone.
+/// End of messages about a store that is damaged or missing.
 const VERIFY_HINT: &str = "; run `toolcrib verify`";
 
-/// How a store is, as `/readyz` names it.
+/// State of a store, as `/readyz` reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreState {
     Ok,
-    /// It does not answer for now: locked, full, unreachable.
+    /// Temporarily unavailable: locked, disk full, unreachable.
     Down,
-    /// What it holds cannot be relied on.
+    /// The content is not reliable.
     Damaged,
-    /// Its file is gone, or another one lies in its place.
+    /// The file was removed or replaced.
     Missing,
 }
 
 impl StoreState {
+    /// Returns the name used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             StoreState::Ok => "ok",
@@ -151,108 +168,121 @@ impl StoreState {
         }
     }
 
+    /// For `skip_serializing_if`.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
     pub(crate) fn is_ok(&self) -> bool {
         *self == StoreState::Ok
     }
 
-    /// What an error of a store says about it. Errors say so in their details, for programs need it too.
+    /// Returns the state that an error of a store reports in its details; `Down` for errors without one.
     pub fn from_error(error: &Error) -> StoreState {
         let state = error.details.as_ref().and_then(|details| details.get("store"));
         state.and_then(|state| StoreState::deserialize(state).ok()).unwrap_or(StoreState::Down)
     }
 
-    /// Marks an error as one of a store in this state.
+    /// Adds the state to an error's details, for programs as well. Only `Down` is retryable.
     pub(crate) fn annotate(self, error: Error) -> Error {
         error.with_retryable(self == StoreState::Down).with_details(serde_json::json!({ "store": self }))
     }
 }
 
+/// What one commit writes.
 #[derive(Debug)]
 pub struct Commit<'a> {
-    /// The head of the journal as the writer knows it.
+    /// Sequence number of the last record as the writer knows it; the commit fails if the journal has grown since.
     pub expected_head: u64,
-    /// Number of the first new record: the one after `expected`, or a later one where records behind `expected` are lost.
+    /// Sequence number of the first new record: the one after `expected_head`, or a later one if records after
+    /// `expected_head` are known to be lost.
     pub first_seq: u64,
     pub at: Timestamp,
     pub actor: &'a Actor,
     pub events: &'a [Event],
+    /// Measurement to write with the events: a discovery's check and the resulting status.
     pub check: Option<(&'a DiscoveryCheck, &'a SourceStatus)>,
 }
 
+/// Result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitOutcome {
     Committed,
     /// The journal has grown since: catch up and decide again.
     Conflict,
-    /// A discovery that started later has already been recorded: this answer is old.
+    /// A discovery that started later has already been recorded; nothing was written.
     Superseded,
 }
 
+/// Answer to a request for a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lease {
     Granted,
-    /// Another holder has it for so long, unless it renews or releases it.
+    /// Another holder has the lease for this long, unless it renews or releases it.
     HeldFor(Duration),
 }
 
-/// How a source stands: the sum of its checks. A row, last write wins.
+/// Status of a source: result of its latest discoveries. A measurement, so the last write wins.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceStatus {
-    /// When the newest finished discovery began.
+    /// Start of the newest discovery that has ended.
     pub started_at: Timestamp,
-    /// When the source itself last answered with its tools.
+    /// When the source last returned its tool list.
     pub checked_at: Option<Timestamp>,
-    /// What it connected to then.
+    /// Keyed hash of what the source connected to at that time (address, command, credentials).
     #[serde(rename = "connects_to")]
     pub connection_fingerprint: Option<Fingerprint>,
-    /// Failures in a row, when the first of them was, and the last of them.
+    /// Number of failed discoveries in a row.
     pub failures: u32,
+    /// When the first of those failed.
     pub failing_since: Option<Timestamp>,
+    /// Error of the last of those.
     pub last_error: Option<ErrorSummary>,
-    /// What the newest discovery tried to connect to.
+    /// Keyed hash of what the newest discovery tried to connect to.
     #[serde(rename = "tried")]
     pub attempted_fingerprint: Option<Fingerprint>,
-    /// Not to be bothered before, unless somebody insists.
+    /// End of the backoff: no discovery before this time, unless it is forced.
     pub not_before: Option<Timestamp>,
+    /// Whether the tool list counts as stale whatever its age.
     pub invalidated: bool,
-    /// The protocol version it was found to speak.
+    /// MCP protocol version of the source.
     pub era: Option<String>,
-    /// What it announced then besides its tools, by the names of its capabilities.
+    /// Names of the capabilities, besides tools, that the source announced.
     #[serde(rename = "offers")]
     pub capabilities: Vec<String>,
-    /// What the source itself says about its list: how long it holds, and that it is for nobody else.
+    /// Time for which the source says that its list may be cached.
     pub hint_ttl_ms: Option<u64>,
+    /// Whether the source says that its list must not be shared between callers.
     pub private: bool,
-    /// What its list was read from.
+    /// Versions (ETag, hash) of the documents that the list was read from, for conditional requests.
     #[serde(rename = "marks")]
     pub document_versions: Option<DocumentVersions>,
-    /// The end of the lease under which it is being discovered. Kept by `lease` and `release`, ignored by `commit`.
+    /// End of the lease under which the source is being discovered. Derived from the leases; ignored by `commit`.
     #[serde(skip)]
     pub discovering_until: Option<Instant>,
 }
 
+/// An error in a form that can be stored and serialized.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredErrorSummary")]
 pub struct ErrorSummary {
     pub code: Code,
     pub message: String,
-    /// Whether the same may succeed later.
+    /// Whether a retry may succeed.
     pub retryable: bool,
 }
 
 impl ErrorSummary {
+    /// Creates a summary with the code's default for `retryable`.
     pub fn new(code: Code, message: impl Into<String>) -> ErrorSummary {
         ErrorSummary { code, message: message.into(), retryable: code.is_retryable() }
     }
 
+    /// Summarizes an error, without details and cause.
     pub fn from_error(error: &Error) -> ErrorSummary {
         ErrorSummary { code: error.code, message: error.message.clone(), retryable: error.is_retryable() }
     }
 }
 
-/// A failure as it lies in a store; those of older versions do not say whether they are retryable.
+/// Stored form of [`ErrorSummary`]. Older versions did not store `retryable`.
 #[derive(Deserialize)]
 struct StoredErrorSummary {
     code: Code,
@@ -268,12 +298,13 @@ impl From<StoredErrorSummary> for ErrorSummary {
 }
 
 impl SourceStatus {
+    /// Whether a discovery of the source is running, in any process.
     pub fn is_being_discovered(&self) -> bool {
         self.discovering_until.is_some_and(|until| until > Instant::now())
     }
 
-    /// Whether this one is of a discovery that began after that of `other`. A time that is later than `now` was
-    /// written before the clock was set back, and says nothing.
+    /// Whether this status is of a discovery that started after that of `other`. A start later than `now` was stored
+    /// before the clock was set back, and does not count.
     pub fn supersedes(&self, other: &SourceStatus, now: Timestamp) -> bool {
         self.started_at > other.started_at && self.started_at <= now
     }
@@ -285,21 +316,24 @@ pub struct DiscoveryCheck {
     pub source: SourceId,
     pub at: Timestamp,
     pub duration_ms: u64,
+    /// Number of tools found; `None` if the discovery failed.
     pub tool_count: Option<usize>,
     pub error: Option<ErrorSummary>,
 }
 
+/// Calls of one tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCount {
     pub source: SourceId,
     pub tool: String,
+    /// Number of calls, failed ones included.
     pub calls: u64,
     pub errors: u64,
     pub last_called: Option<Timestamp>,
     pub last_error: Option<ErrorSummary>,
 }
 
-/// How often a source was needed and found fresh, or not.
+/// Requests for a source's tools that found the list fresh (hits) or not (misses).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheCount {
     pub source: SourceId,

@@ -1,5 +1,5 @@
-//! `DATA/head`: the last record of each store, remembered outside of it. A store that ends earlier, or has another record
-//! there, has lost something.
+//! `DATA/head`: position of the last record of each store, kept outside of the store. A store that ends earlier, or has
+//! another record at that position, has lost records.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -17,69 +17,75 @@ use super::{StoreState, VERIFY_HINT};
 
 const HEAD_FILE_NAME: &str = "head";
 const LOCK_FILE_NAME: &str = "head.lock";
-/// The key of the store inside the data directory.
+/// Key of the store inside the data directory.
 const DEFAULT_KEY: &str = "default";
-/// How long another process may hold the lock: it reads and writes a small file.
+/// Time to wait for the lock. Another process holds it only to read and write a small file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The place of a record in its journal, and its checksum.
+/// Sequence number of a record and its checksum.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct JournalPosition {
     pub seq: u64,
     pub checksum: String,
 }
 
-/// What a data directory remembers of one store. Cheap to clone.
+/// Entry of one store in the head file of a data directory. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct HeadFile {
     directory: PathBuf,
-    /// `default`, or the store's address without credentials.
+    /// `default`, or the store's URL without credentials.
     key: String,
-    /// Why the store's file cannot be relied on, and how it is then.
+    /// Set when the store's file is known to be unusable.
     pub(crate) store_damage: Option<(StoreState, Damage)>,
+    /// Shared by all clones.
     progress: Arc<HeadProgress>,
 }
 
+/// What this process has written.
 #[derive(Debug, Default)]
 struct HeadProgress {
-    /// The newest number in the file, as far as this process knows.
+    /// Newest sequence number in the file, as far as this process knows.
     remembered: AtomicU64,
-    /// One write at a time: writers that waited meanwhile find theirs done.
+    /// Serializes writes: a writer that waited often finds its position written already.
     write_lock: tokio::sync::Mutex<()>,
+    /// Newest position that is to be written.
     newest: std::sync::Mutex<JournalPosition>,
 }
 
+/// Content of the head file.
 type PositionsByStore = BTreeMap<String, JournalPosition>;
 
 impl HeadFile {
-    /// Of the store in the file `store`. Touches no file.
+    /// Creates the handle for the store in the file `store`. Accesses no file contents.
     pub(super) fn new(directory: &Path, store: &Path) -> HeadFile {
-        let resolved = |path: &Path| {
+        // The file itself may not exist yet, so only its directory is resolved.
+        let resolve = |path: &Path| {
             let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
             match (parent, path.file_name()) {
                 (Some(parent), Some(name)) => parent.join(name),
                 (_, _) => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             }
         };
-        let store = resolved(store);
-        let is_default = store == resolved(&directory.join(super::sqlite::STORE_FILE_NAME));
+        let store = resolve(store);
+        let is_default = store == resolve(&directory.join(super::sqlite::STORE_FILE_NAME));
         let key = if is_default { DEFAULT_KEY.to_owned() } else { format!("sqlite:{}", store.display()) };
         HeadFile { directory: directory.to_owned(), key, store_damage: None, progress: Arc::default() }
     }
 
-    /// The same, of a store whose file cannot be relied on.
+    /// Returns a handle that reports the store's file as unusable.
     pub(crate) fn with_store_damage(self, state: StoreState, reason: &str) -> HeadFile {
-        // Every list of damage ends with the next step.
+        // The messages built from damage end with the hint already.
         let reason = reason.strip_suffix(VERIFY_HINT).unwrap_or(reason).to_owned();
         HeadFile { store_damage: Some((state, Damage::Unusable { reason })), ..self }
     }
 
+    /// Returns the path of the head file.
     pub(crate) fn path(&self) -> PathBuf {
         self.directory.join(HEAD_FILE_NAME)
     }
 
-    /// The last record that is known to have been written; `None` where nothing is known.
+    /// Returns the position of the last record known to have been written; `None` if the file has none for this store.
     pub(crate) fn read(&self) -> Result<Option<JournalPosition>, Damage> {
         let position = self.read_all()?.remove(&self.key);
         if let Some(position) = &position {
@@ -88,10 +94,11 @@ impl HeadFile {
         Ok(position)
     }
 
+    /// Reads the positions of all stores.
     fn read_all(&self) -> Result<PositionsByStore, Damage> {
         let unreadable = |error: &dyn std::fmt::Display| Damage::HeadUnreadable {
             reason: format!(
-                "`{}`, which tells how long the journal is, cannot be read: {error}",
+                "the head file `{}`, which records the length of the journal, cannot be read: {error}",
                 self.path().display()
             ),
         };
@@ -102,7 +109,7 @@ impl HeadFile {
         }
     }
 
-    /// Remembers a record, unless a later one is remembered already.
+    /// Writes a position, unless a later one is in the file already.
     pub(crate) async fn remember(&self, position: JournalPosition) -> Result<()> {
         if position.seq == 0 || position.seq <= self.progress.remembered.load(Ordering::Relaxed) {
             return Ok(());
@@ -114,7 +121,8 @@ impl HeadFile {
                 *newest = position;
             }
         }
-        let _turn = self.progress.write_lock.lock().await;
+        // While this task waits for the lock, another one may write a newer position: then there is nothing left to do.
+        let _guard = self.progress.write_lock.lock().await;
         if seq <= self.progress.remembered.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -127,12 +135,13 @@ impl HeadFile {
         .await
     }
 
-    /// Remembers this record, whatever is remembered. Where the file cannot be read, what it said of other stores is lost.
+    /// Writes a position, whatever is in the file. If the file cannot be read, its entries of other stores are lost.
     pub(crate) async fn reset(&self, position: JournalPosition) -> Result<()> {
-        let _turn = self.progress.write_lock.lock().await;
+        let _guard = self.progress.write_lock.lock().await;
         self.write(position, |heads, _, _| Ok(Some(heads.unwrap_or_default()))).await
     }
 
+    /// Reads the file, lets `choose` decide what to keep (`None`: write nothing), and replaces it.
     async fn write(
         &self,
         position: JournalPosition,
@@ -161,7 +170,8 @@ impl HeadFile {
         Ok(())
     }
 
-    /// Only one process reads, decides and writes at a time. Ends with the returned file.
+    /// Locks the head file against other processes: reading, deciding and writing must not interleave. Unlocks when the
+    /// returned file is dropped.
     fn lock(&self) -> io::Result<File> {
         let file = private_file_options().create(true).truncate(false).open(self.directory.join(LOCK_FILE_NAME))?;
         let deadline = Instant::now() + LOCK_TIMEOUT;
@@ -177,23 +187,25 @@ impl HeadFile {
         }
     }
 
+    /// Replaces the head file atomically.
     fn write_file(&self, heads: &PositionsByStore) -> io::Result<()> {
         let temporary = self.directory.join(format!(".{HEAD_FILE_NAME}-{:016x}", rand::random::<u64>()));
         let written = private_file_options().create_new(true).open(&temporary).and_then(|mut file| {
             let text = serde_json::to_string_pretty(heads).map_err(io::Error::other)?;
             writeln!(file, "{text}")?;
-            // Without this a power failure may leave an empty file behind, which would count as damage.
+            // Without this, a power failure may leave an empty file, which would count as damage.
             file.sync_data()
         });
-        let placed = written.and_then(|()| fs::rename(&temporary, self.path()));
-        if placed.is_err() {
-            // It may not have been made at all.
+        let renamed = written.and_then(|()| fs::rename(&temporary, self.path()));
+        if renamed.is_err() {
+            // It may not have been created.
             let _ = fs::remove_file(&temporary);
         }
-        placed
+        renamed
     }
 }
 
+/// Options for files that only their owner may access.
 fn private_file_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -218,7 +230,7 @@ mod tests {
         assert_eq!(inside.read(), Ok(None));
         inside.remember(position(3)).await.unwrap();
         other.remember(position(7)).await.unwrap();
-        // Another process that is behind does not set it back.
+        // Another process that is behind does not overwrite a newer position.
         HeadFile::new(data.path(), &data.path().join("toolcrib.db")).remember(position(2)).await.unwrap();
         assert_eq!((inside.read(), other.read()), (Ok(Some(position(3))), Ok(Some(position(7)))));
         let text: PositionsByStore = serde_json::from_slice(&fs::read(inside.path()).unwrap()).unwrap();
@@ -237,11 +249,11 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn many_writers_never_set_it_back() {
+    async fn concurrent_writers_never_overwrite_a_newer_position() {
         let data = tempfile::tempdir().unwrap();
         let mut writers = tokio::task::JoinSet::new();
         for seq in 1..=64 {
-            // Every other one as a process of its own.
+            // Each with a handle of its own, like separate processes.
             let head = HeadFile::new(data.path(), &data.path().join("toolcrib.db"));
             writers.spawn(async move { head.remember(position(seq)).await });
         }

@@ -1,4 +1,5 @@
-//! The store that forgets: for tests, and for embedders who keep nothing. It behaves as the others do until it is dropped.
+//! A store in memory, for tests and for embedders that need no persistence. Behaves like the others until it is
+//! dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use super::{
     StoredRecord,
 };
 
+/// A [`Store`] in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
     key: [u8; 32],
@@ -23,28 +25,32 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct MemoryState {
+    /// Incremented by every write.
     change_counter: u64,
     journal: Vec<StoredRecord>,
     manifests: BTreeMap<Fingerprint, PackedManifest>,
     definitions: BTreeMap<Fingerprint, Source>,
     statuses: BTreeMap<SourceId, SourceStatus>,
-    /// Newest first.
+    /// Checks of each source, newest first.
     checks: BTreeMap<SourceId, VecDeque<DiscoveryCheck>>,
+    /// Holder and end of each lease.
     leases: BTreeMap<SourceId, (String, Instant)>,
     calls: BTreeMap<(SourceId, String), CallCount>,
     cache_counts: BTreeMap<SourceId, CacheCount>,
 }
 
 impl MemoryStore {
+    /// Creates an empty store with a random key.
     pub fn new() -> MemoryStore {
         MemoryStore { key: rand::random(), state: Mutex::default() }
     }
 
-    /// Every change below is whole when it is made, so a panic elsewhere leaves nothing half done.
+    /// Locks the state. A poisoned lock is usable: no change below can panic halfway.
     fn lock_state(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the state for a change.
     fn lock_for_write(&self) -> MutexGuard<'_, MemoryState> {
         let mut state = self.lock_state();
         state.change_counter += 1;
@@ -77,9 +83,9 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
+    async fn manifests(&self, fingerprints: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
         let state = self.lock_state();
-        Ok(wanted.iter().filter_map(|fingerprint| state.manifests.get(fingerprint).cloned()).collect())
+        Ok(fingerprints.iter().filter_map(|fingerprint| state.manifests.get(fingerprint).cloned()).collect())
     }
 
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()> {
@@ -87,19 +93,20 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
+    async fn definitions(&self, names: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
         let state = self.lock_state();
-        Ok(wanted.iter().filter_map(|name| Some((*name, state.definitions.get(name)?.clone()))).collect())
+        Ok(names.iter().filter_map(|name| Some((*name, state.definitions.get(name)?.clone()))).collect())
     }
 
-    async fn remove_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()> {
-        self.lock_for_write().definitions.retain(|name, definition| definition.id != *source || Some(*name) == but);
+    async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>) -> Result<()> {
+        self.lock_for_write().definitions.retain(|name, definition| definition.id != *source || Some(*name) == keep);
         Ok(())
     }
 
     async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>> {
         let state = self.lock_state();
         let mut statuses = state.statuses.clone();
+        // A source whose first discovery is running has a lease and no status yet.
         let now = Instant::now();
         for (source, (_, until)) in state.leases.iter().filter(|(_, (_, until))| *until > now) {
             statuses.entry(source.clone()).or_default().discovering_until = Some(*until);
@@ -127,7 +134,7 @@ impl Store for MemoryStore {
         let now = Instant::now();
         let mut state = self.lock_for_write();
         match state.leases.get(source) {
-            Some((other, until)) if other != holder && *until > now => Ok(Lease::HeldFor(*until - now)),
+            Some((current, until)) if current != holder && *until > now => Ok(Lease::HeldFor(*until - now)),
             Some(_) | None => {
                 state.leases.insert(source.clone(), (holder.to_owned(), now + duration));
                 Ok(Lease::Granted)
@@ -137,17 +144,17 @@ impl Store for MemoryStore {
 
     async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()> {
         let mut state = self.lock_for_write();
-        if state.leases.get(source).is_some_and(|(held_by, _)| held_by == holder) {
+        if state.leases.get(source).is_some_and(|(current, _)| current == holder) {
             state.leases.remove(source);
         }
         Ok(())
     }
 
-    async fn add_counts(&self, calls: &[CallCount], needs: &[CacheCount]) -> Result<()> {
-        if calls.is_empty() && needs.is_empty() {
+    async fn add_counts(&self, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()> {
+        if calls.is_empty() && lookups.is_empty() {
             return Ok(());
         }
-        self.lock_for_write().add_counts(calls, needs);
+        self.lock_for_write().add_counts(calls, lookups);
         Ok(())
     }
 
@@ -175,6 +182,7 @@ impl Store for MemoryStore {
 }
 
 impl MemoryState {
+    /// See [`Store::commit`].
     fn commit(&mut self, commit: &Commit<'_>, bodies: Vec<String>) -> CommitOutcome {
         let head = self.journal.last().map_or(0, |record| record.seq);
         if head != commit.expected_head {
@@ -206,20 +214,21 @@ impl MemoryState {
         CommitOutcome::Committed
     }
 
-    fn add_counts(&mut self, calls: &[CallCount], needs: &[CacheCount]) {
-        for more in calls {
-            let nothing = CallCount { calls: 0, errors: 0, ..more.clone() };
-            let call = self.calls.entry((more.source.clone(), more.tool.clone())).or_insert(nothing);
-            call.calls += more.calls;
-            call.errors += more.errors;
-            call.last_called = call.last_called.max(more.last_called);
-            call.last_error = more.last_error.clone().or(call.last_error.take());
+    /// See [`Store::add_counts`].
+    fn add_counts(&mut self, calls: &[CallCount], lookups: &[CacheCount]) {
+        for increment in calls {
+            let zero = CallCount { calls: 0, errors: 0, ..increment.clone() };
+            let call = self.calls.entry((increment.source.clone(), increment.tool.clone())).or_insert(zero);
+            call.calls += increment.calls;
+            call.errors += increment.errors;
+            call.last_called = call.last_called.max(increment.last_called);
+            call.last_error = increment.last_error.clone().or(call.last_error.take());
         }
-        for more in needs {
-            let nothing = CacheCount { source: more.source.clone(), hits: 0, misses: 0 };
-            let need = self.cache_counts.entry(more.source.clone()).or_insert(nothing);
-            need.hits += more.hits;
-            need.misses += more.misses;
+        for increment in lookups {
+            let zero = CacheCount { source: increment.source.clone(), hits: 0, misses: 0 };
+            let count = self.cache_counts.entry(increment.source.clone()).or_insert(zero);
+            count.hits += increment.hits;
+            count.misses += increment.misses;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which store a place names: `--store URL`, or the data directory when nobody said otherwise.
+//! Opens the store that a location names: `--store URL`, or by default the data directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,34 +9,35 @@ use super::sqlite::STORE_FILE_NAME;
 use super::{HeadFile, MemoryStore, SqliteStore, Store, StoreState};
 use crate::private_dir::ensure_private_directory;
 
-/// `sqlite:FILE`, `memory:`, or a data directory.
-pub async fn open(place: &str) -> Result<Arc<dyn Store>> {
-    match store_file(place)? {
+/// Opens a store at `sqlite:FILE`, `memory:`, or a data directory.
+pub async fn open(location: &str) -> Result<Arc<dyn Store>> {
+    match store_file(location)? {
         Some(path) => Ok(Arc::new(SqliteStore::open_file(path).await?)),
         None => Ok(Arc::new(MemoryStore::new())),
     }
 }
 
-/// A store, and what its data directory remembers of it.
+/// A store and its head file.
 #[derive(Debug)]
 pub struct OpenedStore {
     pub store: Arc<dyn Store>,
-    /// Goes into [`Options::head`](crate::Options). There is none for a store in memory.
+    /// For [`RegistryOptions::head_file`](crate::RegistryOptions); `None` for a store in memory.
     pub head: Option<HeadFile>,
 }
 
-/// Opens a store and looks at what the data directory `data` remembers of it: one that was in use before is not made anew
-/// when it is gone, empty or no database. It is opened as an empty one in memory then, and a registry over it finds the
-/// journal damaged.
-pub async fn open_with_head(place: &str, data: &Path) -> Result<OpenedStore> {
-    let Some(path) = store_file(place)? else {
+/// Opens a store, and compares it with the head file in the data directory `data`. A store that was in use before is
+/// not created again if it is missing, empty or no database: an empty store in memory is returned instead, and a
+/// registry over it reports the journal as damaged.
+pub async fn open_with_head(location: &str, data: &Path) -> Result<OpenedStore> {
+    let Some(path) = store_file(location)? else {
         return Ok(OpenedStore { store: Arc::new(MemoryStore::new()), head: None });
     };
-    // What lies there decides what is damage, so it must be the user's own before it is read.
+    // These directories decide what counts as damage, so they must belong to the user before anything in them is read.
     for directory in [Some(data), path.parent()].into_iter().flatten().filter(|directory| directory.is_dir()) {
         ensure_private_directory(directory)?;
     }
     let head = HeadFile::new(data, &path);
+    // Never used before: create it.
     if head.read() == Ok(None) {
         return Ok(OpenedStore { store: Arc::new(SqliteStore::open_file(path).await?), head: Some(head) });
     }
@@ -58,9 +59,9 @@ pub async fn open_with_head(place: &str, data: &Path) -> Result<OpenedStore> {
     }
 }
 
-/// The file of a store; `None` for one in memory.
-pub(super) fn store_file(place: &str) -> Result<Option<PathBuf>> {
-    Ok(match parse_location(place)? {
+/// Returns the file of a store; `None` for a store in memory.
+pub(super) fn store_file(location: &str) -> Result<Option<PathBuf>> {
+    Ok(match parse_location(location)? {
         StoreLocation::Memory => None,
         StoreLocation::File(path) if path.is_dir() => Some(path.join(STORE_FILE_NAME)),
         StoreLocation::File(path) => Some(path.to_owned()),
@@ -68,6 +69,7 @@ pub(super) fn store_file(place: &str) -> Result<Option<PathBuf>> {
     })
 }
 
+/// A parsed store location.
 #[derive(Debug, PartialEq, Eq)]
 enum StoreLocation<'a> {
     Memory,
@@ -75,27 +77,27 @@ enum StoreLocation<'a> {
     Directory(&'a Path),
 }
 
-fn parse_location(place: &str) -> Result<StoreLocation<'_>> {
-    match place.split_once(':') {
+/// Parses a location. A path may contain colons, as long as it does not start like a URL.
+fn parse_location(location: &str) -> Result<StoreLocation<'_>> {
+    match location.split_once(':') {
         Some(("memory", "" | "//")) => Ok(StoreLocation::Memory),
         Some(("sqlite", path)) if path.trim_start_matches('/').is_empty() => {
-            invalid_location("`sqlite:` names no file")
+            invalid_location("`sqlite:` has no file name")
         }
         Some(("sqlite", path)) => Ok(StoreLocation::File(Path::new(path.strip_prefix("//").unwrap_or(path)))),
-        // What follows the scheme may hold a password, so it is not repeated.
-        Some((scheme, _)) if is_scheme(scheme) => {
-            invalid_location(&format!("a store of the kind `{scheme}:` is not known"))
-        }
-        Some(_) | None if place.is_empty() => invalid_location("the store has no name"),
-        Some(_) | None => Ok(StoreLocation::Directory(Path::new(place))),
+        // The rest of the URL may hold a password, so it is not repeated in the message.
+        Some((scheme, _)) if is_scheme(scheme) => invalid_location(&format!("unknown kind of store `{scheme}:`")),
+        Some(_) | None if location.is_empty() => invalid_location("the store location is empty"),
+        Some(_) | None => Ok(StoreLocation::Directory(Path::new(location))),
     }
 }
 
-/// A single letter is a drive.
+/// Whether a text is a URL scheme. A single letter is a Windows drive.
 fn is_scheme(text: &str) -> bool {
     text.len() > 1 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
+/// Returns an error that lists the accepted forms.
 fn invalid_location<T>(reason: &str) -> Result<T> {
     let message = format!("{reason}; write `sqlite:FILE`, `memory:`, or a data directory");
     Err(Error::new(Code::ConfigInvalid, message))
@@ -106,8 +108,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_file_a_directory_or_memory() {
-        for (text, place) in [
+    fn a_location_is_a_file_a_directory_or_memory() {
+        for (text, location) in [
             ("memory:", StoreLocation::Memory),
             ("sqlite:a/b.db", StoreLocation::File(Path::new("a/b.db"))),
             ("sqlite:///a/b.db", StoreLocation::File(Path::new("/a/b.db"))),
@@ -117,19 +119,19 @@ mod tests {
             ("data", StoreLocation::Directory(Path::new("data"))),
             (r"C:\data", StoreLocation::Directory(Path::new(r"C:\data"))),
         ] {
-            assert_eq!(parse_location(text).unwrap(), place, "{text}");
+            assert_eq!(parse_location(text).unwrap(), location, "{text}");
         }
     }
 
     #[test]
-    fn an_unknown_store_is_refused_without_its_secrets() {
+    fn an_unknown_scheme_is_rejected_without_repeating_secrets() {
         for (text, message) in [
             (
                 "mongo://me:secret@host/db",
-                "a store of the kind `mongo:` is not known; write `sqlite:FILE`, `memory:`, or a data directory",
+                "unknown kind of store `mongo:`; write `sqlite:FILE`, `memory:`, or a data directory",
             ),
-            ("sqlite:", "`sqlite:` names no file; write `sqlite:FILE`, `memory:`, or a data directory"),
-            ("", "the store has no name; write `sqlite:FILE`, `memory:`, or a data directory"),
+            ("sqlite:", "`sqlite:` has no file name; write `sqlite:FILE`, `memory:`, or a data directory"),
+            ("", "the store location is empty; write `sqlite:FILE`, `memory:`, or a data directory"),
         ] {
             let error = parse_location(text).unwrap_err();
             assert_eq!((error.code, error.message.as_str()), (Code::ConfigInvalid, message));

@@ -1,4 +1,5 @@
-//! A new store with what can be read of a damaged one. The old file is kept under another name.
+//! Rebuilds a damaged store: a new file with everything that could be read from the old one, which is kept under
+//! another name.
 
 use std::path::{Path, PathBuf};
 
@@ -9,39 +10,42 @@ use toolcrib_core::{Code, Error, Result, Source, Timestamp};
 use super::open::store_file;
 use super::{SqliteStore, Store, StoredRecord};
 
-/// What can be read of a store.
+/// Everything that could be read from a store.
 #[derive(Debug, Default)]
 pub struct Salvage {
+    /// Key of the old store, so that stored hashes stay valid.
     pub(crate) key: Option<[u8; 32]>,
-    /// As they are stored, checksums included.
+    /// Records as stored, checksums included.
     pub(crate) records: Vec<StoredRecord>,
     pub(crate) definitions: Vec<(Fingerprint, Source)>,
     pub(crate) manifests: Vec<PackedManifest>,
 }
 
-/// Makes a new store of what was salvaged and puts it in the place of the old one, which must be closed. Returns the new
-/// name of the old file, where there was one.
-pub async fn rebuild_store(place: &str, salvage: &Salvage, now: Timestamp) -> Result<Option<PathBuf>> {
-    let Some(path) = store_file(place)? else { return Ok(None) };
+/// Creates a new store from what was salvaged and puts it in the place of the old one, which must be closed. Returns
+/// the new name of the old file, if there was one.
+pub async fn rebuild_store(location: &str, salvage: &Salvage, now: Timestamp) -> Result<Option<PathBuf>> {
+    let Some(path) = store_file(location)? else { return Ok(None) };
     let time = now.to_string().replace([':', '-'], "");
-    // Made whole beside its place: an interruption leaves the old file where it is.
-    let made = with_suffix(&path, &format!(".new-{time}"));
-    let store = SqliteStore::open_file(&made).await?;
+    // Completed under a temporary name first: an interruption leaves the old file in place.
+    let new_path = with_suffix(&path, &format!(".new-{time}"));
+    let store = SqliteStore::open_file(&new_path).await?;
     let filled = fill_store(&store, salvage).await;
     store.close().await;
     filled?;
-    let mut set_aside = None;
-    // The log first: a new file must not find the log of the old one.
+    let mut damaged_path = None;
+    // Then move the old files away.
+    // The write-ahead log first: the new file must not find the log of the old one.
     for suffix in ["-wal", "-shm", ""] {
-        let aside = with_suffix(&path, &format!(".damaged-{time}{suffix}"));
-        if rename_if_exists(&with_suffix(&path, suffix), &aside)? && suffix.is_empty() {
-            set_aside = Some(aside);
+        let target = with_suffix(&path, &format!(".damaged-{time}{suffix}"));
+        if rename_if_exists(&with_suffix(&path, suffix), &target)? && suffix.is_empty() {
+            damaged_path = Some(target);
         }
     }
-    rename_if_exists(&made, &path)?;
-    Ok(set_aside)
+    rename_if_exists(&new_path, &path)?;
+    Ok(damaged_path)
 }
 
+/// Fills a new store.
 async fn fill_store(store: &SqliteStore, salvage: &Salvage) -> Result<()> {
     store.restore(&salvage.records, salvage.key).await?;
     for (name, definition) in &salvage.definitions {
@@ -53,7 +57,7 @@ async fn fill_store(store: &SqliteStore, salvage: &Salvage) -> Result<()> {
     Ok(())
 }
 
-/// Whether there was such a file.
+/// Renames a file; returns whether it existed.
 fn rename_if_exists(from: &Path, to: &Path) -> Result<bool> {
     match std::fs::rename(from, to) {
         Ok(()) => Ok(true),
@@ -65,6 +69,7 @@ fn rename_if_exists(from: &Path, to: &Path) -> Result<bool> {
     }
 }
 
+/// Appends a suffix to the file name.
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

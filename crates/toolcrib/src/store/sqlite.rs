@@ -1,5 +1,5 @@
-//! The store in one SQLite file: write-ahead log, synced at every commit, one connection that reads and one that writes,
-//! so that a reader never waits for a writer. Any number of processes may share the file.
+//! Store in one SQLite file: write-ahead log (WAL), synced at every commit. One connection reads and one writes, so
+//! that readers never wait for writers. Any number of processes may share the file.
 
 mod content;
 mod errors;
@@ -28,40 +28,45 @@ use super::{
 use file::FileIdentity;
 use serial_connection::SerialConnection;
 
-/// The name of the file in a data directory.
+/// Name of the store's file in a data directory.
 pub(super) const STORE_FILE_NAME: &str = "toolcrib.db";
 
-/// How long callers wait. They take turns in this process and wait for the lock on the file that another process
-/// holds; both are long, so that a busy machine delays work instead of losing it. Commands have shorter deadlines.
+/// How long callers wait: for the connection within this process, and for a lock that another process holds on the
+/// file. Both are long, so that a busy machine delays work instead of losing it; commands have shorter timeouts of
+/// their own.
 #[derive(Debug, Clone, Copy)]
 struct StoreTimeouts {
+    /// For the connection, while other callers use it.
     queue: Duration,
+    /// For the lock on the file (`busy_timeout`).
     lock: Duration,
-    /// To open a store: a program that cannot reach it says so soon.
+    /// To open the store. Short, so that a program that cannot open its store reports it soon.
     open: Duration,
 }
 
+/// Timeouts outside of tests.
 const DEFAULT_TIMEOUTS: StoreTimeouts =
     StoreTimeouts { queue: Duration::from_secs(60), lock: Duration::from_secs(30), open: Duration::from_secs(5) };
 
-/// What may lie at a path that is opened.
+/// What may be at the path of a store that is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpectedFile {
     /// A store, or nothing yet.
     Any,
-    /// A store that was in use before.
+    /// A store that was in use before; anything else is damage.
     Existing,
 }
 
-/// Each method takes its turn, runs one function of a submodule, and ends the turn with what came of it.
+/// Runs one function of a submodule on a connection, and returns the connection if it succeeded.
 macro_rules! with_connection {
-    ($lane:expr, $work:path $(, $argument:expr)*) => {{
-        let mut connection = $lane.acquire().await?;
+    ($serial:expr, $work:path $(, $argument:expr)*) => {{
+        let mut connection = $serial.acquire().await?;
         let outcome = $work(&mut connection.connection $(, $argument)*).await;
         connection.finish(outcome)
     }};
 }
 
+/// A [`Store`] in a SQLite file.
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
@@ -71,62 +76,68 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store of a data directory, and makes both where they are missing.
+    /// Opens the store of a data directory; creates directory and store if they are missing.
     pub async fn open(directory: impl AsRef<Path>) -> Result<SqliteStore> {
         SqliteStore::open_file(directory.as_ref().join(STORE_FILE_NAME)).await
     }
 
+    /// Opens the store in a file; creates it if it is missing.
     pub async fn open_file(path: impl AsRef<Path>) -> Result<SqliteStore> {
         SqliteStore::open_with(path.as_ref(), DEFAULT_TIMEOUTS).await
     }
 
-    /// Opens a store that was in use before, and makes nothing: one that is gone or empty is an error.
+    /// Opens a store that was in use before. Creates nothing: a missing or empty file is an error.
     pub async fn open_existing(path: impl AsRef<Path>) -> Result<SqliteStore> {
         let path = file::find_existing(path.as_ref())?;
         SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedFile::Existing).await
     }
 
-    /// Fills a new store with records as another one had them, and gives it that one's key.
+    /// Fills a new store with the records and the key of another one.
     pub(super) async fn restore(&self, records: &[StoredRecord], key: Option<[u8; 32]>) -> Result<()> {
         with_connection!(self.writer, journal::restore, records, key)
     }
 
-    /// Why a part of the file must be missing, if so.
+    /// Returns a description if the file is shorter than its header says.
     pub(super) fn find_truncation(&self) -> Option<String> {
         file::find_truncation(&self.path)
     }
 
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    async fn open_with(path: &Path, patience: StoreTimeouts) -> Result<SqliteStore> {
-        SqliteStore::connect(file::create_if_missing(path)?, patience, ExpectedFile::Any).await
+    /// Opens a store with other timeouts than the default.
+    async fn open_with(path: &Path, timeouts: StoreTimeouts) -> Result<SqliteStore> {
+        SqliteStore::connect(file::create_if_missing(path)?, timeouts, ExpectedFile::Any).await
     }
 
-    async fn connect(path: PathBuf, patience: StoreTimeouts, expect: ExpectedFile) -> Result<SqliteStore> {
+    /// Opens the connections and brings the schema up to date.
+    async fn connect(path: PathBuf, timeouts: StoreTimeouts, expected: ExpectedFile) -> Result<SqliteStore> {
         let options = SqliteConnectOptions::new()
             .filename(&path)
-            .busy_timeout(patience.lock)
+            .busy_timeout(timeouts.lock)
             .foreign_keys(false)
             .disable_statement_logging();
-        let reads = SerialConnection::new(&path, patience.queue, options.clone().busy_timeout(patience.open));
-        let writes = SerialConnection::new(&path, patience.queue, options.synchronous(SqliteSynchronous::Full));
-        let store = SqliteStore { path, timeouts: patience, reader: reads, writer: writes };
-        store.prepare(expect).await?;
+        let reader = SerialConnection::new(&path, timeouts.queue, options.clone().busy_timeout(timeouts.open));
+        let writer = SerialConnection::new(&path, timeouts.queue, options.synchronous(SqliteSynchronous::Full));
+        let store = SqliteStore { path, timeouts, reader, writer };
+        store.prepare(expected).await?;
+        // From now on, both connections notice when the file is removed or replaced.
         let identity = FileIdentity::read(&store.path)?;
         store.reader.pin(identity);
         store.writer.pin(identity);
         Ok(store)
     }
 
-    /// One statement when the store is as we know it; the connection that writes is opened by the first write.
-    async fn prepare(&self, expect: ExpectedFile) -> Result<()> {
-        let mut turn = self.reader.acquire().await?;
-        let found = schema::read_schema_state(&mut turn.connection).await;
-        match turn.finish(found)? {
+    /// Checks the schema version, and migrates if necessary. For a current schema this is one statement; the writing
+    /// connection is opened by the first write.
+    async fn prepare(&self, expected: ExpectedFile) -> Result<()> {
+        let mut guard = self.reader.acquire().await?;
+        let state = schema::read_schema_state(&mut guard.connection).await;
+        match guard.finish(state)? {
             schema::SchemaState::Current => Ok(()),
-            schema::SchemaState::New if expect == ExpectedFile::Existing => {
+            schema::SchemaState::New if expected == ExpectedFile::Existing => {
                 Err(errors::lost_store_error(&self.path, StoreState::Damaged, "holds no tables"))
             }
             schema::SchemaState::Older | schema::SchemaState::New => self.upgrade().await,
@@ -135,25 +146,25 @@ impl SqliteStore {
         }
     }
 
-    /// The wait for another process is bounded, the work is not.
+    /// Migrates the schema. Only the wait for another process is bounded, not the migration.
     async fn upgrade(&self) -> Result<()> {
         let deadline = Instant::now() + self.timeouts.open;
         loop {
-            let mut turn = self.writer.acquire().await?;
-            set_busy_timeout(&mut turn.connection, self.timeouts.open)
+            let mut guard = self.writer.acquire().await?;
+            set_busy_timeout(&mut guard.connection, self.timeouts.open)
                 .await
                 .map_err(|error| errors::store_error(&self.path, error))?;
-            let upgraded = schema::migrate(&mut turn.connection).await;
-            match upgraded {
-                // Turning the log on does not wait for another process that does the same, so we do.
+            let migrated = schema::migrate(&mut guard.connection).await;
+            match migrated {
+                // Switching to WAL ignores the busy timeout when another process does the same, so wait here.
                 Err(error) if errors::is_busy(&error) && Instant::now() < deadline => {
-                    drop(turn);
+                    drop(guard);
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
-                Err(error) => return turn.finish(Err(error)),
+                Err(error) => return guard.finish(Err(error)),
                 Ok(()) => {
-                    let restored = set_busy_timeout(&mut turn.connection, self.timeouts.lock).await;
-                    return turn.finish(restored);
+                    let restored = set_busy_timeout(&mut guard.connection, self.timeouts.lock).await;
+                    return guard.finish(restored);
                 }
             }
         }
@@ -174,20 +185,20 @@ impl Store for SqliteStore {
         with_connection!(self.writer, content::put_manifest, manifest)
     }
 
-    async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
-        with_connection!(self.reader, content::load_manifests, wanted)
+    async fn manifests(&self, fingerprints: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
+        with_connection!(self.reader, content::load_manifests, fingerprints)
     }
 
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()> {
         with_connection!(self.writer, content::put_definition, name, definition)
     }
 
-    async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
-        with_connection!(self.reader, content::load_definitions, wanted)
+    async fn definitions(&self, names: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
+        with_connection!(self.reader, content::load_definitions, names)
     }
 
-    async fn remove_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()> {
-        with_connection!(self.writer, content::remove_definitions, source, but)
+    async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>) -> Result<()> {
+        with_connection!(self.writer, content::remove_definitions, source, keep)
     }
 
     async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>> {
@@ -214,11 +225,11 @@ impl Store for SqliteStore {
         with_connection!(self.writer, lease::release, source, holder)
     }
 
-    async fn add_counts(&self, calls: &[CallCount], needs: &[CacheCount]) -> Result<()> {
-        if calls.is_empty() && needs.is_empty() {
+    async fn add_counts(&self, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()> {
+        if calls.is_empty() && lookups.is_empty() {
             return Ok(());
         }
-        with_connection!(self.writer, measurements::add_counts, calls, needs)
+        with_connection!(self.writer, measurements::add_counts, calls, lookups)
     }
 
     async fn call_counts(&self) -> Result<Vec<CallCount>> {
@@ -237,27 +248,30 @@ impl Store for SqliteStore {
         with_connection!(self.reader, schema::check_integrity, limit)
     }
 
-    /// SQLite tells a connection when others committed. The one that reads never writes, so it hears of our own
-    /// writes too; it counts from the start when it is opened again, hence the upper half.
+    /// `PRAGMA data_version` changes when another connection committed. The reading connection never writes, so it
+    /// notices this process's own writes too. The version starts again when the connection is reopened, hence the
+    /// number of opens in the upper half.
     async fn change_counter(&self) -> Result<u64> {
-        let mut turn = self.reader.acquire().await?;
-        let opened = turn.open_count();
-        let heard = data_version(&mut turn.connection).await;
-        Ok(u64::from(opened) << 32 | u64::from(turn.finish(heard)?))
+        let mut guard = self.reader.acquire().await?;
+        let open_count = guard.open_count();
+        let version = data_version(&mut guard.connection).await;
+        Ok(u64::from(open_count) << 32 | u64::from(guard.finish(version)?))
     }
 
-    /// The last connection to leave folds the log into the file.
+    /// Closing the last connection makes SQLite move the log into the file.
     async fn close(&self) {
         self.reader.close().await;
         self.writer.close().await;
     }
 }
 
+/// Sets how long statements wait for a lock of another process.
 async fn set_busy_timeout(connection: &mut SqliteConnection, timeout: Duration) -> sqlx::Result<()> {
     let pragma = format!("PRAGMA busy_timeout = {}", timeout.as_millis());
     sqlx::raw_sql(sqlx::AssertSqlSafe(pragma)).execute(connection).await.map(drop)
 }
 
+/// Returns SQLite's counter of commits by other connections.
 async fn data_version(connection: &mut SqliteConnection) -> sqlx::Result<u32> {
     sqlx::query_scalar("PRAGMA data_version").fetch_one(connection).await
 }

@@ -1,4 +1,5 @@
-//! Manifests and definitions, by their fingerprints. A damaged one is left out and logged: it never harms another source.
+//! Manifests and definitions, by their fingerprints. A damaged one is skipped and logged, so that it affects no other
+//! source.
 
 use std::fmt::Display;
 
@@ -12,7 +13,7 @@ use toolcrib_core::{Source, SourceId};
 
 use super::errors::is_partial_damage;
 
-/// Writes only what is not there yet, or was damaged.
+/// Stores a manifest if it is missing, or different because it was damaged.
 pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &PackedManifest) -> sqlx::Result<()> {
     let index = manifest.index_json().map_err(|error| sqlx::Error::Encode(error.into()))?;
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
@@ -29,36 +30,38 @@ pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &P
     transaction.commit().await
 }
 
+/// Returns the manifests that exist and can be read.
 pub(super) async fn load_manifests(
     connection: &mut SqliteConnection,
-    wanted: &[Fingerprint],
+    fingerprints: &[Fingerprint],
 ) -> sqlx::Result<Vec<PackedManifest>> {
-    match read_manifests(connection, wanted).await {
+    match read_manifests(connection, fingerprints).await {
         Err(error) if is_partial_damage(&error) => {}
-        read => return read,
+        result => return result,
     }
-    // A damaged page ends the whole query; one by one, it costs only the manifests that lie on it.
+    // A damaged page fails the whole query; result one by one, only the manifests on that page are lost.
     let mut manifests = Vec::new();
-    for fingerprint in wanted {
+    for fingerprint in fingerprints {
         match read_manifests(connection, std::slice::from_ref(fingerprint)).await {
             Err(error) if is_partial_damage(&error) => log_damaged("manifest", fingerprint, &error),
-            read => manifests.append(&mut read?),
+            result => manifests.append(&mut result?),
         }
     }
     Ok(manifests)
 }
 
+/// Reads manifests in one query.
 async fn read_manifests(
     connection: &mut SqliteConnection,
-    wanted: &[Fingerprint],
+    fingerprints: &[Fingerprint],
 ) -> sqlx::Result<Vec<PackedManifest>> {
-    let mut manifests = Vec::with_capacity(wanted.len());
+    let mut manifests = Vec::with_capacity(fingerprints.len());
     let mut rows = sqlx::query(
         "SELECT fingerprint, idx, body FROM manifests WHERE fingerprint IN (SELECT value FROM json_each(?))",
     )
-    .bind(to_json(wanted)?)
+    .bind(to_json(fingerprints)?)
     .fetch(connection);
-    // Row by row, so that this thread reads indexes while SQLite's reads pages.
+    // Row by row, so that parsing here overlaps with SQLite's thread reading pages.
     while let Some(row) = rows.try_next().await? {
         let fingerprint: String = row.try_get(0)?;
         manifests.extend(skip_damaged("manifest", &fingerprint, parse_manifest(&fingerprint, &row)));
@@ -66,6 +69,7 @@ async fn read_manifests(
     Ok(manifests)
 }
 
+/// Parses a row of `manifests`.
 fn parse_manifest(
     fingerprint: &str,
     row: &SqliteRow,
@@ -73,6 +77,7 @@ fn parse_manifest(
     Ok(PackedManifest::read(fingerprint.parse()?, row.try_get(1)?, row.try_get(2)?)?)
 }
 
+/// Stores the definition of a source.
 pub(super) async fn put_definition(
     connection: &mut SqliteConnection,
     name: Fingerprint,
@@ -90,64 +95,68 @@ pub(super) async fn put_definition(
     transaction.commit().await
 }
 
+/// Returns the definitions that exist and can be read.
 pub(super) async fn load_definitions(
     connection: &mut SqliteConnection,
-    wanted: &[Fingerprint],
+    names: &[Fingerprint],
 ) -> sqlx::Result<Vec<(Fingerprint, Source)>> {
-    match read_definitions(connection, wanted).await {
+    match read_definitions(connection, names).await {
         Err(error) if is_partial_damage(&error) => {}
-        read => return read,
+        result => return result,
     }
-    // As with manifests, damage costs only the definitions that it lies on.
+    // As with manifests: result one by one, only the damaged definitions are lost.
     let mut definitions = Vec::new();
-    for name in wanted {
+    for name in names {
         match read_definitions(connection, std::slice::from_ref(name)).await {
             Err(error) if is_partial_damage(&error) => log_damaged("definition", name, &error),
-            read => definitions.append(&mut read?),
+            result => definitions.append(&mut result?),
         }
     }
     Ok(definitions)
 }
 
+/// Reads definitions in one query.
 async fn read_definitions(
     connection: &mut SqliteConnection,
-    wanted: &[Fingerprint],
+    names: &[Fingerprint],
 ) -> sqlx::Result<Vec<(Fingerprint, Source)>> {
     let rows: Vec<(String, String)> =
         sqlx::query_as("SELECT name, body FROM definitions WHERE name IN (SELECT value FROM json_each(?))")
-            .bind(to_json(wanted)?)
+            .bind(to_json(names)?)
             .fetch_all(connection)
             .await?;
-    let definition = |(name, body): (String, String)| {
+    let parse = |(name, body): (String, String)| {
         let definition = skip_damaged("definition", &name, serde_json::from_str(&body))?;
         Some((skip_damaged("definition", &name, name.parse())?, definition))
     };
-    Ok(rows.into_iter().filter_map(definition).collect())
+    Ok(rows.into_iter().filter_map(parse).collect())
 }
 
+/// Removes a source's definitions except `keep`.
 pub(super) async fn remove_definitions(
     connection: &mut SqliteConnection,
     source: &SourceId,
-    but: Option<Fingerprint>,
+    keep: Option<Fingerprint>,
 ) -> sqlx::Result<()> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("DELETE FROM definitions WHERE json_valid(body) AND json_extract(body, '$.id') = ? AND name <> ?")
         .bind(source.as_str())
-        .bind(but.map(|name| name.to_string()).unwrap_or_default())
+        .bind(keep.map(|name| name.to_string()).unwrap_or_default())
         .execute(&mut *transaction)
         .await?;
     transaction.commit().await
 }
 
+/// Serializes a value for a column or a `json_each` parameter.
 pub(super) fn to_json<T: Serialize + ?Sized>(value: &T) -> sqlx::Result<String> {
     serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
-/// What could be read, or nothing and a line in the log.
-pub(super) fn skip_damaged<T, E: Display>(what: &str, name: &str, read: Result<T, E>) -> Option<T> {
-    read.inspect_err(|error| log_damaged(what, &name, error)).ok()
+/// Returns what could be parsed; logs a failure and returns `None`.
+pub(super) fn skip_damaged<T, E: Display>(what: &str, name: &str, result: Result<T, E>) -> Option<T> {
+    result.inspect_err(|error| log_damaged(what, &name, error)).ok()
 }
 
 fn log_damaged(what: &str, name: &dyn Display, error: &dyn Display) {
-    tracing::warn!(%name, %error, "a stored {what} is damaged and left out");
+    tracing::warn!(%name, %error, "a stored {what} is damaged and skipped");
 }

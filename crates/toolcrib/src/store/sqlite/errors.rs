@@ -1,4 +1,5 @@
-//! What went wrong with the file, in words that help. Everything is `STORE_UNAVAILABLE`, and the error of SQLite is its cause.
+//! Turns SQLite and file errors into `STORE_UNAVAILABLE` with a message that names the store and the next step. The
+//! original error is the cause.
 
 use std::io;
 use std::path::Path;
@@ -7,9 +8,10 @@ use toolcrib_core::{Code, Error};
 
 use crate::store::{StoreState, VERIFY_HINT};
 
+/// Converts an error of SQLite.
 pub(super) fn store_error(path: &Path, error: sqlx::Error) -> Error {
     let store = path.display();
-    // The lower byte says what, the rest where exactly: https://www.sqlite.org/rescode.html
+    // The lower byte is the primary result code, the rest its extension: https://www.sqlite.org/rescode.html
     let (message, retryable) = match sqlite_code(&error).map(|code| code & 0xff) {
         Some(SQLITE_BUSY | SQLITE_LOCKED) => return locked_error(path).with_cause(error),
         Some(SQLITE_FULL) => (format!("the disk is full and the store `{store}` cannot grow; free some space"), true),
@@ -26,7 +28,7 @@ pub(super) fn store_error(path: &Path, error: sqlx::Error) -> Error {
     Error::new(Code::StoreUnavailable, message).with_retryable(retryable).with_cause(error)
 }
 
-/// Our statements are fixed, so that this one means tables or columns that are not there.
+/// All statements are fixed, so this code means missing tables or columns.
 const SQLITE_ERROR: u32 = 1;
 const SQLITE_PERM: u32 = 3;
 const SQLITE_BUSY: u32 = 5;
@@ -38,23 +40,25 @@ const SQLITE_FULL: u32 = 13;
 const SQLITE_CANTOPEN: u32 = 14;
 const SQLITE_NOTADB: u32 = 26;
 
+/// Whether another connection holds a lock.
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(sqlite_code(error).map(|code| code & 0xff), Some(SQLITE_BUSY | SQLITE_LOCKED))
 }
 
-/// Whether single rows are at fault, and others may be read: a damaged page, or a text that is none.
+/// Whether only some rows are unreadable (a damaged page, invalid UTF-8), so that others may be read.
 pub(super) fn is_partial_damage(error: &sqlx::Error) -> bool {
-    let of_row = matches!(error, sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. });
-    of_row || sqlite_code(error).map(|code| code & 0xff) == Some(SQLITE_CORRUPT)
+    let is_row_error = matches!(error, sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. });
+    is_row_error || sqlite_code(error).map(|code| code & 0xff) == Some(SQLITE_CORRUPT)
 }
 
+/// The file is damaged.
 fn damaged_error(path: &Path, error: &sqlx::Error) -> Error {
     let reason = error.as_database_error().map(|error| error.message().to_owned()).unwrap_or_default();
     let message = format!("the store `{}` is damaged ({reason}){VERIFY_HINT}", path.display());
     StoreState::Damaged.annotate(Error::new(Code::StoreUnavailable, message))
 }
 
-/// The file is not the one that was opened.
+/// The file at the path is no longer the one that was opened. `what` is e.g. "was removed".
 pub(super) fn missing_file_error(path: &Path, what: &str) -> Error {
     let message = format!(
         "the store `{}` {what} while it was open; bring the file back, or stop this process and run `toolcrib verify`",
@@ -63,18 +67,21 @@ pub(super) fn missing_file_error(path: &Path, what: &str) -> Error {
     StoreState::Missing.annotate(Error::new(Code::StoreUnavailable, message))
 }
 
-/// A store that was in use before is not there any more: its file is gone or holds nothing.
+/// A store that was in use before is missing or empty. `what` is e.g. "is gone".
 pub(super) fn lost_store_error(path: &Path, state: StoreState, what: &str) -> Error {
     let message = format!("the store `{}` {what}{VERIFY_HINT}", path.display());
     state.annotate(Error::new(Code::StoreUnavailable, message))
 }
 
+/// Returns SQLite's extended result code.
 fn sqlite_code(error: &sqlx::Error) -> Option<u32> {
     error.as_database_error()?.code()?.parse().ok()
 }
 
+/// The schema is of a newer Toolcrib.
 pub(super) fn newer_schema_error(path: &Path, version: i64) -> Error {
-    let (store, known) = (path.display(), super::schema::SCHEMA_VERSION);
+    let store = path.display();
+    let known = super::schema::SCHEMA_VERSION;
     let message = format!(
         "the store `{store}` was written by a newer Toolcrib (its version is {version}, this one knows {known}); \
          use the newer one, or another data directory"
@@ -82,25 +89,30 @@ pub(super) fn newer_schema_error(path: &Path, version: i64) -> Error {
     Error::new(Code::StoreUnavailable, message).with_retryable(false)
 }
 
+/// The file is a SQLite database, but not of Toolcrib.
 pub(super) fn foreign_database_error(path: &Path) -> Error {
     let message = format!("`{}` is a database of another program; name another file for the store", path.display());
     StoreState::Damaged.annotate(Error::new(Code::StoreUnavailable, message))
 }
 
+/// Another process holds the lock for too long.
 pub(super) fn locked_error(path: &Path) -> Error {
     let message = format!("the store `{}` is locked by another process; try again", path.display());
     Error::new(Code::StoreUnavailable, message)
 }
 
+/// Other callers in this process use the connection for too long.
 pub(super) fn busy_error(path: &Path) -> Error {
     Error::new(Code::StoreUnavailable, format!("the store `{}` is busy; try again", path.display()))
 }
 
+/// The store was closed.
 pub(super) fn closed_error(path: &Path) -> Error {
     Error::new(Code::StoreUnavailable, format!("the store `{}` is closed", path.display())).with_retryable(false)
 }
 
+/// A file or directory cannot be created or opened.
 pub(super) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
-    let message = format!("cannot make the {what} `{}`: {}", path.display(), error.kind());
+    let message = format!("cannot create the {what} `{}`: {}", path.display(), error.kind());
     Error::new(Code::StoreUnavailable, message).with_retryable(false).with_cause(error)
 }

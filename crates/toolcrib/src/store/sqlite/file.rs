@@ -1,5 +1,5 @@
-//! The file and its directory, for their owner only: definitions may hold literal values from another client's config.
-//! SQLite gives the log beside the file the same mode.
+//! The store's file and directory. Only their owner may access them, because definitions may hold literal secrets from
+//! another client's configuration. SQLite gives the log next to the file the same mode.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -11,7 +11,8 @@ use super::errors;
 use crate::private_dir::ensure_private_directory;
 use crate::store::StoreState;
 
-/// Makes what is missing. The path comes back absolute, for a connection may be opened after the process has moved.
+/// Creates the directory and the file if they are missing. Returns the absolute path, because a connection may be
+/// opened after the working directory has changed.
 pub(super) fn create_if_missing(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).map_err(|error| errors::io_error("store", path, error))?;
     if let Some(directory) = path.parent() {
@@ -21,15 +22,15 @@ pub(super) fn create_if_missing(path: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The absolute path of a file that must be there and hold something. Makes nothing.
+/// Returns the absolute path of a file that must exist and must not be empty. Creates nothing.
 pub(super) fn find_existing(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).map_err(|error| errors::io_error("store", path, error))?;
     match fs::metadata(&path) {
-        Ok(found) if found.is_file() && found.len() == 0 => {
+        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => {
             Err(errors::lost_store_error(&path, StoreState::Damaged, "is empty"))
         }
-        Ok(found) => {
-            restrict_permissions(&path, &found);
+        Ok(metadata) => {
+            restrict_permissions(&path, &metadata);
             Ok(path)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -39,9 +40,9 @@ pub(super) fn find_existing(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Says by how much a file is shorter than its own header tells. SQLite finds that out only when a query comes to a page
-/// that is not there. With a log beside it, the file may be behind; the order of the three looks matters, because another
-/// process may fold the log into the file meanwhile.
+/// Returns a description if a file is shorter than its header says. SQLite itself notices only when a query reaches a
+/// missing page. With a non-empty log the file may legitimately be behind. The order of the three checks matters,
+/// because another process may move the log into the file meanwhile.
 pub(super) fn find_truncation(path: &Path) -> Option<String> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
@@ -50,7 +51,7 @@ pub(super) fn find_truncation(path: &Path) -> Option<String> {
     }
     let mut header = [0; 32];
     File::open(path).and_then(|mut file| file.read_exact(&mut header)).ok()?;
-    // https://www.sqlite.org/fileformat.html: the size of a page, where 1 means 65536, and the number of pages.
+    // https://www.sqlite.org/fileformat.html: page size, where 1 means 65536, and number of pages.
     let page_size = match u16::from_be_bytes([header[16], header[17]]) {
         1 => 65_536,
         size => u64::from(size),
@@ -58,11 +59,11 @@ pub(super) fn find_truncation(path: &Path) -> Option<String> {
     let pages = u32::from_be_bytes([header[28], header[29], header[30], header[31]]);
     let expected = page_size * u64::from(pages);
     let length = fs::metadata(path).ok()?.len();
-    (length < expected).then(|| format!("the store `{}` is cut: {length} of {expected} bytes", path.display()))
+    (length < expected).then(|| format!("the store `{}` is truncated: {length} of {expected} bytes", path.display()))
 }
 
-/// Which file lies at a path. SQLite goes on writing to a file that was deleted or moved away, and acknowledges what is
-/// lost with it, so that each use of a connection looks first.
+/// Identity of the file at a path. SQLite keeps writing to a file that was deleted or moved, and acknowledges writes
+/// that are lost with it, so every use of a connection compares the identity first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileIdentity {
     #[cfg(unix)]
@@ -72,8 +73,9 @@ pub(super) struct FileIdentity {
 }
 
 impl FileIdentity {
+    /// Reads the identity of a store's file; a missing or empty file is an error.
     pub(super) fn read(path: &Path) -> Result<FileIdentity> {
-        let found = fs::metadata(path).map_err(|error| {
+        let metadata = fs::metadata(path).map_err(|error| {
             let is_gone = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
             if is_gone {
                 errors::missing_file_error(path, "was removed")
@@ -81,35 +83,37 @@ impl FileIdentity {
                 errors::io_error("store", path, error)
             }
         })?;
-        if found.is_file() && found.len() == 0 {
+        if metadata.is_file() && metadata.len() == 0 {
             return Err(errors::lost_store_error(path, StoreState::Damaged, "was emptied"));
         }
-        Ok(FileIdentity::from_metadata(&found))
+        Ok(FileIdentity::from_metadata(&metadata))
     }
 
+    /// Device and inode identify a file.
     #[cfg(unix)]
-    fn from_metadata(found: &fs::Metadata) -> FileIdentity {
+    fn from_metadata(metadata: &fs::Metadata) -> FileIdentity {
         use std::os::unix::fs::MetadataExt;
 
-        FileIdentity { device: found.dev(), inode: found.ino() }
+        FileIdentity { device: metadata.dev(), inode: metadata.ino() }
     }
 
-    /// Elsewhere an open file can be neither removed nor replaced.
+    /// On other systems an open file can be neither removed nor replaced.
     #[cfg(not(unix))]
-    fn of(_: &fs::Metadata) -> FileIdentity {
+    fn from_metadata(_: &fs::Metadata) -> FileIdentity {
         FileIdentity {}
     }
 
-    /// Refuses when the path leads to another file by now.
+    /// Fails if the path leads to another file by now.
     pub(super) fn ensure_unchanged(self, path: &Path) -> Result<()> {
         if FileIdentity::read(path)? == self { Ok(()) } else { Err(errors::missing_file_error(path, "was replaced")) }
     }
 }
 
+/// Creates an empty file for its owner only; restricts the mode of an existing one.
 fn create_file(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
-        Ok(found) => {
-            restrict_permissions(path, &found);
+        Ok(metadata) => {
+            restrict_permissions(path, &metadata);
             return Ok(());
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -122,16 +126,17 @@ fn create_file(path: &Path) -> io::Result<()> {
     options.open(path).map(|_: File| ())
 }
 
-/// A copy brought back from elsewhere may be open to others. If it is not ours to change, so be it.
+/// Removes access of group and others, which e.g. a restored copy may have. Failure is ignored: the file may belong to
+/// another user.
 #[cfg(unix)]
-fn restrict_permissions(path: &Path, found: &fs::Metadata) {
+fn restrict_permissions(path: &Path, metadata: &fs::Metadata) {
     use std::os::unix::fs::PermissionsExt;
 
-    let mode = found.permissions().mode();
-    if found.is_file() && mode & 0o077 != 0 {
+    let mode = metadata.permissions().mode();
+    if metadata.is_file() && mode & 0o077 != 0 {
         let _ = fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700));
     }
 }
 
 #[cfg(not(unix))]
-fn close_to_others(_: &Path, _: &fs::Metadata) {}
+fn restrict_permissions(_: &Path, _: &fs::Metadata) {}

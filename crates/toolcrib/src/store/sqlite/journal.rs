@@ -1,4 +1,4 @@
-//! The journal: dense sequence numbers, and a writer who must know the head.
+//! The journal table: consecutive sequence numbers, appended only by a writer that knows the last one.
 
 use futures_util::TryStreamExt;
 use sqlx::{Connection, Row, SqliteConnection};
@@ -11,31 +11,33 @@ use crate::store::{
     Commit, CommitOutcome, DiscoveryCheck, MAX_CHECKS_PER_SOURCE, SourceStatus, StoredRecord, compute_checksum,
 };
 
-/// How many records come in one piece.
+/// Number of records read in one statement.
 const BATCH_SIZE: usize = 2_000;
 
 const INSERT_RECORD: &str =
     "INSERT INTO journal (seq, at, actor, body, critical, since, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)";
 
+/// Returns records in batches; ends early, without an error, at a damaged page after the first batch.
 pub(super) async fn read_records(
     connection: &mut SqliteConnection,
     after: u64,
     limit: usize,
 ) -> sqlx::Result<Vec<StoredRecord>> {
     let mut records = read_batch_tolerant(connection, after, limit.min(BATCH_SIZE)).await?;
-    let mut more = records.len() == BATCH_SIZE;
-    while let Some(last) = records.last().filter(|_| more) {
+    let mut has_more = records.len() == BATCH_SIZE;
+    while let Some(last) = records.last().filter(|_| has_more) {
         let next = match read_batch_tolerant(connection, last.seq, (limit - records.len()).min(BATCH_SIZE)).await {
             Err(error) if is_partial_damage(&error) => return Ok(records),
             next => next?,
         };
-        more = next.len() == BATCH_SIZE;
+        has_more = next.len() == BATCH_SIZE;
         records.extend(next);
     }
     Ok(records)
 }
 
-/// Reads what can be read. A text that is no UTF-8 spoils the whole batch, and a damaged page ends it.
+/// Reads a batch; falls back to single rows, because one invalid UTF-8 text fails the whole batch and a damaged page
+/// ends it.
 async fn read_batch_tolerant(
     connection: &mut SqliteConnection,
     after: u64,
@@ -43,11 +45,11 @@ async fn read_batch_tolerant(
 ) -> sqlx::Result<Vec<StoredRecord>> {
     match read_batch(connection, after, limit).await {
         Err(error) if is_partial_damage(&error) => read_rows(connection, after, limit).await,
-        read => read,
+        result => result,
     }
 }
 
-/// Up to the first row that lies on a damaged page; an error where that is the first of all.
+/// Reads row by row up to the first row on a damaged page; fails only if that is the first row.
 async fn read_rows(connection: &mut SqliteConnection, after: u64, limit: usize) -> sqlx::Result<Vec<StoredRecord>> {
     let mut records = Vec::new();
     let mut rows = sqlx::query(
@@ -73,7 +75,7 @@ async fn read_rows(connection: &mut SqliteConnection, after: u64, limit: usize) 
             seq: row.try_get::<i64, _>(0)?.unsigned_abs(),
             at: Timestamp(row.try_get(1)?),
             actor: Actor::new(text(&actor)),
-            // An empty body is damaged, whether or not there is a checksum.
+            // Invalid UTF-8 is damage: an empty body is never valid, even for a record without checksum.
             body: if is_text { text(&body) } else { String::new() },
             critical: row.try_get::<i64, _>(4)? != 0,
             since: text(&since),
@@ -82,10 +84,11 @@ async fn read_rows(connection: &mut SqliteConnection, after: u64, limit: usize) 
     }
 }
 
+/// A row of `journal`, as JSON array.
 type JournalRow = (i64, i64, Actor, String, i64, String, Option<String>);
 
-/// A row costs more on its way between the threads than its JSON does, so a batch travels as one text:
-/// 10,000 records in 14 ms instead of 35.
+/// Reads a batch as one JSON text: passing a row between SQLite's thread and this one costs more than its JSON. 10,000
+/// records take 14 ms instead of 35.
 async fn read_batch(connection: &mut SqliteConnection, after: u64, limit: usize) -> sqlx::Result<Vec<StoredRecord>> {
     let batch: String = sqlx::query_scalar(
         "SELECT json_group_array(json_array(seq, at, actor, body, critical, since, checksum))
@@ -106,13 +109,14 @@ async fn read_batch(connection: &mut SqliteConnection, after: u64, limit: usize)
         checksum,
     };
     let mut records: Vec<StoredRecord> = rows.into_iter().map(record).collect();
-    // They come in order, but an aggregate does not promise it.
+    // They are in order in practice, but SQL does not guarantee the order within an aggregate.
     records.sort_unstable_by_key(|record| record.seq);
     Ok(records)
 }
 
+/// Appends events and a measurement. See [`Store::commit`](crate::store::Store::commit).
 pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_>) -> sqlx::Result<CommitOutcome> {
-    // The lock on the file is taken first, so what is read from here on stays true until the end.
+    // `IMMEDIATE` takes the write lock first, so what is read from here on stays true until the commit.
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let head: i64 =
         sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM journal").fetch_one(&mut *transaction).await?;
@@ -148,7 +152,7 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
     Ok(CommitOutcome::Committed)
 }
 
-/// Gives the records of a version without checksums theirs. What cannot be read stays without one.
+/// Adds checksums to the records of a version without them. Unreadable records stay without one.
 pub(super) async fn add_checksums(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     let mut after = 0;
     loop {
@@ -165,6 +169,7 @@ pub(super) async fn add_checksums(connection: &mut SqliteConnection) -> sqlx::Re
     }
 }
 
+/// Inserts salvaged records, and replaces the key of the new store.
 pub(super) async fn restore(
     connection: &mut SqliteConnection,
     records: &[StoredRecord],
@@ -192,14 +197,16 @@ pub(super) async fn restore(
     transaction.commit().await
 }
 
+/// Returns the start of the newest discovery of a source that has ended.
 async fn last_started_at(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<Option<Timestamp>> {
-    let found: Option<i64> = sqlx::query_scalar("SELECT started_at FROM standings WHERE source = ?")
+    let started_at: Option<i64> = sqlx::query_scalar("SELECT started_at FROM standings WHERE source = ?")
         .bind(source.as_str())
         .fetch_optional(connection)
         .await?;
-    Ok(found.map(Timestamp))
+    Ok(started_at.map(Timestamp))
 }
 
+/// Writes the status and the check of a discovery, and removes old checks.
 async fn write_status(
     connection: &mut SqliteConnection,
     check: &DiscoveryCheck,

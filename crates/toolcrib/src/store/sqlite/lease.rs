@@ -1,7 +1,7 @@
-//! Leases on discoveries, shared by all processes of this machine that have the store open.
+//! Leases on discoveries, shared by all processes on this machine that have the store open.
 //!
-//! They go by the time since the machine was started, which counts on while it sleeps and cannot be set; a lease of an
-//! earlier boot is void. A row also names the process behind it, so that one that was killed leaves no lease behind.
+//! A lease is measured by the time since boot, which continues while the machine sleeps and cannot be set; a lease of
+//! an earlier boot is void. A row also identifies its process, so that the lease of a killed process ends with it.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::content::skip_damaged;
 use crate::process::ProcessIdentity;
 use crate::store::Lease;
 
-/// No holder asks for longer: what says otherwise is damaged.
+/// Upper bound of every lease; a row that says otherwise is damaged.
 const MAX_LEASE_DURATION: Duration = Duration::from_secs(3600);
 
-/// By which process, in which boot and until when a lease is held.
+/// Columns of a lease: process and boot of its holder, and its end in milliseconds since boot.
 #[derive(Debug)]
 struct LeaseRow {
     process: String,
@@ -24,16 +24,18 @@ struct LeaseRow {
     until: i64,
 }
 
+/// Acquires or renews a lease.
 pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     source: &SourceId,
     holder: &str,
     duration: Duration,
 ) -> sqlx::Result<Lease> {
-    // A waiting process asks again and again. While another holds the lease this only reads, and blocks no writer.
+    // A waiting process asks repeatedly. While another one holds the lease this only reads, and blocks no writer.
     if let Some(remaining) = remaining_of_other(connection, source, holder).await? {
         return Ok(Lease::HeldFor(remaining));
     }
+    // Check again under the write lock: another process may have acquired it in between.
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     if let Some(remaining) = remaining_of_other(&mut transaction, source, holder).await? {
         transaction.rollback().await?;
@@ -53,6 +55,7 @@ pub(super) async fn acquire(
     Ok(Lease::Granted)
 }
 
+/// Releases the lease of a holder.
 pub(super) async fn release(connection: &mut SqliteConnection, source: &SourceId, holder: &str) -> sqlx::Result<()> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("DELETE FROM leases WHERE source = ? AND holder = ?")
@@ -63,18 +66,19 @@ pub(super) async fn release(connection: &mut SqliteConnection, source: &SourceId
     transaction.commit().await
 }
 
-/// The sources that are being discovered, and how long their leases last.
+/// Returns the sources that are being discovered, with the remaining time of their leases.
 pub(super) async fn active_leases(connection: &mut SqliteConnection) -> sqlx::Result<Vec<(SourceId, Duration)>> {
     let rows: Vec<(String, String, String, i64)> =
         sqlx::query_as("SELECT source, process, boot, until FROM leases").fetch_all(connection).await?;
     let clock = BootClock::now();
-    let live = |(source, process, boot, until): (String, String, String, i64)| {
+    let active = |(source, process, boot, until): (String, String, String, i64)| {
         let remaining = LeaseRow { process, boot, until }.remaining(&clock)?;
         Some((skip_damaged("lease", &source, SourceId::parse(&source))?, remaining))
     };
-    Ok(rows.into_iter().filter_map(live).collect())
+    Ok(rows.into_iter().filter_map(active).collect())
 }
 
+/// Returns the remaining time of another holder's lease.
 async fn remaining_of_other(
     connection: &mut SqliteConnection,
     source: &SourceId,
@@ -90,27 +94,30 @@ async fn remaining_of_other(
 }
 
 impl LeaseRow {
-    /// How long the lease lasts; nothing when it is over or void.
+    /// Returns the remaining time of the lease; `None` if it is over or void.
     fn remaining(&self, clock: &BootClock) -> Option<Duration> {
         let until = Duration::from_millis(u64::try_from(self.until).ok()?);
         let remaining = until.checked_sub(clock.elapsed).filter(|remaining| !remaining.is_zero())?;
-        let valid = self.boot == clock.boot && remaining <= MAX_LEASE_DURATION;
-        (valid && !self.process.parse().is_ok_and(|process: ProcessIdentity| process.has_ended())).then_some(remaining)
+        let is_valid = self.boot == clock.boot && remaining <= MAX_LEASE_DURATION;
+        (is_valid && !self.process.parse().is_ok_and(|process: ProcessIdentity| process.has_ended()))
+            .then_some(remaining)
     }
 }
 
-/// The time since this machine was started.
+/// Time since this machine was started.
 struct BootClock {
-    /// Tells one boot from another.
+    /// Identifies the boot.
     boot: String,
     elapsed: Duration,
 }
 
 impl BootClock {
+    /// `CLOCK_BOOTTIME`, which continues during suspend.
     #[cfg(target_os = "linux")]
     fn now() -> BootClock {
         use rustix::time::{ClockId, clock_gettime};
-        // Read once: without a file descriptor every lease would look like one of another boot.
+        // Read once: if reading failed later for lack of file descriptors, every lease would look like one of another
+        // boot.
         static BOOT: LazyLock<String> = LazyLock::new(|| {
             let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
             boot.trim().to_owned()
@@ -119,7 +126,7 @@ impl BootClock {
         BootClock { boot: BOOT.clone(), elapsed }
     }
 
-    /// Elsewhere the wall clock has to do; [`MAX_LEASE`] bounds what setting it can do.
+    /// Other systems use the wall clock; [`MAX_LEASE_DURATION`] bounds the effect of setting it.
     #[cfg(not(target_os = "linux"))]
     fn now() -> BootClock {
         let elapsed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Rows that are measured, not decided: how sources stand, and how often what was used.
+//! Measurements, where the last write wins: statuses and checks of sources, counts of calls and cache lookups.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use super::content::{skip_damaged, to_json};
 use super::lease;
 use crate::store::{CacheCount, CallCount, DiscoveryCheck, SourceStatus};
 
-/// A source whose first discovery is under way has a lease and no standing yet.
+/// Returns the statuses. A source whose first discovery is running has a lease and no status yet.
 pub(super) async fn source_statuses(
     connection: &mut SqliteConnection,
 ) -> sqlx::Result<BTreeMap<SourceId, SourceStatus>> {
     let rows: Vec<(String, String)> =
         sqlx::query_as("SELECT source, body FROM standings").fetch_all(&mut *connection).await?;
     let status = |(source, body): (String, String)| {
-        let id = skip_damaged("standing", &source, SourceId::parse(&source))?;
-        Some((id, parse_json("standing", &source, &body)?))
+        let id = skip_damaged("status", &source, SourceId::parse(&source))?;
+        Some((id, parse_json("status", &source, &body)?))
     };
     let mut statuses: BTreeMap<SourceId, SourceStatus> = rows.into_iter().filter_map(status).collect();
     let now = Instant::now();
@@ -29,6 +29,7 @@ pub(super) async fn source_statuses(
     Ok(statuses)
 }
 
+/// Returns the checks of a source, newest first.
 pub(super) async fn checks(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<Vec<DiscoveryCheck>> {
     let rows: Vec<String> = sqlx::query_scalar("SELECT body FROM checks WHERE source = ? ORDER BY id DESC")
         .bind(source.as_str())
@@ -37,6 +38,7 @@ pub(super) async fn checks(connection: &mut SqliteConnection, source: &SourceId)
     Ok(rows.iter().filter_map(|body| parse_json("check", source.as_str(), body)).collect())
 }
 
+/// Marks the status of a source as stale.
 pub(super) async fn invalidate(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<()> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("UPDATE standings SET body = json_set(body, '$.invalidated', json('true')) WHERE source = ?")
@@ -46,16 +48,18 @@ pub(super) async fn invalidate(connection: &mut SqliteConnection, source: &Sourc
     transaction.commit().await
 }
 
+/// Removes the status of a source.
 pub(super) async fn remove_source_status(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<()> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("DELETE FROM standings WHERE source = ?").bind(source.as_str()).execute(&mut *transaction).await?;
     transaction.commit().await
 }
 
+/// Adds increments to the counts.
 pub(super) async fn add_counts(
     connection: &mut SqliteConnection,
     calls: &[CallCount],
-    needs: &[CacheCount],
+    lookups: &[CacheCount],
 ) -> sqlx::Result<()> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     for call in calls {
@@ -76,21 +80,22 @@ pub(super) async fn add_counts(
         .execute(&mut *transaction)
         .await?;
     }
-    if !needs.is_empty() {
-        // A list of all sources needs them all: one statement, for every command ends with this one.
-        let needs: Vec<_> = needs.iter().map(|need| (need.source.as_str(), need.hits, need.misses)).collect();
+    if !lookups.is_empty() {
+        // One statement for all sources: listing tools counts a lookup of each, and every command ends with this write.
+        let lookups: Vec<_> = lookups.iter().map(|count| (count.source.as_str(), count.hits, count.misses)).collect();
         sqlx::query(
             "INSERT INTO need_counts (source, hits, misses)
              SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?) WHERE true
              ON CONFLICT (source) DO UPDATE SET hits = hits + excluded.hits, misses = misses + excluded.misses",
         )
-        .bind(to_json(&needs)?)
+        .bind(to_json(&lookups)?)
         .execute(&mut *transaction)
         .await?;
     }
     transaction.commit().await
 }
 
+/// Returns the call counts of every tool.
 pub(super) async fn call_counts(connection: &mut SqliteConnection) -> sqlx::Result<Vec<CallCount>> {
     type CallCountRow = (String, String, i64, i64, Option<i64>, Option<String>);
     let rows: Vec<CallCountRow> = sqlx::query_as(
@@ -111,16 +116,18 @@ pub(super) async fn call_counts(connection: &mut SqliteConnection) -> sqlx::Resu
     Ok(rows.into_iter().filter_map(call_count).collect())
 }
 
+/// Returns the cache counts of every source.
 pub(super) async fn cache_counts(connection: &mut SqliteConnection) -> sqlx::Result<Vec<CacheCount>> {
     let rows: Vec<(String, i64, i64)> =
         sqlx::query_as("SELECT source, hits, misses FROM need_counts ORDER BY source").fetch_all(connection).await?;
-    let need_count = |(source, hits, misses): (String, i64, i64)| {
+    let cache_count = |(source, hits, misses): (String, i64, i64)| {
         let source = skip_damaged("counter", &source, SourceId::parse(&source))?;
         Some(CacheCount { source, hits: hits.unsigned_abs(), misses: misses.unsigned_abs() })
     };
-    Ok(rows.into_iter().filter_map(need_count).collect())
+    Ok(rows.into_iter().filter_map(cache_count).collect())
 }
 
+/// Parses a JSON column; logs and skips a damaged one.
 fn parse_json<T: DeserializeOwned>(what: &str, name: &str, body: &str) -> Option<T> {
     skip_damaged(what, name, serde_json::from_str(body))
 }

@@ -1,12 +1,13 @@
-//! The tables, and how a store written by an older Toolcrib gets those of today.
+//! The tables, and the migrations from older versions of them.
 
 use sqlx::{Connection, SqliteConnection};
 
 use super::journal;
 
-/// One step from each version to the next. Stores are out there: steps are added, never changed.
+/// One migration from each version to the next. Existing stores depend on them: migrations are added, never changed.
 const MIGRATIONS: [&str; 4] = [CREATE_TABLES, DESCRIBE_RECORDS, NAME_LEASE_HOLDERS, ADD_CHECKSUMS];
 
+/// Version 1.
 const CREATE_TABLES: &str = "
     CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
     CREATE TABLE journal (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT NOT NULL, body TEXT NOT NULL) STRICT;
@@ -24,10 +25,10 @@ const CREATE_TABLES: &str = "
     PRAGMA user_version = 1;
 ";
 
-/// Each record says for older versions whether it may be ignored, and which version understands it. The records that are
-/// there have types of 0.1.0; which of those are critical is written out, because the types that a later version calls
-/// critical may be others. A body that is no JSON is damaged and has no type; `CASE`, because `AND` does not promise to
-/// look at the left side first.
+/// Version 2: each record says, for versions that do not know its type, whether it may be ignored and which version
+/// understands it. Existing records are of 0.1.0; its critical types are listed here, because later versions may call
+/// other types critical. A body that is not valid JSON is damaged and has no type. `CASE`, because SQL does not
+/// guarantee that `AND` evaluates its left side first.
 const DESCRIBE_RECORDS: &str = "
     ALTER TABLE journal ADD COLUMN critical INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE journal ADD COLUMN since TEXT NOT NULL DEFAULT '0.1.0';
@@ -37,8 +38,9 @@ const DESCRIBE_RECORDS: &str = "
     PRAGMA user_version = 2;
 ";
 
-/// A lease goes by the time since the machine was started, and names its process. Those that are there go by the wall
-/// clock and are void within seconds; those that a running process of an older version writes are void from the start.
+/// Version 3: a lease is measured by the time since boot, and identifies its process. Existing leases use the wall
+/// clock and would end within seconds; those that a running process of an older version still writes are void from the
+/// start.
 const NAME_LEASE_HOLDERS: &str = "
     DROP TABLE leases;
     CREATE TABLE leases (
@@ -48,27 +50,31 @@ const NAME_LEASE_HOLDERS: &str = "
     PRAGMA user_version = 3;
 ";
 
-/// A record has a checksum over its other columns. SQLite has no such function, so those that are there get theirs from
-/// [`journal::add_checksums`]; what a running process of an older version appends has none and is not checked.
+/// Version 4: a record has a checksum over its other columns. SQLite cannot compute it, so existing records get theirs
+/// from [`journal::add_checksums`]. Records that a running process of an older version still appends have none, and are
+/// not verified.
 const ADD_CHECKSUMS: &str = "
     ALTER TABLE journal ADD COLUMN checksum TEXT;
     PRAGMA user_version = 4;
 ";
-/// The version of the tables that brought checksums.
+/// Schema version that introduced checksums.
 const CHECKSUMS_SINCE: i64 = 4;
 
+/// Current schema version, stored as `user_version`.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
+/// How the schema of an opened file compares with the current one.
 pub(super) enum SchemaState {
     Current,
     Older,
-    /// Without any table: a new file.
+    /// A new file without tables.
     New,
     Newer(i64),
-    /// A database, but not ours.
+    /// A SQLite database of another program.
     Foreign,
 }
 
+/// Reads the schema version, in one statement.
 pub(super) async fn read_schema_state(connection: &mut SqliteConnection) -> sqlx::Result<SchemaState> {
     let (version, has_tables): (i64, bool) =
         sqlx::query_as("SELECT user_version, EXISTS (SELECT 1 FROM sqlite_schema) FROM pragma_user_version")
@@ -83,15 +89,16 @@ pub(super) async fn read_schema_state(connection: &mut SqliteConnection) -> sqlx
     })
 }
 
+/// Migrates the schema to the current version; creates the tables of a new file.
 pub(super) async fn migrate(connection: &mut SqliteConnection) -> sqlx::Result<()> {
-    // Both stay for good, and cannot be set inside a transaction. Manifests are large: with pages of 4 KiB, a start
-    // spends more time asking for pages than reading them.
+    // Both settings are permanent and cannot be made inside a transaction. Manifests are large: with pages of 4 KiB, a
+    // start spends more time requesting pages than reading them.
     sqlx::raw_sql("PRAGMA page_size = 16384; PRAGMA journal_mode = WAL").execute(&mut *connection).await?;
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    // Asked again: another process may have been faster.
+    // Read again under the lock: another process may have migrated meanwhile.
     let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *transaction).await?;
-    for step in MIGRATIONS.into_iter().skip(usize::try_from(version).unwrap_or(usize::MAX)) {
-        sqlx::raw_sql(step).execute(&mut *transaction).await?;
+    for migration in MIGRATIONS.into_iter().skip(usize::try_from(version).unwrap_or(usize::MAX)) {
+        sqlx::raw_sql(migration).execute(&mut *transaction).await?;
     }
     if (1..CHECKSUMS_SINCE).contains(&version) {
         journal::add_checksums(&mut transaction).await?;
@@ -103,13 +110,14 @@ pub(super) async fn migrate(connection: &mut SqliteConnection) -> sqlx::Result<(
     transaction.commit().await
 }
 
-/// SQLite's own check of its pages, indexes and constraints. It says `ok` where it finds nothing.
+/// Runs SQLite's check of pages, indexes and constraints, which reports `ok` if it finds nothing.
 pub(super) async fn check_integrity(connection: &mut SqliteConnection, limit: usize) -> sqlx::Result<Vec<String>> {
     let pragma = sqlx::AssertSqlSafe(format!("PRAGMA integrity_check({limit})"));
     let lines: Vec<String> = sqlx::query_scalar(pragma).fetch_all(connection).await?;
     Ok(lines.into_iter().filter(|line| line != "ok").take(limit).collect())
 }
 
+/// Returns the store's secret key.
 pub(super) async fn read_key(connection: &mut SqliteConnection) -> sqlx::Result<[u8; 32]> {
     let key: Vec<u8> = sqlx::query_scalar("SELECT value FROM meta WHERE key = 'key'").fetch_one(connection).await?;
     key.try_into().map_err(|_| sqlx::Error::Decode("the key is not 32 bytes".into()))
