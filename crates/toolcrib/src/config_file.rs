@@ -1,4 +1,5 @@
-//! Finding and reading configuration files, and remembering which project files are trusted.
+//! Finds and reads configuration files, and decides whether a project's file is trusted. Parsing is left to
+//! `toolcrib_core::config`; the trust decisions are stored by `trust_store`.
 
 mod documents;
 mod trust_store;
@@ -16,34 +17,36 @@ use crate::registry::{Trust, UntrustedFile};
 
 pub use trust_store::trust_file;
 
-/// The names a project's file may have, in the order they are looked for.
+/// Names of a project's configuration file, in the order they are tried.
 const PROJECT_FILE_NAMES: [&str; 5] = ["toolcrib.yaml", "toolcrib.yml", "toolcrib.toml", "toolcrib.json", ".mcp.json"];
+/// Maximum size of a configuration file.
 const MAX_CONFIG_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A configuration as it was found.
+/// A configuration with the files it was read from.
 #[derive(Debug, Clone)]
 pub struct LoadedConfig {
-    /// What holds: the project's or named file over the user's own, or the user's own alone while the project's file is
-    /// not trusted.
+    /// Effective configuration: the project's or named file merged over the user's own, or the user's own alone while
+    /// the project's file is not trusted.
     pub config: Config,
     /// The project's or named file.
     pub file: Option<PathBuf>,
-    /// Every file that was read, the one that wins first.
+    /// All files that were read, in order of precedence.
     pub files: Vec<PathBuf>,
-    /// The project's file, where it was found by walking up: it changes nothing before it is trusted.
+    /// The project's file, if it was found by walking up the directories: it has no effect before it is trusted.
     pub project: Option<ProjectFile>,
 }
 
-/// A project's file that needs trust.
+/// A project's configuration file, which needs trust.
 #[derive(Debug, Clone)]
 pub struct ProjectFile {
     pub file: PathBuf,
-    /// What the file says by itself.
+    /// Content of the file.
     pub config: Config,
-    /// The user's own configuration, which it would be laid over.
+    /// The user's own configuration, over which the file is merged.
     pub user_config: Config,
+    /// Whether the file is trusted as it is now.
     pub trust_state: TrustState,
-    /// What the documents of its sources lead to, read once: what is accepted is what was shown.
+    /// Where the documents of its sources send requests. Read once, so that what is accepted is what was shown.
     documents: OnceLock<BTreeMap<SourceId, LocalDocument>>,
 }
 
@@ -51,8 +54,9 @@ pub struct ProjectFile {
 #[derive(Debug, Clone)]
 pub enum TrustState {
     NeverTrusted,
+    /// Trusted, with what the trust covers.
     Trusted(TrustedFile),
-    /// It was trusted before these keys changed.
+    /// Trusted before, but these keys have changed since.
     Changed {
         before: TrustedFile,
         keys: Vec<String>,
@@ -60,18 +64,18 @@ pub enum TrustState {
 }
 
 impl LoadedConfig {
-    /// A configuration that stands in no file.
+    /// Wraps a configuration that was not read from a file.
     pub fn from_config(config: Config) -> LoadedConfig {
         LoadedConfig { config, file: None, files: Vec::new(), project: None }
     }
 
-    /// Where a source is declared, as `file:line`.
+    /// Returns where a source is declared, as `file:line`.
     pub fn declared_at(&self, id: &SourceId) -> Option<String> {
         let declaration = self.config.sources.iter().find(|declaration| declaration.id == *id)?;
         Some(format!("{}:{}", declaration.file, declaration.line))
     }
 
-    /// What relative paths are relative to: where the file lies, or where we are.
+    /// Returns the directory that relative paths refer to: that of the file, or the working directory.
     pub fn base_directory(&self) -> Result<PathBuf> {
         let absolute = self.file.as_deref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
         match absolute.as_deref().and_then(Path::parent) {
@@ -80,12 +84,12 @@ impl LoadedConfig {
         }
     }
 
-    /// The project's file, where it is not trusted as it is now.
+    /// Returns the project's file if it is not trusted as it is now.
     pub fn untrusted_project(&self) -> Option<&ProjectFile> {
         self.project.as_ref().filter(|project| !project.is_trusted())
     }
 
-    /// Accepts the project's file as it is now. From then on it holds.
+    /// Trusts the project's file as it is now, stores that, and applies the file.
     pub fn accept_project(mut self) -> Result<LoadedConfig> {
         let Some(project) = &mut self.project else {
             return Err(Error::new(Code::NotFound, "there is no project file here to trust"));
@@ -97,32 +101,36 @@ impl LoadedConfig {
         Ok(self)
     }
 
-    /// The same with the project's file as it was when it was last trusted, which `before` has.
+    /// Returns this configuration with the project's file as it was last trusted in `before`. Used when a reload finds
+    /// a changed, untrusted file.
     pub fn with_trusted_project(mut self, before: &LoadedConfig) -> LoadedConfig {
         let project = before.project.clone().filter(ProjectFile::is_trusted);
-        if let (Some(mut project), Some(now)) = (project, self.project.take()) {
-            project.user_config = now.user_config;
+        if let (Some(mut project), Some(current)) = (project, self.project.take()) {
+            project.user_config = current.user_config;
             self.config = project.effective_config();
             self.project = Some(project);
         }
         self
     }
 
-    /// What the registry has to know of it.
+    /// Returns the trust for [`Registry`](crate::Registry).
     pub fn trust(&self) -> Trust {
         let Some(project) = &self.project else { return Trust::default() };
         match &project.trust_state {
             TrustState::Trusted(trusted) => {
-                let bound = project.config.valid_sources().filter(|source| documents::has_local_document(source));
-                let bound: BTreeSet<&SourceId> = bound.map(|source| &source.id).collect();
-                let documents = trusted.documents().filter(|(id, _)| bound.contains(id));
+                // Only sources whose document decides where requests go are restricted to the trusted servers.
+                let restricted = project.config.valid_sources().filter(|source| documents::has_local_document(source));
+                let restricted: BTreeSet<&SourceId> = restricted.map(|source| &source.id).collect();
+                let documents = trusted.documents().filter(|(id, _)| restricted.contains(id));
                 let document_servers = documents.map(|(id, document)| (id.clone(), document.servers.clone())).collect();
                 Trust { untrusted: None, document_servers }
             }
             TrustState::NeverTrusted | TrustState::Changed { .. } => {
-                let own = |id: &SourceId| project.user_config.sources.iter().any(|declaration| declaration.id == *id);
+                // A source of the user's own configuration keeps working, even if the project's file declares it too.
+                let is_user_source =
+                    |id: &SourceId| project.user_config.sources.iter().any(|declaration| declaration.id == *id);
                 let declared = project.config.sources.iter().map(|declaration| &declaration.id);
-                let sources = declared.filter(|id| !own(id)).cloned().collect();
+                let sources = declared.filter(|id| !is_user_source(id)).cloned().collect();
                 let reason = format!("{}; look at it, then run `toolcrib trust`", project.untrusted_reason());
                 Trust { untrusted: Some(UntrustedFile { reason, sources }), ..Trust::default() }
             }
@@ -131,21 +139,23 @@ impl LoadedConfig {
 }
 
 impl ProjectFile {
-    fn new(file: &Path, config: Config, below: Config) -> Result<ProjectFile> {
+    /// Compares a project's file with what was trusted of it.
+    fn new(file: &Path, config: Config, user_config: Config) -> Result<ProjectFile> {
         let trust_state = match trust_store::find_trusted(file)? {
             None => TrustState::NeverTrusted,
             Some(before) => {
-                let now = TrustedFile::new(
+                let current = TrustedFile::new(
                     &config,
                     documents::read_local_documents(&config, parent_directory(file), Some(&before)),
                 );
-                let keys = before.uncovered_keys(&now);
+                let keys = before.uncovered_keys(&current);
                 if keys.is_empty() { TrustState::Trusted(before) } else { TrustState::Changed { before, keys } }
             }
         };
-        Ok(ProjectFile { file: file.to_owned(), config, user_config: below, trust_state, documents: OnceLock::new() })
+        Ok(ProjectFile { file: file.to_owned(), config, user_config, trust_state, documents: OnceLock::new() })
     }
 
+    /// Whether the file is trusted as it is now.
     pub fn is_trusted(&self) -> bool {
         match self.trust_state {
             TrustState::Trusted(_) => true,
@@ -153,33 +163,34 @@ impl ProjectFile {
         }
     }
 
-    /// Why it is not used, for people.
+    /// Returns why the file is not applied, for people.
     pub fn untrusted_reason(&self) -> String {
         let file = sanitize(&self.file.to_string_lossy());
         match &self.trust_state {
             TrustState::Changed { keys, .. } => {
-                format!("`{file}` is not trusted yet with what changed in it ({})", keys.join(", "))
+                format!("`{file}` has changes that are not trusted yet ({})", keys.join(", "))
             }
             TrustState::NeverTrusted | TrustState::Trusted(_) => format!("`{file}` is not trusted yet"),
         }
     }
 
-    /// Whether it declares a source that the user's own configuration has too.
+    /// Whether the user's own configuration declares this source too.
     pub fn replaces_user_source(&self, id: &SourceId) -> bool {
         self.user_config.sources.iter().any(|declaration| declaration.id == *id)
     }
 
-    /// Where the documents of its sources lead to, of those that are files.
+    /// Returns where the documents of its sources send requests, for documents in files.
     pub fn document_servers(&self) -> BTreeMap<&SourceId, &BTreeSet<String>> {
         self.documents().iter().map(|(id, document)| (id, &document.servers)).collect()
     }
 
+    /// Reads the local documents, once.
     fn documents(&self) -> &BTreeMap<SourceId, LocalDocument> {
         self.documents.get_or_init(|| documents::read_local_documents(&self.config, parent_directory(&self.file), None))
     }
 
-    /// What holds with it. What an earlier version of it was trusted to restrict stays restricted while the file waits
-    /// for trust again, so that a change of the file alone lifts nothing.
+    /// Returns the configuration with this file applied as far as it is trusted. Restrictions of an earlier, trusted
+    /// version stay in force while a change waits for trust, so that changing the file cannot lift them.
     fn effective_config(&self) -> Config {
         match &self.trust_state {
             TrustState::NeverTrusted => self.user_config.clone(),
@@ -192,43 +203,46 @@ impl ProjectFile {
     }
 }
 
+/// Returns the directory of a file.
 fn parent_directory(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new("."))
 }
 
-/// Reads `named`, else the nearest file from `directory` upwards, over the user's own.
+/// Reads the file `named`, or else the nearest project file from `directory` upwards, and merges it over the user's
+/// own.
 pub fn load(named: Option<&Path>, directory: &Path) -> Result<LoadedConfig> {
     let user = user_config_file().filter(|path| path.is_file());
-    let (file, walked) = match named {
+    let (file, is_discovered) = match named {
         Some(path) => (Some(path.to_owned()), false),
         None => (find_project_file(directory), true),
     };
-    let below_file = user.as_ref().filter(|path| file.as_ref() != Some(path));
-    let below = below_file.map(|path| read_config(path)).transpose()?.unwrap_or_default();
-    let files = file.iter().chain(below_file).cloned().collect();
+    let user_file = user.as_ref().filter(|path| file.as_ref() != Some(path));
+    let user_config = user_file.map(|path| read_config(path)).transpose()?.unwrap_or_default();
+    let files = file.iter().chain(user_file).cloned().collect();
     let Some(file) = file else {
-        return Ok(LoadedConfig { files, ..LoadedConfig::from_config(below) });
+        return Ok(LoadedConfig { files, ..LoadedConfig::from_config(user_config) });
     };
-    let upper = read_config(&file)?;
-    let says_nothing =
-        || upper == Config::default() && trust_store::find_trusted(&file).is_ok_and(|known| known.is_none());
-    if !walked || user.as_ref() == Some(&file) || says_nothing() {
-        return Ok(LoadedConfig { config: upper.merge_over(below), file: Some(file), files, project: None });
+    let config = read_config(&file)?;
+    // A file without content needs no trust, unless an earlier version of it was trusted.
+    let is_empty =
+        || config == Config::default() && trust_store::find_trusted(&file).is_ok_and(|known| known.is_none());
+    if !is_discovered || user.as_ref() == Some(&file) || is_empty() {
+        return Ok(LoadedConfig { config: config.merge_over(user_config), file: Some(file), files, project: None });
     }
-    let project = ProjectFile::new(&file, upper, below)?;
+    let project = ProjectFile::new(&file, config, user_config)?;
     Ok(LoadedConfig { config: project.effective_config(), file: Some(file), files, project: Some(project) })
 }
 
-/// The user's own file: `~/.config/toolcrib/toolcrib.yaml`.
+/// Returns the path of the user's own configuration: `~/.config/toolcrib/toolcrib.yaml`.
 pub fn user_config_file() -> Option<PathBuf> {
     let base = xdg_directory("XDG_CONFIG_HOME", ".config")?;
     Some(base.join("toolcrib").join("toolcrib.yaml"))
 }
 
-/// Where data lies by default: a directory for each configuration file, so that projects never disturb each other.
+/// Returns the default data directory: one per configuration file, so that projects do not affect each other.
 pub fn default_data_directory(file: Option<&Path>) -> Result<PathBuf> {
-    let homeless = || Error::new(Code::ConfigInvalid, "neither XDG_DATA_HOME nor HOME is set; give `--data DIR`");
-    let base = xdg_directory("XDG_DATA_HOME", ".local/share").ok_or_else(homeless)?.join("toolcrib");
+    let no_home = || Error::new(Code::ConfigInvalid, "neither XDG_DATA_HOME nor HOME is set; give `--data DIR`");
+    let base = xdg_directory("XDG_DATA_HOME", ".local/share").ok_or_else(no_home)?.join("toolcrib");
     let Some(file) = file else { return Ok(base.join("default")) };
     let path = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let project = path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
@@ -237,19 +251,20 @@ pub fn default_data_directory(file: Option<&Path>) -> Result<PathBuf> {
     Ok(base.join(format!("{name}-{}", Fingerprint::digest(path.as_os_str().as_encoded_bytes()).short_hex(8))))
 }
 
-/// The text of a configuration file, ours or another client's.
+/// Reads a configuration file, of Toolcrib or of another client.
 pub fn read_text(path: &Path) -> Result<String> {
-    let cannot = || format!("cannot read `{}`", path.display());
+    let prefix = || format!("cannot read `{}`", path.display());
     let metadata = std::fs::metadata(path)
-        .map_err(|error| Error::new(Code::ConfigInvalid, format!("{}: {error}", cannot())).with_cause(error))?;
+        .map_err(|error| Error::new(Code::ConfigInvalid, format!("{}: {error}", prefix())).with_cause(error))?;
     if metadata.len() > MAX_CONFIG_FILE_BYTES {
-        return Err(Error::new(Code::ConfigInvalid, format!("{}: it is larger than 16 MiB", cannot())));
+        return Err(Error::new(Code::ConfigInvalid, format!("{}: it is larger than 16 MiB", prefix())));
     }
     let bytes = std::fs::read(path)
-        .map_err(|error| Error::new(Code::ConfigInvalid, format!("{}: {error}", cannot())).with_cause(error))?;
-    String::from_utf8(bytes).context(Code::ConfigInvalid, format!("{}: it is not UTF-8 text", cannot()))
+        .map_err(|error| Error::new(Code::ConfigInvalid, format!("{}: {error}", prefix())).with_cause(error))?;
+    String::from_utf8(bytes).context(Code::ConfigInvalid, format!("{}: it is not UTF-8 text", prefix()))
 }
 
+/// Reads and parses a configuration file.
 fn read_config(path: &Path) -> Result<Config> {
     let text = read_text(path)?;
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -257,14 +272,19 @@ fn read_config(path: &Path) -> Result<Config> {
     Config::read(&text, &path.display().to_string(), base).map_err(|faults| ConfigDiagnostic::combined_error(&faults))
 }
 
+/// Returns the nearest project file in a directory or its ancestors.
 fn find_project_file(directory: &Path) -> Option<PathBuf> {
-    directory.ancestors().flat_map(|place| PROJECT_FILE_NAMES.map(|name| place.join(name))).find(|path| path.is_file())
+    directory
+        .ancestors()
+        .flat_map(|directory| PROJECT_FILE_NAMES.map(|name| directory.join(name)))
+        .find(|path| path.is_file())
 }
 
+/// Returns an XDG base directory; its variable must be an absolute path, as the specification says.
 fn xdg_directory(variable: &str, below_home: &str) -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set(variable).filter(|path| path.is_absolute()).or_else(|| {
-        let home = set("HOME").or_else(|| set("USERPROFILE"))?;
+    let variable_path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    variable_path(variable).filter(|path| path.is_absolute()).or_else(|| {
+        let home = variable_path("HOME").or_else(|| variable_path("USERPROFILE"))?;
         Some(home.join(below_home))
     })
 }

@@ -1,4 +1,4 @@
-//! One connector per source, made when first needed, with its breaker; and the table of built-in tools.
+//! The connectors of all sources, created on first use, each with its circuit breaker; and the table of built-in tools.
 
 mod source_events;
 mod weak_registry;
@@ -24,34 +24,42 @@ use crate::registry::RegistryOptions;
 pub use source_events::SourceEvents;
 pub(crate) use weak_registry::WeakRegistry;
 
+/// The connectors of all sources.
 #[derive(Debug)]
 pub(crate) struct Connectors {
+    /// Slot of each source that was used.
     slots: Mutex<BTreeMap<SourceId, Arc<ConnectorSlot>>>,
     builtins: Arc<BuiltinTools>,
+    /// HTTP clients shared by MCP sources.
     http_clients: Arc<McpHttpClients>,
+    /// HTTP clients shared by OpenAPI sources.
     api_clients: Arc<OpenApiClients>,
     options: RegistryOptions,
+    /// Receives what sources announce.
     pub(crate) source_events: SourceEvents,
+    /// The registry, for workflows, which call tools of other sources.
     pub(crate) registry: WeakRegistry,
 }
 
-/// Calls of one tool in flight; further ones wait, so that a tool that hangs leaves its source to the others.
+/// Maximum number of concurrent calls of one tool; further calls wait, so that a tool that hangs does not occupy its
+/// whole source.
 pub(crate) const MAX_CALLS_PER_TOOL: usize = 128;
 
-/// A source's connector and how its calls fare.
+/// A source's connector with its circuit breaker and limits.
 #[derive(Debug)]
 pub(crate) struct ConnectorSlot {
+    /// The declaration that the connector was created for.
     source: Source,
     pub(crate) connector: Arc<dyn Connector>,
     redactor: Arc<SourceRedactor>,
     breaker: Mutex<Breaker>,
     /// Notified when a probe has ended, or the breaker was closed without one.
     pub(crate) probe_ended: Notify,
-    /// Permits for calls, by the names of tools that were called.
+    /// Concurrency limit of each tool that was called, by original name.
     call_permits: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-/// A source's connection and breaker, as they are shown.
+/// State of a source's connection and circuit breaker, for display.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SlotStatus {
     pub(crate) connected: bool,
@@ -60,55 +68,59 @@ pub(crate) struct SlotStatus {
     pub(crate) failure_streak: Option<FailureStreak>,
 }
 
-/// The links of all sources that were used, to be compared.
+/// Slot statuses of all sources that were used, for comparison.
 #[derive(Debug, PartialEq)]
 pub(crate) struct SlotStatuses(Vec<(SourceId, SlotStatus)>);
 
-/// Makes a connector for a source, instead of the usual one; for tests. What it makes tells through
-/// the news what its source says of its own accord.
+/// Creates connectors in place of the real ones, for tests. A connector reports announcements of its source through the
+/// [`SourceEvents`].
 #[derive(Clone)]
 pub struct ConnectorFactory(pub Arc<ConnectorFactoryFn>);
 
-/// The usual connector is made where this makes none.
+/// Returns `None` for sources that get their real connector.
 pub type ConnectorFactoryFn = dyn Fn(&Source, &SourceEvents) -> Option<Arc<dyn Connector>> + Send + Sync;
 
 impl Connectors {
-    pub(crate) fn new(options: &RegistryOptions, news: SourceEvents) -> Connectors {
+    /// Creates the table without any connection.
+    pub(crate) fn new(options: &RegistryOptions, source_events: SourceEvents) -> Connectors {
         Connectors {
             slots: Mutex::default(),
             builtins: Arc::new(BuiltinTools::new(options)),
             http_clients: Arc::default(),
             api_clients: Arc::default(),
             options: options.clone(),
-            source_events: news,
+            source_events,
             registry: WeakRegistry::default(),
         }
     }
 
+    /// Returns the table of built-in tools.
     pub(crate) fn builtins(&self) -> &Arc<BuiltinTools> {
         &self.builtins
     }
 
-    /// The slot of a source as it is declared now.
+    /// Returns the slot of a source; replaces it if the declaration has changed.
     pub(crate) fn slot(&self, source: &Source) -> Arc<ConnectorSlot> {
         let mut slots = self.slots();
         match slots.get(&source.id) {
             Some(slot) if slot.source == *source => slot.clone(),
-            before => {
-                let slot = self.create_slot(source, before);
+            previous => {
+                let slot = self.create_slot(source, previous);
                 slots.insert(source.id.clone(), slot.clone());
                 slot
             }
         }
     }
 
-    /// A slot which takes over what clients watch from the one before, or its connector where that is declared alike.
-    fn create_slot(&self, source: &Source, before: Option<&Arc<ConnectorSlot>>) -> Arc<ConnectorSlot> {
-        let alike = before.filter(|before| before.source.has_same_connection(source));
-        let redactor = alike.map_or_else(Arc::default, |alike| alike.redactor.clone());
-        let connector = alike.map_or_else(|| self.create_connector(source, &redactor), |alike| alike.connector.clone());
-        if let Some(before) = before.filter(|_| alike.is_none()) {
-            connector.restore_subscriptions(before.connector.take_subscriptions());
+    /// Creates a slot. It keeps the previous connector if the connection data is unchanged, and otherwise takes over
+    /// the subscriptions of clients.
+    fn create_slot(&self, source: &Source, previous: Option<&Arc<ConnectorSlot>>) -> Arc<ConnectorSlot> {
+        let reusable = previous.filter(|previous| previous.source.has_same_connection(source));
+        let redactor = reusable.map_or_else(Arc::default, |reusable| reusable.redactor.clone());
+        let connector =
+            reusable.map_or_else(|| self.create_connector(source, &redactor), |reusable| reusable.connector.clone());
+        if let Some(previous) = previous.filter(|_| reusable.is_none()) {
+            connector.restore_subscriptions(previous.connector.take_subscriptions());
         }
         Arc::new(ConnectorSlot {
             source: source.clone(),
@@ -120,70 +132,77 @@ impl Connectors {
         })
     }
 
+    /// Creates the connector for a source's kind.
     fn create_connector(&self, source: &Source, redactor: &Arc<SourceRedactor>) -> Arc<dyn Connector> {
-        let instead = self.options.connector_factory.as_ref();
-        if let Some(connector) = instead.and_then(|connect| (connect.0)(source, &self.source_events)) {
+        let factory = self.options.connector_factory.as_ref();
+        if let Some(connector) = factory.and_then(|factory| (factory.0)(source, &self.source_events)) {
             return connector;
         }
         match &source.kind {
             SourceKind::Builtin(_) => Arc::new(BuiltinConnector::new(source.clone(), self.builtins.clone())),
             SourceKind::OpenApi(_) => {
-                let (clients, clock) = (self.api_clients.clone(), self.options.clock.clone());
+                let clients = self.api_clients.clone();
+                let clock = self.options.clock.clone();
                 Arc::new(OpenApiConnector::new(source.clone(), clients, clock, redactor.clone()))
             }
             SourceKind::Workflow(_) => Arc::new(WorkflowConnector::new(source.clone(), self.registry.clone())),
             SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) => {
                 let clients = self.http_clients.clone();
-                let news = self.source_events.clone();
-                Arc::new(McpConnector::new(source.clone(), &self.options, clients, news, redactor.clone()))
+                let source_events = self.source_events.clone();
+                Arc::new(McpConnector::new(source.clone(), &self.options, clients, source_events, redactor.clone()))
             }
         }
     }
 
-    /// Takes out the connectors of sources that are gone or declared otherwise now, to be closed. What clients watch is
-    /// watched on as the source is declared now.
+    /// Removes the slots of sources that were removed, disabled or changed; returns their connectors, to be closed.
+    /// Subscriptions of clients move to the new connector of a changed source.
     pub(crate) fn take_changed(
         &self,
         sources: &BTreeMap<SourceId, Arc<Source>>,
-        enabled: impl Fn(&SourceId) -> bool,
+        is_enabled: impl Fn(&SourceId) -> bool,
     ) -> Vec<Arc<dyn Connector>> {
         let mut slots = self.slots();
-        let same = |id: &SourceId, slot: &ConnectorSlot| {
-            enabled(id) && sources.get(id).is_some_and(|source| **source == slot.source)
+        let is_unchanged = |id: &SourceId, slot: &ConnectorSlot| {
+            is_enabled(id) && sources.get(id).is_some_and(|source| **source == slot.source)
         };
-        let ids: Vec<SourceId> = slots.iter().filter(|(id, slot)| !same(id, slot)).map(|(id, _)| id.clone()).collect();
-        let mut taken = Vec::new();
+        let ids: Vec<SourceId> =
+            slots.iter().filter(|(id, slot)| !is_unchanged(id, slot)).map(|(id, _)| id.clone()).collect();
+        let mut removed = Vec::new();
         for id in ids {
-            let Some(before) = slots.remove(&id) else { continue };
-            if let Some(source) = sources.get(&id).filter(|_| enabled(&id)) {
-                let slot = self.create_slot(source, Some(&before));
-                let is_same_connector = Arc::ptr_eq(&slot.connector, &before.connector);
+            let Some(previous) = slots.remove(&id) else { continue };
+            if let Some(source) = sources.get(&id).filter(|_| is_enabled(&id)) {
+                let slot = self.create_slot(source, Some(&previous));
+                let is_same_connector = Arc::ptr_eq(&slot.connector, &previous.connector);
                 slots.insert(id, slot);
                 if is_same_connector {
                     continue;
                 }
             }
-            taken.push(before.connector.clone());
+            removed.push(previous.connector.clone());
         }
-        taken
+        removed
     }
 
+    /// Returns the status of a source's slot.
     pub(crate) fn slot_status(&self, id: &SourceId) -> SlotStatus {
         let slot = self.slots().get(id).cloned();
         slot.map_or(SlotStatus::UNUSED, |slot| slot.status(Instant::now()))
     }
 
+    /// Returns the statuses of all slots that were used.
     pub(crate) fn slot_statuses(&self) -> SlotStatuses {
         let now = Instant::now();
         let slots = self.slots();
-        let links = slots.iter().map(|(id, slot)| (id.clone(), slot.status(now)));
-        SlotStatuses(links.filter(|(_, link)| *link != SlotStatus::UNUSED).collect())
+        let statuses = slots.iter().map(|(id, slot)| (id.clone(), slot.status(now)));
+        SlotStatuses(statuses.filter(|(_, status)| *status != SlotStatus::UNUSED).collect())
     }
 
+    /// Returns the connectors that exist now.
     pub(crate) fn connectors(&self) -> Vec<Arc<dyn Connector>> {
         self.slots().values().map(|slot| slot.connector.clone()).collect()
     }
 
+    /// Closes all connectors, in parallel.
     pub(crate) async fn close_all(&self) {
         let slots = std::mem::take(&mut *self.slots());
         futures_util::future::join_all(slots.values().map(|slot| slot.connector.close())).await;
@@ -195,7 +214,7 @@ impl Connectors {
 }
 
 impl SlotStatus {
-    /// Of a source that was not called yet.
+    /// Status of a source that was not called yet.
     const UNUSED: SlotStatus = SlotStatus {
         connected: false,
         breaker: BreakerView { state: BreakerState::Closed, retry_at: None },
@@ -205,36 +224,37 @@ impl SlotStatus {
 }
 
 impl ConnectorSlot {
-    /// Removes from texts what the source was given in confidence.
+    /// Returns the redactor for the secrets of this source.
     pub(crate) fn redactor(&self) -> Arc<Redactor> {
         self.redactor.get(&self.source.kind)
     }
 
-    /// The permits for calls of one tool.
+    /// Returns the concurrency limit of a tool.
     pub(crate) fn call_permits(&self, tool: &str) -> Arc<Semaphore> {
         let mut permits = self.call_permits.lock().unwrap_or_else(PoisonError::into_inner);
         match permits.get(tool) {
             Some(permits) => permits.clone(),
             None => {
-                let new = Arc::new(Semaphore::new(MAX_CALLS_PER_TOOL));
-                permits.insert(tool.to_owned(), new.clone());
-                new
+                let semaphore = Arc::new(Semaphore::new(MAX_CALLS_PER_TOOL));
+                permits.insert(tool.to_owned(), semaphore.clone());
+                semaphore
             }
         }
     }
 
-    /// The source answered a discovery, so calls may go there again. That a document could be read says nothing about
-    /// the API it describes.
+    /// Closes the circuit breaker after a successful discovery of a server. For documents it does nothing: that a
+    /// document could be read says nothing about the API it describes.
     pub(crate) fn record_discovery(&self) {
-        let answered = match &self.source.kind {
+        let is_server = match &self.source.kind {
             SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) => true,
             SourceKind::OpenApi(_) | SourceKind::Workflow(_) | SourceKind::Builtin(_) => false,
         };
-        if answered && self.breaker().close() {
+        if is_server && self.breaker().close() {
             self.probe_ended.notify_waiters();
         }
     }
 
+    /// Returns the status of the slot.
     fn status(&self, now: Instant) -> SlotStatus {
         let breaker = self.breaker();
         SlotStatus {
@@ -245,6 +265,7 @@ impl ConnectorSlot {
         }
     }
 
+    /// Locks the circuit breaker. Not to be held across an await.
     pub(crate) fn breaker(&self) -> MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -252,6 +273,6 @@ impl ConnectorSlot {
 
 impl fmt::Debug for ConnectorFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connect")
+        f.write_str("ConnectorFactory")
     }
 }

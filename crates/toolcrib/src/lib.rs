@@ -1,5 +1,5 @@
-//! One catalogue of every tool an AI agent may use: it discovers tools lazily, remembers them durably, and sends each
-//! call to the right source, under policy. [`Registry`] is the front door.
+//! One catalogue of every tool an AI agent may use: discovers tools lazily, stores them durably, and dispatches each
+//! call to its source, subject to policy. [`Registry`] is the entry point.
 
 pub mod address_policy;
 pub mod builtin;
@@ -38,7 +38,7 @@ pub use toolcrib_core::catalog::Caller;
 pub use toolcrib_core::{Code, Error, Result, Source, SourceId};
 pub use trace::Trace;
 
-/// The guide's example is compiled with the tests.
+/// Compiles the examples of the embedding guide as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/embedding.md")]
 struct EmbeddingGuide;

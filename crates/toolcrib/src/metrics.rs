@@ -1,5 +1,5 @@
-//! What this process has done since it began, counted exactly, for monitoring. It is written nowhere: whoever scrapes it
-//! keeps it. Everything here is bounded, for sources come and go.
+//! Exact counts of what this process has done since its start, for monitoring. They are not stored: the monitoring
+//! system that scrapes them keeps them. Everything is bounded, because sources come and go.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,46 +8,48 @@ use std::time::Duration;
 
 use toolcrib_core::SourceId;
 
-/// Calls to sources beyond so many are counted as those to none that is known.
+/// Maximum number of sources that are counted by name; calls to further ones are counted without a source.
 const MAX_SOURCE_LABELS: usize = 1000;
 
-/// In seconds; what takes longer is in none of them.
+/// Upper bounds of the histogram buckets in seconds; longer durations are only in `count` and `sum`.
 pub const DURATION_BUCKETS: [f64; 16] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-/// A copy of all that was counted, as it stands at one moment.
+/// Copy of all counts at one time.
 #[derive(Debug, Clone, Default)]
 pub struct MetricsSnapshot {
-    /// Calls that ended; without a source those that came to no tool.
+    /// Finished calls by source; `None` for calls that found no tool.
     pub calls: BTreeMap<Option<SourceId>, CallMetrics>,
     pub calls_in_flight: u64,
-    /// By the kind of the source and what came of it: `success`, `unchanged`, `failed`.
+    /// Discoveries by kind of source and outcome (`success`, `unchanged`, `failed`).
     pub discoveries: BTreeMap<(&'static str, &'static str), DurationHistogram>,
-    /// Needs met from the cache, and those that were not.
+    /// Requests for a source's tools: hits (fresh list) and misses.
     pub cache_lookups: BTreeMap<SourceId, (u64, u64)>,
-    /// Where spans are exported: those that could not be.
+    /// Number of spans that could not be exported; `None` without an exporter.
     pub dropped_spans: Option<u64>,
 }
 
+/// Calls of one source.
 #[derive(Debug, Clone, Default)]
 pub struct CallMetrics {
-    /// `OK`, or the code of what went wrong.
+    /// Number of calls by result: `OK` or the error code.
     pub by_code: BTreeMap<&'static str, u64>,
-    /// Those whose tool did its work and answered that something was wrong; they are in no code.
+    /// Number of calls whose tool answered with an error result; not counted in `by_code`.
     pub tool_errors: u64,
     pub durations: DurationHistogram,
 }
 
-/// How long things took, sorted into [`BUCKETS`].
+/// Histogram over [`DURATION_BUCKETS`].
 #[derive(Debug, Clone, Default)]
 pub struct DurationHistogram {
-    /// Each counts what is in it alone.
+    /// Count of each bucket alone, not cumulative.
     pub buckets: [u64; DURATION_BUCKETS.len()],
     pub count: u64,
     pub sum: Duration,
 }
 
 impl DurationHistogram {
+    /// Adds a duration.
     pub fn observe(&mut self, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64();
         if let Some(bucket) = DURATION_BUCKETS.iter().position(|bound| seconds <= *bound) {
@@ -58,30 +60,33 @@ impl DurationHistogram {
     }
 }
 
+/// The counters of a registry.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
+    /// All counts except `calls_in_flight`.
     values: Mutex<MetricsSnapshot>,
     in_flight: AtomicU64,
 }
 
 impl Metrics {
+    /// Returns a copy of all counts.
     pub(crate) fn snapshot(&self) -> MetricsSnapshot {
-        let measures = self.lock_values().clone();
-        MetricsSnapshot { calls_in_flight: self.in_flight.load(Ordering::Relaxed), ..measures }
+        let values = self.lock_values().clone();
+        MetricsSnapshot { calls_in_flight: self.in_flight.load(Ordering::Relaxed), ..values }
     }
 
-    /// A call begins; it is in flight until what is returned is dropped.
+    /// Counts a call as in flight until the returned guard is dropped.
     pub(crate) fn start_call(&self) -> InFlightCall<'_> {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlightCall(self)
     }
 
-    /// `code` is none where the tool itself answered with an error.
+    /// Counts a finished call. `code` is `None` if the tool answered with an error result.
     pub(crate) fn record_call(&self, source: Option<&SourceId>, code: Option<&'static str>, elapsed: Duration) {
-        let mut measures = self.lock_values();
-        let full = measures.calls.len() >= MAX_SOURCE_LABELS;
-        let source = source.filter(|source| !full || measures.calls.contains_key(&Some((*source).clone())));
-        let calls = measures.calls.entry(source.cloned()).or_default();
+        let mut values = self.lock_values();
+        let is_full = values.calls.len() >= MAX_SOURCE_LABELS;
+        let source = source.filter(|source| !is_full || values.calls.contains_key(&Some((*source).clone())));
+        let calls = values.calls.entry(source.cloned()).or_default();
         match code {
             Some(code) => *calls.by_code.entry(code).or_default() += 1,
             None => calls.tool_errors += 1,
@@ -89,32 +94,35 @@ impl Metrics {
         calls.durations.observe(elapsed);
     }
 
+    /// Counts a finished discovery.
     pub(crate) fn record_discovery(&self, kind: &'static str, outcome: &'static str, elapsed: Duration) {
         self.lock_values().discoveries.entry((kind, outcome)).or_default().observe(elapsed);
     }
 
+    /// Counts a request for a source's tools.
     pub(crate) fn record_lookup(&self, source: &SourceId, hit: bool) {
-        let mut measures = self.lock_values();
-        if measures.cache_lookups.len() >= MAX_SOURCE_LABELS && !measures.cache_lookups.contains_key(source) {
+        let mut values = self.lock_values();
+        if values.cache_lookups.len() >= MAX_SOURCE_LABELS && !values.cache_lookups.contains_key(source) {
             return;
         }
-        let (hits, misses) = measures.cache_lookups.entry(source.clone()).or_default();
+        let (hits, misses) = values.cache_lookups.entry(source.clone()).or_default();
         *hits += u64::from(hit);
         *misses += u64::from(!hit);
     }
 
-    /// How often a source's needs were met from the cache, between 0 and 1.
+    /// Returns the ratio of cache hits of a source, between 0 and 1.
     pub(crate) fn hit_ratio(&self, source: &SourceId) -> Option<f64> {
         let (hits, misses) = self.lock_values().cache_lookups.get(source).copied()?;
         (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
     }
 
+    /// Locks the counts.
     fn lock_values(&self) -> MutexGuard<'_, MetricsSnapshot> {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A call under way. Its caller may leave at any point.
+/// RAII guard of a call in flight; also released when its caller disconnects.
 #[derive(Debug)]
 pub(crate) struct InFlightCall<'a>(&'a Metrics);
 
@@ -129,16 +137,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_without_number_do_not_grow_what_is_counted() {
-        let meters = Metrics::default();
+    fn the_number_of_sources_counted_by_name_is_bounded() {
+        let metrics = Metrics::default();
         for number in 0..2 * MAX_SOURCE_LABELS {
             let source = SourceId::parse(&format!("s{number}")).unwrap();
-            meters.record_call(Some(&source), Some("OK"), Duration::from_millis(3));
-            meters.record_lookup(&source, true);
+            metrics.record_call(Some(&source), Some("OK"), Duration::from_millis(3));
+            metrics.record_lookup(&source, true);
         }
-        let measures = meters.snapshot();
-        assert_eq!((measures.calls.len(), measures.cache_lookups.len()), (MAX_SOURCE_LABELS + 1, MAX_SOURCE_LABELS));
-        assert_eq!(measures.calls[&None].by_code["OK"], MAX_SOURCE_LABELS as u64);
-        assert_eq!(measures.calls[&None].durations.buckets[3], MAX_SOURCE_LABELS as u64);
+        let snapshot = metrics.snapshot();
+        assert_eq!((snapshot.calls.len(), snapshot.cache_lookups.len()), (MAX_SOURCE_LABELS + 1, MAX_SOURCE_LABELS));
+        assert_eq!(snapshot.calls[&None].by_code["OK"], MAX_SOURCE_LABELS as u64);
+        assert_eq!(snapshot.calls[&None].durations.buckets[3], MAX_SOURCE_LABELS as u64);
     }
 }

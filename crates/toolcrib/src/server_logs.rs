@@ -1,4 +1,5 @@
-//! The last words of servers: what they write to stderr, bounded, in memory and, where there is a place, in a file.
+//! Stderr output of stdio servers: the last lines in memory, and a bounded log file per source if there is a directory
+//! for it.
 
 use std::collections::VecDeque;
 #[cfg(unix)]
@@ -17,36 +18,42 @@ use toolcrib_core::{Result, SourceId};
 use crate::private_dir::ensure_private_directory;
 use crate::redact::Redactor;
 
+/// Number of lines kept in memory.
 const MAX_TAIL_LINES: usize = 50;
+/// Maximum length of a line; the rest of a longer one is skipped.
 const MAX_LINE_BYTES: u64 = 4 * 1024;
+/// Size at which a log file is cut to its newer half.
 const MAX_LOG_FILE_BYTES: u64 = 256 * 1024;
 
-/// Where the log of a source lies in a directory of logs.
+/// Returns the path of a source's log file.
 pub fn log_path(logs: &Path, id: &SourceId) -> PathBuf {
     logs.join(format!("{id}.log"))
 }
 
-/// The most recent lines of one server.
+/// The last lines that one server wrote to stderr.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StderrTail {
     lines: Arc<Mutex<VecDeque<String>>>,
-    /// Everything it had to say was read.
+    /// Cancelled when stderr was read to its end.
     finished: CancellationToken,
 }
 
 impl StderrTail {
-    /// Waits until a server that has ended was heard to the end; what it left running may go on talking.
+    /// Waits briefly until the output of a server that has ended is read completely. A child process that it left
+    /// running may keep stderr open.
     pub(crate) async fn drain(&self) {
         const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
-        let _still_talking = tokio::time::timeout(DRAIN_TIMEOUT, self.finished.cancelled()).await;
+        // A timeout only means that the tail may be incomplete.
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.finished.cancelled()).await;
     }
 
-    /// The last line that says something.
+    /// Returns the last line that is not empty, for error messages.
     pub(crate) fn last_line(&self) -> Option<String> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().rev().map(|line| sanitize_truncated(line, 300)).find(|line| !line.is_empty())
     }
 
+    /// Appends a line, and removes the oldest one if there are too many.
     fn push(&self, line: String) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() == MAX_TAIL_LINES {
@@ -55,9 +62,10 @@ impl StderrTail {
         lines.push_back(line);
     }
 
-    /// Reads until the stream ends. A log that cannot be written is no reason to stop reading: the server would block.
+    /// Reads until the stream ends. Continues if the log file cannot be written: a server whose stderr is not read
+    /// would block.
     pub(crate) async fn follow(self, stderr: impl AsyncRead + Unpin, file: Option<PathBuf>, redactor: Arc<Redactor>) {
-        let _silent = self.finished.clone().drop_guard();
+        let _finished = self.finished.clone().drop_guard();
         let mut log = match &file {
             Some(path) => open_log_file(path).await,
             None => None,
@@ -73,7 +81,7 @@ impl StderrTail {
             let is_cut = line.len() as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n");
             let mut text = String::from_utf8_lossy(&line).trim_end().to_owned();
             if is_cut {
-                // The rest is passed over: a secret that the cut goes through would show in two parts.
+                // The rest is skipped: a secret across the cut would be in two parts, and neither would be redacted.
                 text.push('…');
                 if skip_line(&mut reader).await.is_err() {
                     return;
@@ -83,6 +91,7 @@ impl StderrTail {
             if let Some(open_log) = &mut log
                 && append_line(open_log, &text).await.is_err()
             {
+                // Write no further lines after an error.
                 log = None;
             }
             self.push(text);
@@ -90,32 +99,34 @@ impl StderrTail {
     }
 }
 
-/// Reads to the end of a line and forgets it.
+/// Skips the rest of a line.
 async fn skip_line(reader: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<()> {
     loop {
         let chunk = reader.fill_buf().await?;
         let end = chunk.iter().position(|byte| *byte == b'\n');
-        let taken = end.map_or(chunk.len(), |end| end + 1);
-        let is_over = end.is_some() || taken == 0;
-        reader.consume(taken);
-        if is_over {
+        let length = end.map_or(chunk.len(), |end| end + 1);
+        let is_end = end.is_some() || length == 0;
+        reader.consume(length);
+        if is_end {
             return Ok(());
         }
     }
 }
 
+/// An open log file.
 struct LogFile {
     file: tokio::fs::File,
     path: PathBuf,
     size: u64,
 }
 
+/// Opens the log file of a source; `None`, logged if the directory is the reason, if that is impossible.
 async fn open_log_file(path: &Path) -> Option<LogFile> {
     if let Some(directory) = path.parent() {
         let directory = directory.to_owned();
-        let made = tokio::task::spawn_blocking(move || prepare_log_directory(&directory)).await.ok()?;
-        if let Err(error) = made {
-            tracing::warn!(%error, "the output of servers is not written to a file");
+        let prepared = tokio::task::spawn_blocking(move || prepare_log_directory(&directory)).await.ok()?;
+        if let Err(error) = prepared {
+            tracing::warn!(%error, "the stderr output of servers is not written to log files");
             return None;
         }
     }
@@ -124,25 +135,24 @@ async fn open_log_file(path: &Path) -> Option<LogFile> {
     #[cfg(unix)]
     options.mode(0o600);
     let file = options.open(path).await.ok()?;
-    // It may have been made by an older version, or by hand.
+    // An existing file may have been created by an older version, or by hand.
     #[cfg(unix)]
     file.set_permissions(Permissions::from_mode(0o600)).await.ok()?;
     let size = file.metadata().await.ok()?.len();
     Some(LogFile { file, path: path.to_owned(), size })
 }
 
-/// A directory that only its owner may enter, made so where it is not. In one that others can change, a link would lead
-/// the log elsewhere.
+/// Makes the log directory private. If others could write to it, a link could redirect the log.
 fn prepare_log_directory(directory: &Path) -> Result<()> {
     #[cfg(unix)]
     if directory.is_dir() {
-        // One that belongs to another user is refused below.
-        let _not_ours = std::fs::set_permissions(directory, Permissions::from_mode(0o700));
+        // A directory of another user is rejected below.
+        let _ = std::fs::set_permissions(directory, Permissions::from_mode(0o700));
     }
     ensure_private_directory(directory)
 }
 
-/// When a log has grown too large, its older half goes.
+/// Appends a line; when the file is too large, removes its older half.
 async fn append_line(log: &mut LogFile, line: &str) -> std::io::Result<()> {
     log.file.write_all(format!("{line}\n").as_bytes()).await?;
     log.file.flush().await?;
@@ -150,11 +160,11 @@ async fn append_line(log: &mut LogFile, line: &str) -> std::io::Result<()> {
     if log.size > MAX_LOG_FILE_BYTES {
         let text = tokio::fs::read(&log.path).await?;
         let half = &text[text.len() / 2..];
-        let kept = half.iter().position(|byte| *byte == b'\n').map_or(half, |end| &half[end + 1..]);
+        let newer = half.iter().position(|byte| *byte == b'\n').map_or(half, |end| &half[end + 1..]);
         log.file.set_len(0).await?;
-        log.file.write_all(kept).await?;
+        log.file.write_all(newer).await?;
         log.file.flush().await?;
-        log.size = kept.len() as u64;
+        log.size = newer.len() as u64;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Finished work, told as plain data to whoever exports it. Telling waits for nobody: what there is no room for is lost,
-//! and counted. Nothing here holds an argument or a result.
+//! Finished spans (commands, discoveries, calls) as plain data, queued for an exporter. Recording never waits: a span
+//! that does not fit into the queue is dropped and counted. Spans hold neither arguments nor results.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,104 +10,110 @@ use toolcrib_core::SourceId;
 
 use crate::trace::Trace;
 
-/// Names of tools told with a discovery, and their bytes together.
+/// Maximum number of tool names in a discovery span, and of their bytes in total.
 const MAX_SPAN_TOOL_NAMES: usize = 50;
 const MAX_SPAN_NAME_BYTES: usize = 4096;
 
-/// Where finished work is told. Cheap to clone.
+/// Queue of finished spans. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct SpanQueue {
     sender: mpsc::Sender<FinishedSpan>,
+    /// Number of spans that could not be exported.
     dropped: Arc<AtomicU64>,
     sampler: Sampler,
 }
 
-/// Which traces are exported.
+/// Decides which traces are exported.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampler {
-    /// Of those that nobody decided about: between 0 and 1.
+    /// Ratio of traces that are sampled when the parent does not decide: between 0 and 1.
     pub ratio: f64,
-    /// Whether what we are part of decides.
+    /// Whether the parent's sampling decision applies (`parentbased_…` of OpenTelemetry).
     pub parent_based: bool,
 }
 
-/// One piece of work that ended.
+/// A span that ended.
 #[derive(Debug, Clone)]
 pub struct FinishedSpan {
     pub trace: Trace,
-    /// The span it is part of.
+    /// Id of the parent span.
     pub parent: Option<u64>,
-    /// By the world's clock: others' spans go by that too.
+    /// Wall-clock time, so that it can be compared with spans of other processes.
     pub ended_at: SystemTime,
     pub elapsed: Duration,
     pub details: SpanDetails,
     pub error: Option<SpanError>,
 }
 
-/// What went wrong: a code, and what may be told of it.
+/// Why a span failed: a code, and the message if it may leave the process.
 #[derive(Debug, Clone)]
 pub struct SpanError {
     pub code: &'static str,
     pub message: Option<String>,
 }
 
+/// What a span is about.
 #[derive(Debug, Clone)]
 pub enum SpanDetails {
-    Command {
-        name: &'static str,
-    },
+    /// A command of the CLI.
+    Command { name: &'static str },
+    /// A discovery of a source.
     Discovery {
         source: SourceId,
         kind: &'static str,
         tool_count: usize,
-        /// As agents see them; the first few.
+        /// Names as agents see them; the first few.
         tools: Vec<String>,
-        /// The list was recent enough, and nobody was contacted.
+        /// Whether the list was fresh and the source was not contacted.
         cache_hit: bool,
-        /// Of the source's needs in this process.
+        /// Ratio of cache hits of this source in this process.
         hit_ratio: Option<f64>,
     },
+    /// A tool call.
     Call {
-        /// As agents see it; of a tool that is not known, as it was asked for.
+        /// Name as agents see it; for an unknown tool, as requested.
         tool: String,
-        /// Of a tool that is known.
+        /// Source of the tool; `None` if it was not contacted.
         source: Option<SpanSource>,
         caller: String,
     },
 }
 
+/// Source of a called tool.
 #[derive(Debug, Clone)]
 pub struct SpanSource {
     pub id: SourceId,
     pub kind: &'static str,
     pub transport: &'static str,
-    /// The version of MCP that it speaks.
+    /// MCP protocol version.
     pub protocol: Option<String>,
 }
 
 impl SpanQueue {
-    /// Room for so many that wait to be exported.
-    pub fn channel(room: usize, sampler: Sampler) -> (SpanQueue, mpsc::Receiver<FinishedSpan>) {
-        let (sender, receiver) = mpsc::channel(room);
+    /// Creates a queue with a capacity; the exporter receives from the other end.
+    pub fn channel(capacity: usize, sampler: Sampler) -> (SpanQueue, mpsc::Receiver<FinishedSpan>) {
+        let (sender, receiver) = mpsc::channel(capacity);
         (SpanQueue { sender, dropped: Arc::default(), sampler }, receiver)
     }
 
-    pub fn record(&self, finished: FinishedSpan) {
-        if finished.trace.is_sampled() && self.sender.try_send(finished).is_err() {
+    /// Queues a span if its trace is sampled; drops it if the queue is full.
+    pub fn record(&self, span: FinishedSpan) {
+        if span.trace.is_sampled() && self.sender.try_send(span).is_err() {
             self.add_dropped(1);
         }
     }
 
-    /// So many were told and could not be exported.
+    /// Counts spans that could not be exported.
     pub fn add_dropped(&self, count: u64) {
         self.dropped.fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Returns the number of spans that could not be exported.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// The trace of work that begins now, as part of another's if that is given.
+    /// Starts a span, as a child of `parent` or as the root of a new trace.
     pub fn start_trace(&self, parent: Option<&Trace>) -> Trace {
         match parent {
             Some(parent) if self.sampler.parent_based => parent.child(),
@@ -122,15 +128,16 @@ impl SpanQueue {
 }
 
 impl Sampler {
-    /// The same decision for every part of a trace: it goes by the trace's id, of which the last 56 bits are random.
+    /// Decides by the trace id, of which the last 56 bits are random, so that all spans of a trace get the same
+    /// decision.
     fn is_sampled(self, trace: &Trace) -> bool {
         const RANDOM_BITS: u128 = (1 << 56) - 1;
-        let place = (trace.id().0 & RANDOM_BITS) as f64 / (RANDOM_BITS as f64 + 1.0);
-        place < self.ratio
+        let position = (trace.id().0 & RANDOM_BITS) as f64 / (RANDOM_BITS as f64 + 1.0);
+        position < self.ratio
     }
 }
 
-/// As many names as are told of a list.
+/// Returns the first names, within the limits of a span.
 pub(crate) fn limit_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut bytes = 0;
     let fits = |name: &&str| {
@@ -145,27 +152,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sampler_takes_its_share_and_heeds_who_decided_before() {
-        let spans = |ratio, by_parent| SpanQueue::channel(1, Sampler { ratio, parent_based: by_parent }).0;
+    fn a_sampler_samples_its_ratio_and_follows_the_parent() {
+        let spans = |ratio, parent_based| SpanQueue::channel(1, Sampler { ratio, parent_based }).0;
         let unsampled = Trace::start(false);
-        for (ratio, by_parent, parent, expected) in [
+        for (ratio, parent_based, parent, expected) in [
             (1.0, true, None, true),
             (0.0, true, None, false),
             (1.0, true, Some(&unsampled), false),
             (1.0, false, Some(&unsampled), true),
             (0.0, false, Some(&Trace::start(true)), false),
         ] {
-            assert_eq!(spans(ratio, by_parent).start_trace(parent).is_sampled(), expected, "{ratio} {by_parent}");
+            assert_eq!(spans(ratio, parent_based).start_trace(parent).is_sampled(), expected, "{ratio} {parent_based}");
         }
         let half = spans(0.5, true);
-        let taken = (0..1000).filter(|_| half.start_trace(None).is_sampled()).count();
-        assert!((300..700).contains(&taken), "{taken}");
+        let sampled = (0..1000).filter(|_| half.start_trace(None).is_sampled()).count();
+        assert!((300..700).contains(&sampled), "{sampled}");
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_counted() {
-        let (spans, mut told) = SpanQueue::channel(1, Sampler { ratio: 1.0, parent_based: true });
-        let finished = || FinishedSpan {
+    fn spans_that_do_not_fit_are_counted_as_dropped() {
+        let (spans, mut receiver) = SpanQueue::channel(1, Sampler { ratio: 1.0, parent_based: true });
+        let span = || FinishedSpan {
             trace: Trace::start(true),
             parent: None,
             ended_at: SystemTime::UNIX_EPOCH,
@@ -173,13 +180,13 @@ mod tests {
             details: SpanDetails::Command { name: "call" },
             error: None,
         };
-        (0..3).for_each(|_| spans.record(finished()));
+        (0..3).for_each(|_| spans.record(span()));
         assert_eq!(spans.dropped(), 2);
-        assert!(told.try_recv().is_ok() && told.try_recv().is_err());
+        assert!(receiver.try_recv().is_ok() && receiver.try_recv().is_err());
     }
 
     #[test]
-    fn names_are_told_up_to_a_bound() {
+    fn tool_names_are_limited_in_number_and_length() {
         let names: Vec<String> = (0..200).map(|number| format!("s__tool_{number}")).collect();
         assert_eq!(limit_names(names.iter().map(String::as_str)).len(), MAX_SPAN_TOOL_NAMES);
         let long = "x".repeat(3000);

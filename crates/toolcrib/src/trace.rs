@@ -1,5 +1,5 @@
-//! Where a piece of work belongs among what others do: W3C trace context, read from who asks and told to who is asked.
-//! What is not valid counts as absent.
+//! W3C trace context: parsed from incoming requests (HTTP headers, MCP `_meta`), and propagated to sources. Invalid
+//! values count as absent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,40 +9,42 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::json::RawFields;
 
-/// The names are the same in HTTP headers and in `_meta` of MCP.
+/// Names of the fields, the same in HTTP headers and in MCP's `_meta`.
 const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
-/// What is longer may be dropped, says the specification.
+/// Maximum length of `tracestate`; the specification requires to propagate at least 512 characters.
 const MAX_TRACESTATE_LEN: usize = 512;
+/// Flag: the trace is sampled.
 const SAMPLED_FLAG: u8 = 1;
-/// Sampled, and whether the id is random; what the other bits mean is not known yet.
+/// Flags of the specification: sampled, and random trace id. Other bits are reserved.
 const KNOWN_FLAGS: u8 = 3;
 
-/// One piece of work in a trace.
+/// A span within a trace: trace id, span id and flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
     id: u128,
     span_id: u64,
     flags: u8,
+    /// `tracestate` of the parent.
     state: Option<Arc<str>>,
     propagation: Propagation,
 }
 
-/// Who learns of a trace.
+/// Where a trace is propagated to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Propagation {
-    /// Our own log.
+    /// To the log only.
     LogOnly,
-    /// Those who are asked, too: somebody told us of it, or it is exported.
+    /// To sources too: the trace came from a client, or is exported.
     Upstream,
 }
 
-/// The id of a trace, as it is written everywhere.
+/// Id of a trace; displays as 32 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceId(pub u128);
 
 impl Trace {
-    /// One that ties our own log together, and is told to nobody.
+    /// Starts a trace that only correlates log lines and is not propagated.
     pub fn log_only() -> Trace {
         Trace {
             id: random_trace_id(),
@@ -53,33 +55,36 @@ impl Trace {
         }
     }
 
-    /// The beginning of one that is exported, if it is sampled.
+    /// Starts a trace that is propagated, and exported if it is sampled.
     pub fn start(sampled: bool) -> Trace {
         let flags = if sampled { KNOWN_FLAGS } else { KNOWN_FLAGS & !SAMPLED_FLAG };
         Trace { flags, propagation: Propagation::Upstream, ..Trace::log_only() }
     }
 
-    /// From `traceparent`, and `tracestate` where that is fit to be passed on.
+    /// Parses `traceparent`, and `tracestate` if it is valid.
     pub fn parse(parent: &str, state: Option<&str>) -> Option<Trace> {
         let parts: Vec<&str> = parent.splitn(5, '-').collect();
         let [version, id, span, flags, ref rest @ ..] = *parts else { return None };
-        // A version to come may have more to say.
-        let whole = rest.is_empty() || version != "00";
-        let (id, span, flags) = (parse_hex(id, 32)?, parse_hex(span, 16)?, parse_hex(flags, 2)?);
-        if !whole || parse_hex(version, 2)? == 0xff || id == 0 || span == 0 {
+        // Later versions may append further fields.
+        let has_valid_length = rest.is_empty() || version != "00";
+        let id = parse_hex(id, 32)?;
+        let span_id = parse_hex(span, 16)?;
+        let flags = parse_hex(flags, 2)?;
+        if !has_valid_length || parse_hex(version, 2)? == 0xff || id == 0 || span_id == 0 {
             return None;
         }
-        let fit =
+        let is_valid =
             |state: &&str| state.len() <= MAX_TRACESTATE_LEN && state.bytes().all(|byte| (0x20..0x7f).contains(&byte));
         Some(Trace {
             id,
-            span_id: u64::try_from(span).ok()?,
+            span_id: u64::try_from(span_id).ok()?,
             flags: u8::try_from(flags).ok()? & KNOWN_FLAGS,
-            state: state.map(str::trim).filter(fit).filter(|state| !state.is_empty()).map(Arc::from),
+            state: state.map(str::trim).filter(is_valid).filter(|state| !state.is_empty()).map(Arc::from),
             propagation: Propagation::Upstream,
         })
     }
 
+    /// Parses the headers of a request. Several `traceparent` headers are invalid.
     pub fn from_headers(headers: &HeaderMap) -> Option<Trace> {
         let mut parents = headers.get_all(TRACEPARENT).iter();
         let (parent, None) = (parents.next()?, parents.next()) else { return None };
@@ -87,8 +92,9 @@ impl Trace {
         Trace::parse(parent.to_str().ok()?.trim(), Some(&states.join(",")))
     }
 
-    /// From the `_meta` of a request of MCP.
+    /// Parses the `_meta` of an MCP request.
     pub fn from_meta(meta: &RawValue) -> Option<Trace> {
+        // A cheap test first: most requests carry no trace.
         if !meta.get().contains(TRACEPARENT) {
             return None;
         }
@@ -97,34 +103,39 @@ impl Trace {
         Trace::parse(text(TRACEPARENT)?.trim(), text(TRACESTATE).as_deref())
     }
 
-    /// Work that is part of this.
+    /// Returns a new span within the same trace.
     pub fn child(&self) -> Trace {
         Trace { span_id: random_span_id(), ..self.clone() }
     }
 
+    /// Returns the id of the trace.
     pub fn id(&self) -> TraceId {
         TraceId(self.id)
     }
 
+    /// Returns the id of the span.
     pub fn span_id(&self) -> u64 {
         self.span_id
     }
 
+    /// Whether the trace is sampled.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED_FLAG != 0
     }
 
+    /// Sets whether the trace is sampled.
     #[must_use]
     pub fn with_sampled(mut self, sampled: bool) -> Trace {
         self.flags = if sampled { self.flags | SAMPLED_FLAG } else { self.flags & !SAMPLED_FLAG };
         self
     }
 
+    /// Returns the `tracestate`.
     pub fn state(&self) -> Option<&str> {
         self.state.as_deref()
     }
 
-    /// What those who are asked are told, by its names.
+    /// Returns the fields to propagate, by name; empty for a trace of the log only.
     pub(crate) fn propagated_fields(&self) -> Vec<(&'static str, String)> {
         match self.propagation {
             Propagation::LogOnly => Vec::new(),
@@ -135,13 +146,13 @@ impl Trace {
         }
     }
 
-    /// The same as the `_meta` of a request of MCP; none when there is nothing to tell.
+    /// Returns the fields to propagate as `_meta` of an MCP request; `None` if there are none.
     pub(crate) fn to_meta(&self) -> Option<Box<RawValue>> {
-        let told: BTreeMap<&str, String> = self.propagated_fields().into_iter().collect();
-        if told.is_empty() { None } else { to_raw_value(&told).ok() }
+        let fields: BTreeMap<&str, String> = self.propagated_fields().into_iter().collect();
+        if fields.is_empty() { None } else { to_raw_value(&fields).ok() }
     }
 
-    /// Adds what an HTTP server is told, unless the request says it already.
+    /// Adds the fields to propagate to HTTP headers, unless there is a `traceparent` already.
     pub(crate) fn add_to_headers(&self, headers: &mut HeaderMap) {
         if headers.contains_key(TRACEPARENT) {
             return;
@@ -155,7 +166,7 @@ impl Trace {
     }
 }
 
-/// As `traceparent` has it.
+/// As the value of `traceparent`.
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{:032x}-{:016x}-{:02x}", self.id, self.span_id, self.flags)
@@ -168,16 +179,19 @@ impl fmt::Display for TraceId {
     }
 }
 
+/// Parses lower-case hexadecimal digits of an exact length.
 fn parse_hex(text: &str, length: usize) -> Option<u128> {
-    let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    let well = text.len() == length && text.bytes().all(lower);
-    well.then(|| u128::from_str_radix(text, 16).ok())?
+    let is_lower_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let is_valid = text.len() == length && text.bytes().all(is_lower_hex);
+    is_valid.then(|| u128::from_str_radix(text, 16).ok())?
 }
 
+/// Returns a random trace id; zero is invalid.
 fn random_trace_id() -> u128 {
     rand::random::<u128>().max(1)
 }
 
+/// Returns a random span id; zero is invalid.
 fn random_span_id() -> u64 {
     rand::random::<u64>().max(1)
 }
@@ -189,7 +203,7 @@ mod tests {
     const VALID_TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn only_what_is_valid_is_taken() {
+    fn only_valid_values_are_accepted() {
         for (parent, expected) in [
             (VALID_TRACEPARENT, true),
             ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", true),
@@ -209,28 +223,28 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_told_with_the_trace_and_a_span_of_its_own() {
+    fn a_child_is_propagated_with_the_trace_and_its_own_span() {
         let parent = Trace::parse(VALID_TRACEPARENT, Some("rojo=1")).unwrap();
         assert_eq!(parent.to_string(), VALID_TRACEPARENT);
         let mut headers = HeaderMap::new();
         parent.child().add_to_headers(&mut headers);
-        let told = Trace::from_headers(&headers).unwrap();
-        assert_eq!((told.id(), told.state(), told.is_sampled()), (parent.id(), Some("rojo=1"), true));
-        assert_ne!(told.span_id(), parent.span_id());
+        let received = Trace::from_headers(&headers).unwrap();
+        assert_eq!((received.id(), received.state(), received.is_sampled()), (parent.id(), Some("rojo=1"), true));
+        assert_ne!(received.span_id(), parent.span_id());
 
         let mut none = HeaderMap::new();
         Trace::log_only().child().add_to_headers(&mut none);
-        assert!(none.is_empty(), "what is for our log alone is told to nobody");
+        assert!(none.is_empty(), "a trace of the log only is not propagated");
         let odd = Trace::parse(VALID_TRACEPARENT, Some("a=\u{7}")).unwrap();
         assert_eq!(odd.state(), None);
     }
 
     #[test]
-    fn what_mcp_carries_is_read_from_meta() {
+    fn a_trace_is_parsed_from_meta() {
         let meta = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
-        let found =
+        let trace =
             Trace::from_meta(&meta(&format!(r#"{{"x":1,"traceparent":"{VALID_TRACEPARENT}","tracestate":"a=b"}}"#)));
-        assert_eq!(found, Trace::parse(VALID_TRACEPARENT, Some("a=b")));
+        assert_eq!(trace, Trace::parse(VALID_TRACEPARENT, Some("a=b")));
         for odd in [r#"{"traceparent":5}"#, r#"{"traceparent":"junk"}"#, r#""traceparent""#, "{}"] {
             assert_eq!(Trace::from_meta(&meta(odd)), None, "{odd}");
         }

@@ -1,5 +1,6 @@
-//! Calls and needs, counted in memory and written in batches. A measurement, not a fact: a crash may lose the last second.
-//! What others counted is known as it was last read, so that whoever asks for numbers waits for no store.
+//! Counts of calls and cache lookups, kept in memory and written to the store in batches. They are measurements: a
+//! crash may lose the last second. Counts of other processes are included as of the last read, so that reading counts
+//! never waits for the store.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,23 +9,26 @@ use toolcrib_core::{Result, SourceId, Timestamp, ToolId};
 
 use crate::store::{CacheCount, CallCount, ErrorSummary, Store};
 
+/// The counters of a registry.
 #[derive(Debug, Default)]
 pub(crate) struct UsageCounters {
     counts: Mutex<UsageState>,
-    /// Written by one at a time.
+    /// Serializes reads and writes of the store.
     write_lock: tokio::sync::Mutex<()>,
 }
 
-/// Everything counted is in exactly one of the three.
+/// Every count is in exactly one of the three fields.
 #[derive(Debug, Default)]
 struct UsageState {
-    /// What the store held when it was last read or written.
+    /// Counts in the store, as of the last read or write.
     stored: UsageCounts,
-    /// Being written just now.
+    /// Counts that are being written.
     flushing: UsageCounts,
+    /// Counts that are not written yet.
     pending: UsageCounts,
 }
 
+/// Counts of tools and sources.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UsageCounts {
     pub(crate) calls: BTreeMap<ToolId, CallCount>,
@@ -32,7 +36,8 @@ pub(crate) struct UsageCounts {
 }
 
 impl UsageCounters {
-    pub(crate) fn count_call(&self, tool: &ToolId, at: Timestamp, failure: Option<ErrorSummary>) {
+    /// Counts a call of a tool.
+    pub(crate) fn count_call(&self, tool: &ToolId, at: Timestamp, error: Option<ErrorSummary>) {
         let mut counts = self.counts();
         let count = counts.pending.calls.entry(tool.clone()).or_insert_with(|| CallCount {
             source: tool.source.clone(),
@@ -44,13 +49,13 @@ impl UsageCounters {
         });
         count.calls += 1;
         count.last_called = Some(at);
-        if failure.is_some() {
+        if error.is_some() {
             count.errors += 1;
-            count.last_error = failure;
+            count.last_error = error;
         }
     }
 
-    /// A source was needed; `hit` when it was fresh.
+    /// Counts a request for a source's tools; `hit` if they were fresh.
     pub(crate) fn count_lookup(&self, source: &SourceId, hit: bool) {
         let mut counts = self.counts();
         let count = counts.pending.cache_lookups.entry(source.clone()).or_insert_with(|| CacheCount {
@@ -62,7 +67,7 @@ impl UsageCounters {
         count.misses += u64::from(!hit);
     }
 
-    /// Everything that is known to have been counted, by whomever.
+    /// Returns all counts, of this and other processes.
     pub(crate) fn total(&self) -> UsageCounts {
         let counts = self.counts();
         let mut total = counts.stored.clone();
@@ -71,68 +76,71 @@ impl UsageCounters {
         total
     }
 
-    /// Of one tool.
+    /// Returns the call counts of one tool.
     pub(crate) fn tool_count(&self, tool: &ToolId) -> Option<CallCount> {
         let counts = self.counts();
         let parts = [&counts.stored, &counts.flushing, &counts.pending];
-        let mut found = parts.into_iter().filter_map(|part| part.calls.get(tool));
-        let mut total = found.next()?.clone();
-        found.for_each(|count| total.merge(count));
+        let mut counts = parts.into_iter().filter_map(|part| part.calls.get(tool));
+        let mut total = counts.next()?.clone();
+        counts.for_each(|count| total.merge(count));
         Some(total)
     }
 
+    /// Writes the pending counts. If that fails, they stay pending.
     pub(crate) async fn flush(&self, store: &dyn Store) -> Result<()> {
-        let _turn = self.write_lock.lock().await;
-        let leaving = {
+        let _guard = self.write_lock.lock().await;
+        let flushing = {
             let mut counts = self.counts();
-            // What was being written when its flush was dropped counts as written, so that nothing is counted twice;
-            // whether it was, the next reading of the store tells.
-            let left = std::mem::take(&mut counts.flushing);
-            counts.stored.merge(&left);
+            // A flush that was dropped while writing counts as written, so that nothing is counted twice; the next read
+            // of the store tells.
+            let dropped = std::mem::take(&mut counts.flushing);
+            counts.stored.merge(&dropped);
             counts.flushing = std::mem::take(&mut counts.pending);
             counts.flushing.clone()
         };
-        let calls: Vec<CallCount> = leaving.calls.values().cloned().collect();
-        let needs: Vec<CacheCount> = leaving.cache_lookups.values().cloned().collect();
-        if calls.is_empty() && needs.is_empty() {
+        let calls: Vec<CallCount> = flushing.calls.values().cloned().collect();
+        let lookups: Vec<CacheCount> = flushing.cache_lookups.values().cloned().collect();
+        if calls.is_empty() && lookups.is_empty() {
             return Ok(());
         }
-        let written = store.add_counts(&calls, &needs).await;
+        let written = store.add_counts(&calls, &lookups).await;
         let mut counts = self.counts();
-        let leaving = std::mem::take(&mut counts.flushing);
+        let flushing = std::mem::take(&mut counts.flushing);
         match written {
             Ok(()) => {
-                counts.stored.merge(&leaving);
+                counts.stored.merge(&flushing);
                 Ok(())
             }
             Err(error) => {
-                tracing::warn!(%error, "counters cannot be written now; they are kept");
-                let newer = std::mem::replace(&mut counts.pending, leaving);
+                tracing::warn!(%error, "counts cannot be written now; they are kept in memory");
+                let newer = std::mem::replace(&mut counts.pending, flushing);
                 counts.pending.merge(&newer);
                 Err(error)
             }
         }
     }
 
-    /// Takes in what the store holds, others' counts included.
+    /// Reads the counts in the store, those of other processes included.
     pub(crate) async fn load(&self, store: &dyn Store) -> Result<()> {
-        let _turn = self.write_lock.lock().await;
-        let (calls, needs) = (store.call_counts().await?, store.cache_counts().await?);
-        let tool = |count: &CallCount| ToolId { source: count.source.clone(), name: count.tool.clone() };
+        let _guard = self.write_lock.lock().await;
+        let calls = store.call_counts().await?;
+        let lookups = store.cache_counts().await?;
+        let tool_id = |count: &CallCount| ToolId { source: count.source.clone(), name: count.tool.clone() };
         self.counts().stored = UsageCounts {
-            calls: calls.into_iter().map(|count| (tool(&count), count)).collect(),
-            cache_lookups: needs.into_iter().map(|count| (count.source.clone(), count)).collect(),
+            calls: calls.into_iter().map(|count| (tool_id(&count), count)).collect(),
+            cache_lookups: lookups.into_iter().map(|count| (count.source.clone(), count)).collect(),
         };
         Ok(())
     }
 
+    /// Locks the counts.
     fn counts(&self) -> MutexGuard<'_, UsageState> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl UsageCounts {
-    /// `newer` was counted after all of this.
+    /// Adds `newer`, which was counted after everything in `self`.
     fn merge(&mut self, newer: &UsageCounts) {
         for (tool, count) in &newer.calls {
             match self.calls.get_mut(tool) {
@@ -143,8 +151,8 @@ impl UsageCounts {
             }
         }
         for (source, count) in &newer.cache_lookups {
-            let none = CacheCount { hits: 0, misses: 0, ..count.clone() };
-            let total = self.cache_lookups.entry(source.clone()).or_insert(none);
+            let zero = CacheCount { hits: 0, misses: 0, ..count.clone() };
+            let total = self.cache_lookups.entry(source.clone()).or_insert(zero);
             total.hits += count.hits;
             total.misses += count.misses;
         }
@@ -152,7 +160,7 @@ impl UsageCounts {
 }
 
 impl CallCount {
-    /// `newer` was counted after this.
+    /// Adds `newer`, which was counted after `self`.
     fn merge(&mut self, newer: &CallCount) {
         self.calls += newer.calls;
         self.errors += newer.errors;
@@ -167,12 +175,12 @@ mod tests {
     use crate::store::MemoryStore;
 
     #[tokio::test]
-    async fn a_flush_that_is_dropped_midway_neither_loses_nor_doubles_what_was_counted() {
+    async fn a_flush_dropped_while_writing_neither_loses_nor_doubles_counts() {
         let counters = UsageCounters::default();
         let tool = ToolId { source: SourceId::from_name("git").unwrap(), name: "push".into() };
         counters.count_call(&tool, Timestamp(1), None);
         {
-            // As a flush leaves it that is dropped while it writes.
+            // The state that a flush leaves when it is dropped while writing.
             let mut counts = counters.counts();
             counts.flushing = std::mem::take(&mut counts.pending);
         }
@@ -180,6 +188,10 @@ mod tests {
         let store = MemoryStore::default();
         counters.flush(&store).await.unwrap();
         assert_eq!(counters.tool_count(&tool).unwrap().calls, 2);
-        assert_eq!(store.call_counts().await.unwrap()[0].calls, 1, "what may have been written is not written again");
+        assert_eq!(
+            store.call_counts().await.unwrap()[0].calls,
+            1,
+            "counts that may have been written are not written again"
+        );
     }
 }

@@ -45,7 +45,7 @@ impl RegistryInner {
         let listed: Vec<String> = unknown.iter().take(MAX_LISTED_SOURCES).map(|id| format!("`{id}`")).collect();
         let more = if unknown.len() > MAX_LISTED_SOURCES { " and others" } else { "" };
         let message = format!(
-            "no tool listed `{}`; not discovered yet: {}{more}. Run `toolcrib refresh`, or call it as `SOURCE__TOOL`",
+            "no tool named `{}`; not discovered yet: {}{more}. Run `toolcrib refresh`, or call it as `SOURCE__TOOL`",
             sanitize_truncated(name, 80),
             listed.join(", ")
         );

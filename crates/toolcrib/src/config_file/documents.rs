@@ -1,5 +1,5 @@
-//! Where the documents in a project's files and the roots of its built-in tools lead to. Read from files alone: nothing is
-//! contacted to find out.
+//! Where the local documents of a project's sources send requests, and which directories its built-in tools may access.
+//! Only reads files; makes no network requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -17,12 +17,12 @@ use url::Url;
 use crate::connector::{DocumentLocation, read_file_blocking};
 use crate::secret::resolve;
 
-/// Bytes and number of all files of a document, as when it is discovered.
+/// Limits on the files of one document, the same as for its discovery.
 const MAX_DOCUMENT_BYTES: usize = 64 * 1024 * 1024;
 const MAX_DOCUMENT_FILES: usize = 64;
 
-/// The documents of the project's sources that lie in files, and the files in its `directory` that references stand for.
-/// A document whose files are as they were when it was trusted is not read again.
+/// Reads the local documents of a project's sources, and hashes the files in its `directory` that their references
+/// name. A document whose files are unchanged since it was trusted is not parsed again.
 pub(super) fn read_local_documents(
     project: &Config,
     directory: &Path,
@@ -41,35 +41,38 @@ pub(super) fn read_local_documents(
     documents.collect()
 }
 
-/// Files elsewhere, a mounted secret say, are the user's and may change at any time.
+/// Hashes the files within the project that references of a source name. Files elsewhere, e.g. a mounted secret, belong
+/// to the user and may change at any time.
 fn hash_file_references(source: &Source, directory: &Path) -> BTreeMap<String, Fingerprint> {
-    let mut found = BTreeMap::new();
+    let mut hashes = BTreeMap::new();
     let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     let collected: Result<SourceKind, Infallible> = source.kind.try_map_texts(|text| {
         for piece in split_references(text) {
             let ReferencePart::Reference(Reference::File { path }) = piece else { continue };
-            // Where the link itself lies in the project, the project decides what it leads to.
-            let inside = |path: &Path| path.starts_with(&directory);
+            // A symbolic link inside the project counts too: the project decides where it leads.
+            let is_inside = |path: &Path| path.starts_with(&directory);
             let real = Path::new(path).canonicalize().unwrap_or_else(|_| PathBuf::from(path));
-            if inside(Path::new(path)) || inside(&real) {
+            if is_inside(Path::new(path)) || is_inside(&real) {
                 let hash = read_file_blocking(&real, MAX_DOCUMENT_BYTES).map(|(_, hash)| hash);
-                found.insert(path.to_owned(), hash.unwrap_or_else(|_| Fingerprint::digest("")));
+                // A file that cannot be read counts as empty: it needs trust once it exists.
+                hashes.insert(path.to_owned(), hash.unwrap_or_else(|_| Fingerprint::digest("")));
             }
         }
         Ok(String::new())
     });
     let Ok(_) = collected;
-    found
+    hashes
 }
 
+/// Whether all files of a document have the hashes they had when it was trusted.
 fn is_unchanged(document: &LocalDocument) -> bool {
-    let same = |(path, hash): (&String, &Fingerprint)| {
-        read_file_blocking(Path::new(path), MAX_DOCUMENT_BYTES).is_ok_and(|(_, now)| now == *hash)
+    let is_same = |(path, hash): (&String, &Fingerprint)| {
+        read_file_blocking(Path::new(path), MAX_DOCUMENT_BYTES).is_ok_and(|(_, current)| current == *hash)
     };
-    !document.files.is_empty() && document.files.iter().all(same)
+    !document.files.is_empty() && document.files.iter().all(is_same)
 }
 
-/// Whether a document in a file says what a source contacts, and not its own declaration.
+/// Whether a local document, and not the declaration itself, decides which servers a source contacts.
 pub(super) fn has_local_document(source: &Source) -> bool {
     match &source.kind {
         SourceKind::OpenApi(openapi) => openapi.base_url.is_none() && !is_remote(&openapi.document),
@@ -78,70 +81,76 @@ pub(super) fn has_local_document(source: &Source) -> bool {
     }
 }
 
-/// A document that cannot be read leads nowhere: what it leads to once it can be is asked about then.
+/// Reads where a source's local document sends requests. A document that cannot be read sends none; once it can be
+/// read, its servers need trust.
 fn read_document(source: &Source) -> Option<LocalDocument> {
-    let mut files = DocumentReader::default();
+    let mut reader = DocumentReader::default();
     let servers = match &source.kind {
         SourceKind::OpenApi(_) if !has_local_document(source) => return None,
-        SourceKind::OpenApi(openapi) => files.openapi_servers(&source.id, openapi),
-        SourceKind::Workflow(workflow) => files.workflow_apis(&workflow.document),
+        SourceKind::OpenApi(openapi) => reader.openapi_servers(&source.id, openapi),
+        SourceKind::Workflow(workflow) => reader.workflow_apis(&workflow.document),
         SourceKind::Builtin(builtin) if !builtin.roots.is_empty() => Ok(canonical_directories(&builtin.roots)),
         SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) | SourceKind::Builtin(_) => return None,
     };
-    Some(LocalDocument { servers: servers.unwrap_or_default(), files: files.hashes, ..LocalDocument::default() })
+    Some(LocalDocument { servers: servers.unwrap_or_default(), files: reader.hashes, ..LocalDocument::default() })
 }
 
+/// Whether a document is fetched over HTTP.
 fn is_remote(document: &str) -> bool {
-    let place = resolve(document).and_then(|text| DocumentLocation::parse(&text));
-    place.is_ok_and(|place| matches!(place, DocumentLocation::Remote(_)))
+    let location = resolve(document).and_then(|text| DocumentLocation::parse(&text));
+    location.is_ok_and(|location| matches!(location, DocumentLocation::Remote(_)))
 }
 
-/// The directories that roots are, links followed: a link that is changed leads file tools elsewhere.
+/// Returns the directories behind roots, with links resolved: a changed link would lead file tools elsewhere.
 fn canonical_directories(roots: &[String]) -> BTreeSet<String> {
-    let real = |root: &String| Path::new(root).canonicalize().ok().map(|path| path.to_string_lossy().into_owned());
-    roots.iter().filter_map(real).collect()
+    let resolve = |root: &String| Path::new(root).canonicalize().ok().map(|path| path.to_string_lossy().into_owned());
+    roots.iter().filter_map(resolve).collect()
 }
 
-/// The files that have been read for one source.
+/// Reads the files of one source's document, within the limits.
 #[derive(Default)]
 struct DocumentReader {
+    /// Hash of each file that was read.
     hashes: BTreeMap<String, Fingerprint>,
     total_bytes: usize,
 }
 
 impl DocumentReader {
+    /// Returns the servers of an OpenAPI document, with all documents it refers to.
     fn openapi_servers(&mut self, id: &SourceId, openapi: &OpenApiSource) -> Result<BTreeSet<String>> {
         let path = resolve_path(&openapi.document)?;
-        let address = Url::from_file_path(&path).map_err(|()| document_error("it is no path to a file"))?;
-        let mut library = DocumentSet::new(address.clone(), parse(&self.read_text(&path)?)?);
-        let mut missing = library.missing_from(&address);
-        while let Some(address) = missing.pop_first() {
-            let document = self.read_referenced(&path, openapi, &address).and_then(|text| parse(&text));
-            library.add(&address, document.map_err(|error| error.message));
-            missing.extend(library.missing_from(&address));
+        let url = Url::from_file_path(&path).map_err(|()| document_error("it is no path to a file"))?;
+        let mut documents = DocumentSet::new(url.clone(), parse(&self.read_text(&path)?)?);
+        let mut missing = documents.missing_from(&url);
+        while let Some(url) = missing.pop_first() {
+            let document = self.read_referenced(&path, openapi, &url).and_then(|text| parse(&text));
+            documents.add(&url, document.map_err(|error| error.message));
+            missing.extend(documents.missing_from(&url));
         }
-        Ok(convert(&library, ConversionOptions { source: id, openapi })?.server_origins)
+        Ok(convert(&documents, ConversionOptions { source: id, openapi })?.server_origins)
     }
 
+    /// Returns the URLs of the API descriptions that a workflow document names.
     fn workflow_apis(&mut self, document: &str) -> Result<BTreeSet<String>> {
         let text = self.read_text(&resolve_path(document)?)?;
         Ok(ArazzoDocument::parse(&parse_with_examples(&text)?)?.described_apis())
     }
 
-    /// A file that the document refers to, below its own directory or one that the source allows.
-    fn read_referenced(&mut self, document: &Path, openapi: &OpenApiSource, address: &Url) -> Result<String> {
-        let path = address.to_file_path().map_err(|()| document_error("it is not in a file"))?;
-        let real = |path: &Path| path.canonicalize().map_err(|error| document_error(&error.to_string()));
-        let path = real(&path)?;
-        let own = real(document)?.parent().map(Path::to_owned);
-        let allowed = openapi.allow_refs.iter().filter_map(|place| real(&resolve_path(place).ok()?).ok());
-        if own.into_iter().chain(allowed).any(|directory| path.starts_with(directory)) {
+    /// Reads a file that a document refers to. It must be below the document's directory or one that the source allows.
+    fn read_referenced(&mut self, document: &Path, openapi: &OpenApiSource, url: &Url) -> Result<String> {
+        let path = url.to_file_path().map_err(|()| document_error("it is not in a file"))?;
+        let canonicalize = |path: &Path| path.canonicalize().map_err(|error| document_error(&error.to_string()));
+        let path = canonicalize(&path)?;
+        let document_directory = canonicalize(document)?.parent().map(Path::to_owned);
+        let allowed = openapi.allow_refs.iter().filter_map(|location| canonicalize(&resolve_path(location).ok()?).ok());
+        if document_directory.into_iter().chain(allowed).any(|directory| path.starts_with(directory)) {
             self.read_text(&path)
         } else {
             Err(document_error("it is outside of the directory of the document"))
         }
     }
 
+    /// Reads a file and adds its hash.
     fn read_text(&mut self, path: &Path) -> Result<String> {
         if self.hashes.len() == MAX_DOCUMENT_FILES {
             return Err(document_error("there are too many files"));
@@ -153,13 +162,15 @@ impl DocumentReader {
     }
 }
 
-fn resolve_path(place: &str) -> Result<PathBuf> {
-    match DocumentLocation::parse(&resolve(place)?)? {
+/// Returns the absolute path of a local document.
+fn resolve_path(location: &str) -> Result<PathBuf> {
+    match DocumentLocation::parse(&resolve(location)?)? {
         DocumentLocation::File(path) => std::path::absolute(path).map_err(|error| document_error(&error.to_string())),
         DocumentLocation::Remote(_) => Err(document_error("it is not in a file")),
     }
 }
 
+/// Error of a document that cannot be read; it is not shown, see `read_document`.
 fn document_error(reason: &str) -> Error {
     Error::new(Code::ConfigInvalid, reason)
 }

@@ -1,4 +1,4 @@
-//! The project files that were trusted, with what was trusted of each: one JSON file for all projects of a user.
+//! Stores which project files a user has trusted, and with what content: one JSON file for all projects.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,33 +10,35 @@ use toolcrib_core::{Code, Error, Result, ResultExt};
 use super::default_data_directory;
 use crate::private_dir::ensure_private_directory;
 
-/// Where it is remembered which files were trusted.
+/// Returns the path of the file.
 pub fn trust_file() -> Result<PathBuf> {
     Ok(default_data_directory(None)?.with_file_name("trusted.json"))
 }
 
-/// What was trusted of a file. An entry that an older version wrote covers less than is trusted today, so it counts as
-/// none.
+/// Returns what was trusted of a project's file. An entry of an older version covers less than is checked today, so it
+/// does not count.
 pub(super) fn find_trusted(file: &Path) -> Result<Option<TrustedFile>> {
     let entry = read_all()?.remove(&file_key(file));
     Ok(entry.and_then(|entry| serde_json::from_value(entry).ok()))
 }
 
+/// Stores what was trusted of a project's file.
 pub(super) fn store_trusted(file: &Path, trusted: &TrustedFile) -> Result<()> {
-    let mut known = read_all()?;
+    let mut entries = read_all()?;
     let entry = serde_json::to_value(trusted).context(Code::Internal, "write what is trusted")?;
-    known.insert(file_key(file), entry);
+    entries.insert(file_key(file), entry);
     let path = trust_file()?;
     if let Some(directory) = path.parent() {
         ensure_private_directory(directory)?;
     }
-    let text = serde_json::to_string_pretty(&known).context(Code::Internal, "write the list of trusted files")?;
+    let text = serde_json::to_string_pretty(&entries).context(Code::Internal, "write the list of trusted files")?;
     write_private(&path, &text).context(Code::Internal, format!("write `{}`", path.display()))
 }
 
+/// Reads all entries; none if the file does not exist.
 fn read_all() -> Result<BTreeMap<String, Value>> {
     let path = trust_file()?;
-    // In a directory that others can change they could trust files for this user.
+    // Others who can write to the directory could trust files on behalf of this user.
     if let Some(directory) = path.parent().filter(|directory| directory.is_dir()) {
         ensure_private_directory(directory)?;
     }
@@ -51,34 +53,36 @@ fn read_all() -> Result<BTreeMap<String, Value>> {
     }
 }
 
+/// Returns the key of a project's file: its path with links resolved.
 fn file_key(file: &Path) -> String {
     std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()).display().to_string()
 }
 
+/// Replaces the file, readable only for its owner.
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).write(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    // Whole or not at all: a crash in between leaves the old file.
-    let new = path.with_extension(format!("{}.new", std::process::id()));
-    std::io::Write::write_all(&mut options.open(&new)?, text.as_bytes())?;
-    std::fs::rename(&new, path)
+    // Written to a temporary file first: a crash leaves the old file intact.
+    let temporary = path.with_extension(format!("{}.new", std::process::id()));
+    std::io::Write::write_all(&mut options.open(&temporary)?, text.as_bytes())?;
+    std::fs::rename(&temporary, path)
 }
 
-/// Refuses a file that belongs to another user or that others may change.
+/// Rejects a file that belongs to another user or that others can write.
 #[cfg(unix)]
 fn ensure_own_file(path: &Path) -> Result<()> {
     use std::os::unix::fs::MetadataExt;
 
-    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
     let user = rustix::process::geteuid().as_raw();
-    if found.is_file() && found.uid() == user && found.mode() & 0o022 == 0 {
+    if metadata.is_file() && metadata.uid() == user && metadata.mode() & 0o022 == 0 {
         return Ok(());
     }
     let message = format!(
-        "`{}`, which says what is trusted, is no plain file of this user that only they can change; look at it, then \
-         remove it and trust again",
+        "the list of trusted files `{}` is not a regular file that only this user can write; review it, then remove it \
+         and trust again",
         path.display()
     );
     Err(Error::new(Code::ConfigInvalid, message))

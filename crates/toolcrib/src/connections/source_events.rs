@@ -1,5 +1,5 @@
-//! Where connections tell what their sources said of their own accord. A source that says the same again before it was
-//! looked at says it once, so that nothing is dropped however much is said.
+//! Announcements of sources that belong to no call: changed tools, and other notifications. Repeated announcements of a
+//! source are merged until they are handled, so that none is lost however many there are.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,43 +10,48 @@ use toolcrib_core::SourceId;
 
 use crate::registry::RegistryNotice;
 
+/// Through this, connectors report the announcements of their sources. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct SourceEvents(Arc<SourceEventsInner>);
 
 #[derive(Debug)]
 struct SourceEventsInner {
-    /// Sources whose tools changed, until somebody looks at them.
+    /// Sources whose tools changed and that are not refreshed yet.
     changed_sources: Mutex<BTreeSet<SourceId>>,
+    /// Wakes `next_changed_source`.
     wake: Notify,
     notices: broadcast::Sender<RegistryNotice>,
 }
 
 impl SourceEvents {
+    /// Creates an empty set; notifications go to `notices`.
     pub(crate) fn new(notices: broadcast::Sender<RegistryNotice>) -> SourceEvents {
         SourceEvents(Arc::new(SourceEventsInner { changed_sources: Mutex::default(), wake: Notify::new(), notices }))
     }
 
-    /// A source says that its tools changed.
+    /// Reports that the tools of a source changed.
     pub fn tools_changed(&self, source: &SourceId) {
         self.changed_sources().insert(source.clone());
         self.0.wake.notify_one();
     }
 
-    /// A source says something that is no one caller's, for whoever subscribed.
+    /// Passes a notification of a source that belongs to no call on to subscribers.
     pub fn notify(&self, source: &SourceId, method: &str, params: Option<&RawValue>) {
         let params = params.map(|params| Arc::from(params.to_owned()));
         let notice = RegistryNotice::SourceNotification { source: source.clone(), method: method.to_owned(), params };
+        // Fails only without subscribers.
         let _ = self.0.notices.send(notice);
     }
 
-    /// The next source whose tools changed.
+    /// Waits for the next source whose tools changed, and removes it.
     pub(crate) async fn next_changed_source(&self) -> SourceId {
         loop {
-            let waiting = self.0.wake.notified();
+            // Registered before the check, so that an announcement in between is not missed.
+            let notified = self.0.wake.notified();
             if let Some(source) = self.changed_sources().pop_first() {
                 return source;
             }
-            waiting.await;
+            notified.await;
         }
     }
 
@@ -59,19 +64,19 @@ impl SourceEvents {
 mod tests {
     use super::*;
 
-    /// A queue of announcements was full when many sources changed at once.
+    /// Regression: a bounded queue of announcements overflowed when many sources changed at once.
     #[tokio::test]
-    async fn nothing_is_dropped_and_nothing_is_heard_twice() {
-        let news = SourceEvents::new(broadcast::channel(1).0);
+    async fn no_announcement_is_lost_or_repeated() {
+        let events = SourceEvents::new(broadcast::channel(1).0);
         let sources: Vec<SourceId> =
             (1000..2000).map(|number| SourceId::parse(&format!("s{number}")).unwrap()).collect();
         for source in sources.iter().chain(&sources) {
-            news.tools_changed(source);
+            events.tools_changed(source);
         }
         for source in &sources {
-            assert_eq!(news.next_changed_source().await, *source);
+            assert_eq!(events.next_changed_source().await, *source);
         }
-        let nothing = tokio::time::timeout(std::time::Duration::from_millis(1), news.next_changed_source()).await;
-        assert!(nothing.is_err());
+        let next = tokio::time::timeout(std::time::Duration::from_millis(1), events.next_changed_source()).await;
+        assert!(next.is_err());
     }
 }

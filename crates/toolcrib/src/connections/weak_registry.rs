@@ -1,4 +1,4 @@
-//! The registry that a connection belongs to, for the one kind of source whose tools call tools of other sources.
+//! Weak reference from a connector to its registry, for workflows, whose tools call tools of other sources.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -6,17 +6,20 @@ use toolcrib_core::{Code, Error, Result};
 
 use crate::registry::RegistryInner;
 
-/// It does not keep the registry alive.
+/// A weak reference, so that connectors do not keep the registry alive. Set once, when the registry is opened.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WeakRegistry(Arc<OnceLock<Weak<RegistryInner>>>);
 
 impl WeakRegistry {
+    /// Sets the registry.
     pub(crate) fn set(&self, shared: &Arc<RegistryInner>) {
-        let _set_once = self.0.set(Arc::downgrade(shared));
+        // Set once; a second registry never shares the connectors.
+        let _ = self.0.set(Arc::downgrade(shared));
     }
 
+    /// Returns the registry, or an error if it was closed.
     pub(crate) fn upgrade(&self) -> Result<Arc<RegistryInner>> {
-        let alive = self.0.get().and_then(Weak::upgrade);
-        alive.ok_or_else(|| Error::new(Code::ToolUnavailable, "the registry was closed"))
+        let registry = self.0.get().and_then(Weak::upgrade);
+        registry.ok_or_else(|| Error::new(Code::ToolUnavailable, "the registry was closed"))
     }
 }

@@ -215,7 +215,7 @@ impl Registry {
             let stored = self.shared.store.records(after, READ_BATCH_SIZE).await?;
             let Some(last) = stored.last() else { break };
             after = last.seq;
-            let entries = run_blocking("the journal could not be entries", || {
+            let entries = run_blocking("the journal could not be read", || {
                 Ok(stored.into_iter().map(JournalEntry::parse).collect::<Vec<_>>())
             });
             for entry in entries.await? {

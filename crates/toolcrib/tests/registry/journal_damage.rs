@@ -353,8 +353,12 @@ async fn a_head_that_cannot_be_read_is_damage_and_one_that_is_absent_is_written(
     for content in ["", "{", r#"{"default":{"seq":-1}}"#] {
         let copy = original.copy();
         fs::write(copy.home.path().join("head"), content).unwrap();
-        copy.check_fails_closed(StoreState::Damaged, "which records the length of the journal, cannot be read", content)
-            .await;
+        copy.check_fails_closed(
+            StoreState::Damaged,
+            "which records the length of the journal, cannot be read",
+            content,
+        )
+        .await;
     }
     let copy = original.copy();
     let head = copy.home.path().join("head");

@@ -119,7 +119,7 @@ async fn a_file_that_is_not_ours_is_left_alone() {
     let below = directory.path().join("directory.db");
     fs::create_dir(&below).unwrap();
     assert!(open_error(&below).await.message.contains("cannot be opened"));
-    assert!(open_error(&path.join("below")).await.message.contains("cannot make the data directory"));
+    assert!(open_error(&path.join("below")).await.message.contains("cannot create the data directory"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
