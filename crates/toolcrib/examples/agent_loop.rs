@@ -1,6 +1,6 @@
-//! An agent loop on top of the library: a summary and rendered tools go in, each `tool_use` becomes a call, and each
-//! gets its paired `tool_result`, whatever happens. The model here is a stand-in that asks for two tools and then
-//! answers; put a real one in its place.
+//! An agent loop on top of the library: the model gets a summary and the rendered tools, each `tool_use` becomes a
+//! call, and each call, also a failed one, gets its `tool_result`. The model is simulated: it requests two tools and
+//! then answers; replace it by a real one.
 //!
 //! `cargo run -p toolcrib --example agent_loop`
 
@@ -11,7 +11,7 @@ use toolcrib::core::render::Format;
 use toolcrib::registry::ToolFilter;
 use toolcrib::{CallOptions, Caller, Registry, RegistryOptions, Result};
 
-/// One source works, the other cannot be started: its failure is tolerated and costs nobody else anything.
+/// One source works, the other cannot be started: its failure does not affect the first.
 const CONFIG: &str = r#"
 sources:
   core:   { builtin: [calculate, current_time] }
@@ -19,7 +19,7 @@ sources:
 "#;
 
 fn main() -> Result<()> {
-    // First of all, before there is a runtime: servers are started through this same binary, so that they end with it.
+    // Must run before the runtime starts: stdio servers are started through this same binary, so that they end with it.
     toolcrib::guard::run_if_asked();
     run()
 }
@@ -32,7 +32,7 @@ async fn run() -> Result<()> {
     registry.register_builtin(
         BuiltinDefinition::new(
             "greet",
-            "Greets somebody by name",
+            "Greets a person by name",
             json!({
                 "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"],
             }),
@@ -40,18 +40,19 @@ async fn run() -> Result<()> {
         Some(handler(|input: Value| async move { Ok(BuiltinOutput::text(format!("Hello, {}!", input["name"]))) })),
     )?;
 
-    // Discovers what is missing. A source that fails is in `sources()` with its reason; the others' tools are here.
+    // Discovers sources that were never discovered. A failing source is in `sources()` with its error.
     registry.tools(ToolFilter::default()).await?;
-    let me = Caller { name: "example".into() };
-    let view = registry.view(&me);
+    let caller = Caller { name: "example".into() };
+    let view = registry.view(&caller);
     let tools: Value = serde_json::from_str(&view.render(Format::Anthropic)?).unwrap_or_default();
-    let mut messages =
-        vec![json!({ "role": "user", "content": format!("{}\nWhat is 6 * 7?", summarize_sources(&registry, &me)) })];
+    let mut messages = vec![
+        json!({ "role": "user", "content": format!("{}\nWhat is 6 * 7?", summarize_sources(&registry, &caller)) }),
+    ];
 
     while let Some(reply) = simulate_model(&messages, &tools) {
         let mut results = Vec::new();
         for block in reply.iter().filter(|block| block["type"] == "tool_use") {
-            results.push(run_tool_use(&registry, &me, block).await);
+            results.push(run_tool_use(&registry, &caller, block).await);
         }
         messages.push(json!({ "role": "assistant", "content": reply }));
         if results.is_empty() {
@@ -64,30 +65,30 @@ async fn run() -> Result<()> {
     Ok(())
 }
 
-/// A line for each source, and why one has nothing to offer.
+/// Returns one line per source: the number of its tools, or why it is not available.
 fn summarize_sources(registry: &Registry, caller: &Caller) -> String {
     let names = registry.view(caller).by_source();
     let mut lines: Vec<String> = names.iter().map(|(id, tools)| format!("{id}: {} tools", tools.len())).collect();
     for source in registry.sources() {
-        if let Some(failure) = source.last_error {
-            lines.push(format!("{}: not available ({})", source.id, failure.message));
+        if let Some(error) = source.last_error {
+            lines.push(format!("{}: not available ({})", source.id, error.message));
         }
     }
     lines.join("\n")
 }
 
-/// Every `tool_use` is answered, success or not, so that the conversation can go on.
+/// Calls the tool of a `tool_use` block. Errors become results too, because every `tool_use` needs a `tool_result`.
 async fn run_tool_use(registry: &Registry, caller: &Caller, block: &Value) -> Value {
     let name = block["name"].as_str().unwrap_or_default();
-    let outcome = registry.call(caller, name, block["input"].clone(), CallOptions::default()).await;
-    let (content, is_error) = match outcome {
+    let result = registry.call(caller, name, block["input"].clone(), CallOptions::default()).await;
+    let (content, is_error) = match result {
         Ok(output) => (serde_json::from_str(output.content()).unwrap_or_default(), output.is_error()),
         Err(error) => (json!([{ "type": "text", "text": error.envelope().to_string() }]), true),
     };
     json!({ "type": "tool_result", "tool_use_id": block["id"], "content": content, "is_error": is_error })
 }
 
-/// Stands in for a model: it asks for two tools, one with a wrong argument, and then has its answer.
+/// Simulates a model: requests two tools, one of them with an invalid argument, and then answers.
 fn simulate_model(messages: &[Value], tools: &Value) -> Option<Vec<Value>> {
     assert!(tools.as_array().is_some_and(|tools| !tools.is_empty()));
     match messages.len() {

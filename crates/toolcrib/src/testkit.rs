@@ -1,18 +1,19 @@
-//! A source that lives in the test: its tools, its answers and its faults are set from outside, and what happens to it
-//! is counted. It keeps to what a [`Connector`] promises, so a registry cannot tell it from a real one.
+//! A scripted source for tests: the test sets its tools, replies and failures, and reads how often it was used. It
+//! fulfils the contract of [`Connector`], so a registry treats it like a real one.
 //!
 //! ```
 //! use serde_json::json;
-//! use toolcrib::testkit::{Scripted, config};
-//! use toolcrib::{CallOptions, Caller, Options, Registry};
+//! use toolcrib::testkit::{ScriptedSource, config_with_sources};
+//! use toolcrib::{CallOptions, Caller, Registry, RegistryOptions};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> toolcrib::Result<()> {
-//! let shop = Scripted::new(["order"]);
-//! shop.answer(|tool, input| json!(format!("{tool}: {}", input["what"])));
-//! let options = Options { connect: Some(Scripted::connect([("shop", &shop)])), ..Options::default() };
-//! let registry = Registry::open(config(["shop"]), options).await?;
-//! assert_eq!(shop.discoveries(), 0, "opening contacts nobody");
+//! let shop = ScriptedSource::new(["order"]);
+//! shop.set_reply(|tool, input| json!(format!("{tool}: {}", input["what"])));
+//! let connector_factory = Some(ScriptedSource::connector_factory([("shop", &shop)]));
+//! let options = RegistryOptions { connector_factory, ..RegistryOptions::default() };
+//! let registry = Registry::open(config_with_sources(["shop"]), options).await?;
+//! assert_eq!(shop.discoveries(), 0, "opening makes no requests");
 //!
 //! let agent = Caller { name: "agent".into() };
 //! let output = registry.call(&agent, "shop__order", json!({"what": 7}), CallOptions::default()).await?;
@@ -39,16 +40,17 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 use crate::connections::{ConnectorFactory, SourceEvents};
 use crate::connector::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
 
+/// Computes the reply to a call from the tool's original name and its arguments.
 type ReplyFn = dyn Fn(&str, &Value) -> ScriptedReply + Send + Sync;
 
-/// How a call ends.
+/// How a call of a scripted source ends.
 #[derive(Debug, Clone)]
 pub enum ScriptedReply {
     /// Text becomes a text block; an object is the whole result: `content`, `structuredContent`, `isError`, `_meta`.
     Result(Value),
-    /// The source is alive and says no, as with a JSON-RPC error.
+    /// The source responds with an error, like a JSON-RPC error.
     Rejected(String),
-    /// The connection is gone.
+    /// The connection is lost.
     Disconnected(String),
 }
 
@@ -58,38 +60,36 @@ impl From<Value> for ScriptedReply {
     }
 }
 
-/// One scripted source. Every method may be called while it is in use.
+/// A scripted source. Every method may be called while it is in use.
 pub struct ScriptedSource {
     script: Mutex<ScriptState>,
     /// While true, discoveries and calls wait.
     paused: watch::Sender<bool>,
-    /// How many may pass all the same.
+    /// Number of discoveries and calls that may pass although the source is paused.
     passes: AtomicUsize,
+    /// Lets one waiting discovery or call continue.
     resume_one_signal: Notify,
     discoveries: AtomicUsize,
     calls: AtomicUsize,
     closes: AtomicUsize,
 }
 
+/// What the test has set.
 struct ScriptState {
     tools: Vec<Value>,
     failure: Option<Error>,
     delay: Duration,
     reply: Arc<ReplyFn>,
+    /// Set when a registry connects; for announcements.
     source_events: Option<(SourceEvents, SourceId)>,
 }
 
 impl ScriptedSource {
-    /// A source that offers these tools, given by name or as MCP would list them, and answers with their arguments.
+    /// Creates a source with these tools, given by name or as in an MCP list. Its replies repeat tool and arguments.
     pub fn new(tools: impl IntoIterator<Item = impl Into<Value>>) -> Arc<ScriptedSource> {
-        let answers = Arc::new(|tool: &str, input: &Value| json!(format!("{tool} {input}")).into());
-        let script = ScriptState {
-            tools: tool_list(tools),
-            failure: None,
-            delay: Duration::ZERO,
-            reply: answers,
-            source_events: None,
-        };
+        let reply = Arc::new(|tool: &str, input: &Value| json!(format!("{tool} {input}")).into());
+        let script =
+            ScriptState { tools: tool_list(tools), failure: None, delay: Duration::ZERO, reply, source_events: None };
         Arc::new(ScriptedSource {
             script: Mutex::new(script),
             paused: watch::Sender::new(false),
@@ -101,85 +101,89 @@ impl ScriptedSource {
         })
     }
 
-    /// What [`Options::connect`](crate::Options) takes: these sources are scripted, all others are real.
+    /// Returns a value for [`RegistryOptions::connector_factory`](crate::RegistryOptions): these sources are scripted,
+    /// all others are real.
     pub fn connector_factory<'a>(
         sources: impl IntoIterator<Item = (&'a str, &'a Arc<ScriptedSource>)>,
     ) -> ConnectorFactory {
         let sources: BTreeMap<String, Arc<ScriptedSource>> =
             sources.into_iter().map(|(id, scripted)| (id.to_owned(), scripted.clone())).collect();
-        ConnectorFactory(Arc::new(move |source, news| {
+        ConnectorFactory(Arc::new(move |source, events| {
             let scripted = sources.get(source.id.as_str())?.clone();
-            scripted.script().source_events = Some((news.clone(), source.id.clone()));
+            scripted.script().source_events = Some((events.clone(), source.id.clone()));
             Some(Arc::new(ScriptedConnector(scripted)))
         }))
     }
 
-    /// From now on these tools.
+    /// Replaces the tools.
     pub fn set_tools(&self, tools: impl IntoIterator<Item = impl Into<Value>>) {
         self.script().tools = tool_list(tools);
     }
 
-    /// From now on discoveries fail, and calls find no connection.
+    /// Makes discoveries fail, and calls find no connection.
     pub fn fail(&self, message: &str) {
         self.script().failure = Some(Error::new(Code::ToolUnavailable, message));
     }
 
-    /// All is well again.
+    /// Ends the failure.
     pub fn recover(&self) {
         self.script().failure = None;
     }
 
-    /// Everything takes this long, by tokio's clock.
+    /// Delays every discovery and call, by tokio's clock.
     pub fn set_delay(&self, delay: Duration) {
         self.script().delay = delay;
     }
 
-    /// From now on calls end like this; the arguments are the tool's own name and its input.
-    pub fn set_reply<R: Into<ScriptedReply>>(&self, answers: impl Fn(&str, &Value) -> R + Send + Sync + 'static) {
-        self.script().reply = Arc::new(move |tool, input| answers(tool, input).into());
+    /// Sets how calls end; the arguments are the tool's original name and its input.
+    pub fn set_reply<R: Into<ScriptedReply>>(&self, reply: impl Fn(&str, &Value) -> R + Send + Sync + 'static) {
+        self.script().reply = Arc::new(move |tool, input| reply(tool, input).into());
     }
 
-    /// Whoever discovers or calls waits until [`Scripted::release`].
+    /// Makes discoveries and calls wait until [`ScriptedSource::resume`].
     pub fn pause(&self) {
         self.paused.send_replace(true);
     }
 
-    /// The next call that begins passes, whatever waits.
+    /// Lets the next discovery or call pass although the source is paused.
     pub fn pass_one(&self) {
         self.passes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// One that waits goes on.
+    /// Lets one that waits continue.
     pub fn resume_one(&self) {
         self.resume_one_signal.notify_one();
     }
 
+    /// Lets all continue.
     pub fn resume(&self) {
         self.paused.send_replace(false);
     }
 
-    /// Says that its tools changed, as a server does with `list_changed`. Nobody hears it before it was connected to.
+    /// Announces that the tools changed, like a server with `list_changed`. Has no effect before a registry has
+    /// connected.
     pub fn announce_tools_changed(&self) {
-        if let Some((news, id)) = &self.script().source_events {
-            news.tools_changed(id);
+        if let Some((events, id)) = &self.script().source_events {
+            events.tools_changed(id);
         }
     }
 
-    /// How many discoveries began.
+    /// Returns how many discoveries have started.
     pub fn discoveries(&self) -> usize {
         self.discoveries.load(Ordering::SeqCst)
     }
 
-    /// How many calls began.
+    /// Returns how many calls have started.
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// How often a connection to it was closed.
+    /// Returns how often a connection was closed.
     pub fn closes(&self) -> usize {
         self.closes.load(Ordering::SeqCst)
     }
 
+    /// Waits for the delay, and while the source is paused.
     async fn wait(&self) {
         let delay = self.script().delay;
         if !delay.is_zero() {
@@ -189,25 +193,27 @@ impl ScriptedSource {
         if pass.is_ok() {
             return;
         }
-        let mut held = self.paused.subscribe();
+        let mut paused = self.paused.subscribe();
         tokio::select! {
-            // It fails only without a sender, and that lives as long as we do.
-            _released = held.wait_for(|held| !held) => {}
+            // Cannot fail: the sender lives as long as the source.
+            _ = paused.wait_for(|paused| !paused) => {}
             () = self.resume_one_signal.notified() => {}
         }
     }
 
+    /// Returns a copy of the failure that the test has set.
     fn failure(&self) -> Option<Error> {
         let script = self.script();
         script.failure.as_ref().map(|error| Error::new(error.code, error.message.clone()))
     }
 
+    /// Locks the script.
     fn script(&self) -> MutexGuard<'_, ScriptState> {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A configuration that declares these sources, for scripted ones to stand behind.
+/// Returns a configuration that declares these sources, to be replaced by scripted ones.
 pub fn config_with_sources<'a>(sources: impl IntoIterator<Item = &'a str>) -> Config {
     let declared = sources.into_iter().filter_map(|name| {
         let id = SourceId::from_name(name).ok()?;
@@ -218,7 +224,7 @@ pub fn config_with_sources<'a>(sources: impl IntoIterator<Item = &'a str>) -> Co
     Config { sources: declared.collect(), ..Config::default() }
 }
 
-/// One connection to a scripted source.
+/// Connector of a scripted source.
 #[derive(Debug)]
 struct ScriptedConnector(Arc<ScriptedSource>);
 
@@ -226,7 +232,7 @@ struct ScriptedConnector(Arc<ScriptedSource>);
 impl Connector for ScriptedConnector {
     async fn discover(&self, _: Discovery) -> Result<Discovered> {
         self.0.discoveries.fetch_add(1, Ordering::SeqCst);
-        // What a slow source answers is what it was when it was asked.
+        // A slow source answers with the tools it had when it was asked.
         let tools = self.0.script().tools.clone();
         self.0.wait().await;
         if let Some(error) = self.0.failure() {
@@ -238,23 +244,23 @@ impl Connector for ScriptedConnector {
 
     async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
         self.0.calls.fetch_add(1, Ordering::SeqCst);
-        let late = || Error::new(Code::ToolExecutionFailed, format!("`{}` did not answer in time", call.tool));
+        let timed_out = || Error::new(Code::ToolExecutionFailed, format!("`{}` did not answer in time", call.tool));
         tokio::select! {
             () = self.0.wait() => {}
             () = call.context.cancel.cancelled() => return Err(CallFailure::cancelled()),
-            () = tokio::time::sleep(call.context.timeout) => return Err(CallFailure::TimedOut(late())),
+            () = tokio::time::sleep(call.context.timeout) => return Err(CallFailure::TimedOut(timed_out())),
         }
         if let Some(error) = self.0.failure() {
             return Err(CallFailure::Unavailable(error));
         }
         let input = serde_json::from_str(call.arguments.get()).context(Code::Internal, "read the arguments");
-        let answers = self.0.script().reply.clone();
-        match answers(&call.tool, &input.map_err(CallFailure::Rejected)?) {
-            ScriptedReply::Result(said) => {
-                let written =
-                    build_answer(&said).context(Code::Internal, "write an answer").map_err(CallFailure::Rejected)?;
-                let broken = || CallFailure::Rejected(Error::new(Code::Internal, "the answer is no object"));
-                written.ok_or_else(broken)
+        let reply = self.0.script().reply.clone();
+        match reply(&call.tool, &input.map_err(CallFailure::Rejected)?) {
+            ScriptedReply::Result(value) => {
+                let result =
+                    build_answer(&value).context(Code::Internal, "write a result").map_err(CallFailure::Rejected)?;
+                let not_an_object = || CallFailure::Rejected(Error::new(Code::Internal, "the result is not an object"));
+                result.ok_or_else(not_an_object)
             }
             ScriptedReply::Rejected(message) => {
                 Err(CallFailure::Rejected(Error::new(Code::ToolExecutionFailed, message)))
@@ -266,7 +272,7 @@ impl Connector for ScriptedConnector {
     }
 
     async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
-        let message = format!("a scripted source answers no `{}`", request.method);
+        let message = format!("a scripted source does not support `{}`", request.method);
         Err(CallFailure::Rejected(Error::new(Code::ToolNotImplemented, message)))
     }
 
@@ -279,30 +285,37 @@ impl Connector for ScriptedConnector {
     }
 }
 
+/// Expands names to MCP tool definitions.
 fn tool_list(tools: impl IntoIterator<Item = impl Into<Value>>) -> Vec<Value> {
-    let tool = |tool: Value| match tool.as_str() {
+    let definition = |definition: Value| match definition.as_str() {
         Some(name) => json!({"name": name, "description": format!("Does {name}"), "inputSchema": {"type": "object"}}),
-        None => tool,
+        None => definition,
     };
-    tools.into_iter().map(Into::into).map(tool).collect()
+    tools.into_iter().map(Into::into).map(definition).collect()
 }
 
-fn build_answer(said: &Value) -> serde_json::Result<Option<ToolResult>> {
-    let result = match (said.as_object(), said.as_str()) {
+/// Builds an MCP result from a reply.
+fn build_answer(reply: &Value) -> serde_json::Result<Option<ToolResult>> {
+    let result = match (reply.as_object(), reply.as_str()) {
         (Some(result), _) => result.clone(),
         (None, Some(text)) => text_result(text),
-        (None, None) => text_result(&said.to_string()),
+        (None, None) => text_result(&reply.to_string()),
     };
     Ok(ToolResult::parse(to_raw_value(&result)?))
 }
 
+/// An MCP result with one text block.
 fn text_result(text: &str) -> serde_json::Map<String, Value> {
     serde_json::Map::from_iter([("content".to_owned(), json!([{"type": "text", "text": text}]))])
 }
 
 impl fmt::Debug for ScriptedSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (discoveries, calls) = (self.discoveries(), self.calls());
-        f.debug_struct("Scripted").field("discoveries", &discoveries).field("calls", &calls).finish_non_exhaustive()
+        let discoveries = self.discoveries();
+        let calls = self.calls();
+        f.debug_struct("ScriptedSource")
+            .field("discoveries", &discoveries)
+            .field("calls", &calls)
+            .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Every recorded tool of real servers in every provider's format, held to that provider's rules.
+//! Renders every recorded tool of real servers in every provider's format, and checks that provider's rules.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
@@ -15,28 +15,28 @@ use toolcrib::core::time::Timestamp;
 use toolcrib_testkit::programs;
 
 #[test]
-fn every_recorded_tool_fits_every_provider_or_is_set_aside() {
+fn every_recorded_tool_is_valid_for_every_provider_or_excluded() {
     let Some(view) = recorded_view() else {
         return programs::skip(
-            "formats::every_recorded_tool_fits_every_provider_or_is_set_aside",
-            "there is no recorded material",
+            "formats::every_recorded_tool_is_valid_for_every_provider_or_excluded",
+            "there are no recorded tool lists",
         );
     };
-    let Some(again) = recorded_view() else { return };
+    let Some(rebuilt) = recorded_view() else { return };
     let offered = view.offered_tools().count();
-    for (format, most_set_aside, check) in [
+    for (format, max_excluded, check) in [
         (Format::Mcp, 0, check_mcp as fn(&Value)),
         (Format::Anthropic, 0, check_anthropic),
         (Format::Openai, 0, check_openai),
         (Format::OpenaiStrict, offered / 10, check_strict),
         (Format::Gemini, offered / 50, check_gemini),
     ] {
-        let (text, set_aside) = render(&view, format);
+        let (text, excluded) = render(&view, format);
         let tools: Vec<Value> = serde_json::from_str(&text).unwrap();
-        assert_eq!(tools.len() + set_aside.len(), offered, "{format:?}");
-        assert!(set_aside.len() <= most_set_aside, "{format:?} sets {} aside: {set_aside:#?}", set_aside.len());
+        assert_eq!(tools.len() + excluded.len(), offered, "{format:?}");
+        assert!(excluded.len() <= max_excluded, "{format:?} excludes {}: {excluded:#?}", excluded.len());
         tools.iter().for_each(check);
-        assert!(render(&again, format).0 == text, "{format:?} is the same when made anew");
+        assert!(render(&rebuilt, format).0 == text, "{format:?} is the same when built again");
     }
 }
 
@@ -45,7 +45,7 @@ fn the_arguments_of_every_recorded_tool_are_validated() {
     let Some(view) = recorded_view() else {
         return programs::skip(
             "formats::the_arguments_of_every_recorded_tool_are_validated",
-            "there is no recorded material",
+            "there are no recorded tool lists",
         );
     };
     for tool in view.offered_tools() {
@@ -53,30 +53,33 @@ fn the_arguments_of_every_recorded_tool_are_validated() {
     }
 }
 
+/// Renders a view; returns the text and the excluded tools.
 fn render(view: &View, format: Format) -> (String, Vec<SetAsideTool>) {
     let mut text = String::new();
-    let set_aside = view.render_chunks(
+    let excluded = view.render_chunks(
         format,
         |_| true,
-        |piece| {
-            text.push_str(piece);
+        |chunk| {
+            text.push_str(chunk);
             Ok(())
         },
     );
-    let set_aside = set_aside.unwrap();
-    (text, set_aside)
+    let excluded = excluded.unwrap();
+    (text, excluded)
 }
 
+/// Builds a view of all recorded tools, one source per recorded server.
 fn recorded_view() -> Option<View> {
     let raw = |tool: &Value| RawValue::from_string(tool.to_string()).unwrap();
     let lists = programs::recorded_tool_lists()?.into_iter().enumerate();
-    let parts = lists.map(|(number, recording)| {
+    let sources = lists.map(|(number, recording)| {
         catalog_source(&format!("s{number}"), &recording.tools.iter().map(raw).collect::<Vec<_>>())
     });
-    let catalog = Arc::new(Catalog::build(1, parts.collect()));
+    let catalog = Arc::new(Catalog::build(1, sources.collect()));
     Some(View { catalog, caller: Caller { name: "test".into() } })
 }
 
+/// Builds the catalogue entry of one source.
 fn catalog_source(source: &str, tools: &[Box<RawValue>]) -> Arc<CatalogSource> {
     let id = SourceId::parse(source).unwrap();
     let manifest = Manifest::new(&id, tools, Vec::new(), &ToolLimits::default());

@@ -1,4 +1,4 @@
-//! Search over the recorded lists of real servers.
+//! Search over recorded tool lists of real servers.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
 
@@ -7,7 +7,7 @@ use toolcrib::core::search::Query;
 use toolcrib::core::search::eval::{LabelledSet, NamedText};
 use toolcrib_testkit::programs;
 
-/// Every recorded tool in one catalogue.
+/// Returns every recorded tool in one catalogue.
 fn recorded_tools() -> Option<LabelledSet> {
     let mut lines = Vec::new();
     for recording in programs::recorded_tool_lists()? {
@@ -28,22 +28,23 @@ fn recorded_tools() -> Option<LabelledSet> {
 }
 
 #[test]
-fn every_recorded_tool_comes_first_when_asked_for_by_name() {
+fn every_recorded_tool_is_the_first_hit_for_its_name() {
     let Some(set) = recorded_tools() else {
-        return programs::skip("every_recorded_tool_comes_first_when_asked_for_by_name", "there are no recorded lists");
+        return programs::skip("every_recorded_tool_is_the_first_hit_for_its_name", "there are no recorded tool lists");
     };
     let mut tools = 0;
     for tool in set.view.offered_tools() {
-        let (name, own) = (tool.name().as_str(), tool.original_name());
-        let slashed = format!("{}/{own}", tool.source());
-        for asked in [name, &slashed, &format!("call {name} for me")] {
-            let found = set.view.search(&Query::new(asked).with_limit(1));
-            assert_eq!(found.hits[0].name.as_str(), name, "{asked}");
+        let name = tool.name().as_str();
+        let original = tool.original_name();
+        let slashed = format!("{}/{original}", tool.source());
+        for query in [name, &slashed, &format!("call {name} for me")] {
+            let response = set.view.search(&Query::new(query).with_limit(1));
+            assert_eq!(response.hits[0].name.as_str(), name, "{query}");
         }
-        // Others may be called the same; all of them come before the rest.
-        let found = set.view.search(&Query::new(own).with_limit(1));
-        let first = set.view.catalog.find(found.hits[0].name.as_str()).unwrap();
-        assert_eq!(first.original_name(), own);
+        // Several tools may have this original name; all of them come before the rest.
+        let response = set.view.search(&Query::new(original).with_limit(1));
+        let first = set.view.catalog.find(response.hits[0].name.as_str()).unwrap();
+        assert_eq!(first.original_name(), original);
         tools += 1;
     }
     assert!(tools > 1_500, "{tools}");

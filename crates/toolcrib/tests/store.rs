@@ -1,4 +1,4 @@
-//! The contract of a store. Each property is one function and holds for every implementation.
+//! The contract of [`Store`]. Each property is one function, run against every implementation.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
 
@@ -18,6 +18,7 @@ use toolcrib::store::{
     MemoryStore, SourceStatus, SqliteStore, Store, StoredRecord,
 };
 
+/// Generates a test of each property for each store.
 macro_rules! contract {
     ($($property:ident),* $(,)?) => {
         mod sqlite {
@@ -32,27 +33,27 @@ macro_rules! contract {
 }
 
 contract![
-    facts_are_read_back_in_order,
-    a_fact_says_whether_it_may_be_ignored_and_since_when_it_is_known,
-    a_long_journal_comes_whole,
-    a_writer_who_is_behind_writes_nothing,
-    an_older_discovery_gives_way_to_a_newer_one,
-    the_last_standing_wins,
-    a_standing_can_be_invalidated_and_forgotten,
+    records_are_read_back_in_order,
+    a_record_stores_whether_it_is_critical_and_its_minimum_version,
+    a_long_journal_is_read_completely,
+    a_commit_with_an_outdated_head_writes_nothing,
+    an_older_discovery_is_superseded_by_a_newer_one,
+    the_last_status_wins,
+    a_status_can_be_invalidated_and_removed,
     the_last_hundred_checks_are_kept,
     one_holder_discovers_a_source_at_a_time,
-    a_lease_shows_while_it_is_held,
-    counters_add_up,
-    manifests_come_back_as_they_were,
-    definitions_come_back_as_they_were,
+    a_held_lease_marks_its_source_as_being_discovered,
+    counts_are_added,
+    manifests_are_read_back_unchanged,
+    definitions_are_read_back_unchanged,
     unusual_text_survives,
     the_key_belongs_to_the_store,
-    the_pulse_moves_when_something_was_written,
-    writers_at_once_lose_nothing,
-    two_handles_see_each_other,
+    the_change_counter_changes_with_every_write,
+    concurrent_writers_lose_nothing,
+    two_handles_see_each_others_writes,
 ];
 
-/// Where a store lies; every handle on it sees the same.
+/// A store to test; every handle on it sees the same content.
 enum TestStore {
     Sqlite(TempDir),
     Memory(Arc<MemoryStore>),
@@ -75,8 +76,8 @@ impl TestStore {
     }
 }
 
-async fn facts_are_read_back_in_order(place: TestStore) {
-    let store = place.open().await;
+async fn records_are_read_back_in_order(test_store: TestStore) {
+    let store = test_store.open().await;
     assert_eq!(store.records(0, 10).await.unwrap(), []);
 
     assert_eq!(append(&*store, 0, &["a", "b"]).await, CommitOutcome::Committed);
@@ -88,21 +89,21 @@ async fn facts_are_read_back_in_order(place: TestStore) {
     assert_eq!(store.records(u64::MAX, usize::MAX).await.unwrap(), []);
 }
 
-async fn a_fact_says_whether_it_may_be_ignored_and_since_when_it_is_known(place: TestStore) {
-    let store = place.open().await;
+async fn a_record_stores_whether_it_is_critical_and_its_minimum_version(test_store: TestStore) {
+    let store = test_store.open().await;
     let golden = include_str!("../../toolcrib-core/src/inventory/golden_events.jsonl");
     let events: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let commit = Commit { expected_head: 0, first_seq: 1, at: AT, actor: &actor(), events: &events, check: None };
     assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Committed);
-    let records = place.open().await.records(0, usize::MAX).await.unwrap();
+    let records = test_store.open().await.records(0, usize::MAX).await.unwrap();
     let stored: Vec<(&str, bool, &str)> =
         records.iter().map(|record| (record.body.as_str(), record.critical, record.since.as_str())).collect();
     let expected = golden.lines().zip(&events).map(|(line, event)| (line, event.is_critical(), event.min_version()));
     assert_eq!(stored, expected.collect::<Vec<_>>());
 }
 
-async fn a_long_journal_comes_whole(place: TestStore) {
-    let store = place.open().await;
+async fn a_long_journal_is_read_completely(test_store: TestStore) {
+    let store = test_store.open().await;
     let tools: Vec<String> = (0..4_100).map(|number| number.to_string()).collect();
     append(&*store, 0, &tools.iter().map(String::as_str).collect::<Vec<_>>()).await;
     for (after, limit, expected) in [
@@ -118,8 +119,8 @@ async fn a_long_journal_comes_whole(place: TestStore) {
     assert_eq!(store.records(0, 0).await.unwrap(), []);
 }
 
-async fn a_writer_who_is_behind_writes_nothing(place: TestStore) {
-    let store = place.open().await;
+async fn a_commit_with_an_outdated_head_writes_nothing(test_store: TestStore) {
+    let store = test_store.open().await;
     append(&*store, 0, &["a"]).await;
     for expected in [0, 2, u64::MAX] {
         assert_eq!(append(&*store, expected, &["b"]).await, CommitOutcome::Conflict, "{expected}");
@@ -134,11 +135,13 @@ async fn a_writer_who_is_behind_writes_nothing(place: TestStore) {
     assert_eq!(store.checks(&id("b")).await.unwrap(), []);
 }
 
-async fn an_older_discovery_gives_way_to_a_newer_one(place: TestStore) {
-    let store = place.open().await;
+async fn an_older_discovery_is_superseded_by_a_newer_one(test_store: TestStore) {
+    let store = test_store.open().await;
     assert_eq!(commit_check(&*store, 0, check("a", 12), status_started_at(10)).await, CommitOutcome::Committed);
 
-    let (older, status, events) = (check("a", 13), status_started_at(9), [tool_disabled("a")]);
+    let older = check("a", 13);
+    let status = status_started_at(9);
+    let events = [tool_disabled("a")];
     let commit = Commit {
         expected_head: 0,
         first_seq: 1,
@@ -152,13 +155,13 @@ async fn an_older_discovery_gives_way_to_a_newer_one(place: TestStore) {
     assert_eq!(store.records(0, 10).await.unwrap(), []);
     assert_eq!(store.source_statuses().await.unwrap(), BTreeMap::from([(id("a"), status_started_at(10))]));
     assert_eq!(store.checks(&id("a")).await.unwrap(), [check("a", 12)]);
-    // One that began at the same moment, and one of another source, are not older.
+    // A discovery that started at the same time, and one of another source, are not older.
     assert_eq!(commit_check(&*store, 0, check("a", 14), status_started_at(10)).await, CommitOutcome::Committed);
     assert_eq!(commit_check(&*store, 0, check("b", 14), status_started_at(1)).await, CommitOutcome::Committed);
 }
 
-async fn the_last_standing_wins(place: TestStore) {
-    let store = place.open().await;
+async fn the_last_status_wins(test_store: TestStore) {
+    let store = test_store.open().await;
     let failed = SourceStatus {
         failures: 3,
         last_error: Some(failure("it is \"down\"")),
@@ -175,8 +178,8 @@ async fn the_last_standing_wins(place: TestStore) {
     assert_eq!(store.source_statuses().await.unwrap(), expected);
 }
 
-async fn a_standing_can_be_invalidated_and_forgotten(place: TestStore) {
-    let store = place.open().await;
+async fn a_status_can_be_invalidated_and_removed(test_store: TestStore) {
+    let store = test_store.open().await;
     let status = SourceStatus { last_error: Some(failure("\u{0}🦀")), ..status_started_at(1) };
     commit_check(&*store, 0, check("a", 1), status.clone()).await;
     commit_check(&*store, 0, check("b", 1), status_started_at(1)).await;
@@ -194,20 +197,20 @@ async fn a_standing_can_be_invalidated_and_forgotten(place: TestStore) {
     assert_eq!(store.checks(&id("a")).await.unwrap(), [check("a", 1)]);
 }
 
-async fn the_last_hundred_checks_are_kept(place: TestStore) {
-    let store = place.open().await;
+async fn the_last_hundred_checks_are_kept(test_store: TestStore) {
+    let store = test_store.open().await;
     commit_check(&*store, 0, check("b", 0), status_started_at(0)).await;
     let last = MAX_CHECKS_PER_SOURCE as i64 + 5;
-    for moment in 1..=last {
-        commit_check(&*store, 0, check("a", moment), status_started_at(moment)).await;
+    for time in 1..=last {
+        commit_check(&*store, 0, check("a", time), status_started_at(time)).await;
     }
-    let expected: Vec<DiscoveryCheck> = (6..=last).rev().map(|moment| check("a", moment)).collect();
+    let expected: Vec<DiscoveryCheck> = (6..=last).rev().map(|time| check("a", time)).collect();
     assert_eq!(store.checks(&id("a")).await.unwrap(), expected);
     assert_eq!(store.checks(&id("b")).await.unwrap(), [check("b", 0)]);
 }
 
-async fn one_holder_discovers_a_source_at_a_time(place: TestStore) {
-    let store = place.open().await;
+async fn one_holder_discovers_a_source_at_a_time(test_store: TestStore) {
+    let store = test_store.open().await;
     let long = Duration::from_secs(60);
     let short = Duration::from_millis(50);
     let granted = async |source: &str, holder: &str, duration| match store
@@ -222,12 +225,12 @@ async fn one_holder_discovers_a_source_at_a_time(place: TestStore) {
         }
     };
     assert!(granted("a", "one", short).await);
-    assert!(granted("a", "one", long).await, "it is renewed");
+    assert!(granted("a", "one", long).await, "the holder renews it");
     tokio::time::sleep(short * 2).await;
     assert!(!granted("a", "two", long).await);
     assert!(granted("b", "two", short).await);
     tokio::time::sleep(short * 2).await;
-    assert!(granted("b", "one", long).await, "it has ended");
+    assert!(granted("b", "one", long).await, "the lease has ended");
 
     store.release_lease(&id("b"), "two").await.unwrap();
     assert!(!granted("b", "two", long).await, "a lease that passed to another is not released by its former holder");
@@ -235,8 +238,8 @@ async fn one_holder_discovers_a_source_at_a_time(place: TestStore) {
     assert!(granted("b", "two", long).await);
 }
 
-async fn a_lease_shows_while_it_is_held(place: TestStore) {
-    let store = place.open().await;
+async fn a_held_lease_marks_its_source_as_being_discovered(test_store: TestStore) {
+    let store = test_store.open().await;
     commit_check(&*store, 0, check("a", 1), status_started_at(1)).await;
     let long = Duration::from_secs(60);
     for source in ["a", "new"] {
@@ -246,7 +249,7 @@ async fn a_lease_shows_while_it_is_held(place: TestStore) {
     assert!(statuses.values().all(SourceStatus::is_being_discovered), "{statuses:?}");
     assert_eq!(statuses.keys().cloned().collect::<Vec<_>>(), [id("a"), id("new")]);
 
-    // What a writer claims about it does not count.
+    // A `discovering_until` in a commit is ignored.
     let discovering_until = Some(tokio::time::Instant::now() + long);
     commit_check(&*store, 0, check("a", 2), SourceStatus { discovering_until, ..status_started_at(2) }).await;
     for source in ["a", "new"] {
@@ -255,8 +258,8 @@ async fn a_lease_shows_while_it_is_held(place: TestStore) {
     assert_eq!(store.source_statuses().await.unwrap(), BTreeMap::from([(id("a"), status_started_at(2))]));
 }
 
-async fn counters_add_up(place: TestStore) {
-    let store = place.open().await;
+async fn counts_are_added(test_store: TestStore) {
+    let store = test_store.open().await;
     let call = |tool: &str, calls, errors, last_called: Option<i64>, last_error: Option<&str>| CallCount {
         source: id("a"),
         tool: tool.into(),
@@ -265,20 +268,25 @@ async fn counters_add_up(place: TestStore) {
         last_called: last_called.map(Timestamp),
         last_error: last_error.map(failure),
     };
-    let need = |source: &str, hits, misses| CacheCount { source: id(source), hits, misses };
+    let lookups = |source: &str, hits, misses| CacheCount { source: id(source), hits, misses };
     store.add_counts(&[], &[]).await.unwrap();
-    store.add_counts(&[call("push", 2, 1, Some(5), Some("no"))], &[need("b", 1, 0), need("a", 0, 1)]).await.unwrap();
+    store
+        .add_counts(&[call("push", 2, 1, Some(5), Some("no"))], &[lookups("b", 1, 0), lookups("a", 0, 1)])
+        .await
+        .unwrap();
     store.add_counts(&[call("push", 1, 0, Some(3), None), call("🦀", 1, 0, None, None)], &[]).await.unwrap();
-    store.add_counts(&[call("push", 1, 1, None, Some("again"))], &[need("b", 4, 2)]).await.unwrap();
+    store.add_counts(&[call("push", 1, 1, None, Some("again"))], &[lookups("b", 4, 2)]).await.unwrap();
 
     let expected = [call("push", 4, 2, Some(5), Some("again")), call("🦀", 1, 0, None, None)];
     assert_eq!(store.call_counts().await.unwrap(), expected);
-    assert_eq!(store.cache_counts().await.unwrap(), [need("a", 0, 1), need("b", 5, 2)]);
+    assert_eq!(store.cache_counts().await.unwrap(), [lookups("a", 0, 1), lookups("b", 5, 2)]);
 }
 
-async fn manifests_come_back_as_they_were(place: TestStore) {
-    let store = place.open().await;
-    let (one, two, empty) = (manifest("one", &[PUSH, PULL]), manifest("two", &[PUSH]), manifest("none", &[]));
+async fn manifests_are_read_back_unchanged(test_store: TestStore) {
+    let store = test_store.open().await;
+    let one = manifest("one", &[PUSH, PULL]);
+    let two = manifest("two", &[PUSH]);
+    let empty = manifest("none", &[]);
     for manifest in [&one, &two, &empty, &one] {
         store.put_manifest(manifest).await.unwrap();
     }
@@ -293,8 +301,8 @@ async fn manifests_come_back_as_they_were(place: TestStore) {
     assert_eq!(manifest_contents(&store.manifests(&many).await.unwrap()), manifest_contents(&[two]));
 }
 
-async fn definitions_come_back_as_they_were(place: TestStore) {
-    let store = place.open().await;
+async fn definitions_are_read_back_unchanged(test_store: TestStore) {
+    let store = test_store.open().await;
     let definition = |command: &str| Source {
         id: id("files"),
         kind: SourceKind::Stdio(StdioSource {
@@ -321,8 +329,8 @@ async fn definitions_come_back_as_they_were(place: TestStore) {
     assert_eq!(store.definitions(&names).await.unwrap(), []);
 }
 
-async fn unusual_text_survives(place: TestStore) {
-    let store = place.open().await;
+async fn unusual_text_survives(test_store: TestStore) {
+    let store = test_store.open().await;
     let offered = r#"{"name":"größe \u0000 🦀","description":"'; DROP TABLE journal; --","inputSchema":{"type":"object",
         "z":123456789012345678901234567890,"a":1.0e400,"deep":[[["\ud83e\udd80\u2028"]]]},"x-vendor":{"b":1,"a":2}}"#;
     let manifest = manifest("odd", &[offered]);
@@ -331,7 +339,8 @@ async fn unusual_text_survives(place: TestStore) {
     assert_eq!(manifest_contents(&found), manifest_contents(std::slice::from_ref(&manifest)));
     assert!(found[0].body.contains("123456789012345678901234567890"));
 
-    let (strange, events) = (Actor::new("me\u{0}🦀'"), [tool_disabled("\u{0}\u{feff}🦀\"")]);
+    let strange = Actor::new("me\u{0}🦀'");
+    let events = [tool_disabled("\u{0}\u{feff}🦀\"")];
     let commit =
         Commit { expected_head: 0, first_seq: 1, at: Timestamp(-1), actor: &strange, events: &events, check: None };
     assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Committed);
@@ -340,41 +349,42 @@ async fn unusual_text_survives(place: TestStore) {
     assert_eq!(serde_json::from_str::<Event>(&records[0].body).unwrap(), events[0]);
 }
 
-async fn the_key_belongs_to_the_store(place: TestStore) {
-    let store = place.open().await;
+async fn the_key_belongs_to_the_store(test_store: TestStore) {
+    let store = test_store.open().await;
     let key = store.key().await.unwrap();
     store.close().await;
-    assert_eq!(place.open().await.key().await.unwrap(), key);
+    assert_eq!(test_store.open().await.key().await.unwrap(), key);
     for other in [TestStore::sqlite(), TestStore::memory()] {
         assert_ne!(other.open().await.key().await.unwrap(), key);
     }
 }
 
-async fn the_pulse_moves_when_something_was_written(place: TestStore) {
-    let (mine, other) = (place.open().await, place.open().await);
-    let calm = mine.change_counter().await.unwrap();
-    mine.records(0, 10).await.unwrap();
-    assert_eq!(mine.change_counter().await.unwrap(), calm);
+async fn the_change_counter_changes_with_every_write(test_store: TestStore) {
+    let reader = test_store.open().await;
+    let writer = test_store.open().await;
+    let before = reader.change_counter().await.unwrap();
+    reader.records(0, 10).await.unwrap();
+    assert_eq!(reader.change_counter().await.unwrap(), before);
 
-    append(&*other, 0, &["a"]).await;
-    let moved = mine.change_counter().await.unwrap();
-    assert_ne!(moved, calm);
-    assert_eq!(mine.change_counter().await.unwrap(), moved);
+    append(&*writer, 0, &["a"]).await;
+    let after_commit = reader.change_counter().await.unwrap();
+    assert_ne!(after_commit, before);
+    assert_eq!(reader.change_counter().await.unwrap(), after_commit);
 
-    other.acquire_lease(&id("a"), "one", Duration::from_secs(1)).await.unwrap();
-    let again = mine.change_counter().await.unwrap();
-    assert_ne!(again, moved);
+    writer.acquire_lease(&id("a"), "one", Duration::from_secs(1)).await.unwrap();
+    let after_lease = reader.change_counter().await.unwrap();
+    assert_ne!(after_lease, after_commit);
 
-    append(&*mine, 1, &["b"]).await;
-    assert_ne!(mine.change_counter().await.unwrap(), again);
+    append(&*reader, 1, &["b"]).await;
+    assert_ne!(reader.change_counter().await.unwrap(), after_lease);
 }
 
-async fn writers_at_once_lose_nothing(place: TestStore) {
+async fn concurrent_writers_lose_nothing(test_store: TestStore) {
     const WRITERS: usize = 8;
     const EACH: usize = 50;
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..WRITERS {
-        let store = place.open().await;
+        let store = test_store.open().await;
         writers.spawn(async move {
             let mut head = 0;
             for number in 0..EACH {
@@ -388,14 +398,15 @@ async fn writers_at_once_lose_nothing(place: TestStore) {
     }
     writers.join_all().await;
 
-    let records = place.open().await.records(0, usize::MAX).await.unwrap();
+    let records = test_store.open().await.records(0, usize::MAX).await.unwrap();
     assert!(records.iter().map(|record| record.seq).eq(1..=(WRITERS * EACH) as u64));
     let bodies: BTreeSet<&String> = records.iter().map(|record| &record.body).collect();
     assert_eq!(bodies.len(), WRITERS * EACH);
 }
 
-async fn two_handles_see_each_other(place: TestStore) {
-    let (one, two) = (place.open().await, place.open().await);
+async fn two_handles_see_each_others_writes(test_store: TestStore) {
+    let one = test_store.open().await;
+    let two = test_store.open().await;
     append(&*one, 0, &["a"]).await;
     assert_eq!(append(&*two, 0, &["b"]).await, CommitOutcome::Conflict);
     assert_eq!(append(&*two, 1, &["b"]).await, CommitOutcome::Committed);
@@ -412,28 +423,29 @@ async fn two_handles_see_each_other(place: TestStore) {
 }
 
 #[tokio::test]
-async fn a_place_is_opened_by_its_name() {
+async fn a_store_is_opened_by_its_location() {
     let directory = TempDir::new().unwrap();
-    let (data, file) = (directory.path().join("data"), directory.path().join("other.db"));
+    let data = directory.path().join("data");
+    let file = directory.path().join("other.db");
     let first = store::open(data.to_str().unwrap()).await.unwrap();
     append(&*first, 0, &["a"]).await;
     assert!(data.join("toolcrib.db").is_file());
 
-    for (place, records) in [
+    for (location, records) in [
         (format!("sqlite:{}/toolcrib.db", data.display()), 1),
         (format!("sqlite:{}", data.display()), 1),
         (format!("sqlite://{}", file.display()), 0),
         ("memory:".into(), 0),
     ] {
-        let store = store::open(&place).await.unwrap();
-        assert_eq!(store.records(0, 10).await.unwrap().len(), records, "{place}");
+        let store = store::open(&location).await.unwrap();
+        assert_eq!(store.records(0, 10).await.unwrap().len(), records, "{location}");
     }
     assert_eq!(store::open("redis://localhost").await.unwrap_err().code, Code::ConfigInvalid);
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn the_files_are_for_their_owner_only() {
+async fn the_files_are_accessible_only_to_their_owner() {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
@@ -450,7 +462,7 @@ async fn the_files_are_for_their_owner_only() {
     }
 
     store.close().await;
-    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "the log was folded into the file");
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "the log was moved into the file");
     fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
     SqliteStore::open(&directory).await.unwrap();
     assert_eq!(mode(&file), 0o600);
@@ -509,12 +521,12 @@ fn id(source: &str) -> SourceId {
     SourceId::parse(source).unwrap()
 }
 
-fn status_started_at(moment: i64) -> SourceStatus {
-    SourceStatus { started_at: Timestamp(moment), ..SourceStatus::default() }
+fn status_started_at(time: i64) -> SourceStatus {
+    SourceStatus { started_at: Timestamp(time), ..SourceStatus::default() }
 }
 
-fn check(source: &str, moment: i64) -> DiscoveryCheck {
-    DiscoveryCheck { source: id(source), at: Timestamp(moment), duration_ms: 3, tool_count: Some(2), error: None }
+fn check(source: &str, time: i64) -> DiscoveryCheck {
+    DiscoveryCheck { source: id(source), at: Timestamp(time), duration_ms: 3, tool_count: Some(2), error: None }
 }
 
 fn failure(message: &str) -> ErrorSummary {
@@ -526,10 +538,10 @@ fn manifest(source: &str, offered: &[&str]) -> PackedManifest {
     PackedManifest::new(&Manifest::new(&id(source), &offered, vec![], &ToolLimits::default())).unwrap()
 }
 
-/// All there is to see of manifests.
+/// Everything that is stored of manifests.
 fn manifest_contents(manifests: &[PackedManifest]) -> Vec<(SourceId, Fingerprint, String, Arc<String>)> {
-    let seen = |packed: &PackedManifest| {
+    let contents = |packed: &PackedManifest| {
         (packed.source.clone(), packed.fingerprint, packed.index_json().unwrap(), Arc::clone(&packed.body))
     };
-    manifests.iter().map(seen).collect()
+    manifests.iter().map(contents).collect()
 }

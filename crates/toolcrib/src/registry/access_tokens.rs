@@ -1,4 +1,4 @@
-//! Tokens for those who come over the network: made here, shown once, and from then on known by their hash.
+//! Access tokens of network clients: generated here, shown once, and stored as a hash.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use toolcrib_core::{Code, Error, Result, Timestamp};
 
 use super::Registry;
 
-/// What every token begins with, so that people and scanners know one when they see it.
+/// Prefix of every token, so that people and secret scanners recognise one.
 const TOKEN_PREFIX: &str = "tcb_";
 
-/// A token as it is listed.
+/// A token as it is listed, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TokenView {
     pub id: String,
@@ -28,7 +28,7 @@ pub struct TokenView {
     pub expired: bool,
 }
 
-/// A token that was just made. It is told this once.
+/// A token that was just created. This is the only time it is shown.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct CreatedToken {
     #[serde(flatten)]
@@ -43,22 +43,23 @@ impl fmt::Debug for CreatedToken {
     }
 }
 
-/// 256 random bits as text that may stand in addresses and headers.
+/// Returns 256 random bits as text that is safe in URLs and headers.
 pub fn random_secret() -> String {
     URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }
 
-/// A new token, which is nobody's yet.
+/// Returns a new random token. It is valid once its hash is stored.
 pub fn random_token() -> String {
     format!("{TOKEN_PREFIX}{}", random_secret())
 }
 
 impl Registry {
-    /// The time as this registry has it.
+    /// Returns the current time by the registry's clock.
     pub fn now(&self) -> Timestamp {
         self.shared.options.clock.now()
     }
 
+    /// Creates a token. Without `expires` it is valid until revoked.
     pub async fn create_token(
         &self,
         name: &str,
@@ -66,9 +67,12 @@ impl Registry {
         expires: Option<Duration>,
         actor: Actor,
     ) -> Result<CreatedToken> {
-        let (token, id, now) = (random_token(), format!("{:012x}", rand::random::<u64>() >> 16), self.now());
+        let token = random_token();
+        let id = format!("{:012x}", rand::random::<u64>() >> 16);
+        let now = self.now();
         if expires == Some(Duration::ZERO) {
-            return Err(Error::new(Code::BadRequest, "a token that expires at once is of no use; say `30d` or `12h`"));
+            let message = "a token must not expire at once; give a duration such as `30d` or `12h`";
+            return Err(Error::new(Code::BadRequest, message));
         }
         let new = NewToken {
             id: id.clone(),
@@ -82,18 +86,20 @@ impl Registry {
         Ok(CreatedToken { view: self.token(&id)?, token })
     }
 
-    /// Those that were not revoked, by their names.
+    /// Returns the tokens that are not revoked, ordered by name.
     pub fn tokens(&self) -> Vec<TokenView> {
-        let (inventory, now) = (self.inventory(), self.now());
+        let inventory = self.inventory();
+        let now = self.now();
         let mut tokens: Vec<TokenView> = inventory.tokens().map(|token| token_view(token, now)).collect();
         tokens.sort_by(|a, b| a.name.cmp(&b.name));
         tokens
     }
 
-    /// By its id, else by its name.
+    /// Returns a token by its id, or else by its name.
     pub fn token(&self, name: &str) -> Result<TokenView> {
         let inventory = self.inventory();
         let unknown = || {
+            // The token may be among the lost records of a damaged journal.
             if let Some(damaged) = self.damage_error() {
                 return damaged;
             }
@@ -104,14 +110,16 @@ impl Registry {
         inventory.token(name).map(|token| token_view(token, self.now())).ok_or_else(unknown)
     }
 
+    /// Returns a token by its id.
     pub fn token_by_id(&self, id: &str) -> Option<TokenView> {
         let inventory = self.inventory();
         inventory.tokens().find(|token| token.id == id).map(|token| token_view(token, self.now()))
     }
 
-    /// The token that is the one of this hash, unless it has expired.
+    /// Returns the token with this hash, unless it is expired.
     pub fn token_by_hash(&self, hash: &Fingerprint) -> Option<TokenView> {
-        let (inventory, now) = (self.inventory(), self.now());
+        let inventory = self.inventory();
+        let now = self.now();
         inventory
             .tokens()
             .find(|token| token.hash == *hash)
@@ -119,6 +127,7 @@ impl Registry {
             .filter(|token| !token.expired)
     }
 
+    /// Changes the name or role of a token.
     pub async fn change_token(
         &self,
         name: &str,
@@ -131,7 +140,7 @@ impl Registry {
         self.token(&id)
     }
 
-    /// From now on it opens nothing.
+    /// Revokes a token, at once and for all processes on the store.
     pub async fn revoke_token(&self, name: &str, actor: Actor) -> Result<TokenView> {
         let token = self.token(name)?;
         self.execute(Command::RevokeToken(token.id.clone()), actor).await?;
@@ -139,6 +148,7 @@ impl Registry {
     }
 }
 
+/// Builds the view of a token.
 fn token_view(token: &Token, now: Timestamp) -> TokenView {
     TokenView {
         id: token.id.clone(),

@@ -1,8 +1,9 @@
-//! Reading every definition of a large list, or many long records, takes a while: not on a thread that others wait for.
+//! Runs CPU-heavy reads (definitions of a large list, many long records) on blocking threads, so that they do not delay
+//! async tasks.
 
 use toolcrib_core::{Code, Result, ResultExt};
 
-/// `failure` is what is said should the work not come to its end.
+/// Runs `work` on a blocking thread. `failure` is the error message if it panics.
 pub(super) async fn run_blocking<T: Send + 'static>(
     failure: &'static str,
     work: impl FnOnce() -> Result<T> + Send + 'static,

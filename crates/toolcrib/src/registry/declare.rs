@@ -1,4 +1,4 @@
-//! Sources that are declared at run time: by a command, a request, or out of another client's configuration.
+//! Declaring sources at run time: by a command, a REST request, or an import from another client's configuration.
 
 use std::sync::Arc;
 
@@ -8,39 +8,43 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
 use super::Registry;
 
-/// What declaring a source comes to.
+/// What declaring a source does, or would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeclareOutcome {
+    /// The source is new.
     New,
-    /// It was declared otherwise before.
+    /// The source was declared differently before.
     Changed,
-    /// It is declared so already.
+    /// The source is declared like this already.
     Same,
 }
 
 impl Registry {
-    /// Declares a source at run time and contacts nobody: it is discovered at the first need.
+    /// Declares a source at run time without contacting it: it is discovered when it is first needed.
     pub async fn declare_lazily(&self, source: &Source, actor: Actor) -> Result<DeclareOutcome> {
-        let declared = self.preview_declare(source)?;
-        if declared != DeclareOutcome::Same {
+        let outcome = self.preview_declare(source)?;
+        if outcome != DeclareOutcome::Same {
             self.shared.ensure_usable()?;
             let declaration = self.shared.declaration(source, Origin::Runtime)?;
-            // First the content, then the fact that refers to it.
+            // First the content, then the event that refers to it.
             self.shared.store.put_definition(declaration.definition, source).await?;
-            let (id, definition) = (declaration.source.clone(), declaration.definition);
+            let id = declaration.source.clone();
+            let definition = declaration.definition;
             self.execute(Command::Declare(declaration), actor).await?;
+            // An old definition may hold secrets.
             self.shared.store.remove_definitions(&id, Some(definition)).await?;
         }
-        Ok(declared)
+        Ok(outcome)
     }
 
-    /// What declaring a source would come to, or why it would be refused.
+    /// Returns what declaring a source would do, or why it would be rejected.
     pub fn preview_declare(&self, source: &Source) -> Result<DeclareOutcome> {
         let snapshot = self.shared.snapshot.load();
         let state = snapshot.inventory.source(&source.id);
-        let is_wrong = snapshot.invalid_sources.get(&source.id).is_some_and(|failure| failure.code != Code::Forbidden);
-        if state.is_some_and(|state| state.origin == Origin::Config) || is_wrong {
+        // `Forbidden` marks a source of an untrusted file, which does not count as declared.
+        let is_invalid = snapshot.invalid_sources.get(&source.id).is_some_and(|error| error.code != Code::Forbidden);
+        if state.is_some_and(|state| state.origin == Origin::Config) || is_invalid {
             let message = format!("`{}` is declared in the configuration, which wins; change it there", source.id);
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
@@ -52,25 +56,25 @@ impl Registry {
         })
     }
 
-    /// Every source as it was declared, in the order of their ids: without defaults, and without what the environment
-    /// of this process says. One that a command enabled or disabled since says so.
+    /// Returns every source as it was declared, ordered by id, without default settings and environment overrides.
+    /// Reflects whether a command has enabled or disabled it since.
     pub fn declarations(&self) -> Vec<(Origin, Source)> {
         let snapshot = self.shared.snapshot.load();
         let declared = snapshot
             .declared_sources
             .values()
             .filter_map(|source| Some((source, snapshot.inventory.source(&source.id)?)));
-        let as_it_is = declared.map(|(source, state)| {
+        let current = declared.map(|(source, state)| {
             let mut source = Source::clone(source);
             if state.enabled != state.declared_enabled.unwrap_or(true) {
                 source.settings.enabled = Some(state.enabled);
             }
             (state.origin, source)
         });
-        as_it_is.collect()
+        current.collect()
     }
 
-    /// One source as it was declared, whatever a command said since.
+    /// Returns one source as it was declared, whatever commands have changed since.
     pub fn declaration(&self, id: &SourceId) -> Option<Arc<Source>> {
         self.shared.snapshot.load().declared_sources.get(id).cloned()
     }

@@ -1,4 +1,4 @@
-//! Sources and single tools, enabled or disabled.
+//! Enabling and disabling sources and single tools.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use toolcrib_core::inventory::{Actor, Command};
@@ -7,30 +7,31 @@ use toolcrib_core::{Result, SourceId};
 
 use super::{Registry, WriteOutcome};
 
-/// What somebody wants of it.
+/// The requested state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnabledState {
     Enabled,
     Disabled,
 }
 
+/// What is enabled or disabled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnableTarget {
     Source(SourceId),
     Tool(ToolId, ToolName),
 }
 
-/// What came of it.
+/// Result of enabling or disabling.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnableOutcome {
     pub target: EnableTarget,
     pub state: EnabledState,
-    /// Whether it was otherwise before.
+    /// Whether the state was different before.
     pub changed: bool,
 }
 
 impl Registry {
-    /// The tool that is meant by a name, whatever its spelling.
+    /// Resolves a tool name, in any accepted spelling.
     pub fn tool_target(&self, tool: &str) -> Result<EnableTarget> {
         self.shared.snapshot.load().ensure_undamaged()?;
         let catalog = self.catalog();
@@ -38,23 +39,25 @@ impl Registry {
         Ok(EnableTarget::Tool(tool.id(), tool.name().clone()))
     }
 
-    pub async fn set_enabled(&self, target: EnableTarget, switch: EnabledState, actor: Actor) -> Result<EnableOutcome> {
-        let command = match (&target, switch) {
+    /// Enables or disables a source or a tool. Without a change, no event is written.
+    pub async fn set_enabled(&self, target: EnableTarget, state: EnabledState, actor: Actor) -> Result<EnableOutcome> {
+        let command = match (&target, state) {
             (EnableTarget::Source(id), EnabledState::Enabled) => Command::Enable(id.clone()),
             (EnableTarget::Source(id), EnabledState::Disabled) => Command::Disable(id.clone()),
             (EnableTarget::Tool(id, _), EnabledState::Enabled) => Command::EnableTool(id.clone()),
             (EnableTarget::Tool(id, _), EnabledState::Disabled) => Command::DisableTool(id.clone()),
         };
-        let written = self.shared.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
-        let changed = match written {
+        let outcome = self.shared.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
+        let changed = match outcome {
             WriteOutcome::Applied(events) => !events.is_empty(),
             WriteOutcome::Superseded => false,
         };
-        Ok(EnableOutcome { target, state: switch, changed })
+        Ok(EnableOutcome { target, state, changed })
     }
 }
 
 impl EnabledState {
+    /// Returns the name used in messages.
     pub fn as_str(self) -> &'static str {
         match self {
             EnabledState::Enabled => "enabled",
@@ -64,7 +67,7 @@ impl EnabledState {
 }
 
 impl EnableTarget {
-    /// As agents and people know it.
+    /// Returns the name that agents and people use.
     pub fn name(&self) -> &str {
         match self {
             EnableTarget::Source(id) => id.as_str(),
@@ -73,15 +76,15 @@ impl EnableTarget {
     }
 }
 
-/// `{"source" or "tool", "enabled", "changed"}`.
+/// Serialized as `{"source" or "tool", "enabled", "changed"}`.
 impl Serialize for EnableOutcome {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let what = match &self.target {
+        let key = match &self.target {
             EnableTarget::Source(_) => "source",
             EnableTarget::Tool(..) => "tool",
         };
         let mut map = serializer.serialize_map(Some(3))?;
-        map.serialize_entry(what, self.target.name())?;
+        map.serialize_entry(key, self.target.name())?;
         map.serialize_entry("enabled", &(self.state == EnabledState::Enabled))?;
         map.serialize_entry("changed", &self.changed)?;
         map.end()

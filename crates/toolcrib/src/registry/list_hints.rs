@@ -1,18 +1,19 @@
-//! What sources themselves say about their lists, put together for a list made of all of them.
+//! Caching hints for the merged tool list, from the hints that sources give for their own lists.
 
 use super::Registry;
 
-/// How long a merged list may be kept, and whether it may be shared between callers.
+/// How long the merged list may be cached, and whether it may be shared between callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListHints {
-    /// The shortest time that any source gives; none when none gives one.
+    /// The shortest time that any source gives; `None` if no source gives one.
     pub ttl_ms: Option<u64>,
-    /// Whether any source says that its list is for nobody else.
+    /// Whether any source says that its list must not be shared between callers.
     pub private: bool,
 }
 
 impl Registry {
-    /// The hints of all enabled sources together. When a source is looked at again goes by its own `ttl` setting.
+    /// Returns the combined hints of all enabled sources. They do not affect when a source is refreshed; its `ttl`
+    /// setting does.
     pub fn list_hints(&self) -> ListHints {
         let snapshot = self.shared.snapshot.load_full();
         let enabled = snapshot.inventory.sources().filter(|(id, state)| self.shared.is_enabled(id, state.enabled));

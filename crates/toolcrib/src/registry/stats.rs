@@ -1,4 +1,4 @@
-//! Numbers: needs met from the cache, ages, calls and errors.
+//! Statistics: cache hits, ages of tool lists, calls and errors.
 
 use serde::Serialize;
 use toolcrib_core::freshness::Freshness;
@@ -9,12 +9,14 @@ use super::Registry;
 use crate::store::{CallCount, ErrorSummary};
 use crate::usage::UsageCounts;
 
+/// Statistics of a registry, as `stats` shows them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stats {
     pub tool_count: usize,
-    /// A hit is a need met while the source was fresh.
+    /// Requests for a source's tools that found the list fresh (hits) or not (misses).
     pub hits: u64,
     pub misses: u64,
+    /// `None` without any request.
     pub hit_ratio: Option<f64>,
     pub calls: u64,
     pub errors: u64,
@@ -22,15 +24,19 @@ pub struct Stats {
     pub tools: Vec<ToolStats>,
 }
 
+/// Statistics of one source.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SourceStats {
     pub id: SourceId,
+    /// Time since the last successful discovery.
     pub cache_age_ms: Option<u64>,
+    /// Whether the list is stale or missing.
     pub expired: bool,
     pub hits: u64,
     pub misses: u64,
 }
 
+/// Statistics of one tool that was called.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ToolStats {
     pub name: String,
@@ -41,28 +47,28 @@ pub struct ToolStats {
 }
 
 impl Registry {
-    /// Takes in what the store holds of counts. A registry that follows others' writes does so by itself.
+    /// Reads the counts from the store. A registry that follows writes of other processes does so by itself.
     pub async fn load_counts(&self) -> Result<()> {
         self.shared.usage.load(&*self.shared.store).await
     }
 
-    /// What was counted, by this process, and by others on the same store as far as that was read.
+    /// Returns the counts of this process, and of other processes on the same store as of the last read.
     pub fn stats(&self) -> Stats {
         let snapshot = self.shared.snapshot.load_full();
-        let UsageCounts { calls, cache_lookups: needs } = self.shared.usage.total();
+        let UsageCounts { calls, cache_lookups } = self.shared.usage.total();
         let sources: Vec<SourceStats> = snapshot
             .inventory
             .sources()
             .map(|(id, _)| {
                 let checked_at = snapshot.statuses.get(id).and_then(|status| status.checked_at);
                 let age = checked_at.map(|at| self.shared.options.clock.now().since(at).as_millis() as u64);
-                let need = needs.get(id);
+                let lookups = cache_lookups.get(id);
                 SourceStats {
                     id: id.clone(),
                     cache_age_ms: age,
                     expired: self.shared.freshness(&snapshot, id) != Freshness::Fresh,
-                    hits: need.map_or(0, |need| need.hits),
-                    misses: need.map_or(0, |need| need.misses),
+                    hits: lookups.map_or(0, |lookups| lookups.hits),
+                    misses: lookups.map_or(0, |lookups| lookups.misses),
                 }
             })
             .collect();
@@ -82,13 +88,15 @@ impl Registry {
         }
     }
 
+    /// Returns the statistics of a tool, by the name that agents see.
     fn tool_stats(&self, count: &CallCount) -> ToolStats {
         let catalog = self.catalog();
-        let segment = catalog.source(&count.source).map(|part| &part.segment);
+        let segment = catalog.source(&count.source).map(|source| &source.segment);
         let position = segment.and_then(|segment| segment.position_of_original(&count.tool));
         let entry = segment.zip(position).and_then(|(segment, position)| segment.entries().get(position));
-        let gone = || ToolName::from_original(&format!("{}{SEPARATOR}", count.source), &count.tool).to_string();
-        let name = entry.map_or_else(gone, |entry| entry.name.to_string());
+        // A tool that no longer exists has no entry; its name is derived as the catalogue would.
+        let derived_name = || ToolName::from_original(&format!("{}{SEPARATOR}", count.source), &count.tool).to_string();
+        let name = entry.map_or_else(derived_name, |entry| entry.name.to_string());
         ToolStats {
             name,
             calls: count.calls,

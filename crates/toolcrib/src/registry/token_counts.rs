@@ -1,4 +1,4 @@
-//! Counting what tools cost, once in the life of each: counts are stored beside the list they belong to.
+//! Counting the tokens of tool definitions, once per tool: counts are stored with the manifest.
 
 use tokio::sync::oneshot;
 use toolcrib_core::catalog::Catalog;
@@ -7,49 +7,54 @@ use toolcrib_core::manifest::PackedManifest;
 use super::{Registry, RegistryInner};
 
 impl Registry {
-    /// Counts the tools that nobody has counted yet, side by side and away from the threads that others wait for, so
-    /// that [`View::tokens_full`](toolcrib_core::catalog::View::tokens_full) only adds up. A start or a discovery does
-    /// none of this: the tokenizer alone takes longer to load than they may. Who waits for this waits for the counting
-    /// alone: it is stored behind the scenes, and goes on when they leave.
+    /// Counts the tokens of tools that were not counted yet, on blocking threads in parallel, so that
+    /// [`View::full_token_count`](toolcrib_core::catalog::View::full_token_count) only has to add them up. Neither a
+    /// start nor a discovery counts tokens: loading the tokenizer alone would take too long. Waits for the counting
+    /// only; the counts are stored in the background, even if the caller stops waiting.
     pub async fn count_tokens(&self) {
         let catalog = self.catalog();
-        if catalog.sources().all(|part| part.segment.has_token_counts()) {
+        if catalog.sources().all(|source| source.segment.has_token_counts()) {
             return;
         }
-        let (shared, (done, counted)) = (self.shared.clone(), oneshot::channel());
+        let shared = self.shared.clone();
+        let (done, counted) = oneshot::channel();
         self.shared.tasks.spawn(async move {
-            let news = shared.count_missing(&catalog).await;
+            let manifests = shared.count_missing(&catalog).await;
+            // Fails only if the caller stopped waiting.
             let _ = done.send(());
-            shared.store_token_counts(&news).await;
+            shared.store_token_counts(&manifests).await;
         });
-        let _over = counted.await;
+        // An error means that the registry was closed.
+        let _ = counted.await;
     }
 }
 
 impl RegistryInner {
+    /// Counts what is missing; returns the manifests that have new counts.
     async fn count_missing(&self, catalog: &Catalog) -> Vec<PackedManifest> {
-        // Whoever comes meanwhile finds it done.
-        let _turn = self.token_count_lock.lock().await;
+        // A caller that waits here finds everything counted afterwards.
+        let _guard = self.token_count_lock.lock().await;
         let uncounted =
-            catalog.sources().map(|part| part.segment.clone()).filter(|segment| !segment.has_token_counts());
-        let counting: Vec<_> =
+            catalog.sources().map(|source| source.segment.clone()).filter(|segment| !segment.has_token_counts());
+        let tasks: Vec<_> =
             uncounted.map(|segment| tokio::task::spawn_blocking(move || segment.with_token_counts())).collect();
-        let mut news = Vec::new();
-        for counting in counting {
-            news.extend(counting.await);
+        let mut manifests = Vec::new();
+        for task in tasks {
+            manifests.extend(task.await);
         }
-        news
+        manifests
     }
 
-    async fn store_token_counts(&self, news: &[PackedManifest]) {
-        for counted in news {
-            // What this process alone was told is recorded nowhere.
-            let recorded = self.snapshot.load().inventory.source(&counted.source).and_then(|state| state.manifest);
-            if recorded != Some(counted.fingerprint) || self.ensure_usable().is_err() {
+    /// Stores manifests with their counts.
+    async fn store_token_counts(&self, manifests: &[PackedManifest]) {
+        for manifest in manifests {
+            // Manifests of local overrides are not in the store.
+            let recorded = self.snapshot.load().inventory.source(&manifest.source).and_then(|state| state.manifest);
+            if recorded != Some(manifest.fingerprint) || self.ensure_usable().is_err() {
                 continue;
             }
-            if let Err(error) = self.store.put_manifest(counted).await {
-                tracing::debug!(%error, "counts of tokens cannot be stored now; they are made again");
+            if let Err(error) = self.store.put_manifest(manifest).await {
+                tracing::debug!(%error, "token counts cannot be stored now; they will be counted again");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! One tool in full: what lists show of it, and what only a question about this one tool asks for.
+//! One tool in full: its list entry, and what only a request for this tool returns.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,13 @@ use super::api_requirements::server_url;
 use super::tools::ToolView;
 use crate::store::{CallCount, ErrorSummary};
 
+/// Everything that is known of one tool.
 #[derive(Debug, Clone)]
 pub struct ToolDetail {
     pub view: ToolView,
+    /// Kind of the source.
     pub kind: String,
+    /// Tags of the source and of the tool.
     pub tags: Vec<String>,
     pub fingerprint: Fingerprint,
     pub created_at: Timestamp,
@@ -31,29 +34,30 @@ pub struct ToolDetail {
     pub errors: u64,
     pub last_called: Option<Timestamp>,
     pub last_error: Option<ErrorSummary>,
-    /// What had to be changed or left out to make it usable, and why its arguments are not validated where they are not.
+    /// What was changed or omitted to make the tool usable, and why its arguments are not validated, if so.
     pub notes: Vec<String>,
-    /// The tool as its source offered it.
+    /// The definition as the source offered it.
     pub definition: RawFields,
-    /// What lies behind it, where this process carries it out itself.
+    /// How this process executes the tool, for tools that are not simply forwarded.
     pub execution_spec: Option<ExecutionSpec>,
-    /// The entry that lists have for it.
+    /// The tool's entry in lists.
     list_entry: RawFields,
 }
 
-/// How a call reaches the tool.
+/// How a call is executed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExecutionView {
+    /// `mcp_call`, `builtin`, or the mode of an execution specification.
     pub mode: &'static str,
     pub method: Option<String>,
     pub path: Option<String>,
     pub url_template: Option<String>,
-    /// The alternatives of an operation, each by its schemes and their scopes.
+    /// Alternative security requirements of an operation, each a map from scheme to scopes.
     pub security: Vec<BTreeMap<String, Vec<String>>>,
 }
 
 impl Registry {
-    /// A tool by any spelling of its name, from what is known. Contacts nobody.
+    /// Returns a tool by any spelling of its name, from what is known. Makes no requests.
     pub fn tool_detail(&self, name: &str) -> Result<ToolDetail> {
         let catalog = self.catalog();
         let tool = self.shared.find_tool(&catalog, name)?;
@@ -64,57 +68,57 @@ impl Registry {
 }
 
 impl ToolDetail {
+    /// Collects the details of a tool.
     fn from_tool(tool: &ToolRef<'_>, kind: Option<&SourceKind>, count: Option<CallCount>) -> Result<ToolDetail> {
-        let (manner, dates, backing) = (&tool.catalog_source.options, tool.inventory_state(), tool.execution_spec()?);
-        let mut listed = String::new();
-        push_json(tool, &mut listed);
-        let mut tags = manner.tags.clone();
-        tags.extend(backing.iter().flat_map(|backing| &backing.tags).filter(|tag| !manner.tags.contains(tag)).cloned());
+        let options = &tool.catalog_source.options;
+        let history = tool.inventory_state();
+        let spec = tool.execution_spec()?;
+        let mut list_entry = String::new();
+        push_json(tool, &mut list_entry);
+        let mut tags = options.tags.clone();
+        tags.extend(spec.iter().flat_map(|spec| &spec.tags).filter(|tag| !options.tags.contains(tag)).cloned());
         let view = ToolView::from_tool(tool)?;
         let mut notes: Vec<String> = view.notes.iter().map(|note| note.text().to_owned()).collect();
         notes.extend(tool.call_spec()?.validator.note());
         Ok(ToolDetail {
             view,
             notes,
-            kind: manner.kind.clone(),
+            kind: options.kind.clone(),
             tags,
             fingerprint: tool.catalog_source.segment.packed_tool(tool.entry).fingerprint,
-            created_at: dates.created_at,
-            updated_at: dates.updated_at,
-            execution: match &backing {
-                Some(backing) => ExecutionView::from_spec(backing, kind),
-                None => ExecutionView::from_mode(if manner.builtin { "builtin" } else { "mcp_call" }),
+            created_at: history.created_at,
+            updated_at: history.updated_at,
+            execution: match &spec {
+                Some(spec) => ExecutionView::from_spec(spec, kind),
+                None => ExecutionView::from_mode(if options.builtin { "builtin" } else { "mcp_call" }),
             },
             calls: count.as_ref().map_or(0, |count| count.calls),
             errors: count.as_ref().map_or(0, |count| count.errors),
             last_called: count.as_ref().and_then(|count| count.last_called),
             last_error: count.and_then(|count| count.last_error),
             definition: tool.tool()?.to_offered_fields(),
-            execution_spec: backing,
-            list_entry: serde_json::from_str(&listed).context(Code::Internal, "read a listed tool")?,
+            execution_spec: spec,
+            list_entry: serde_json::from_str(&list_entry).context(Code::Internal, "read a listed tool")?,
         })
     }
 
-    /// The input schema, whole even where lists have it pruned.
+    /// Returns the input schema, complete even where lists have it pruned.
     pub fn input_schema(&self) -> &RawValue {
-        self.execution_spec
-            .as_ref()
-            .and_then(|backing| backing.input_schema.as_deref())
-            .unwrap_or(&self.view.input_schema)
+        self.execution_spec.as_ref().and_then(|spec| spec.input_schema.as_deref()).unwrap_or(&self.view.input_schema)
     }
 
-    /// The output schema, which lists may leave out.
+    /// Returns the output schema, which lists may omit.
     pub fn output_schema(&self) -> Option<&RawValue> {
-        let behind = || self.execution_spec.as_ref().and_then(|backing| backing.output_schema.as_deref());
-        self.view.output_schema.as_deref().or_else(behind)
+        let from_spec = || self.execution_spec.as_ref().and_then(|spec| spec.output_schema.as_deref());
+        self.view.output_schema.as_deref().or_else(from_spec)
     }
 
-    /// Whether the source advises against it.
+    /// Whether the source marks the tool as deprecated.
     pub fn is_deprecated(&self) -> bool {
-        self.execution_spec.as_ref().is_some_and(|backing| backing.deprecated)
+        self.execution_spec.as_ref().is_some_and(|spec| spec.deprecated)
     }
 
-    /// The entry that lists have, with the output schema, the execution and the counters added.
+    /// Returns the list entry with output schema, execution and counts added.
     pub fn to_json(&self) -> Result<Box<RawValue>> {
         let mut fields = self.list_entry.clone();
         let mut put = |key: &str, value: serde_json::Result<Box<RawValue>>| {
@@ -137,13 +141,15 @@ impl ToolDetail {
 }
 
 impl ExecutionView {
+    /// A mode without further details.
     fn from_mode(mode: &'static str) -> ExecutionView {
         ExecutionView { mode, method: None, path: None, url_template: None, security: Vec::new() }
     }
 
-    fn from_spec(backing: &ExecutionSpec, kind: Option<&SourceKind>) -> ExecutionView {
-        let execution = ExecutionView::from_mode(backing.execution.mode());
-        let Some(operation) = backing.execution.operation() else { return execution };
+    /// Describes the operation of an execution specification, if it has one.
+    fn from_spec(spec: &ExecutionSpec, kind: Option<&SourceKind>) -> ExecutionView {
+        let execution = ExecutionView::from_mode(spec.execution.mode());
+        let Some(operation) = spec.execution.operation() else { return execution };
         let declared = match kind {
             Some(SourceKind::OpenApi(openapi)) => openapi.clone(),
             Some(
@@ -165,7 +171,8 @@ impl ExecutionView {
     }
 }
 
+/// Returns the security requirements of an operation.
 fn security_view(operation: &Operation) -> Vec<BTreeMap<String, Vec<String>>> {
-    let named = |needed: &SecurityRequirement| (needed.scheme.clone(), needed.scopes.clone());
-    operation.security.iter().map(|alternative| alternative.iter().map(named).collect()).collect()
+    let scopes = |requirement: &SecurityRequirement| (requirement.scheme.clone(), requirement.scopes.clone());
+    operation.security.iter().map(|alternative| alternative.iter().map(scopes).collect()).collect()
 }

@@ -1,4 +1,5 @@
-//! Tools as an embedder reads them: a list that discovers what is missing, one by name, and lists recorded by a host.
+//! Tools for embedders: a list that discovers missing sources first, a tool by name, and recording a list that the host
+//! discovered.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -13,17 +14,18 @@ use crate::refresh::{RefreshOutcome, RequiredFreshness};
 use crate::secret::connection_fingerprint;
 use crate::store::{DiscoveryCheck, SourceStatus};
 
-/// Which tools to list.
+/// Which tools to list; by default all.
 #[derive(Debug, Clone, Default)]
 pub struct ToolFilter {
     pub source: Option<SourceId>,
 }
 
-/// One tool, taken out of its catalogue.
+/// A tool, copied out of the catalogue.
 #[derive(Debug, Clone, Serialize)]
 pub struct ToolView {
     pub name: ToolName,
     pub source: SourceId,
+    /// Name of the tool at its source.
     pub original_name: String,
     pub title: Option<String>,
     pub description: String,
@@ -36,36 +38,36 @@ pub struct ToolView {
 }
 
 impl Registry {
-    /// What agents may be offered, in name order. Discovers sources that are missing first, each within its deadline;
-    /// one that fails leaves the others' tools in the list.
+    /// Returns the tools that agents may be offered, in name order. Discovers sources that were never discovered first,
+    /// each within its timeout; a failing source does not affect the tools of the others.
     pub async fn tools(&self, filter: ToolFilter) -> Result<Vec<ToolView>> {
         let among = filter.source.as_ref().map(std::slice::from_ref);
         self.ensure_freshness(RequiredFreshness::Discovered, among, false).await;
         let view = self.view(&Caller { name: "embedder".into() });
-        let wanted =
+        let tools =
             view.offered_tools().filter(|tool| filter.source.as_ref().is_none_or(|source| source == tool.source()));
-        wanted.map(|tool| ToolView::from_tool(&tool)).collect()
+        tools.map(|tool| ToolView::from_tool(&tool)).collect()
     }
 
-    /// A tool by any spelling of its name, from what is known.
+    /// Returns a tool by any spelling of its name, from what is known.
     pub fn tool(&self, name: &str) -> Result<ToolView> {
         let catalog = self.catalog();
         ToolView::from_tool(&self.shared.find_tool(&catalog, name)?)
     }
 
-    /// Takes a list that the host discovered by its own means; as if the source had been contacted just now.
+    /// Records a tool list that the host discovered by other means, as if the source had been contacted now.
     pub async fn record_tools(&self, id: &SourceId, tools: Vec<Box<RawValue>>) -> Result<RefreshOutcome> {
         let source = self.effective_source(id).ok_or_else(|| self.shared.unknown_source_error(id.as_str()))?;
         let now = self.shared.options.clock.now();
-        let connects_to = connection_fingerprint(&self.shared.store_key, &source.kind);
+        let fingerprint = connection_fingerprint(&self.shared.store_key, &source.kind);
         let status = SourceStatus {
             started_at: now,
             checked_at: Some(now),
-            connection_fingerprint: connects_to,
-            attempted_fingerprint: connects_to,
+            connection_fingerprint: fingerprint,
+            attempted_fingerprint: fingerprint,
             ..SourceStatus::default()
         };
-        let offer = Discovered { tools, ..Discovered::default() };
+        let discovered = Discovered { tools, ..Discovered::default() };
         let check = |count| DiscoveryCheck {
             source: id.clone(),
             at: now,
@@ -73,11 +75,12 @@ impl Registry {
             tool_count: Some(count),
             error: None,
         };
-        self.shared.record_tools(&source, offer, status, check).await
+        self.shared.record_tools(&source, discovered, status, check).await
     }
 }
 
 impl ToolView {
+    /// Copies a tool out of the catalogue.
     pub(super) fn from_tool(tool: &ToolRef<'_>) -> Result<ToolView> {
         let content = tool.tool()?;
         Ok(ToolView {

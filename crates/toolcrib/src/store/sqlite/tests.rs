@@ -1,4 +1,4 @@
-//! What only this store can suffer: locks of others, a full disk, damaged pages, files that are not ours.
+//! Failures specific to SQLite: locks of other processes, a full disk, damaged pages, files of other programs.
 
 use std::fs;
 
@@ -29,9 +29,9 @@ async fn a_locked_store_can_be_read_and_says_why_it_cannot_be_written() {
     assert_eq!(append(&store, 0).await.unwrap(), CommitOutcome::Committed);
 }
 
-/// Refreshing many sources at once on a busy machine lost some of them after five seconds.
+/// Regression: refreshing many sources at once on a busy machine lost some of them after five seconds.
 #[tokio::test]
-async fn writers_wait_for_their_turn_and_for_another_process() {
+async fn writers_wait_for_each_other_and_for_another_process() {
     let directory = TempDir::new().unwrap();
     let store = std::sync::Arc::new(SqliteStore::open(directory.path()).await.unwrap());
     let mut other = connect(store.path()).await;
@@ -49,11 +49,11 @@ async fn writers_wait_for_their_turn_and_for_another_process() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_named_and_writing_goes_on_when_there_is_space() {
+async fn a_full_disk_is_reported_and_writing_resumes_when_there_is_space() {
     let (_directory, store) = store_with_short_timeouts().await;
-    let mut turn = store.writer.acquire().await.unwrap();
-    let bounded = sqlx::raw_sql("PRAGMA max_page_count = 20").execute(&mut turn.connection).await.map(|_| ());
-    turn.finish(bounded).unwrap();
+    let mut guard = store.writer.acquire().await.unwrap();
+    let limited = sqlx::raw_sql("PRAGMA max_page_count = 20").execute(&mut guard.connection).await.map(|_| ());
+    guard.finish(limited).unwrap();
 
     let error = store.put_manifest(&manifest("large", 200_000)).await.unwrap_err();
     assert_eq!(error.code, Code::StoreUnavailable);
@@ -63,7 +63,7 @@ async fn a_full_disk_is_named_and_writing_goes_on_when_there_is_space() {
 }
 
 #[tokio::test]
-async fn a_damaged_page_costs_no_other_source() {
+async fn a_damaged_page_affects_no_other_source() {
     let (_directory, store) = store_with_short_timeouts().await;
     let manifests = ["one", "two", "three"].map(|source| manifest(source, 100_000));
     for manifest in &manifests {
@@ -76,31 +76,32 @@ async fn a_damaged_page_costs_no_other_source() {
     fs::write(store.path(), bytes).unwrap();
 
     let store = SqliteStore::open_file(store.path()).await.unwrap();
-    let wanted = manifests.each_ref().map(|manifest| manifest.fingerprint);
+    let fingerprints = manifests.each_ref().map(|manifest| manifest.fingerprint);
     let mut found: Vec<String> =
-        store.manifests(&wanted).await.unwrap().iter().map(|manifest| manifest.source.to_string()).collect();
+        store.manifests(&fingerprints).await.unwrap().iter().map(|manifest| manifest.source.to_string()).collect();
     found.sort();
     assert_eq!(found, ["one", "three"]);
 }
 
 #[tokio::test]
-async fn a_damaged_row_costs_no_other_source_and_is_mended_by_the_next_write() {
+async fn a_damaged_row_affects_no_other_source_and_is_repaired_by_the_next_write() {
     let (_directory, store) = store_with_short_timeouts().await;
-    let (one, two) = (manifest("one", 10), manifest("two", 10));
+    let one = manifest("one", 10);
+    let two = manifest("two", 10);
     for manifest in [&one, &two] {
         store.put_manifest(manifest).await.unwrap();
     }
     let damage = format!("UPDATE manifests SET body = '' WHERE fingerprint = '{}'", one.fingerprint);
     connect(store.path()).await.execute(sqlx::AssertSqlSafe(damage)).await.unwrap();
 
-    let wanted = [one.fingerprint, two.fingerprint];
-    assert_eq!(store.manifests(&wanted).await.unwrap().len(), 1);
+    let fingerprints = [one.fingerprint, two.fingerprint];
+    assert_eq!(store.manifests(&fingerprints).await.unwrap().len(), 1);
     store.put_manifest(&one).await.unwrap();
-    assert_eq!(store.manifests(&wanted).await.unwrap().len(), 2);
+    assert_eq!(store.manifests(&fingerprints).await.unwrap().len(), 2);
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_ours_is_left_alone() {
+async fn a_file_of_another_program_is_rejected_and_left_unchanged() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("file.db");
     for (content, message) in [
@@ -116,14 +117,14 @@ async fn a_file_that_is_not_ours_is_left_alone() {
     }
     fs::write(&path, "no database ".repeat(1000)).unwrap();
     assert!(open_error(&path).await.message.contains("is damaged"));
-    let below = directory.path().join("directory.db");
-    fs::create_dir(&below).unwrap();
-    assert!(open_error(&below).await.message.contains("cannot be opened"));
+    let not_a_file = directory.path().join("directory.db");
+    fs::create_dir(&not_a_file).unwrap();
+    assert!(open_error(&not_a_file).await.message.contains("cannot be opened"));
     assert!(open_error(&path.join("below")).await.message.contains("cannot create the data directory"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_may_make_the_store_at_once() {
+async fn concurrent_processes_can_create_the_store() {
     let directory = TempDir::new().unwrap();
     let mut opening = tokio::task::JoinSet::new();
     for _ in 0..16 {
@@ -134,7 +135,7 @@ async fn many_may_make_the_store_at_once() {
     assert!(keys.iter().all(|key| *key == keys[0]));
 }
 
-/// A store of the first version of the tables, with some more records.
+/// Creates a store with schema version 1, with some more records.
 async fn create_version_1(records: &[&str]) -> (TempDir, PathBuf) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join(STORE_FILE_NAME);
@@ -151,7 +152,7 @@ async fn create_version_1(records: &[&str]) -> (TempDir, PathBuf) {
 }
 
 #[tokio::test]
-async fn the_records_of_an_old_store_are_described_once() {
+async fn the_records_of_an_old_store_are_migrated_once() {
     let golden = include_str!("../../../../toolcrib-core/src/inventory/golden_events.jsonl");
     let golden: Vec<&str> = golden.lines().collect();
     let odd = ["", "{", "null", r#"["TokenRevoked"]"#, r#"{"type":{"TokenRevoked":1}}"#, r#"{"type":"ToolPainted"}"#];
@@ -164,7 +165,7 @@ async fn the_records_of_an_old_store_are_described_once() {
     let golden_critical = golden.iter().zip(10..).filter(|(line, _)| {
         let event: Event = serde_json::from_str(line).unwrap();
         assert_eq!(event.min_version(), "0.1.0");
-        // Version 1 of the tables never had one of these.
+        // Schema version 1 never had this event.
         event.is_critical() && !matches!(event, Event::DamageAccepted { .. })
     });
     let expected: Vec<u64> = [3, 5, 7, 9].into_iter().chain(golden_critical.map(|(_, seq)| seq)).collect();
@@ -172,15 +173,15 @@ async fn the_records_of_an_old_store_are_described_once() {
     assert!(records.iter().all(|record| record.since == "0.1.0"));
     assert!(records.iter().all(|record| record.checksum.as_ref() == Some(&record.compute_checksum())));
     let bodies = records.iter().skip(9).map(|record| record.body.as_str());
-    assert!(bodies.eq(golden.into_iter().chain(odd)), "every body is as it was");
+    assert!(bodies.eq(golden.into_iter().chain(odd)), "every body is unchanged");
 
-    // The rest is as it was, too.
+    // The rest is unchanged, too.
     assert_eq!(store.key().await.unwrap()[..4], [0x2b, 0x19, 0x08, 0x13]);
     assert_eq!(store.checks(&source("gone")).await.unwrap().len(), 1);
     assert_eq!(store.source_statuses().await.unwrap().len(), 1);
     assert_eq!(store.call_counts().await.unwrap()[0].calls, 1);
 
-    // What is said of a record by now is not touched by the next start.
+    // Later changes to the columns are not overwritten by the next start.
     connect(&path).await.execute("UPDATE journal SET critical = 0, since = '0.9.0' WHERE seq = 3").await.unwrap();
     store.close().await;
     let store = SqliteStore::open_file(&path).await.unwrap();
@@ -189,7 +190,7 @@ async fn the_records_of_an_old_store_are_described_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_may_bring_an_old_store_up_to_date_at_once() {
+async fn concurrent_processes_can_migrate_an_old_store() {
     let (_directory, path) = create_version_1(&[]).await;
     let mut opening = tokio::task::JoinSet::new();
     for _ in 0..16 {
@@ -201,9 +202,9 @@ async fn many_may_bring_an_old_store_up_to_date_at_once() {
     assert!(read.iter().all(|records| *records == read[0]));
 }
 
-/// A process of the older version that runs on while the store is brought up to date knows nothing of what is new.
+/// A process of an older version that keeps running during the migration does not know the new columns.
 #[tokio::test]
-async fn a_writer_of_the_older_version_may_finish() {
+async fn a_writer_of_an_older_version_can_still_append() {
     let (_directory, store) = store_with_short_timeouts().await;
     let insert = r#"INSERT INTO journal (seq, at, actor, body) VALUES (1, 1, 'cli', '{"type":"SourceEnabled"}')"#;
     connect(store.path()).await.execute(insert).await.unwrap();
@@ -225,7 +226,7 @@ async fn a_cancelled_write_leaves_no_lock_behind() {
             events: &events,
             check: None,
         });
-        // Polled once or twice and dropped, wherever it is by then.
+        // Polled once or twice, then dropped at whatever point it has reached.
         let _ = tokio::time::timeout(Duration::from_micros(1), &mut write).await;
         drop(write);
         if !store.records(0, 1).await.unwrap().is_empty() {
@@ -237,7 +238,7 @@ async fn a_cancelled_write_leaves_no_lock_behind() {
 }
 
 #[tokio::test]
-async fn a_closed_store_says_so() {
+async fn a_closed_store_fails_with_a_clear_error() {
     let (_directory, store) = store_with_short_timeouts().await;
     store.close().await;
     store.close().await;
@@ -248,8 +249,8 @@ async fn a_closed_store_says_so() {
 async fn store_with_short_timeouts() -> (TempDir, SqliteStore) {
     let directory = TempDir::new().unwrap();
     let short = Duration::from_millis(50);
-    let patience = StoreTimeouts { queue: short, lock: short, open: Duration::from_secs(5) };
-    let store = SqliteStore::open_with(&directory.path().join(STORE_FILE_NAME), patience).await.unwrap();
+    let timeouts = StoreTimeouts { queue: short, lock: short, open: Duration::from_secs(5) };
+    let store = SqliteStore::open_with(&directory.path().join(STORE_FILE_NAME), timeouts).await.unwrap();
     (directory, store)
 }
 
