@@ -17,7 +17,7 @@ use crate::store::ErrorSummary;
 
 /// Number of counted failures in a row that open the breaker.
 const FAILURE_THRESHOLD: u32 = 5;
-/// How long the breaker stays open at first; doubled by each probe that fails.
+/// Initial time for which the breaker stays open; doubled by each probe that fails.
 const INITIAL_OPEN_DURATION: Duration = Duration::from_secs(1);
 /// Upper bound of that duration.
 const MAX_OPEN_DURATION: Duration = Duration::from_secs(30);
@@ -27,9 +27,9 @@ const MAX_OPEN_DURATION: Duration = Duration::from_secs(30);
 pub(crate) struct Breaker {
     /// Counted failures since the last success.
     failures: u32,
-    /// When the last failure was counted.
+    /// Time of the last counted failure.
     last_failure_at: Option<Instant>,
-    /// When a call last succeeded.
+    /// Time of the last success.
     last_success_at: Option<Instant>,
     /// The failures in a row, for display.
     failure_streak: Option<FailureStreak>,
@@ -58,7 +58,7 @@ struct OpenState {
     is_probing: bool,
 }
 
-/// What the breaker decides about a call.
+/// Decision of the breaker about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BreakerDecision {
     /// Send the call, and report its outcome with the permit.
@@ -100,7 +100,7 @@ pub enum BreakerState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct BreakerView {
     pub state: BreakerState,
-    /// When the next call is allowed, while the breaker is open.
+    /// Time of the next allowed call, while the breaker is open.
     pub retry_at: Option<Timestamp>,
 }
 

@@ -4,11 +4,13 @@
 //! pass the circuit breaker, send, clean and page the result. The steps are in the submodules; the protocols are left
 //! to the connectors.
 
-// In the order of a call.
-mod arguments;
-mod check;
+// Parameters and results.
 mod options;
 mod output;
+
+// The steps of a call, and other requests.
+mod arguments;
+mod check;
 mod recorder;
 mod requests;
 mod send;
@@ -53,7 +55,7 @@ pub struct CallFinished {
     pub caller: String,
     /// `OK`, or the error code.
     pub code: &'static str,
-    /// When the call ended.
+    /// Time at which the call ended.
     pub at: Timestamp,
     pub elapsed_ms: u64,
 }

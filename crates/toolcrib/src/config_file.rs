@@ -46,7 +46,7 @@ pub struct ProjectFile {
     pub user_config: Config,
     /// Whether the file is trusted as it is now.
     pub trust_state: TrustState,
-    /// Where the documents of its sources send requests. Read once, so that what is accepted is what was shown.
+    /// Servers to which the documents of its sources send requests. Read once, so that what is accepted is what was shown.
     documents: OnceLock<BTreeMap<SourceId, LocalDocument>>,
 }
 

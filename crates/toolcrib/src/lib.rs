@@ -1,34 +1,38 @@
 //! One catalogue of every tool an AI agent may use: discovers tools lazily, stores them durably, and dispatches each
 //! call to its source, subject to policy. [`Registry`] is the entry point.
 
-pub mod address_policy;
-pub mod builtin;
+// The registry, and what it does: refresh tool lists, call tools, store the journal.
 pub mod call;
-pub mod clock;
 pub mod config_file;
+pub mod refresh;
+pub mod registry;
+mod result_pages;
+pub mod store;
+
+// Sources: their connectors, circuit breakers, child processes and credentials.
+pub mod address_policy;
+mod breaker;
+pub mod builtin;
 pub mod connections;
 pub mod connector;
 pub mod guard;
-pub mod metrics;
 pub mod peer;
-pub mod private_dir;
+mod process;
 pub mod redact;
-pub mod refresh;
-pub mod registry;
 pub mod secret;
+mod templates;
+
+// Time, monitoring and files.
+pub mod clock;
+pub mod metrics;
+pub mod private_dir;
 pub mod server_logs;
 pub mod spans;
-pub mod store;
 pub mod trace;
+mod usage;
 
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
-
-mod breaker;
-mod process;
-mod result_pages;
-mod templates;
-mod usage;
 
 pub use call::{CallNotification, CallOptions, CallOutput, ClientId, McpCapability, ResultPage};
 pub use refresh::{Refresh, RefreshOutcome, RequiredFreshness};

@@ -65,7 +65,7 @@ pub struct RefreshOutcome {
     pub error: Option<ErrorSummary>,
 }
 
-/// How a refresh of one source ended.
+/// Status of a finished refresh of one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RefreshStatus {

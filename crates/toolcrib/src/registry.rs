@@ -1,34 +1,43 @@
 //! [`Registry`], the entry point of the library: holds the inventory, publishes the catalogue, and dispatches each call
 //! to its source.
 //!
-//! There is one write path ([`RegistryInner::write`]): decide on the folded journal, append, catch up, publish. Readers
-//! load an immutable [`Snapshot`] and never take a lock. Opening a registry makes no network requests and starts no
+//! There is one write path (`RegistryInner::write`): decide on the folded journal, append, catch up, publish. Readers
+//! load an immutable `Snapshot` and never take a lock. Opening a registry makes no network requests and starts no
 //! process.
 
-mod access_tokens;
-mod api_requirements;
+// Opening, and the write path: from the journal to the published snapshot.
 mod assemble;
-mod blocking;
-mod damage;
-mod declare;
-mod effective_config;
-mod enable;
-mod historical;
-mod history;
 mod journal;
-mod list_hints;
-mod lockfile;
-mod newer_records;
 mod open;
 mod publish;
+
+// States in which calls and writes are refused.
+mod damage;
+mod newer_records;
 mod readiness;
+mod verify;
+
+// Commands that change the inventory.
+mod access_tokens;
+mod declare;
+mod enable;
+
+// Reading sources and tools.
+mod api_requirements;
+mod effective_config;
+mod list_hints;
 mod source_view;
 mod sources_version;
 mod stats;
 mod token_counts;
 mod tool_detail;
 mod tools;
-mod verify;
+
+// Reading the past.
+mod blocking;
+mod historical;
+mod history;
+mod lockfile;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -101,7 +110,7 @@ pub struct Registry {
 /// tool lists revalidated.
 #[derive(Debug, Clone)]
 pub struct RegistryOptions {
-    /// Where the journal, manifests and measurements are kept; `None` for a store in memory.
+    /// Storage of the journal, manifests and measurements; `None` for a store in memory.
     pub store: Option<Arc<dyn Store>>,
     /// File that remembers the end of the store's journal, as returned by
     /// [`store::open_with_head`](crate::store::open_with_head). Without it, a journal that lost its newest records goes
@@ -200,13 +209,13 @@ pub(crate) struct RegistryInner {
     pub(crate) default_settings: ArcSwap<SourceSettings>,
     /// Which tools agents are shown, from the configuration; replaced by `reconfigure`.
     pub(crate) expose: ArcSwap<Expose>,
-    /// When due sources are discovered ahead of requests, from the configuration; replaced by `reconfigure`.
+    /// Policy for discovering due sources ahead of requests, from the configuration; replaced by `reconfigure`.
     pub(crate) warm: ArcSwap<WarmPolicy>,
     /// Secret of the store: key of the hashes over definitions and connection data, which must not be guessable.
     pub(crate) store_key: [u8; 32],
     /// State of the write path; the only lock that writers take. Readers use `snapshot`.
     pub(crate) writer: tokio::sync::Mutex<WriterState>,
-    /// What readers see; replaced as a whole.
+    /// Current state for readers; replaced as a whole.
     pub(crate) snapshot: ArcSwap<Snapshot>,
     /// Sends to every [`Registry::subscribe`]r.
     pub(crate) notices: broadcast::Sender<RegistryNotice>,

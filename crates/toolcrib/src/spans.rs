@@ -52,7 +52,7 @@ pub struct SpanError {
     pub message: Option<String>,
 }
 
-/// What a span is about.
+/// Subject of a span.
 #[derive(Debug, Clone)]
 pub enum SpanDetails {
     /// A command of the CLI.

@@ -186,7 +186,7 @@ impl StoreState {
     }
 }
 
-/// What one commit writes.
+/// Content of a commit.
 #[derive(Debug)]
 pub struct Commit<'a> {
     /// Sequence number of the last record as the writer knows it; the commit fails if the journal has grown since.
@@ -225,14 +225,14 @@ pub enum Lease {
 pub struct SourceStatus {
     /// Start of the newest discovery that has ended.
     pub started_at: Timestamp,
-    /// When the source last returned its tool list.
+    /// Time of the last successful discovery.
     pub checked_at: Option<Timestamp>,
     /// Keyed hash of what the source connected to at that time (address, command, credentials).
     #[serde(rename = "connects_to")]
     pub connection_fingerprint: Option<Fingerprint>,
     /// Number of failed discoveries in a row.
     pub failures: u32,
-    /// When the first of those failed.
+    /// Time of the first of those failures.
     pub failing_since: Option<Timestamp>,
     /// Error of the last of those.
     pub last_error: Option<ErrorSummary>,

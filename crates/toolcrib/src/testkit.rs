@@ -43,7 +43,7 @@ use crate::connector::{CallFailure, Connector, Discovered, Discovery, SourceRequ
 /// Computes the reply to a call from the tool's original name and its arguments.
 type ReplyFn = dyn Fn(&str, &Value) -> ScriptedReply + Send + Sync;
 
-/// How a call of a scripted source ends.
+/// Outcome of a call of a scripted source.
 #[derive(Debug, Clone)]
 pub enum ScriptedReply {
     /// Text becomes a text block; an object is the whole result: `content`, `structuredContent`, `isError`, `_meta`.
@@ -74,7 +74,7 @@ pub struct ScriptedSource {
     closes: AtomicUsize,
 }
 
-/// What the test has set.
+/// Settings made by the test.
 struct ScriptState {
     tools: Vec<Value>,
     failure: Option<Error>,

@@ -30,7 +30,7 @@ pub struct Trace {
     propagation: Propagation,
 }
 
-/// Where a trace is propagated to.
+/// Destination of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Propagation {
     /// To the log only.

@@ -47,6 +47,7 @@ impl UsageCounters {
             last_called: None,
             last_error: None,
         });
+        // Failed calls count as calls, too.
         count.calls += 1;
         count.last_called = Some(at);
         if error.is_some() {

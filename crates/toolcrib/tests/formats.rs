@@ -142,7 +142,7 @@ fn check_strict(tool: &Value) {
     strict.check_object(schema.as_object().unwrap(), 1);
 }
 
-/// The rules of Structured Outputs.
+/// Checks the rules of OpenAI's Structured Outputs.
 struct StrictRules<'a> {
     root: &'a Value,
 }
@@ -223,7 +223,7 @@ impl StrictRules<'_> {
 fn check_gemini(tool: &Value) {
     check_name(tool);
     assert!(tool["name"].as_str().unwrap().starts_with(|first: char| first.is_ascii_alphabetic() || first == '_'));
-    // One that takes nothing has none.
+    // A tool without arguments has no `parameters`.
     let Some(parameters) = tool.get("parameters") else { return };
     check_root(parameters, &["anyOf", "oneOf", "allOf"]);
     let legal = |name: &String| {

@@ -140,6 +140,7 @@ fn validate(call_spec: &CallSpec, arguments: Value) -> Result<ValidatedArguments
         Ok(accepted) => return Ok(ValidatedArguments::new(arguments, accepted)),
         Err(faults) => faults,
     };
+    // Remove the `null`s that the faults point at, and validate again.
     let mut rest = arguments;
     let mut removed = faults.iter().filter(|fault| remove_null(&mut rest, &fault.path)).count();
     // The validator lists a limited number of faults; the `null`s may be among those it left out.

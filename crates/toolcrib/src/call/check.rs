@@ -37,6 +37,7 @@ impl RegistryInner {
         const MAX_LISTED_SOURCES: usize = 5;
         let snapshot = self.snapshot.load();
         let enabled = snapshot.inventory.sources().filter(|(id, state)| self.is_enabled(id, state.enabled));
+        // The tool may belong to one of these.
         let unknown: Vec<&SourceId> =
             enabled.map(|(id, _)| id).filter(|id| self.freshness(&snapshot, id) == Freshness::Missing).collect();
         if unknown.is_empty() {
@@ -55,6 +56,7 @@ impl RegistryInner {
     /// Returns why the tools of a source are unknown, or `None` if they are known.
     pub(crate) fn explain_source(&self, id: &SourceId) -> Option<Error> {
         let snapshot = self.snapshot.load();
+        // In the order of what the user has to do first: trust, fix, enable, refresh.
         if let Err(untrusted) = self.ensure_trusted(id) {
             return Some(untrusted);
         }

@@ -31,7 +31,7 @@ pub(super) struct CallRecorder<'a> {
     in_flight: Option<InFlightCall<'a>>,
 }
 
-/// How far a call has come.
+/// Progress of a call.
 #[derive(Default)]
 pub(super) struct CallProgress {
     /// The tool that was found, whether or not it may be called: its source, and its name as lists show it.

@@ -22,16 +22,19 @@ impl RegistryInner {
     /// Sends a call to its source and reports the outcome to the circuit breaker.
     pub(super) async fn send_call(&self, source: &Source, mut call: ToolCall) -> Result<ToolResult> {
         self.ensure_can_contact(&source.id)?;
+        // One deadline for both waits and the call itself: each wait shortens what is left for the next step.
         let slot = self.connectors.slot(source);
         let deadline = deadline_after(call.context.timeout);
+        // Held until the call has ended.
         let _permit = acquire_call_permit(&slot, &source.id, &mut call, deadline).await?;
         let guard = self.admit_call(&slot, &source.id, &mut call.context, deadline).await?;
         let result = slot.connector.call(call).await;
         let result = guard.report(result)?;
+        // An error result may repeat what the source was given, e.g. a header with a token.
         if result.layout.is_error { redact_result(result, slot.redactor()).await } else { Ok(result) }
     }
 
-    /// Sends any other request to its source.
+    /// Sends any other request to its source. The concurrency limit of tools does not apply.
     pub(super) async fn send_request(&self, source: &Source, mut request: SourceRequest) -> Result<Box<RawValue>> {
         self.ensure_can_contact(&source.id)?;
         let slot = self.connectors.slot(source);
@@ -50,6 +53,7 @@ impl RegistryInner {
         context: &mut CallContext,
         deadline: Instant,
     ) -> Result<BreakerGuard<'a>> {
+        // `Some` once this call has subscribed to the end of the probe.
         let mut probe_ended = None;
         loop {
             let decision = slot.breaker().admit(Instant::now());
@@ -97,6 +101,7 @@ async fn acquire_call_permit(
     call: &mut ToolCall,
     deadline: Instant,
 ) -> Result<OwnedSemaphorePermit> {
+    // The fast path takes no timer.
     let permits = slot.call_permits(&call.tool);
     if let Ok(permit) = permits.clone().try_acquire_owned() {
         return Ok(permit);
@@ -106,6 +111,7 @@ async fn acquire_call_permit(
     if let Some(wait) = open_time {
         return Err(breaker_open_error(slot, id, wait));
     }
+    // Counts as the tool being unavailable, not as a failure of the source.
     let busy = || {
         let waited = format_duration(call.context.timeout);
         let message = format!(
@@ -139,6 +145,7 @@ impl BreakerGuard<'_> {
     fn report<T>(mut self, result: Result<T, CallFailure>) -> Result<T> {
         self.reported = true;
         let now = Instant::now();
+        // First of all: the breaker keeps the error for display.
         let result = result.map_err(|failure| failure.map_error(|error| self.slot.redactor().redact_error(error)));
         let record_no_response = |reason, error: &Error| {
             self.slot.breaker().record_failure(

@@ -1,4 +1,4 @@
-//! Where the local documents of a project's sources send requests, and which directories its built-in tools may access.
+//! Determines where the local documents of a project's sources send requests, and which directories its built-in tools may access.
 //! Only reads files; makes no network requests.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -79,8 +79,10 @@ impl RegistryInner {
         trace: &Trace,
     ) -> Result<RefreshOutcome> {
         self.ensure_can_contact(&source.id)?;
+        // Unique per discovery: two registries in one process are two holders.
         let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
         let mut retry_interval = MIN_LEASE_RETRY_INTERVAL;
+        // The other process may be in a first start, which has the longest timeout.
         let deadline = deadline_after(self.discovery_timeout(source, false).saturating_add(DISCOVERY_GRACE_PERIOD));
         while let Lease::HeldFor(_) = self.store.acquire_lease(&source.id, &holder, LEASE_DURATION).await? {
             if tokio::time::Instant::now() > deadline {
@@ -96,6 +98,7 @@ impl RegistryInner {
             self.release_lease(&source.id, &holder).await;
             return Ok(outcome);
         }
+        // A discovery may take longer than its lease, so the lease is renewed while it runs.
         let renewal = async {
             loop {
                 tokio::time::sleep(LEASE_RENEW_INTERVAL).await;
@@ -157,6 +160,7 @@ impl RegistryInner {
 
     /// Contacts the source and records the result. The caller holds the lease.
     async fn discover_now(&self, source: &Source, refresh: &Refresh, trace: &Trace) -> Result<RefreshOutcome> {
+        // Monotonic for the duration, wall clock for the record.
         let started = tokio::time::Instant::now();
         let started_at = self.options.clock.now();
         let status = self.source_status(&source.id);
@@ -192,11 +196,13 @@ impl RegistryInner {
                 Err(Error::new(Code::ToolUnavailable, message))
             }
         };
+        // A document that sends requests to servers outside of the trust is a failed discovery.
         let discovered = discovered.and_then(|discovered| {
             self.ensure_servers_are_trusted(&source.id, &discovered.servers)?;
             Ok(discovered)
         });
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // Becomes the row in the history of checks.
         let check = |tool_count| DiscoveryCheck {
             source: source.id.clone(),
             at: started_at,
@@ -228,6 +234,7 @@ impl RegistryInner {
                 Ok(RefreshOutcome { contacted: true, ..self.current_outcome(&source.id, None) })
             }
             Ok(discovered) => {
+                // A new list: the status starts anew, without failures.
                 self.notify_stage(source, DiscoveryStage::Recording { tools: discovered.tools.len() });
                 let status = SourceStatus {
                     started_at,
@@ -250,6 +257,7 @@ impl RegistryInner {
                 Ok(RefreshOutcome { contacted: !source.kind.is_builtin(), ..outcome })
             }
             Err(error) => {
+                // The last good list stays; only status and check are recorded.
                 let attempt = FailedDiscovery {
                     began_at: started_at,
                     started_at,
@@ -356,6 +364,7 @@ impl RegistryInner {
             .map_err(|error| Error::new(Code::Internal, "a tool list could not be packed").with_cause(error))??;
         let check = check(after.tools.len());
         let after = Arc::new(after);
+        // A list from an overridden address holds for this process alone and is not stored.
         if self.is_overridden(&source.id) {
             let delta = self.record_local(source, Some((after.clone(), precomputed)), status).await?;
             let changed = !delta.is_empty();
@@ -371,6 +380,7 @@ impl RegistryInner {
         };
         Ok(match self.write(&Actor::refresh(), Some((&check, &status)), decide).await? {
             WriteOutcome::Applied(events) => {
+                // Same fingerprint: an older version may have packed the list differently.
                 if events.is_empty() && !source.kind.is_builtin() {
                     self.replace_segment(&after).await;
                 }

@@ -18,7 +18,7 @@ use crate::trace::Trace;
 /// Time after which another background refresh may start, although discoveries of the last one may still be running.
 const BACKGROUND_REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How fresh a reader needs the tool lists to be.
+/// Freshness of the tool lists that a reader requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequiredFreshness {
     /// Use the lists as they are; make no requests.

@@ -41,8 +41,10 @@ impl RegistryInner {
                 source: source.id.clone(),
                 kind: source.kind.name(),
                 tool_count: snapshot.catalog.tool_count(&source.id),
+                // Names as in the catalogue, limited: attributes of spans must stay small.
                 tools: limit_names(entries.iter().map(|entry| entry.name.as_str())),
                 cache_hit: outcome.status == super::RefreshStatus::Fresh,
+                // For this process; the stored counts of other processes are not part of it.
                 hit_ratio: self.metrics.hit_ratio(&source.id),
             },
             error: outcome

@@ -10,7 +10,7 @@ use toolcrib_core::source::{Auth, KeyLocation, OpenApiSource, SourceKind};
 
 use super::Registry;
 
-/// What the operations of an API require.
+/// Requirements of the operations of an API.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct ApiRequirements {
     /// Servers that requests go to, the most used first.

@@ -21,6 +21,7 @@ impl RegistryInner {
         inventory: &Inventory,
         touched: &BTreeSet<SourceId>,
     ) -> Result<BTreeMap<SourceId, (Fingerprint, Arc<Source>)>> {
+        // Keep what is known of sources that still exist.
         let mut definitions = writer.definitions.clone();
         definitions.retain(|id, _| inventory.source(id).is_some());
         let missing: BTreeMap<Fingerprint, SourceId> = touched
@@ -47,6 +48,7 @@ impl RegistryInner {
         definitions: &BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
         touched: &BTreeSet<SourceId>,
     ) -> Result<BTreeMap<SourceId, Arc<Segment>>> {
+        // Keep segments of manifests that are still current.
         let mut segments = writer.segments.clone();
         segments.retain(|id, segment| {
             inventory.source(id).is_some_and(|state| state.manifest == Some(segment.fingerprint()))
@@ -71,6 +73,7 @@ impl RegistryInner {
 
     /// Builds the catalogue entry of a source that is enabled in this process and has been discovered.
     pub(super) fn build_catalog_source(&self, writer: &WriterState, id: &SourceId) -> Option<Arc<CatalogSource>> {
+        // Disabled, undiscovered or unreadable sources are not in the catalogue.
         let state = self.enabled_source(&writer.inventory, id)?;
         let segment = writer.segment(id)?;
         let (_, definition) = writer.definitions.get(id)?;

@@ -32,7 +32,7 @@ pub(crate) struct JournalDamage {
     pub(super) store: Option<(StoreState, Damage)>,
 }
 
-/// What accepting damage did, and what may be lost.
+/// Result of accepting damage: what was revoked, and what may be lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DamageAcceptance {
     /// Descriptions of the damage.

@@ -8,7 +8,7 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
 use super::Registry;
 
-/// What declaring a source does, or would do.
+/// Effect of declaring a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeclareOutcome {

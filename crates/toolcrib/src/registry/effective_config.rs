@@ -27,6 +27,7 @@ impl Registry {
             sources.extend(configured.clone());
         }
         sources.sort_keys();
+        // What commands and the environment change, per source.
         let inventory = self.inventory();
         let overrides: Map<String, Value> = inventory
             .sources()
@@ -54,6 +55,7 @@ impl Registry {
         if let Some(state) = switched {
             changes.insert("enabled".into(), json!({ "value": state.enabled, "origin": "command" }));
         }
+        // The environment wins over a command, so it is inserted later.
         let Some(environment) = self.source_override(id) else { return changes };
         let variable = |key: &str| format!("TOOLCRIB_SOURCE_{}_{key}", id.as_str().to_uppercase());
         if let Some(enabled) = environment.enabled {

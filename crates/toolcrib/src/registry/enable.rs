@@ -14,7 +14,7 @@ pub enum EnabledState {
     Disabled,
 }
 
-/// What is enabled or disabled.
+/// Source or tool to enable or disable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnableTarget {
     Source(SourceId),
@@ -33,6 +33,7 @@ pub struct EnableOutcome {
 impl Registry {
     /// Resolves a tool name, in any accepted spelling.
     pub fn tool_target(&self, tool: &str) -> Result<EnableTarget> {
+        // On a damaged journal the tool may only seem to be unknown.
         self.shared.snapshot.load().ensure_undamaged()?;
         let catalog = self.catalog();
         let tool = self.shared.find_tool(&catalog, tool)?;

@@ -43,7 +43,7 @@ pub struct HistoricalTool {
     pub definition: Box<RawValue>,
     #[serde(skip)]
     pub notes: Vec<ToolNote>,
-    /// How this process executed the tool, for tools that are not simply forwarded (OpenAPI, workflows).
+    /// Execution specification, for tools that are not simply forwarded (OpenAPI, workflows).
     #[serde(skip)]
     pub execution_spec: Option<ExecutionSpec>,
 }
@@ -122,6 +122,7 @@ impl Registry {
         let mut manifests: BTreeMap<SourceId, Fingerprint> = BTreeMap::new();
         // Only the last `limit` steps are kept in memory.
         let mut steps: VecDeque<(JournalEntry, SourceId, Option<Fingerprint>, Fingerprint)> = VecDeque::new();
+        // Collect the events of this tool, with the manifest before and after each.
         let replayed = self.replay(|entry| {
             match &entry.record.event {
                 Event::InventoryRecorded { source, fingerprint, .. } => {
@@ -165,6 +166,7 @@ impl Registry {
             // Only the older manifest is needed by the next (earlier) step.
             definitions.retain(|manifest, _| Some(*manifest) == before);
         }
+        // No version: an unknown name is an error, a tool that never changed is not.
         if versions.is_empty() {
             self.catalog().find(name)?;
         }
@@ -264,6 +266,7 @@ fn build_version(
     after: Option<Box<RawValue>>,
 ) -> ToolVersion {
     let record = &entry.record;
+    // A tool that is neither changed nor removed by the event was added by it.
     let mut change = None;
     let mut is_removed = false;
     if let Event::InventoryRecorded { changed, removed, .. } = &record.event {

@@ -49,7 +49,7 @@ pub(crate) struct JournalEntry {
     bytes: usize,
 }
 
-/// How much of a stored record this build understands.
+/// Whether this build understands a stored record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EntryStatus {
     Understood,

@@ -2,7 +2,7 @@
 
 use super::Registry;
 
-/// How long the merged list may be cached, and whether it may be shared between callers.
+/// Time for which the merged list may be cached, and whether it may be shared between callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListHints {
     /// The shortest time that any source gives; `None` if no source gives one.

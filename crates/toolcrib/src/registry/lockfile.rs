@@ -31,6 +31,7 @@ impl Registry {
         let snapshot = self.shared.snapshot.load_full();
         let segments = self.segments_by_source(&snapshot);
         let mut diffs: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
+        // Locked sources: compared, or missing.
         for (id, locked) in &lockfile.sources {
             let diff = match segments.get(id) {
                 Some(segment) => {
@@ -42,6 +43,7 @@ impl Registry {
             };
             diffs.insert(id.clone(), diff);
         }
+        // Sources that are not in the lockfile.
         for (id, segment) in segments.iter().filter(|(id, _)| !lockfile.sources.contains_key(*id)) {
             diffs.insert(id.clone(), SourceDiff::from_added_source(segment));
         }
@@ -57,13 +59,16 @@ impl Registry {
         let snapshot = self.shared.snapshot.load_full();
         let segments = self.segments_by_source(&snapshot);
         let mut diffs: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
+        // Sources that were enabled at that time.
         for (id, state) in then.sources().filter(|(_, state)| state.enabled) {
             let Some(manifest) = state.manifest else { continue };
+            // The same manifest: nothing to compare, and nothing to read from the store.
             let before = match segments.get(id) {
                 Some(segment) if segment.fingerprint() == manifest => continue,
                 _ => self.load_segment(manifest, state.kind == "builtin").await,
             };
             let diff = match (before, segments.get(id)) {
+                // A store that is down fails the request; a manifest that is gone only this source.
                 (Err(error), _) if error.code == Code::StoreUnavailable => return Err(error),
                 (Err(error), _) => SourceDiff::from_error(id, Some(manifest), error.code, error.message),
                 (Ok(before), Some(after)) => {
@@ -77,6 +82,7 @@ impl Registry {
             };
             diffs.insert(id.clone(), diff);
         }
+        // Sources that are new since then.
         let was_known = |id: &SourceId| then.source(id).is_some_and(|state| state.enabled && state.manifest.is_some());
         for (id, segment) in segments.iter().filter(|(id, _)| !was_known(id)) {
             diffs.insert(id.clone(), SourceDiff::from_added_source(segment));
@@ -139,6 +145,7 @@ impl Registry {
             return SourceDiff::from_error(id, Some(before), error.code, error.message.clone());
         }
         match self.source(id) {
+            // Still declared: its tools are unknown, not removed.
             Some(view) if view.enabled => {
                 let (code, message) = match view.last_error {
                     Some(error) => (error.code, error.message),

@@ -15,7 +15,7 @@ use super::{RegistryInner, Snapshot};
 /// Version of this build.
 const BUILD_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What is known of a record that a newer Toolcrib wrote.
+/// Description of a record that a newer Toolcrib wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewerRecord {
     /// Type of the event.

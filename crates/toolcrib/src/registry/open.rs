@@ -88,6 +88,7 @@ impl Registry {
         });
         // Workflows call tools of other sources through the registry.
         shared.connectors.registry.set(&shared);
+        // Read the journal first, then apply the configuration to it.
         shared.catch_up().await?;
         shared.reconcile(config).await?;
         shared.warn_of_unused_overrides();
@@ -148,6 +149,7 @@ impl RegistryInner {
                 }
             }
         }
+        // What the configuration says now, against what the journal says.
         let inventory = self.snapshot.load().inventory.clone();
         let declarations =
             declared.iter().map(|source| self.declaration(source, Origin::Config)).collect::<Result<Vec<_>>>()?;
@@ -169,6 +171,7 @@ impl RegistryInner {
                     if let Some(source) = source {
                         self.store.put_definition(declaration.definition, source).await?;
                     }
+                    // A source added at run time under the same name gives way, with a warning.
                     if inventory.source(&declaration.source).is_some_and(|state| state.origin == Origin::Runtime) {
                         tracing::warn!(source = %declaration.source, "the configuration's declaration wins over the one made at run time");
                     }

@@ -21,7 +21,7 @@ use crate::refresh::RefreshOutcome;
 use crate::secret::{connection_fingerprint, refers_to_file};
 use crate::store::{ErrorSummary, JournalPosition, SourceStatus, StoreState};
 
-/// What [`Registry::subscribe`](super::Registry::subscribe) delivers.
+/// Notice to the subscribers of a registry; see [`Registry::subscribe`](super::Registry::subscribe).
 #[derive(Debug, Clone)]
 pub enum RegistryNotice {
     /// A record was appended to the journal, by this or another process.

@@ -19,11 +19,11 @@ pub(crate) struct MaintenanceState(Mutex<LastMaintenance>);
 
 #[derive(Debug)]
 struct LastMaintenance {
-    /// When maintenance last finished, by the monotonic clock.
+    /// End of the last maintenance run, by the monotonic clock.
     ran_at: Instant,
     /// State of the store. The reason is only logged: `/readyz` needs no credentials.
     store: StoreState,
-    /// When the store last worked.
+    /// Time at which the store last worked.
     ok_at: Timestamp,
 }
 
@@ -31,7 +31,7 @@ struct LastMaintenance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StoreHealth {
     pub state: StoreState,
-    /// When the store last worked, if it does not now.
+    /// Time at which the store last worked, if it does not work now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }

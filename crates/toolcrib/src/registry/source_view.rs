@@ -74,7 +74,7 @@ pub enum SourceHealth {
     Ok,
     /// Some failures, but a tool list is known.
     Degraded,
-    /// Circuit breaker open, many failed discoveries, or no tool list.
+    /// Circuit breaker open, three or more failed discoveries in a row, or failures without a known tool list.
     Down,
     /// Never discovered.
     Unknown,
@@ -134,6 +134,7 @@ impl RegistryInner {
         let catalog_source = snapshot.catalog.source(id);
         let enabled = self.is_enabled(id, state.enabled);
         let slot_status = self.connectors.slot_status(id);
+        // Command lines and URLs may contain secrets: masked.
         let (command, args, url) = match &source.kind {
             SourceKind::Stdio(stdio) => (Some(mask_text(&stdio.command)), Some(mask_args(&stdio.args)), None),
             SourceKind::Http(remote) | SourceKind::Sse(remote) => (None, None, Some(mask_url(&remote.url))),

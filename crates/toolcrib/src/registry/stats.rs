@@ -74,6 +74,7 @@ impl Registry {
             .collect();
         let (hits, misses) =
             sources.iter().fold((0, 0), |(hits, misses), source| (hits + source.hits, misses + source.misses));
+        // Only tools that were called have counts.
         let mut tools: Vec<ToolStats> = calls.values().map(|count| self.tool_stats(count)).collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         Stats {

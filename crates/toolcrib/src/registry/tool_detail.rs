@@ -34,17 +34,17 @@ pub struct ToolDetail {
     pub errors: u64,
     pub last_called: Option<Timestamp>,
     pub last_error: Option<ErrorSummary>,
-    /// What was changed or omitted to make the tool usable, and why its arguments are not validated, if so.
+    /// Changes that made the tool usable, and the reason why its arguments are not validated, if so.
     pub notes: Vec<String>,
     /// The definition as the source offered it.
     pub definition: RawFields,
-    /// How this process executes the tool, for tools that are not simply forwarded.
+    /// Execution specification, for tools that are not simply forwarded.
     pub execution_spec: Option<ExecutionSpec>,
     /// The tool's entry in lists.
     list_entry: RawFields,
 }
 
-/// How a call is executed.
+/// Execution of calls, for display.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExecutionView {
     /// `mcp_call`, `builtin`, or the mode of an execution specification.
@@ -73,6 +73,7 @@ impl ToolDetail {
         let options = &tool.catalog_source.options;
         let history = tool.inventory_state();
         let spec = tool.execution_spec()?;
+        // The same JSON as in lists, so that fields agree.
         let mut list_entry = String::new();
         push_json(tool, &mut list_entry);
         let mut tags = options.tags.clone();

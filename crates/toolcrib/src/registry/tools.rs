@@ -60,6 +60,7 @@ impl Registry {
         let source = self.effective_source(id).ok_or_else(|| self.shared.unknown_source_error(id.as_str()))?;
         let now = self.shared.options.clock.now();
         let fingerprint = connection_fingerprint(&self.shared.store_key, &source.kind);
+        // As after a discovery of this process: fresh, without failures.
         let status = SourceStatus {
             started_at: now,
             checked_at: Some(now),

@@ -80,6 +80,7 @@ impl Registry {
         verification.faults.extend(self.integrity_faults().await);
         self.ignore_damage(self.shared.catch_up().await)?;
         let snapshot = self.shared.snapshot.load_full();
+        // Another process may have written since the replay; then the versions differ.
         if *snapshot.inventory != replay && snapshot.inventory.version == replay.version {
             verification.faults.push("what is served differs from a replay of the journal".into());
         }
@@ -93,6 +94,7 @@ impl Registry {
                 Some(packed) => {
                     verification.manifests += 1;
                     verification.faults.extend(packed.find_damage().map(|fault| format!("`{id}`: {fault}")));
+                    // Every tool of the manifest must have been announced by a record.
                     let missing = packed.tools.iter().filter(|tool| !state.tools.contains_key(&tool.name)).count();
                     if missing > 0 {
                         verification

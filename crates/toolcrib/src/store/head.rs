@@ -42,7 +42,7 @@ pub struct HeadFile {
     progress: Arc<HeadProgress>,
 }
 
-/// What this process has written.
+/// State of the writes of this process.
 #[derive(Debug, Default)]
 struct HeadProgress {
     /// Newest sequence number in the file, as far as this process knows.

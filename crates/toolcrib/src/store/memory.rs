@@ -184,6 +184,7 @@ impl Store for MemoryStore {
 impl MemoryState {
     /// See [`Store::commit`].
     fn commit(&mut self, commit: &Commit<'_>, bodies: Vec<String>) -> CommitOutcome {
+        // Same order of checks as in the other stores: head, then newer discovery.
         let head = self.journal.last().map_or(0, |record| record.seq);
         if head != commit.expected_head {
             return CommitOutcome::Conflict;
@@ -192,6 +193,7 @@ impl MemoryState {
             if self.statuses.get(&check.source).is_some_and(|newest| newest.supersedes(status, commit.at)) {
                 return CommitOutcome::Superseded;
             }
+            // Leases are stored apart.
             let status = SourceStatus { discovering_until: None, ..status.clone() };
             self.statuses.insert(check.source.clone(), status);
             let checks = self.checks.entry(check.source.clone()).or_default();

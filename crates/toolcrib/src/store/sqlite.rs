@@ -31,7 +31,7 @@ use serial_connection::SerialConnection;
 /// Name of the store's file in a data directory.
 pub(super) const STORE_FILE_NAME: &str = "toolcrib.db";
 
-/// How long callers wait: for the connection within this process, and for a lock that another process holds on the
+/// Timeouts of callers: for the connection within this process, and for a lock that another process holds on the
 /// file. Both are long, so that a busy machine delays work instead of losing it; commands have shorter timeouts of
 /// their own.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ struct StoreTimeouts {
 const DEFAULT_TIMEOUTS: StoreTimeouts =
     StoreTimeouts { queue: Duration::from_secs(60), lock: Duration::from_secs(30), open: Duration::from_secs(5) };
 
-/// What may be at the path of a store that is opened.
+/// Expected content at the path of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpectedFile {
     /// A store, or nothing yet.

@@ -39,7 +39,7 @@ pub(super) async fn load_manifests(
         Err(error) if is_partial_damage(&error) => {}
         result => return result,
     }
-    // A damaged page fails the whole query; result one by one, only the manifests on that page are lost.
+    // A damaged page fails the whole query; read one by one, only the manifests on that page are lost.
     let mut manifests = Vec::new();
     for fingerprint in fingerprints {
         match read_manifests(connection, std::slice::from_ref(fingerprint)).await {
@@ -104,7 +104,7 @@ pub(super) async fn load_definitions(
         Err(error) if is_partial_damage(&error) => {}
         result => return result,
     }
-    // As with manifests: result one by one, only the damaged definitions are lost.
+    // As with manifests: read one by one, only the damaged definitions are lost.
     let mut definitions = Vec::new();
     for name in names {
         match read_definitions(connection, std::slice::from_ref(name)).await {
@@ -157,6 +157,7 @@ pub(super) fn skip_damaged<T, E: Display>(what: &str, name: &str, result: Result
     result.inspect_err(|error| log_damaged(what, &name, error)).ok()
 }
 
+/// Logs a damaged row.
 fn log_damaged(what: &str, name: &dyn Display, error: &dyn Display) {
     tracing::warn!(%name, %error, "a stored {what} is damaged and skipped");
 }

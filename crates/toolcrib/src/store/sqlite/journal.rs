@@ -14,6 +14,7 @@ use crate::store::{
 /// Number of records read in one statement.
 const BATCH_SIZE: usize = 2_000;
 
+/// Inserts a record; used by `commit` and `restore`.
 const INSERT_RECORD: &str =
     "INSERT INTO journal (seq, at, actor, body, critical, since, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)";
 
@@ -24,6 +25,7 @@ pub(super) async fn read_records(
     limit: usize,
 ) -> sqlx::Result<Vec<StoredRecord>> {
     let mut records = read_batch_tolerant(connection, after, limit.min(BATCH_SIZE)).await?;
+    // A short batch is the end, or is followed by damage, which the next call of the caller finds.
     let mut has_more = records.len() == BATCH_SIZE;
     while let Some(last) = records.last().filter(|_| has_more) {
         let next = match read_batch_tolerant(connection, last.seq, (limit - records.len()).min(BATCH_SIZE)).await {
@@ -52,6 +54,7 @@ async fn read_batch_tolerant(
 /// Reads row by row up to the first row on a damaged page; fails only if that is the first row.
 async fn read_rows(connection: &mut SqliteConnection, after: u64, limit: usize) -> sqlx::Result<Vec<StoredRecord>> {
     let mut records = Vec::new();
+    // As blobs, because SQLite returns texts that are not valid UTF-8, and decoding them would fail.
     let mut rows = sqlx::query(
         "SELECT seq, at, CAST(actor AS BLOB), CAST(body AS BLOB), critical, CAST(since AS BLOB), CAST(checksum AS BLOB)
          FROM journal WHERE seq > ? ORDER BY seq LIMIT ?",
@@ -98,6 +101,7 @@ async fn read_batch(connection: &mut SqliteConnection, after: u64, limit: usize)
     .bind(i64::try_from(limit).unwrap_or(i64::MAX))
     .fetch_one(connection)
     .await?;
+    // A damaged text can make the JSON invalid: the caller then reads row by row.
     let rows: Vec<JournalRow> = serde_json::from_str(&batch).map_err(|error| sqlx::Error::Decode(error.into()))?;
     let record = |(seq, at, actor, body, critical, since, checksum): JournalRow| StoredRecord {
         seq: seq.unsigned_abs(),
@@ -125,6 +129,7 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
         return Ok(CommitOutcome::Conflict);
     }
     if let Some((check, status)) = commit.check {
+        // A discovery that started earlier but ended later must not replace a newer result.
         let newest = last_started_at(&mut transaction, &check.source).await?;
         let newest = newest.map(|started_at| SourceStatus { started_at, ..SourceStatus::default() });
         if newest.is_some_and(|newest| newest.supersedes(status, commit.at)) {
@@ -133,6 +138,7 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
         }
         write_status(&mut transaction, check, status).await?;
     }
+    // The primary key on `seq` is the last guard against two writers.
     for (seq, event) in (commit.first_seq..).zip(commit.events) {
         let body = to_json(event)?;
         let checksum =
@@ -188,6 +194,7 @@ pub(super) async fn restore(
             .execute(&mut *transaction)
             .await?;
     }
+    // With the old key, the keyed hashes in the journal stay valid.
     if let Some(key) = key {
         sqlx::query("UPDATE meta SET value = ? WHERE key = 'key'")
             .bind(key.to_vec())
@@ -227,6 +234,7 @@ async fn write_status(
         .bind(to_json(check)?)
         .execute(&mut *connection)
         .await?;
+    // Only the newest checks are kept.
     sqlx::query(
         "DELETE FROM checks WHERE source = ?1
          AND id <= (SELECT id FROM checks WHERE source = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",

@@ -63,7 +63,7 @@ const CHECKSUMS_SINCE: i64 = 4;
 /// Current schema version, stored as `user_version`.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// How the schema of an opened file compares with the current one.
+/// Result of comparing the schema of a file with the current one.
 pub(super) enum SchemaState {
     Current,
     Older,

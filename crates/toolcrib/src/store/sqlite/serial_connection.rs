@@ -20,7 +20,7 @@ use super::file::FileIdentity;
 #[derive(Debug)]
 pub(super) struct SerialConnection {
     path: PathBuf,
-    /// How long a caller waits for the connection.
+    /// Maximum wait of a caller for the connection.
     queue_timeout: Duration,
     options: SqliteConnectOptions,
     /// Identity of the file that was opened; set once the store is ready.
