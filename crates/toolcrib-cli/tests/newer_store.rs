@@ -62,7 +62,7 @@ fn commands_read_on_and_refuse_to_act_after_a_record_that_must_not_be_ignored() 
     // A changed configuration does not prevent reading.
     bench.configure("two: { command: SERVER }");
     assert_eq!(bench.run(&["tools", "--cached"]).ended(0).stdout, listed);
-    bench.run(&["history"]).ended(0).complains("what changed in the configuration is not taken over");
+    bench.run(&["history"]).ended(0).complains("changes of the configuration are not applied");
 }
 
 #[test]
