@@ -168,7 +168,7 @@ impl ProjectFile {
         let file = sanitize(&self.file.to_string_lossy());
         match &self.trust_state {
             TrustState::Changed { keys, .. } => {
-                format!("`{file}` has changes that are not trusted yet ({})", keys.join(", "))
+                format!("`{file}` is not trusted yet with its changes ({})", keys.join(", "))
             }
             TrustState::NeverTrusted | TrustState::Trusted(_) => format!("`{file}` is not trusted yet"),
         }

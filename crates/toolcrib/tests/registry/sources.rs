@@ -311,7 +311,7 @@ async fn a_document_that_leads_elsewhere_than_it_was_trusted_to_is_refused() {
     document("http://127.0.0.2:9/v1");
     let error = refresh().await.error.unwrap();
     assert_eq!(error.code, toolcrib::Code::Forbidden);
-    assert!(error.message.contains("leads to `http://127.0.0.2:9`"), "{}", error.message);
+    assert!(error.message.contains("sends requests to `http://127.0.0.2:9`"), "{}", error.message);
     assert_eq!(registry.tool("shop__orders").unwrap().source, id("shop"), "what was known stays");
     document("http://127.0.0.1:9/v2");
     assert_eq!(refresh().await.error, None);
