@@ -118,7 +118,7 @@ impl Registry {
 
     /// Returns the versions of a tool, newest first, at most `limit` of them. Reads the store.
     pub async fn tool_history(&self, name: &str, limit: usize) -> Result<Vec<ToolVersion>> {
-        let matcher = self.resolve_tool_selector(name)?;
+        let matcher = self.resolve_tool_name(name)?;
         let mut manifests: BTreeMap<SourceId, Fingerprint> = BTreeMap::new();
         // Only the last `limit` steps are kept in memory.
         let mut steps: VecDeque<(JournalEntry, SourceId, Option<Fingerprint>, Fingerprint)> = VecDeque::new();
@@ -174,7 +174,7 @@ impl Registry {
     }
 
     /// Resolves a tool name among the current tools first, then among deprecated ones.
-    pub(super) fn resolve_tool_selector(&self, name: &str) -> Result<ToolMatcher> {
+    pub(super) fn resolve_tool_name(&self, name: &str) -> Result<ToolMatcher> {
         let inventory = self.shared.snapshot.load().inventory.clone();
         let current = ToolMatcher::find(&inventory, name, |tool| !tool.deprecated)?;
         match current {

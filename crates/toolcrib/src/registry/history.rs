@@ -91,7 +91,7 @@ impl Registry {
     async fn ensure_tool_existed(&self, name: &str) -> Result<()> {
         let Err(unknown) = self.catalog().find(name) else { return Ok(()) };
         let query = HistoryQuery { tool: Some(name.to_owned()), limit: Some(1), ..HistoryQuery::after(0) };
-        match self.resolve_tool_selector(name)? {
+        match self.resolve_tool_name(name)? {
             ToolMatcher::Name(_) if self.scan_journal(&query).await? == HistoryPage::default() => Err(unknown),
             ToolMatcher::Name(_) | ToolMatcher::Tool(_) => Ok(()),
         }
@@ -101,8 +101,8 @@ impl Registry {
     async fn scan_journal(&self, query: &HistoryQuery) -> Result<HistoryPage> {
         let journal = self.shared.snapshot.load().journal.clone();
         let limit = query.limit.unwrap_or(usize::MAX);
-        let selector = query.tool.as_deref().map(|name| self.resolve_tool_selector(name)).transpose()?;
-        let filter = Arc::new(HistoryFilter { query: query.clone(), selector });
+        let matcher = query.tool.as_deref().map(|name| self.resolve_tool_name(name)).transpose()?;
+        let filter = Arc::new(HistoryFilter { query: query.clone(), matcher });
         let Some(after) = query.after else {
             return run_with_filter(&filter, move |filter| {
                 let newest = journal.newest_first().filter(|entry| filter.matches(entry)).take(limit);
@@ -215,7 +215,7 @@ impl HistoryScan {
 /// A query with its tool name resolved.
 struct HistoryFilter {
     query: HistoryQuery,
-    selector: Option<ToolMatcher>,
+    matcher: Option<ToolMatcher>,
 }
 
 impl HistoryFilter {
@@ -236,17 +236,16 @@ impl HistoryFilter {
             return matches_source && tool.as_ref().is_none_or(|tool| record.tool.as_ref() == Some(tool));
         }
         source.as_ref().is_none_or(|id| record.event.source() == Some(id))
-            && self.selector.as_ref().is_none_or(|selector| history::concerns_tool(&record.event, selector))
+            && self.matcher.as_ref().is_none_or(|matcher| history::concerns_tool(&record.event, matcher))
     }
 
     /// Converts a record; the description is limited to the queried tool.
     fn to_history_record(&self, entry: &JournalEntry) -> HistoryRecord {
         let record = HistoryRecord::from_entry(entry);
-        match &self.selector {
-            Some(selector) => HistoryRecord {
-                text: history::describe_for_tool(&entry.record.event, &record.kind, selector),
-                ..record
-            },
+        match &self.matcher {
+            Some(matcher) => {
+                HistoryRecord { text: history::describe_for_tool(&entry.record.event, &record.kind, matcher), ..record }
+            }
             None => record,
         }
     }

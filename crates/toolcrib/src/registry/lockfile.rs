@@ -50,7 +50,7 @@ impl Registry {
         self.mark_failed_sources(&snapshot, &mut diffs, |id| {
             lockfile.sources.get(id).map(|locked| locked.inventory_hash)
         });
-        Ok(self.build_difference(diffs))
+        Ok(self.build_diff(diffs))
     }
 
     /// Returns the differences from the tool lists at a time in the past.
@@ -88,11 +88,11 @@ impl Registry {
             diffs.insert(id.clone(), SourceDiff::from_added_source(segment));
         }
         self.mark_failed_sources(&snapshot, &mut diffs, |id| then.source(id).and_then(|state| state.manifest));
-        Ok(self.build_difference(diffs))
+        Ok(self.build_diff(diffs))
     }
 
     /// Collects the differences of the sources, and lists stale sources.
-    fn build_difference(&self, diffs: BTreeMap<SourceId, SourceDiff>) -> CatalogDiff {
+    fn build_diff(&self, diffs: BTreeMap<SourceId, SourceDiff>) -> CatalogDiff {
         let stale = self.sources().into_iter().filter(|view| view.enabled && view.freshness == Freshness::Stale);
         CatalogDiff { stale: stale.map(|view| view.id).collect(), ..CatalogDiff::from_sources(diffs.into_values()) }
     }

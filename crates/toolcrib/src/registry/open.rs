@@ -154,9 +154,9 @@ impl RegistryInner {
         let declarations =
             declared.iter().map(|source| self.declaration(source, Origin::Config)).collect::<Result<Vec<_>>>()?;
         // Sources that stay in the inventory although no valid declaration was read for them.
-        let mut kept: Vec<SourceId> = invalid.keys().cloned().collect();
-        kept.extend(self.block_untrusted_sources(&inventory, &declared, &mut invalid));
-        let commands = reconcile(&inventory, declarations, &kept);
+        let mut retained: Vec<SourceId> = invalid.keys().cloned().collect();
+        retained.extend(self.block_untrusted_sources(&inventory, &declared, &mut invalid));
+        let commands = reconcile(&inventory, declarations, &retained);
         let mut commands: Vec<Command> =
             commands.into_iter().filter(|command| !is_already_applied(&inventory, command)).collect();
         if self.ensure_usable().is_err() && !commands.is_empty() {
