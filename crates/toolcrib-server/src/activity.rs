@@ -1,5 +1,5 @@
-//! What happened lately, as this process saw it: the last calls, discoveries and records, calls by the minute, what is
-//! being discovered, what all tools cost. Kept in memory for the console, and bounded.
+//! Recent activity of this process, for the console: the last calls, discoveries and journal records, calls per minute,
+//! discoveries in progress, and the token costs of all tools. In memory and bounded; nothing is persisted.
 
 mod calls_per_minute;
 mod token_costs;
@@ -18,11 +18,12 @@ use toolcrib::{RefreshOutcome, Registry, SourceId};
 pub(crate) use calls_per_minute::{CallsPerMinute, MinuteCounts};
 pub(crate) use token_costs::TokenCosts;
 
-/// So much of what happened is remembered.
+/// Maximum number of entries; the oldest are dropped.
 const MAX_ACTIVITY_ENTRIES: usize = 500;
-/// Discoveries of one source whose durations are remembered.
+/// Maximum number of discoveries per source whose durations are remembered.
 const MAX_RUNS_PER_SOURCE: usize = 20;
 
+/// Collects the activity from the notices of the registry.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     recent: Mutex<RecentActivity>,
@@ -31,20 +32,23 @@ pub(crate) struct Activity {
 
 #[derive(Debug, Default)]
 struct RecentActivity {
-    /// The oldest first.
+    /// Oldest first.
     entries: VecDeque<ActivityEntry>,
     calls_per_minute: CallsPerMinute,
+    /// Last discoveries of each source, oldest first.
     runs: BTreeMap<SourceId, VecDeque<DiscoveryRun>>,
+    /// Discoveries in progress.
     stages: BTreeMap<SourceId, DiscoveryStage>,
 }
 
-/// Something that happened.
+/// One entry of the activity list.
 #[derive(Debug, Clone)]
 pub(crate) struct ActivityEntry {
     pub(crate) at: Timestamp,
     pub(crate) event: ActivityEvent,
 }
 
+/// What happened, as the registry reported it.
 #[derive(Debug, Clone)]
 pub(crate) enum ActivityEvent {
     Called(Arc<CallFinished>),
@@ -60,7 +64,7 @@ pub(crate) struct DiscoveryRun {
 }
 
 impl Activity {
-    /// Listens for as long as the registry is there.
+    /// Follows the notices of the registry until it is closed, and counts tokens when a page needs them.
     pub(crate) async fn watch(&self, registry: Registry) {
         let mut notices = registry.subscribe();
         self.load_past_checks(&registry).await;
@@ -69,7 +73,7 @@ impl Activity {
                 loop {
                     match notices.recv().await {
                         Ok(notice) => self.lock().apply_notice(notice),
-                        // What was missed is missed; a discovery must not seem to go on for ever.
+                        // The end of a discovery may be among the missed notices; without this it would seem to go on.
                         Err(RecvError::Lagged(_)) => self.lock().stages.clear(),
                         Err(RecvError::Closed) => break,
                     }
@@ -79,7 +83,7 @@ impl Activity {
         );
     }
 
-    /// How long discoveries took before this server started.
+    /// Loads the durations of discoveries before this process started.
     async fn load_past_checks(&self, registry: &Registry) {
         for source in registry.sources() {
             let Ok(checks) = registry.checks(&source.id).await else { continue };
@@ -91,33 +95,34 @@ impl Activity {
         }
     }
 
-    /// The newest first.
-    pub(crate) fn recent_entries(&self, wanted: impl Fn(&ActivityEntry) -> bool, most: usize) -> Vec<ActivityEntry> {
-        self.lock().entries.iter().rev().filter(|moment| wanted(moment)).take(most).cloned().collect()
+    /// Returns up to `limit` matching entries, newest first.
+    pub(crate) fn recent_entries(&self, matches: impl Fn(&ActivityEntry) -> bool, limit: usize) -> Vec<ActivityEntry> {
+        self.lock().entries.iter().rev().filter(|entry| matches(entry)).take(limit).cloned().collect()
     }
 
-    /// The last hour, the oldest minute first.
+    /// Returns the calls of the last hour, oldest minute first.
     pub(crate) fn calls_in_last_hour(&self, now: Timestamp) -> Vec<MinuteCounts> {
         self.lock().calls_per_minute.last_hour(now)
     }
 
-    /// How long discoveries took, the oldest first.
+    /// Returns the last discoveries of a source, oldest first.
     pub(crate) fn discovery_runs(&self, id: &SourceId) -> Vec<DiscoveryRun> {
         self.lock().runs.get(id).map(|runs| runs.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// How far a discovery under way has come.
+    /// Returns the stage of a discovery in progress.
     pub(crate) fn discovery_stage(&self, id: &SourceId) -> Option<DiscoveryStage> {
         self.lock().stages.get(id).copied()
     }
 
     fn lock(&self) -> MutexGuard<'_, RecentActivity> {
-        // Whatever ended in a panic left numbers, none of which can be half-written.
+        // A panic cannot leave the data inconsistent: each change is a single push, insert or remove.
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl RecentActivity {
+    /// Records a notice of the registry.
     fn apply_notice(&mut self, notice: RegistryNotice) {
         let now = Clock::system().now();
         match notice {
@@ -143,21 +148,22 @@ impl RecentActivity {
                     self.push(ActivityEntry { at: now, event: ActivityEvent::Discovered(outcome) });
                 }
             }
-            RegistryNotice::CallFinished(called) => {
-                self.calls_per_minute.record_call(called.at, called.code != "OK");
-                self.push(ActivityEntry { at: called.at, event: ActivityEvent::Called(called) });
+            RegistryNotice::CallFinished(call) => {
+                self.calls_per_minute.record_call(call.at, call.code != "OK");
+                self.push(ActivityEntry { at: call.at, event: ActivityEvent::Called(call) });
             }
             RegistryNotice::CatalogChanged | RegistryNotice::SourceNotification { .. } => {}
         }
     }
 
-    fn push(&mut self, moment: ActivityEntry) {
-        push_bounded(&mut self.entries, moment, MAX_ACTIVITY_ENTRIES);
+    fn push(&mut self, entry: ActivityEntry) {
+        push_bounded(&mut self.entries, entry, MAX_ACTIVITY_ENTRIES);
     }
 }
 
-fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, most: usize) {
-    if queue.len() == most {
+/// Appends an item, and drops the oldest one when the queue has `max` items.
+fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, max: usize) {
+    if queue.len() == max {
         queue.pop_front();
     }
     queue.push_back(item);

@@ -1,14 +1,16 @@
-//! Who may do what: a token, a console's session, or being on this machine gives a role, and every route names the
-//! least that it needs. Pages find who looks at them, and what their forms must carry, in a [`Visitor`].
+//! Authentication and authorization. A token, a console session or being a local process gives a request a role;
+//! every route states the [`Permission`] that it requires. Handlers find the [`Principal`] in the request's extensions.
+
+mod authorize;
+mod locality;
+mod origin;
+mod security_headers;
 
 mod admin_token;
-mod authorize;
-mod cookie;
-mod locality;
-mod login;
-mod origin;
 mod rate_limit;
-mod security_headers;
+
+mod cookie;
+mod login;
 mod sessions;
 
 use std::net::SocketAddr;
@@ -33,83 +35,86 @@ use locality::PeerIdentifier;
 use rate_limit::TokenRateLimit;
 use sessions::{ConsoleSessions, Credential};
 
-/// Who came, among the extensions of every request that a route let in.
+/// The authenticated client of a request, inserted into the request's extensions by [`authorize`].
 #[derive(Debug, Clone)]
 pub(crate) struct Principal {
-    /// For logs, rules and the journal: `local`, `admin`, or the name of a token.
+    /// Name for logs, policies and the journal: `local`, `admin`, or the name of a token.
     pub(crate) name: String,
     pub(crate) role: Role,
-    /// Whether the request comes from a process on this machine that would need no token to read and call.
+    /// True when the request comes from a process on this machine that may read and call without a token. A source that
+    /// runs programs or reads files may be declared only by a local administrator.
     pub(crate) is_local: bool,
-    /// The same as long as they are, whatever they are named: `local`, `admin`, or the id of a token.
+    /// Stable across renames of a token: `local`, `admin`, or the id of the token. Owns MCP sessions and counts listeners.
     pub(crate) identity: Arc<str>,
-    /// What a page's forms send as `csrf` and its script as `X-CSRF-Token`. Only those with a session have one, and
-    /// only they need one.
+    /// CSRF token of the console session, sent back as the form field `csrf` or the header `X-CSRF-Token`. `None` without
+    /// a session: a browser does not add an `Authorization` header by itself, so such requests cannot be forged.
     pub(crate) csrf: Option<Arc<str>>,
 }
 
-/// How visitors are known.
+/// Authenticates requests: by bearer token, by session cookie, or by the local process that made the connection.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
-    /// Where we listen.
+    /// Address that the server listens on.
     pub(crate) address: SocketAddr,
     exposure: Exposure,
-    /// Replaced when the configuration is read again.
+    /// `identity.loopback`; replaced on reload.
     loopback: ArcSwap<LoopbackAccess>,
     peer_identifier: PeerIdentifier,
-    /// Whether this process's own connections are treated like those of servers that it started.
+    /// See [`ServerConfig::refuse_own_process`](crate::ServerConfig::refuse_own_process).
     refuse_own_process: bool,
-    /// Of the token in `DATA/admin.token`.
+    /// Digest of the token in `DATA/admin.token`.
     admin_token_hash: Fingerprint,
     sessions: ConsoleSessions,
     rate_limit: TokenRateLimit,
 }
 
+/// Which clients can reach the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Exposure {
-    /// On loopback: `identity.loopback` says which processes may read and call.
+    /// This machine only: `identity.loopback` decides which processes may read and call without a token.
     Loopback,
-    /// Everybody shows a token.
+    /// Other machines too, directly or through a proxy: every client needs a token.
     Network,
 }
 
 impl Authenticator {
-    /// Reads the token of who runs this, or makes it. Refuses to be reached from elsewhere while nobody has a token.
+    /// Reads the administrator's token, or creates it. Fails when `address` is reachable from other machines and no valid
+    /// token exists, for then no remote client could be served.
     pub(crate) fn open(
         address: SocketAddr,
-        data: &Path,
+        data_dir: &Path,
         registry: &Registry,
         require_token: bool,
         refuse_own_process: bool,
         loopback: LoopbackAccess,
     ) -> Result<Authenticator> {
-        let beyond = !locality::is_loopback(address);
-        // Of a damaged journal it is unknown which tokens there are; none is accepted then.
-        let tokens_known = registry.ensure_tokens_reliable().is_ok();
-        if beyond && tokens_known && !registry.tokens().iter().any(|token| !token.expired) {
+        let is_remote = !locality::is_loopback(address);
+        // The tokens in a damaged journal are unknown. The server starts all the same and accepts the admin token alone.
+        let tokens_reliable = registry.ensure_tokens_reliable().is_ok();
+        if is_remote && tokens_reliable && !registry.tokens().iter().any(|token| !token.expired) {
             let message = format!(
-                "`{address}` can be reached from other machines, and nobody has a token yet; make one with \
+                "`{address}` can be reached from other machines, and there is no access token yet; create one with \
                  `toolcrib token create NAME --role agent`, or listen on 127.0.0.1"
             );
             return Err(Error::new(Code::ConfigInvalid, message));
         }
-        let reach = if beyond || require_token { Exposure::Network } else { Exposure::Loopback };
-        let admin = Fingerprint::digest(admin_token::read_or_create(data)?);
-        let access = Authenticator {
+        let exposure = if is_remote || require_token { Exposure::Network } else { Exposure::Loopback };
+        let admin_token_hash = Fingerprint::digest(admin_token::read_or_create(data_dir)?);
+        let authenticator = Authenticator {
             address,
-            exposure: reach,
+            exposure,
             loopback: ArcSwap::from_pointee(loopback),
             peer_identifier: PeerIdentifier::default(),
             refuse_own_process,
-            admin_token_hash: admin,
+            admin_token_hash,
             sessions: ConsoleSessions::default(),
             rate_limit: TokenRateLimit::default(),
         };
-        access.probe_peer_identification();
-        Ok(access)
+        authenticator.probe_peer_identification();
+        Ok(authenticator)
     }
 
-    /// Whether local processes, and no others, may come in without a token.
+    /// True when local processes may read and call without a token. No remote client ever may.
     pub(crate) fn allows_local_without_token(&self) -> bool {
         self.is_on_loopback() && self.loopback() != LoopbackAccess::Token
     }
@@ -122,50 +127,50 @@ impl Authenticator {
         **self.loopback.load()
     }
 
-    /// For requests from now on.
+    /// Sets `identity.loopback` for all requests from now on.
     pub(crate) fn set_loopback(&self, loopback: LoopbackAccess) {
         self.loopback.store(Arc::new(loopback));
     }
 
-    /// The path of a link that signs its first visitor in as who runs this.
+    /// Creates a one-time link that signs in as administrator, and returns its path with the key.
     pub(crate) fn create_login_path(&self, registry: &Registry) -> String {
         format!("{}?key={}", login::LOGIN_PATH, self.sessions.create_login_link(registry.now()))
     }
 
-    /// Who a request comes from; `None` where nobody showed anything and nothing is free.
+    /// Authenticates a request by its headers and locality. Returns `None` for a request without credentials that is not
+    /// local either, and an error for credentials that are malformed, unknown, revoked or expired.
     fn authenticate(&self, registry: &Registry, headers: &HeaderMap, locality: Locality) -> Result<Option<Principal>> {
         if headers.contains_key(header::AUTHORIZATION) {
-            let holder = self.verify_token(registry, bearer_token(headers)?)?;
-            return Ok(resolve_principal(registry, &holder, None, locality));
+            let credential = self.verify_token(registry, bearer_token(headers)?)?;
+            return Ok(resolve_principal(registry, &credential, None, locality));
         }
         self.ensure_session_verifiable(registry, headers)?;
         Ok(self.authenticate_without_token(registry, headers, locality))
     }
 
-    /// Refuses a session that was opened with a stored token while those cannot be relied on.
+    /// Fails for a session that was opened with a stored token while the journal is damaged: whether the token was revoked
+    /// is unknown then.
     fn ensure_session_verifiable(&self, registry: &Registry, headers: &HeaderMap) -> Result<()> {
         let Err(damaged) = registry.ensure_tokens_reliable() else { return Ok(()) };
-        let holder = cookie::session_id(self.address, headers).and_then(|id| self.sessions.find(id, registry.now()));
-        match holder {
+        let session = cookie::session_id(self.address, headers).and_then(|id| self.sessions.find(id, registry.now()));
+        match session {
             Some((Credential::Token(_), _)) => Err(damaged),
             Some((Credential::Admin, _)) | None => Ok(()),
         }
     }
 
-    /// Who somebody that was let in before is now. What is no good any more is no attempt at guessing.
+    /// Authenticates the headers of an earlier request again. Unlike [`Authenticator::authenticate`] it does not count a
+    /// token that became invalid as a failed attempt.
     fn reauthenticate(&self, registry: &Registry, headers: &HeaderMap, locality: Locality) -> Option<Principal> {
         if headers.contains_key(header::AUTHORIZATION) {
-            return resolve_principal(
-                registry,
-                &self.find_credential(registry, bearer_token(headers).ok()?)?,
-                None,
-                locality,
-            );
+            let credential = self.find_credential(registry, bearer_token(headers).ok()?)?;
+            return resolve_principal(registry, &credential, None, locality);
         }
         self.ensure_session_verifiable(registry, headers).ok()?;
         self.authenticate_without_token(registry, headers, locality)
     }
 
+    /// Authenticates by session cookie; without a valid one, a local process becomes the principal `local`.
     fn authenticate_without_token(
         &self,
         registry: &Registry,
@@ -183,30 +188,31 @@ impl Authenticator {
         })
     }
 
-    /// A session that is over, or of a Toolcrib that is gone, is as none.
+    /// Returns `None` for an expired session and for one of an earlier process. Ends a session whose token is gone.
     fn authenticate_session(&self, registry: &Registry, headers: &HeaderMap, locality: Locality) -> Option<Principal> {
         let id = cookie::session_id(self.address, headers)?;
-        let (holder, csrf) = self.sessions.find(id, registry.now())?;
-        let visitor = resolve_principal(registry, &holder, Some(csrf), locality);
-        if visitor.is_none() {
+        let (credential, csrf) = self.sessions.find(id, registry.now())?;
+        let principal = resolve_principal(registry, &credential, Some(csrf), locality);
+        if principal.is_none() {
             self.sessions.end(id);
         }
-        visitor
+        principal
     }
 
-    /// Whose token this is. Wrong ones are counted, and after too many of them each is told to wait; a right one never is.
+    /// Returns the credential that a token proves. Unknown tokens count against the rate limit, which never applies to
+    /// valid ones: an attacker cannot lock out other clients.
     fn verify_token(&self, registry: &Registry, token: &str) -> Result<Credential> {
-        if let Some(holder) = self.find_credential(registry, token) {
-            return Ok(holder);
+        if let Some(credential) = self.find_credential(registry, token) {
+            return Ok(credential);
         }
-        // Whether it was revoked cannot be told, so that it is neither right nor wrong.
+        // With a damaged journal the token may be valid; it must not count as a failed attempt.
         registry.ensure_tokens_reliable()?;
         self.rate_limit.record_failure(registry.now())?;
-        let message =
-            "this token is not known here, or was revoked, or has expired; `toolcrib token list` shows those there are";
+        let message = "unknown, revoked or expired token; `toolcrib token list` shows the existing ones";
         Err(Error::new(Code::Unauthorized, message))
     }
 
+    /// Looks up a token by its digest, which is all that is stored of it.
     fn find_credential(&self, registry: &Registry, token: &str) -> Option<Credential> {
         let hash = Fingerprint::digest(token);
         if hash == self.admin_token_hash {
@@ -217,33 +223,34 @@ impl Authenticator {
     }
 }
 
-/// What a holder is now; none when its token is gone.
+/// Returns the principal of a credential with its current name and role; `None` when its token was revoked or expired.
 fn resolve_principal(
     registry: &Registry,
-    holder: &Credential,
+    credential: &Credential,
     csrf: Option<Arc<str>>,
     locality: Locality,
 ) -> Option<Principal> {
-    let here = locality == Locality::Local;
-    match holder {
+    let is_local = locality == Locality::Local;
+    match credential {
         Credential::Admin => {
-            Some(Principal { name: "admin".into(), role: Role::Admin, is_local: here, identity: "admin".into(), csrf })
+            Some(Principal { name: "admin".into(), role: Role::Admin, is_local, identity: "admin".into(), csrf })
         }
         Credential::Token(id) => {
             registry.ensure_tokens_reliable().ok()?;
             let token = registry.token_by_id(id).filter(|token| !token.expired)?;
-            Some(Principal { name: token.name, role: token.role, is_local: here, identity: token.id.into(), csrf })
+            Some(Principal { name: token.name, role: token.role, is_local, identity: token.id.into(), csrf })
         }
     }
 }
 
-/// The token of `Authorization: Bearer`.
+/// Returns the token of the single `Authorization: Bearer` header.
 fn bearer_token(headers: &HeaderMap) -> Result<&str> {
-    let malformed = || Error::new(Code::Unauthorized, "write `Authorization: Bearer` and a token, once");
-    let mut given = headers.get_all(header::AUTHORIZATION).iter();
-    let (Some(value), None) = (given.next(), given.next()) else { return Err(malformed()) };
+    let malformed =
+        || Error::new(Code::Unauthorized, "malformed `Authorization` header; send `Authorization: Bearer TOKEN` once");
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return Err(malformed()) };
     let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or_else(malformed)?;
     let token = token.trim();
-    let plain = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
-    if scheme.eq_ignore_ascii_case("bearer") && plain { Ok(token) } else { Err(malformed()) }
+    let is_valid = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if scheme.eq_ignore_ascii_case("bearer") && is_valid { Ok(token) } else { Err(malformed()) }
 }

@@ -1,5 +1,5 @@
-//! The bodies of requests and responses as a connection sees them: what a handler leaves unread of a request is read and
-//! thrown away, and a response keeps its connection busy until its end.
+//! Wrappers around request and response bodies. The rest of a request body that a handler did not read is discarded in
+//! the background; a response body marks its connection as busy until it is written.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,28 +15,34 @@ use tokio_util::task::TaskTracker;
 
 use crate::connections::ActiveRequest;
 
-/// So much of an unread body is read and thrown away, for so long, and with such pauses.
+/// Maximum size of an unread rest that is discarded. Beyond it the connection is closed.
 const MAX_DISCARDED_BYTES: u64 = 64 * 1024 * 1024;
+/// How long discarding one body may take in all.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long discarding waits for the next data.
 const DISCARD_READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads what is left of request bodies in the background: many clients read a response only once they have sent all of
-/// their request, and closing a connection with unread data would take the response away from them.
+/// Reads the rest of request bodies in the background. Many clients read a response only after they have sent the whole
+/// request; closing a connection with unread data resets it, and such a client would lose the response.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyDiscarder {
+    /// Owns the background reads; shared with the connections.
     pub(crate) tasks: TaskTracker,
+    /// Ends the background reads when the shutdown begins.
     pub(crate) closing: CancellationToken,
 }
 
 impl BodyDiscarder {
+    /// Wraps a request body so that dropping it unread discards the rest.
     pub(crate) fn wrap_request_body(&self, headers: &HeaderMap, body: Incoming) -> Body {
-        // A client that asks before it sends the body (`Expect: 100-continue`) would be told to go on by the first read.
+        // With `Expect: 100-continue` the first read would tell the client to send the body that nothing will use.
         if hyper::body::Body::is_end_stream(&body) || headers.contains_key(header::EXPECT) {
             return Body::new(body);
         }
-        Body::new(DiscardingBody { body: Some(body), discard: self.clone() })
+        Body::new(DiscardingBody { body: Some(body), discarder: self.clone() })
     }
 
+    /// Reads and drops the rest of a body in a task, within the limits above.
     fn discard(&self, mut body: Incoming) {
         let reading = async move {
             let mut discarded = 0;
@@ -47,15 +53,18 @@ impl BodyDiscarder {
             }
         };
         let limited = async move {
-            let _in_time = timeout(DISCARD_TIMEOUT, reading).await;
+            // On a timeout the body is dropped, and hyper closes the connection.
+            let _ = timeout(DISCARD_TIMEOUT, reading).await;
         };
         self.tasks.spawn(self.closing.clone().run_until_cancelled_owned(limited));
     }
 }
 
+/// Request body that passes what is left of it to [`BodyDiscarder`] when it is dropped.
 struct DiscardingBody {
+    /// `None` after the last frame or an error.
     body: Option<Incoming>,
-    discard: BodyDiscarder,
+    discarder: BodyDiscarder,
 }
 
 impl hyper::body::Body for DiscardingBody {
@@ -86,20 +95,20 @@ impl hyper::body::Body for DiscardingBody {
 impl Drop for DiscardingBody {
     fn drop(&mut self) {
         if let Some(body) = self.body.take().filter(|body| !hyper::body::Body::is_end_stream(body)) {
-            self.discard.discard(body);
+            self.discarder.discard(body);
         }
     }
 }
 
-/// A response's body, whose connection is busy until it is written or dropped.
+/// Response body that keeps its connection marked as busy until it is completely written or dropped.
 pub(crate) struct ResponseBody {
     body: Body,
-    _active: ActiveRequest,
+    _active_request: ActiveRequest,
 }
 
 impl ResponseBody {
-    pub(crate) fn new(body: Body, active: ActiveRequest) -> ResponseBody {
-        ResponseBody { body, _active: active }
+    pub(crate) fn new(body: Body, active_request: ActiveRequest) -> ResponseBody {
+        ResponseBody { body, _active_request: active_request }
     }
 }
 

@@ -1,4 +1,5 @@
-//! A client's byte stream, led to a Toolcrib that runs elsewhere on this machine: many clients share one set of servers.
+//! MCP service that forwards everything to another Toolcrib over HTTP (`toolcrib mcp --url`). Several clients on stdio
+//! can so share the connections of one `toolcrib serve`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,50 +21,50 @@ use url::Url;
 
 use crate::mcp::stopping_result;
 
-/// Longer than any call is allowed to take at the other end.
+/// Timeout of a forwarded request: longer than the remote allows a call to take, so that its own timeout comes first.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3600);
-/// Before looking again for one that went away.
+/// Pause between attempts to reach a remote that is gone.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
-/// For one that should be there to say so.
+/// Timeout of the ping that detects a restarted remote.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// To wait for a connection that is still being made, before leaving.
+/// How long [`Bridge::close`] waits for a connection attempt in progress.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Cheap to clone; all clones are one bridge.
+/// Forwards the requests of one client to a remote Toolcrib. Cheap to clone; all clones share one connection.
 #[derive(Debug, Clone)]
 pub struct Bridge {
     url: Url,
-    /// What is shown to be let in.
+    /// Carries the bearer token, if any.
     headers: HeaderMap,
     remote: Arc<tokio::sync::Mutex<RemoteState>>,
 }
 
-/// The other end.
+/// State of the connection to the remote.
 #[derive(Debug, Default)]
 enum RemoteState {
     #[default]
     Disconnected,
     Connected(Arc<McpClient>),
-    /// Our client is gone, and nobody is to be reached for it any more.
+    /// The client has disconnected; no further connection is opened for it.
     Closed,
 }
 
-/// What the other end says, and who hears it.
+/// Subscription to the notifications of one connection.
 struct RemoteListener {
     remote: Arc<McpClient>,
-    notices: broadcast::Receiver<ConnectionEvent>,
+    events: broadcast::Receiver<ConnectionEvent>,
 }
 
 impl Bridge {
-    /// Makes sure that somebody serves there.
+    /// Opens a bridge after checking that an MCP server answers at `url`.
     pub async fn open(url: Url) -> Result<Bridge> {
         Bridge::open_with_headers(url, HeaderMap::new()).await
     }
 
-    /// The same, with a token for those who ask for one.
+    /// Opens a bridge that authenticates with a bearer token.
     pub async fn open_with_token(url: Url, token: &str) -> Result<Bridge> {
         let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
-            Error::new(Code::ConfigInvalid, "the token has characters that no token has; check where it comes from")
+            Error::new(Code::ConfigInvalid, "the token contains invalid characters; check where it comes from")
         })?;
         value.set_sensitive(true);
         Bridge::open_with_headers(url, HeaderMap::from_iter([(AUTHORIZATION, value)])).await
@@ -71,20 +72,21 @@ impl Bridge {
 
     async fn open_with_headers(url: Url, headers: HeaderMap) -> Result<Bridge> {
         let bridge = Bridge { url, headers, remote: Arc::default() };
-        let nobody = || format!("nobody serves MCP at `{}`; start `toolcrib serve` there", bridge.url);
-        let found = bridge.connect(&RawValue::from_string("{}".into()).context(Code::Internal, "connect")?).await;
-        let client = found.map_err(|error| match error {
+        let unavailable = || format!("no MCP server answers at `{}`; start `toolcrib serve` there", bridge.url);
+        // A connection without the client's capabilities, closed again: the client has not introduced itself yet.
+        let probe = bridge.connect(&RawValue::from_string("{}".into()).context(Code::Internal, "connect")?).await;
+        let client = probe.map_err(|error| match error {
             WireError::Unauthorized { status: 403, .. } => {
                 let message = format!(
-                    "`{}` knows us and does not let us in: the token needs the role agent, and the address must be one \
-                     that it answers on",
+                    "`{}` refuses access: the token needs the role agent, and the host of the URL must be one that the \
+                     server accepts",
                     bridge.url
                 );
                 Error::new(Code::Forbidden, message)
             }
             WireError::Unauthorized { .. } => {
                 let message = format!(
-                    "`{}` does not let us in; give a token of the role agent with `--token '${{env:NAME}}'`, or in TOOLCRIB_TOKEN",
+                    "`{}` requires a token; pass one with the role agent with `--token '${{env:NAME}}'`, or in TOOLCRIB_TOKEN",
                     bridge.url
                 );
                 Error::new(Code::Unauthorized, message)
@@ -97,101 +99,110 @@ impl Bridge {
             | WireError::TooLarge { .. }
             | WireError::Rpc(_)
             | WireError::Protocol(_)
-            | WireError::Cancelled { .. } => Error::new(Code::ToolUnavailable, nobody()).with_cause(error),
+            | WireError::Cancelled { .. } => Error::new(Code::ToolUnavailable, unavailable()).with_cause(error),
         })?;
         client.close().await;
         Ok(bridge)
     }
 
+    /// Connects to the remote with the capabilities of the client.
     async fn connect(&self, capabilities: &RawValue) -> std::result::Result<McpClient, WireError> {
         let mut options = ClientOptions::new("toolcrib", env!("CARGO_PKG_VERSION"));
         options.capabilities = capabilities.to_owned();
-        // With a session, so that this client stays one client to the other end.
+        // A legacy version has sessions, so that the remote sees all requests as those of one client.
         options.era = Some(Era::Legacy(LegacyVersion::LATEST));
         McpClient::connect(ConnectTarget::Http { url: self.url.clone(), headers: self.headers.clone() }, options).await
     }
 
-    /// The connection for a client, made anew when the other end went away.
+    /// Returns the connection to the remote, reconnecting if it was closed. The lock is held while connecting, so that
+    /// concurrent requests share the attempt.
     async fn get_or_connect(&self, peer: &McpPeer) -> std::result::Result<Arc<McpClient>, WireError> {
         let mut remote = self.remote.lock().await;
         match &*remote {
             RemoteState::Connected(client) if !client.is_closed() => return Ok(client.clone()),
             RemoteState::Connected(_) | RemoteState::Disconnected => {}
-            RemoteState::Closed => return Err(WireError::Closed { sent: false, reason: "the client left".to_owned() }),
+            RemoteState::Closed => {
+                return Err(WireError::Closed { sent: false, reason: "the client disconnected".to_owned() });
+            }
         }
         let client = Arc::new(self.connect(&peer.capabilities).await?);
         *remote = RemoteState::Connected(client.clone());
         Ok(client)
     }
 
-    /// Takes leave of the other end, so that nothing there outlives this client.
+    /// Closes the connection, so that the remote ends the client's session and subscriptions.
     pub async fn close(&self) {
-        // Who is still being looked for need not be told.
+        // While a connection attempt holds the lock there is no session to end.
         let Ok(mut remote) = tokio::time::timeout(CLOSE_TIMEOUT, self.remote.lock()).await else { return };
         if let RemoteState::Connected(client) = std::mem::replace(&mut *remote, RemoteState::Closed) {
             client.close().await;
         }
     }
 
+    /// Forwards a request and passes progress, notifications and server requests back while it runs.
     async fn forward(self, request: McpRequest) -> std::result::Result<Box<RawValue>, RpcError> {
         let remote = self.get_or_connect(&request.peer).await.map_err(RpcError::from)?;
-        let (progress, mut progressed) = tokio::sync::mpsc::channel(256);
+        let (progress, mut progress_receiver) = tokio::sync::mpsc::channel(256);
         let mut options = RequestOptions::new(REQUEST_TIMEOUT);
         options.progress = request.client.wants_progress().then_some(progress);
         options.cancel = request.cancel.clone();
         options.handler = Some(server_request_handler(&request.client));
         options.on_notification = Some(notification_handler(&request.client));
-        let mut asking = std::pin::pin!(remote.request(&request.method, request.params.as_deref(), &options));
-        let answer = loop {
+        let mut response = std::pin::pin!(remote.request(&request.method, request.params.as_deref(), &options));
+        let result = loop {
             tokio::select! {
                 biased;
-                Some(params) = progressed.recv() => request.client.report_progress(&params),
-                answer = &mut asking => break answer,
+                Some(params) = progress_receiver.recv() => request.client.report_progress(&params),
+                result = &mut response => break result,
             }
         };
-        // What was said before the end is told before the answer.
-        while let Ok(params) = progressed.try_recv() {
+        // Progress that arrived before the response goes out before it.
+        while let Ok(params) = progress_receiver.try_recv() {
             request.client.report_progress(&params);
         }
-        answer.map_err(RpcError::from)
+        result.map_err(RpcError::from)
     }
 
+    /// Returns the capabilities and instructions of the remote. If it cannot be reached now, the client still connects
+    /// and hears `tools/list_changed` once it can.
     async fn handshake(self, peer: Arc<McpPeer>) -> ServiceDescription {
-        let nothing = || RawValue::from_string("{\"tools\":{\"listChanged\":true}}".into()).unwrap_or_default();
+        let tools_only = || RawValue::from_string("{\"tools\":{\"listChanged\":true}}".into()).unwrap_or_default();
         match self.get_or_connect(&peer).await {
             Ok(remote) => ServiceDescription {
                 capabilities: remote.server().capabilities.clone(),
                 instructions: remote.server().instructions.clone(),
             },
             Err(error) => {
-                tracing::warn!(%error, "`{}` went away", self.url);
-                ServiceDescription { capabilities: nothing(), instructions: None }
+                tracing::warn!(%error, "`{}` cannot be reached any more", self.url);
+                ServiceDescription { capabilities: tools_only(), instructions: None }
             }
         }
     }
 
-    /// What the other end says of its own accord; when it was away, everything may have changed.
+    /// Waits for the next change notification of the remote. After a reconnect it reports that the tools changed, because
+    /// notifications may have been missed.
     async fn next_change(&self, peer: &McpPeer, listener: &mut Option<RemoteListener>) -> ChangeNotification {
         loop {
-            let Some(RemoteListener { remote, notices }) = listener else {
+            let Some(RemoteListener { remote, events }) = listener else {
                 match self.get_or_connect(peer).await {
                     Ok(remote) => *listener = Some(RemoteListener::new(remote)),
                     Err(_) => tokio::time::sleep(RECONNECT_INTERVAL).await,
                 }
                 continue;
             };
-            let heard = tokio::select! {
+            let event = tokio::select! {
                 biased;
-                heard = notices.recv() => heard,
+                event = events.recv() => event,
                 () = tokio::time::sleep(RECONNECT_INTERVAL) => {
                     if !remote.is_listening() {
-                        // One that was started anew answers in a new session, and that is a notice.
-                        let _away = remote.request("ping", None, &RequestOptions::new(PING_TIMEOUT)).await;
+                        // Without an event stream only a request shows whether the remote was restarted: the client then
+                        // opens a new session, which is a `Closed` or `ToolsChanged` event.
+                        let _ = remote.request("ping", None, &RequestOptions::new(PING_TIMEOUT)).await;
                     }
                     continue;
                 }
             };
-            match heard {
+            match event {
                 Ok(ConnectionEvent::ToolsChanged) | Err(broadcast::error::RecvError::Lagged(_)) => {
                     return ChangeNotification::Tools;
                 }
@@ -220,7 +231,7 @@ impl Bridge {
 
 impl RemoteListener {
     fn new(remote: Arc<McpClient>) -> RemoteListener {
-        RemoteListener { notices: remote.events(), remote }
+        RemoteListener { events: remote.events(), remote }
     }
 }
 
@@ -234,15 +245,15 @@ impl Service for Bridge {
     }
 
     fn changes(&self, peer: &Arc<McpPeer>) -> BoxStream<'static, ChangeNotification> {
-        let begin = (self.clone(), peer.clone(), None);
-        stream::unfold(begin, |(bridge, peer, mut listener)| async move {
+        let initial = (self.clone(), peer.clone(), None);
+        stream::unfold(initial, |(bridge, peer, mut listener)| async move {
             let change = bridge.next_change(&peer, &mut listener).await;
             Some((change, (bridge, peer, listener)))
         })
         .boxed()
     }
 
-    /// Over a byte stream no header repeats an argument.
+    /// Schemas are needed only to check the `Mcp-Param-…` headers of HTTP requests; a byte stream has none.
     fn input_schema(&self, _peer: &Arc<McpPeer>, _tool: &str) -> Option<Box<RawValue>> {
         None
     }
@@ -251,26 +262,28 @@ impl Service for Bridge {
         stopping_result(method)
     }
 
-    /// Whoever serves the stream ends the bridge with it: [`Bridge::close`].
+    /// The owner of the byte stream calls [`Bridge::close`] when the stream ends.
     fn on_disconnect(&self, _peer: &Arc<McpPeer>) {}
 }
 
-/// What the other end asks for a request, it asks on the stream of its answer; so the client is asked through that
-/// request. One that cannot be asked knows what to say instead.
-fn server_request_handler(outlet: &ClientHandle) -> ServerRequestHandler {
-    let outlet = outlet.clone();
-    Arc::new(move |asked: ServerRequest| {
-        let outlet = outlet.clone();
-        Box::pin(async move { outlet.send_request(&asked.method, asked.params.as_deref()).await })
+/// Forwards requests of the remote (such as `elicitation/create`) to the client, as part of the request they belong to:
+/// the remote sends them on the response stream of that request. For a client that does not support the method,
+/// [`ClientHandle::send_request`] returns the error.
+fn server_request_handler(client: &ClientHandle) -> ServerRequestHandler {
+    let client = client.clone();
+    Arc::new(move |request: ServerRequest| {
+        let client = client.clone();
+        Box::pin(async move { client.send_request(&request.method, request.params.as_deref()).await })
     })
 }
 
-/// And so is what it says about one; the lists that change are told by [`Bridge::next`].
-fn notification_handler(outlet: &ClientHandle) -> NotificationHandler {
-    let outlet = outlet.clone();
+/// Forwards log messages and elicitation notices of a request to the client. Notifications about changed lists go through
+/// [`Bridge::next_change`].
+fn notification_handler(client: &ClientHandle) -> NotificationHandler {
+    let client = client.clone();
     Arc::new(move |method: &str, params: Option<&RawValue>| {
         if matches!(method, "notifications/message" | "notifications/elicitation/complete") {
-            outlet.notify(method, params);
+            client.notify(method, params);
         }
     })
 }

@@ -1,5 +1,5 @@
-//! The open connections, at most so many. At capacity a new connection takes the place of the one that has been idle
-//! longest; a connection with a request in progress or an open stream is never closed for another.
+//! Bounded set of open HTTP connections. At capacity a new connection evicts the one that has been idle longest; a
+//! connection with a request in progress or an open stream is never evicted.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -11,25 +11,30 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// New connections that wait while all others are busy; one more is refused at once.
+/// Maximum number of new connections that wait while all others are busy; further ones are refused at once.
 const MAX_WAITING_CONNECTIONS: usize = 1_024;
-/// How long a new connection waits for a place while all others are busy.
+/// How long a new connection waits for capacity while all others are busy.
 const CAPACITY_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// All open connections of a server.
 #[derive(Debug)]
 pub(crate) struct HttpConnections {
+    /// One permit per open connection.
     permits: Arc<Semaphore>,
+    /// One permit per connection that waits for capacity.
     waiting_permits: Semaphore,
-    /// Those that may be closed to make room, by their number.
+    /// Connections that may be evicted, by id.
     open: Mutex<HashMap<u64, Arc<HttpConnection>>>,
     next_id: AtomicU64,
-    started: Instant,
+    /// Zero point of all `idle_since` values.
+    started_at: Instant,
     idle_notifier: Arc<IdleNotifier>,
 }
 
 /// Wakes new connections that wait for one to become idle.
 #[derive(Debug, Default)]
 struct IdleNotifier {
+    /// Number of waiting connections. Spares the notification in the usual case that there are none.
     waiting: AtomicUsize,
     notify: Notify,
 }
@@ -40,16 +45,17 @@ pub(crate) struct HttpConnection {
     id: u64,
     /// Requests whose response is not completely written yet.
     active: AtomicUsize,
-    /// Whether there was a request at all.
+    /// Set by the first request.
     has_request: AtomicBool,
-    /// In microseconds since the server started.
+    /// End of the last request, in microseconds since `started_at`.
     idle_since: AtomicU64,
-    started: Instant,
+    started_at: Instant,
+    /// Cancelled by an eviction or by the shutdown: the connection closes as soon as it is idle.
     close: CancellationToken,
     idle_notifier: Arc<IdleNotifier>,
 }
 
-/// The place of one connection, until it is dropped.
+/// RAII guard for an open connection; dropping it frees the capacity.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     pub(crate) connection: Arc<HttpConnection>,
@@ -57,15 +63,16 @@ pub(crate) struct ConnectionPermit {
     _permit: OwnedSemaphorePermit,
 }
 
-/// A request in progress, until it is dropped with the response's body.
+/// RAII guard for a request in progress; dropped together with the response body.
 #[derive(Debug)]
 pub(crate) struct ActiveRequest(Arc<HttpConnection>);
 
-/// Why there is no place for a new connection.
+/// Why a new connection was not admitted.
 #[derive(Debug)]
 pub(crate) enum NoCapacity<'a> {
-    /// None became free in time.
+    /// No connection became idle in time. The waiting permit bounds the connections that linger after their rejection.
     TimedOut(SemaphorePermit<'a>),
+    /// [`MAX_WAITING_CONNECTIONS`] wait already.
     QueueFull,
 }
 
@@ -76,7 +83,7 @@ impl HttpConnections {
             waiting_permits: Semaphore::new(MAX_WAITING_CONNECTIONS),
             open: Mutex::default(),
             next_id: AtomicU64::new(0),
-            started: Instant::now(),
+            started_at: Instant::now(),
             idle_notifier: Arc::default(),
         })
     }
@@ -94,8 +101,8 @@ impl HttpConnections {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             active: AtomicUsize::new(0),
             has_request: AtomicBool::new(false),
-            idle_since: AtomicU64::new(microseconds(self.started.elapsed())),
-            started: self.started,
+            idle_since: AtomicU64::new(microseconds(self.started_at.elapsed())),
+            started_at: self.started_at,
             close: closing.child_token(),
             idle_notifier: self.idle_notifier.clone(),
         });
@@ -103,41 +110,42 @@ impl HttpConnections {
         Ok(ConnectionPermit { connection, connections: self.clone(), _permit: permit })
     }
 
+    /// Waits up to [`CAPACITY_TIMEOUT`] for another connection to close.
     async fn wait_for_permit(&self) -> Result<OwnedSemaphorePermit, NoCapacity<'_>> {
-        let waiting_place = self.waiting_permits.try_acquire().map_err(|_| NoCapacity::QueueFull)?;
+        let waiting_permit = self.waiting_permits.try_acquire().map_err(|_| NoCapacity::QueueFull)?;
         match tokio::time::timeout(CAPACITY_TIMEOUT, self.evict_idle()).await {
             Ok(Some(permit)) => Ok(permit),
-            Ok(None) | Err(_) => Err(NoCapacity::TimedOut(waiting_place)),
+            Ok(None) | Err(_) => Err(NoCapacity::TimedOut(waiting_permit)),
         }
     }
 
-    /// Closes one idle connection, now or when one becomes idle, and takes the next place that is free.
+    /// Closes one idle connection, now or when one becomes idle, and takes the next free permit.
     async fn evict_idle(&self) -> Option<OwnedSemaphorePermit> {
         let _waiting = WaitingGuard::new(&self.idle_notifier);
-        let mut place = pin!(self.permits.clone().acquire_owned());
+        let mut permit = pin!(self.permits.clone().acquire_owned());
         loop {
             let mut became_idle = pin!(self.idle_notifier.notify.notified());
-            // From here on none is missed.
+            // Registers for notifications before the search, so that none between the two is missed.
             became_idle.as_mut().enable();
             if self.close_oldest_idle() {
-                return place.await.ok();
+                return permit.await.ok();
             }
             tokio::select! {
-                place = &mut place => return place.ok(),
+                permit = &mut permit => return permit.ok(),
                 () = became_idle => {}
             }
         }
     }
 
-    /// Closes the connection that has been idle longest; false when all are busy. Looks at all of them, which is cheaper
-    /// than an order that every request would have to keep up to date.
+    /// Closes the connection that has been idle longest; returns false when all are busy. Scans all connections, which is
+    /// cheaper than an ordered structure that every request would have to update.
     pub(crate) fn close_oldest_idle(&self) -> bool {
         let mut open = self.open();
         let idle = open.values().filter(|connection| connection.is_idle());
         let oldest = idle.min_by_key(|connection| (connection.idle_since.load(Ordering::Relaxed), connection.id));
-        let Some(number) = oldest.map(|connection| connection.id) else { return false };
-        // Another new connection chooses another one.
-        let closed = open.remove(&number);
+        let Some(id) = oldest.map(|connection| connection.id) else { return false };
+        // Removed at once, so that a concurrent eviction chooses another one.
+        let closed = open.remove(&id);
         drop(open);
         closed.inspect(|connection| connection.close.cancel()).is_some()
     }
@@ -148,22 +156,24 @@ impl HttpConnections {
 }
 
 impl HttpConnection {
-    /// A request begins.
+    /// Marks the connection as busy until the returned guard is dropped.
     pub(crate) fn begin_request(self: &Arc<Self>) -> ActiveRequest {
         self.active.fetch_add(1, Ordering::SeqCst);
         self.has_request.store(true, Ordering::Relaxed);
         ActiveRequest(self.clone())
     }
 
+    /// True when no request is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.active.load(Ordering::SeqCst) == 0
     }
 
+    /// True when the connection has carried at least one request.
     pub(crate) fn has_had_request(&self) -> bool {
         self.has_request.load(Ordering::Relaxed)
     }
 
-    /// Waits until the connection is to be closed as soon as it is idle.
+    /// Waits until the connection is evicted or the shutdown begins.
     pub(crate) async fn wait_until_closing(&self) {
         self.close.cancelled().await;
     }
@@ -172,8 +182,9 @@ impl HttpConnection {
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
         let connection = &self.0;
-        connection.idle_since.store(microseconds(connection.started.elapsed()), Ordering::Relaxed);
-        // In one order with the count of those that wait: either this sees them, or they see an idle connection.
+        connection.idle_since.store(microseconds(connection.started_at.elapsed()), Ordering::Relaxed);
+        // Both counters are sequentially consistent: either this sees the waiting connection and wakes it, or that one
+        // sees this connection as idle.
         connection.active.fetch_sub(1, Ordering::SeqCst);
         if connection.idle_notifier.waiting.load(Ordering::SeqCst) > 0 {
             connection.idle_notifier.notify.notify_one();
@@ -187,13 +198,13 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// Counts a new connection that waits.
+/// RAII guard that counts a waiting connection.
 struct WaitingGuard<'a>(&'a IdleNotifier);
 
 impl WaitingGuard<'_> {
-    fn new(idle: &IdleNotifier) -> WaitingGuard<'_> {
-        idle.waiting.fetch_add(1, Ordering::SeqCst);
-        WaitingGuard(idle)
+    fn new(notifier: &IdleNotifier) -> WaitingGuard<'_> {
+        notifier.waiting.fetch_add(1, Ordering::SeqCst);
+        WaitingGuard(notifier)
     }
 }
 

@@ -32,8 +32,8 @@ pub(crate) use error_page::not_found;
 use crate::auth::{Permission, Principal, authorize};
 use crate::state::AppState;
 
-pub(crate) fn router(house: &AppState) -> Router<AppState> {
-    let admitted = |needs| from_fn_with_state((house.clone(), needs), authorize);
+pub(crate) fn router(app: &AppState) -> Router<AppState> {
+    let admitted = |needs| from_fn_with_state((app.clone(), needs), authorize);
     Router::new()
         .route("/", get(overview::show).layer(admitted(Permission::Read)))
         .route("/sources", get(sources::show).layer(admitted(Permission::Read)))
@@ -57,6 +57,6 @@ pub(crate) fn plain_page(title: &str, content: Markup) -> Markup {
 }
 
 /// What proves that a form was made here; only those with a session need it.
-fn csrf_field(visitor: &Principal) -> Markup {
-    html! { @if let Some(csrf) = &visitor.csrf { input type="hidden" name="csrf" value=(csrf); } }
+fn csrf_field(principal: &Principal) -> Markup {
+    html! { @if let Some(csrf) = &principal.csrf { input type="hidden" name="csrf" value=(csrf); } }
 }

@@ -1,4 +1,4 @@
-//! What goes in and out over HTTP, counted: requests by what they were for, and connections.
+//! Counters of HTTP requests, by class of route, and of open connections. Rendered by [`crate::operations`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +9,7 @@ use http::StatusCode;
 use toolcrib::core::Timestamp;
 use toolcrib::metrics::DurationHistogram;
 
+/// HTTP counters since the start of the server.
 #[derive(Debug)]
 pub(crate) struct HttpMetrics {
     pub(crate) started_at: Timestamp,
@@ -16,25 +17,29 @@ pub(crate) struct HttpMetrics {
     pub(crate) open_connections: AtomicU64,
 }
 
-/// Requests that were answered.
+/// Counters of requests that got a response.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RequestCounts {
     pub(crate) by_status: BTreeMap<(RouteClass, u16), u64>,
-    /// Until the answer's head: a stream of events may last for days.
+    /// Time until the head of the response: an event stream may last for days.
     pub(crate) durations: BTreeMap<RouteClass, DurationHistogram>,
 }
 
-/// What a request is for. Paths are too many to count by, and anybody can make one up.
+/// Kind of route. Used as a metric label instead of the path, of which clients can make up any number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RouteClass {
+    /// The REST API under `/api`.
     Api,
+    /// The MCP endpoint.
     Mcp,
+    /// Health checks and metrics.
     Operations,
-    /// The console, and everything else.
+    /// The console, and all other paths.
     Page,
 }
 
 impl RouteClass {
+    /// Classifies a path by its first segment.
     pub(crate) fn from_path(path: &str) -> RouteClass {
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         match first {
@@ -45,6 +50,7 @@ impl RouteClass {
         }
     }
 
+    /// Value of the label `class`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             RouteClass::Api => "api",
@@ -55,7 +61,7 @@ impl RouteClass {
     }
 }
 
-/// A connection that stands.
+/// RAII guard for an open connection; dropping it decrements the gauge.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard<'a>(&'a HttpMetrics);
 
@@ -66,22 +72,24 @@ impl Drop for ConnectionGuard<'_> {
 }
 
 impl HttpMetrics {
-    pub(crate) fn new(started: Timestamp) -> HttpMetrics {
-        HttpMetrics { started_at: started, requests: Mutex::default(), open_connections: AtomicU64::new(0) }
+    pub(crate) fn new(started_at: Timestamp) -> HttpMetrics {
+        HttpMetrics { started_at, requests: Mutex::default(), open_connections: AtomicU64::new(0) }
     }
 
-    /// A connection, counted for as long as what is returned lives.
+    /// Counts a connection until the returned guard is dropped.
     pub(crate) fn track_connection(&self) -> ConnectionGuard<'_> {
         self.open_connections.fetch_add(1, Ordering::Relaxed);
         ConnectionGuard(self)
     }
 
+    /// Counts a response; `elapsed` is the time until its head.
     pub(crate) fn record_response(&self, class: RouteClass, status: StatusCode, elapsed: Duration) {
         let mut requests = self.lock();
         *requests.by_status.entry((class, status.as_u16())).or_default() += 1;
         requests.durations.entry(class).or_default().observe(elapsed);
     }
 
+    /// Returns a copy of the request counters.
     pub(crate) fn snapshot(&self) -> RequestCounts {
         self.lock().clone()
     }

@@ -1,19 +1,27 @@
-//! What agents and people reach: the MCP surface of a registry over HTTP and over a byte stream, REST, the console.
+//! Network front end of a registry: the MCP service over HTTP and over a byte stream, the REST API and the web console.
+//!
+//! A request passes `serve` (connection), `middleware` (host check, cache, metrics), `router` (route) and `auth` (role)
+//! before its handler in `mcp`, `rest` or `console` runs.
+
+mod serve;
+
+mod bodies;
+mod connections;
+mod middleware;
+mod router;
+mod state;
+
+mod auth;
+
+mod bridge;
+mod mcp;
+
+mod console;
+mod rest;
 
 mod activity;
-mod auth;
-mod bodies;
-mod bridge;
-mod connections;
-mod console;
 mod http_metrics;
-mod mcp;
-mod middleware;
 mod operations;
-mod rest;
-mod router;
-mod serve;
-mod state;
 
 pub use bridge::Bridge;
 pub use mcp::McpService;

@@ -87,11 +87,11 @@ impl McpService {
             // How many there will be is not known yet; the menu works for however many.
             ExposeMode::Auto if self.is_undiscovered() => ListingMode::Search,
             ExposeMode::Auto => {
-                let sight = self.listings();
-                if sight.is_small() {
+                let listings = self.listings();
+                if listings.is_small() {
                     self.registry.count_tokens().await;
                 }
-                sight.default_mode().await
+                listings.default_mode().await
             }
         }
     }
@@ -181,9 +181,9 @@ fn requested_mode(query: &str) -> Option<ExposeMode> {
 
 /// Who asks, as rules and logs know them: by the token that was shown, else by what a client says of itself.
 fn request_caller(request: &McpRequest) -> Caller {
-    let shown = request.extensions.get::<auth::Principal>().filter(|visitor| visitor.is_authenticated());
+    let shown = request.extensions.get::<auth::Principal>().filter(|principal| principal.is_authenticated());
     let name = match (shown, request.peer.name.as_deref()) {
-        (Some(visitor), _) => format!("token:{}", visitor.name),
+        (Some(principal), _) => format!("token:{}", principal.name),
         // Nobody gives themselves the name of a token.
         (None, Some(name)) if !name.starts_with("token:") => sanitize_truncated(name, 80),
         (None, Some(_) | None) => "mcp".into(),

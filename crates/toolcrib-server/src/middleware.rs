@@ -1,5 +1,6 @@
-//! What every request passes on its way in, and every answer on its way out: who may knock, the request's id and trace, counting.
-//! It stands before the router, whose layers each cost every request; what is at hand is answered here.
+//! Outermost request handler: host and origin check, response cache, request id, trace context, metrics and security
+//! headers. Runs before the axum router so that cached responses skip its middleware stack. Roles are checked per
+//! route by [`crate::auth`].
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -22,44 +23,51 @@ use crate::http_metrics::RouteClass;
 use crate::rest::{ApiError, stopping_error};
 use crate::state::AppState;
 
+/// Carries the id of a request, from the client or made up here, back to the client and into the log.
 const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
+/// The axum router as a hyper service.
 pub(crate) type RouterService = TowerToHyperService<Router>;
 
+/// Handles one HTTP request from its head to the head of its response.
 pub(crate) async fn handle_request(
-    house: AppState,
-    routes: RouterService,
+    app: AppState,
+    router: RouterService,
     connection: Arc<ConnectionPeer>,
     mut request: Request,
 ) -> Response {
-    let began = Instant::now();
-    let (class, method, id) =
-        (RouteClass::from_path(request.uri().path()), request.method().clone(), request_id(request.headers()));
+    let started_at = Instant::now();
+    let class = RouteClass::from_path(request.uri().path());
+    let method = request.method().clone();
+    let id = request_id(request.headers());
     let trace = Trace::from_headers(request.headers());
     let trace_id = trace.as_ref().map(|trace| display(trace.id()));
     if let Some(trace) = trace {
         request.extensions_mut().insert(trace);
     }
-    let locality = house.auth.locality(&connection, request.headers()).await;
-    let at_once =
-        reject_foreign_request(&house.auth, &request, locality).or_else(|| house.cached_response(&request, locality));
-    if at_once.is_none() {
+    let locality = app.auth.locality(&connection, request.headers()).await;
+    // Responses that need no handler: a rejection, or a body from the cache.
+    let immediate =
+        reject_foreign_request(&app.auth, &request, locality).or_else(|| app.cached_response(&request, locality));
+    if immediate.is_none() {
+        // For `auth::authorize`, which must not identify the client a second time.
         request.extensions_mut().insert(locality);
         request.extensions_mut().insert(connection);
     }
-    let mut response = match at_once {
+    let mut response = match immediate {
         Some(response) => response,
-        // What only reads says nothing that would have to be found again by its id, unless all is told.
+        // A span costs every request. Reads log nothing below `info` that would need the request id, so they get none.
         None if method.is_safe() && !tracing::enabled!(tracing::Level::INFO) => {
-            respond_unless_stopping(&house, class, catch_panic(routes.call(request), &id)).await
+            respond_unless_stopping(&app, class, catch_panic(router.call(request), &id)).await
         }
         None => {
             let span = tracing::error_span!("request", request_id = header_text(&id));
-            respond_unless_stopping(&house, class, catch_panic(routes.call(request), &id)).instrument(span).await
+            respond_unless_stopping(&app, class, catch_panic(router.call(request), &id)).instrument(span).await
         }
     };
-    let (status, elapsed) = (response.status(), began.elapsed());
-    house.http_metrics.record_response(class, status, elapsed);
+    let status = response.status();
+    let elapsed = started_at.elapsed();
+    app.http_metrics.record_response(class, status, elapsed);
     tracing::info!(
         trace_id,
         request_id = header_text(&id),
@@ -74,47 +82,48 @@ pub(crate) async fn handle_request(
     response
 }
 
-/// The response, or that the server stops: what a handler does then is cancelled by dropping it.
+/// Awaits the handler, or gives up when the server stops; dropping the handler's future cancels its work.
 async fn respond_unless_stopping(
-    house: &AppState,
+    app: &AppState,
     class: RouteClass,
-    answering: impl Future<Output = Response>,
+    handler: impl Future<Output = Response>,
 ) -> Response {
     tokio::select! {
         biased;
-        response = answering => response,
-        // The MCP endpoint responds in the words of its protocol.
-        () = house.stopping.cancelled(), if class != RouteClass::Mcp => ApiError(stopping_error()).into_response(),
+        response = handler => response,
+        // The MCP endpoint ends its requests itself, with JSON-RPC responses.
+        () = app.stopping.cancelled(), if class != RouteClass::Mcp => ApiError(stopping_error()).into_response(),
     }
 }
 
-/// A mistake of ours ends one request, and is answered as such.
-async fn catch_panic(answering: impl Future<Output = Result<Response, Infallible>>, id: &HeaderValue) -> Response {
-    match AssertUnwindSafe(answering).catch_unwind().await {
+/// Turns a panic of the handler into a response with status 500, so that it ends one request and not the connection.
+async fn catch_panic(handler: impl Future<Output = Result<Response, Infallible>>, id: &HeaderValue) -> Response {
+    match AssertUnwindSafe(handler).catch_unwind().await {
         Ok(Ok(response)) => response,
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().copied();
             let reason = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
             tracing::error!(request_id = header_text(id), reason, "a request ended in a panic");
-            let message = "something went wrong here that should not; the log says more under the request's id";
+            let message = format!("internal error; see the log for request id `{}`", header_text(id));
             ApiError(Error::new(Code::Internal, message)).into_response()
         }
     }
 }
 
-/// The one that came with the request, if it is fit for a log, or a new one.
+/// Returns the id that the client sent if it is safe to log, else a new random one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
-    if let Some(given) = headers.get(&REQUEST_ID_HEADER).filter(|given| is_valid_request_id(given.as_bytes())) {
-        return given.clone();
+    if let Some(id) = headers.get(&REQUEST_ID_HEADER).filter(|id| is_valid_request_id(id.as_bytes())) {
+        return id.clone();
     }
     let random: [u8; 16] = rand::random();
     let digits = random.map(|byte| b"0123456789abcdef"[usize::from(byte % 16)]);
     HeaderValue::from_bytes(&digits).unwrap_or_else(|_| HeaderValue::from_static("0"))
 }
 
+/// Accepts the usual formats (hex, UUID, AWS `Root=…`, base64). Longer ids, spaces and quotes could forge log lines.
 fn is_valid_request_id(id: &[u8]) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte);
-    (1..=128).contains(&id.len()) && id.iter().all(plain)
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte);
+    (1..=128).contains(&id.len()) && id.iter().all(is_allowed)
 }
 
 fn header_text(id: &HeaderValue) -> &str {
@@ -126,18 +135,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_is_answered_as_our_mistake() {
+    async fn a_panic_becomes_an_internal_error_without_its_text() {
         let panics = async { panic!("at the disco") };
         let response = catch_panic(panics, &HeaderValue::from_static("7")).await;
         assert_eq!(response.status(), 500);
         let body = axum::body::to_bytes(response.into_body(), 4_096).await.unwrap();
-        let told = String::from_utf8(body.to_vec()).unwrap();
-        assert!(told.contains("INTERNAL") && !told.contains("disco"), "{told}");
+        let body_text = String::from_utf8(body.to_vec()).unwrap();
+        assert!(body_text.contains("INTERNAL") && !body_text.contains("disco"), "{body_text}");
     }
 
     #[test]
-    fn only_an_id_that_is_fit_for_a_log_is_taken_over() {
-        for (given, kept) in [
+    fn a_request_id_is_kept_only_if_it_is_safe_to_log() {
+        for (sent, is_kept) in [
             ("0af7651916cd43dd", true),
             ("Root=1-67891233-abcdef012345678912345678", true),
             ("", false),
@@ -145,9 +154,9 @@ mod tests {
             ("\"quoted\"", false),
             (&"x".repeat(200), false),
         ] {
-            let headers = HeaderMap::from_iter([(REQUEST_ID_HEADER, HeaderValue::try_from(given).unwrap())]);
+            let headers = HeaderMap::from_iter([(REQUEST_ID_HEADER, HeaderValue::try_from(sent).unwrap())]);
             let id = request_id(&headers);
-            assert_eq!(id.as_bytes() == given.as_bytes(), kept, "{given}");
+            assert_eq!(id.as_bytes() == sent.as_bytes(), is_kept, "{sent}");
             assert!(is_valid_request_id(id.as_bytes()));
         }
     }

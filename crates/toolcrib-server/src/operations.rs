@@ -1,4 +1,4 @@
-//! For those who keep it running: is it alive, is it ready, what does it do.
+//! Handlers for operators: readiness and Prometheus metrics. Their routes are declared in `rest::health`.
 
 mod metrics;
 mod prometheus;
@@ -12,11 +12,11 @@ use toolcrib::store::StoreState;
 use crate::rest::{ApiError, json_response};
 use crate::state::AppState;
 
-/// Touches no store: it tells what the registry's upkeep last saw. With the store down, reads and calls go on, so that the
-/// process stays in service.
-pub(crate) async fn get_readiness(State(house): State<AppState>) -> Result<Response, ApiError> {
-    let store = house.registry.store_health();
-    if let Err(error) = house.registry.check_ready() {
+/// `GET /readyz`. Does not access the store; reports the state that the registry's maintenance task last observed. With
+/// the store down, reads and calls still work, so the status stays 200 and an orchestrator keeps the process in service.
+pub(crate) async fn get_readiness(State(app): State<AppState>) -> Result<Response, ApiError> {
+    let store = app.registry.store_health();
+    if let Err(error) = app.registry.check_ready() {
         let mut body = error.envelope();
         body["status"] = json!("unavailable");
         body["store"] = json!(store);
@@ -26,6 +26,7 @@ pub(crate) async fn get_readiness(State(house): State<AppState>) -> Result<Respo
     Ok(json_response(StatusCode::OK, &json!({ "status": status, "store": store }))?)
 }
 
-pub(crate) async fn get_metrics(State(house): State<AppState>) -> Response {
-    ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], metrics::render_metrics(&house)).into_response()
+/// `GET /metrics`.
+pub(crate) async fn get_metrics(State(app): State<AppState>) -> Response {
+    ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], metrics::render_metrics(&app)).into_response()
 }

@@ -83,11 +83,11 @@ fn schemas() -> Vec<(&'static str, Value)> {
     schemas
 }
 
-pub(crate) fn router(house: &AppState) -> Router<AppState> {
+pub(crate) fn router(app: &AppState) -> Router<AppState> {
     let document = OpenApiDocument::render();
     let own = ApiRoute::new("GET", "/api/openapi.json", "openapi", get(move || async move { document }))
         .summary("This document")
         .requires(Permission::Read)
         .response(200, json!({ "description": "OpenAPI 3.1" }));
-    routes().into_iter().chain([own]).fold(Router::new(), |router, route| route.register(router, house))
+    routes().into_iter().chain([own]).fold(Router::new(), |router, route| route.register(router, app))
 }

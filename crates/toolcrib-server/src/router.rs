@@ -1,4 +1,4 @@
-//! The way in over HTTP: who may knock, how much they may bring, and where it goes.
+//! The route table: merges the routers of REST, console and login, and connects `/mcp` to the MCP endpoint.
 
 use axum::Router;
 use axum::body::Body;
@@ -18,64 +18,63 @@ use crate::rest::{ApiError, error_response, read_body, stopping_error};
 use crate::state::AppState;
 use crate::{auth, console, rest};
 
-/// Every route; the door is before them.
-pub(crate) fn build_router(house: &AppState) -> RouterService {
-    let admitted = |needs| from_fn_with_state((house.clone(), needs), authorize);
-    let routes = Router::new()
-        .merge(rest::router(house))
-        .merge(console::router(house))
-        .route("/mcp", any(handle_mcp).layer(admitted(Permission::Use)))
-        .route("/mcp/{group}", any(group_not_found).layer(admitted(Permission::Use)))
-        .merge(auth::router(house))
+/// Builds the router with all routes. [`handle_request`](crate::middleware::handle_request) calls it for every request
+/// that it cannot answer itself.
+pub(crate) fn build_router(app: &AppState) -> RouterService {
+    let authorized = |permission| from_fn_with_state((app.clone(), permission), authorize);
+    let router = Router::new()
+        .merge(rest::router(app))
+        .merge(console::router(app))
+        .route("/mcp", any(handle_mcp).layer(authorized(Permission::Use)))
+        .route("/mcp/{group}", any(group_not_found).layer(authorized(Permission::Use)))
+        .merge(auth::router(app))
         .fallback(not_found)
         .method_not_allowed_fallback(|| async {
-            error_response(StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "this address takes no such method")
+            error_response(StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "method not allowed for this path")
         })
-        .with_state(house.clone());
-    RouterService::new(routes)
+        .with_state(app.clone());
+    RouterService::new(router)
 }
 
-async fn handle_mcp(State(house): State<AppState>, request: Request) -> Response {
-    if let Err(refused) = validate_mcp_query(request.uri().query().unwrap_or_default()) {
-        return *refused;
+/// Passes a request to the MCP endpoint, with its whole body and the identity of its principal.
+async fn handle_mcp(State(app): State<AppState>, request: Request) -> Response {
+    if let Err(rejection) = validate_mcp_query(request.uri().query().unwrap_or_default()) {
+        return *rejection;
     }
     let (mut parts, body) = request.into_parts();
-    // A session is its opener's alone: to know its id is not to be them.
-    let owner = parts.extensions.get::<Principal>().map(|visitor| SessionOwner(visitor.identity.clone()));
+    // The endpoint compares it with the principal that opened the session, so that a leaked session id is useless.
+    let owner = parts.extensions.get::<Principal>().map(|principal| SessionOwner(principal.identity.clone()));
     if let Some(owner) = owner {
         parts.extensions.insert(owner);
     }
-    match house.stopping.run_until_cancelled(read_body(&parts.headers, body)).await {
-        Some(Ok(bytes)) => house.endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await.map(Body::new),
-        Some(Err(refused)) => refused,
+    match app.stopping.run_until_cancelled(read_body(&parts.headers, body)).await {
+        Some(Ok(bytes)) => app.endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await.map(Body::new),
+        Some(Err(rejection)) => rejection,
         None => ApiError(stopping_error()).into_response(),
     }
 }
 
-/// A person gets a page, a program the envelope.
+/// Fallback for unknown paths: an HTML page for browsers, the error envelope for programs.
 async fn not_found(request: Request) -> Response {
     if accepts_html(request.headers()) && !request.uri().path().starts_with("/api/") {
         return console::not_found();
     }
-    error_response(
-        StatusCode::NOT_FOUND,
-        Code::NotFound,
-        "there is nothing here; `/api/openapi.json` says what there is",
-    )
+    error_response(StatusCode::NOT_FOUND, Code::NotFound, "no such route; `/api/openapi.json` lists the REST API")
 }
 
+/// `/mcp/{group}` is reserved for groups of tools, which this version does not have.
 async fn group_not_found() -> Response {
     error_response(
         StatusCode::NOT_FOUND,
         Code::NotFound,
-        "there are no groups in this version; the whole surface is at `/mcp`",
+        "there are no groups in this version; all tools are served at `/mcp`",
     )
 }
 
-/// What the address says about the surface must be something there is.
+/// Rejects an unknown `mode` and any `group` in the query of `/mcp`. Other parameters are ignored.
 fn validate_mcp_query(query: &str) -> Result<(), Box<Response>> {
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        let refused = match &*key {
+        let rejection = match &*key {
             "mode" if ExposeMode::parse(&value).is_none() => {
                 let message =
                     format!("no mode named `{}`; there are auto, search and full", sanitize_truncated(&value, 40));
@@ -84,7 +83,7 @@ fn validate_mcp_query(query: &str) -> Result<(), Box<Response>> {
             "group" => error_response(StatusCode::NOT_FOUND, Code::NotFound, "there are no groups in this version"),
             _ => continue,
         };
-        return Err(Box::new(refused));
+        return Err(Box::new(rejection));
     }
     Ok(())
 }

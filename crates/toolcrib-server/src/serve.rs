@@ -1,4 +1,7 @@
-//! Serving on a socket: so many connections at once, each with a deadline for what it sends, and a graceful end.
+//! The HTTP server: accept loop, bounded number of connections, timeouts for slow clients, and graceful shutdown.
+//!
+//! hyper's HTTP/1 server is driven directly, because axum's `serve` offers neither connection limits nor a shutdown that
+//! answers unfinished requests.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -30,28 +33,29 @@ use crate::state::{AppState, ServerConfig};
 
 /// How long a client may take to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the rest of a response may take to be written when its connection is closed.
+/// How long a closing connection may take to write the rest of a response.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long it takes at most until tokio knows that there is something to read on a connection.
+/// How long to wait for tokio's reactor to report data that arrived before the shutdown.
 const READINESS_DELAY: Duration = Duration::from_millis(50);
-/// How long responses to unfinished requests may take to be written.
+/// How long the responses to unfinished requests may take to be written after the drain timeout.
 const FINAL_RESPONSE_TIMEOUT: Duration = Duration::from_millis(750);
-/// How long it takes at most until a cancelled task is gone.
+/// How long to wait for cancelled tasks to end.
 const CANCEL_TIMEOUT: Duration = Duration::from_millis(250);
-/// Connections that are accepted at once from the queue of the operating system when the server begins to stop; it has
-/// room for no more.
+/// Maximum number of connections taken from the kernel's accept queue when the shutdown begins: the backlog of tokio's
+/// listeners.
 const MAX_QUEUED_CONNECTIONS: usize = 1_024;
-/// Before a failed accept is tried again.
+/// Pause after a failed accept, so that a lack of file descriptors does not become a busy loop.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What is limited of all connections, and of the end.
+/// Limits of connections and of the shutdown.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
-    /// Connections at once. A new one beyond it takes the place of the one that has been idle longest.
+    /// Maximum number of open connections. Beyond it a new connection closes the one that has been idle longest.
     pub connections: usize,
     /// How long a new connection may take to send its first byte.
     pub first_byte_timeout: Duration,
-    /// How long calls in flight may go on once the server is asked to leave. [`Serving::run`] ends one second later.
+    /// How long requests in progress may continue after the shutdown began. [`HttpServer::run`] returns at most one second
+    /// later.
     pub drain_timeout: Duration,
 }
 
@@ -65,19 +69,19 @@ impl Default for ServerLimits {
     }
 }
 
-/// A socket that is ours.
+/// Binds a listening socket. The error names the option to change.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
-    let cannot = |error: std::io::Error| {
+    let bind_error = |error: std::io::Error| {
         if error.kind() == std::io::ErrorKind::AddrInUse {
-            let message = format!("`{address}` is taken; give another with `--listen`, or port 0 for any that is free");
+            let message = format!("`{address}` is in use; choose another with `--listen`, or port 0 for any free port");
             return Error::new(Code::Conflict, message).with_retryable(false).with_cause(error);
         }
         Error::new(Code::ConfigInvalid, format!("cannot listen on `{address}`: {error}")).with_cause(error)
     };
-    TcpListener::bind(address).await.map_err(cannot)
+    TcpListener::bind(address).await.map_err(bind_error)
 }
 
-/// A surface on a socket.
+/// Serves the MCP service, the REST API and the console of one registry on a socket.
 #[derive(Debug)]
 pub struct HttpServer {
     listener: TcpListener,
@@ -87,15 +91,16 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Refuses to be reached from other machines while nobody has a token.
-    pub fn new(listener: TcpListener, surface: McpService, setup: ServerConfig) -> Result<HttpServer> {
-        HttpServer::with_limits(listener, surface, setup, ServerLimits::default())
+    /// Creates a server with default limits. Fails when the socket is reachable from other machines and no token exists.
+    pub fn new(listener: TcpListener, service: McpService, config: ServerConfig) -> Result<HttpServer> {
+        HttpServer::with_limits(listener, service, config, ServerLimits::default())
     }
 
+    /// Creates a server with the given limits; otherwise like [`HttpServer::new`].
     pub fn with_limits(
         listener: TcpListener,
-        surface: McpService,
-        setup: ServerConfig,
+        service: McpService,
+        config: ServerConfig,
         limits: ServerLimits,
     ) -> Result<HttpServer> {
         let address = listener.local_addr().context(Code::Internal, "read the address of the socket")?;
@@ -103,28 +108,30 @@ impl HttpServer {
             drain_timeout: limits.drain_timeout,
             ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION"))
         };
-        let registry = surface.registry().clone();
-        let endpoint = McpEndpoint::new(Arc::new(surface), options);
-        Ok(HttpServer { listener, address, app_state: AppState::new(setup, registry, endpoint, address)?, limits })
+        let registry = service.registry().clone();
+        let endpoint = McpEndpoint::new(Arc::new(service), options);
+        Ok(HttpServer { listener, address, app_state: AppState::new(config, registry, endpoint, address)?, limits })
     }
 
+    /// Address of the socket, with the actual port when it was bound to port 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
+    /// State to reload the configuration of, and to create login links with, while the server runs.
     pub fn app_state(&self) -> &AppState {
         &self.app_state
     }
 
-    /// Serves until `leave` is ready. Then it accepts no more connections, closes idle ones and streams of events, lets
-    /// requests in progress finish for [`Limits::drain_timeout`], and responds to the others that they cannot be.
-    pub async fn run(self, leave: impl Future<Output = ()>) {
-        let HttpServer { listener, app_state: house, limits, .. } = self;
+    /// Serves until `shutdown` completes. Then it accepts no more connections, closes idle ones and event streams, gives
+    /// requests in progress [`ServerLimits::drain_timeout`] to finish, and answers the others with an error.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let HttpServer { listener, app_state: app, limits, .. } = self;
         let mut protocol = http1::Builder::new();
         protocol.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-        let server = Arc::new(ConnectionHandler {
-            router: build_router(&house),
-            app: house.clone(),
+        let handler = Arc::new(ConnectionHandler {
+            router: build_router(&app),
+            app: app.clone(),
             protocol,
             connections: HttpConnections::new(limits.connections),
             first_byte_timeout: limits.first_byte_timeout,
@@ -132,31 +139,33 @@ impl HttpServer {
             closing: CancellationToken::new(),
             aborted: CancellationToken::new(),
         });
-        let _ends_all = server.aborted.clone().drop_guard();
-        let watcher = house.clone();
-        let watching = async move { watcher.activity.watch(watcher.registry.clone()).await };
-        let _watching = AbortOnDropHandle::new(tokio::spawn(watching));
+        // Ends all connections when this future is dropped before the shutdown.
+        let _abort_guard = handler.aborted.clone().drop_guard();
+        let watching = async move { app.activity.watch(app.registry.clone()).await };
+        let _activity_task = AbortOnDropHandle::new(tokio::spawn(watching));
 
-        let mut leave = pin!(leave);
+        let mut shutdown = pin!(shutdown);
         loop {
             tokio::select! {
-                () = &mut leave => break,
+                () = &mut shutdown => break,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => drop(server.tasks.spawn(server.clone().serve_connection(stream))),
-                    Err(error) => server.handle_accept_error(&error).await,
+                    Ok((stream, _)) => drop(handler.tasks.spawn(handler.clone().serve_connection(stream))),
+                    Err(error) => handler.handle_accept_error(&error).await,
                 },
             }
         }
         for stream in accept_queued(listener) {
-            server.tasks.spawn(server.clone().serve_connection(stream));
+            handler.tasks.spawn(handler.clone().serve_connection(stream));
         }
-        server.drain(limits.drain_timeout).await;
+        handler.drain(limits.drain_timeout).await;
     }
 }
 
-/// The connections that the operating system has accepted already; closing the socket would reset them.
+/// Accepts the connections that the kernel has already established. Closing the socket would reset them, although their
+/// clients may have sent a request.
 fn accept_queued(listener: TcpListener) -> Vec<TcpStream> {
-    // It does not block, so the queue ends with an error. Unlike tokio's, it looks at the queue itself.
+    // The socket is non-blocking, so an empty queue is an error. Unlike tokio's `accept`, this does not depend on whether
+    // the reactor has noticed the connection.
     let Ok(listener) = listener.into_std() else { return Vec::new() };
     std::iter::from_fn(|| listener.accept().ok())
         .take(MAX_QUEUED_CONNECTIONS)
@@ -167,23 +176,24 @@ fn accept_queued(listener: TcpListener) -> Vec<TcpStream> {
         .collect()
 }
 
-/// What all connections share.
+/// Serves single connections; shared by all of them.
 struct ConnectionHandler {
     app: AppState,
     router: RouterService,
     protocol: http1::Builder,
     connections: Arc<HttpConnections>,
     first_byte_timeout: Duration,
-    /// Every connection.
+    /// Tasks of all connections, and those that discard request bodies.
     tasks: TaskTracker,
-    /// Fires when the server begins to stop: idle connections close.
+    /// Cancelled when the shutdown begins: idle connections close.
     closing: CancellationToken,
-    /// Fires at the end, for all that is left.
+    /// Cancelled at the end of the shutdown: the remaining connections are dropped.
     aborted: CancellationToken,
 }
 
 impl ConnectionHandler {
-    /// A failure to accept is the client's, or a lack of file descriptors or memory, which an idle connection gives back.
+    /// Handles a failed accept. Either the client gave up, or file descriptors or memory are exhausted; then closing an
+    /// idle connection frees some.
     async fn handle_accept_error(&self, error: &std::io::Error) {
         use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
         if matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
@@ -194,12 +204,13 @@ impl ConnectionHandler {
         tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
     }
 
+    /// Serves one connection from accept to close.
     async fn serve_connection(self: Arc<Self>, stream: TcpStream) {
-        // Small answers must not wait for more to come.
+        // Nagle's algorithm would delay small responses.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection keeps its delay");
+            tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
-        // Before anything is waited for: later the client may have handed its end on, or closed it.
+        // Before the first await: later the client may have closed its socket or passed it to another process.
         let peer = Arc::new(self.app.auth.identify_peer(&stream));
         let permit = tokio::select! {
             biased;
@@ -208,64 +219,68 @@ impl ConnectionHandler {
         };
         let permit = match permit {
             Ok(permit) => permit,
-            Err(full) => return self.reject(stream, full).await,
+            Err(no_capacity) => return self.reject(stream, no_capacity).await,
         };
-        let _counted = self.app.http_metrics.track_connection();
+        let _connection_guard = self.app.http_metrics.track_connection();
         let connection = &permit.connection;
         let serving = async {
+            // Wait for the first byte with a short timeout of its own: hyper's timeout for the head is much longer.
             let mut byte = [0];
             let first_byte = timeout(self.first_byte_timeout, stream.peek(&mut byte));
             let closed = async {
                 connection.wait_until_closing().await;
-                // What was sent before the server began to stop gets its response.
+                // A request that was sent before the shutdown began still gets its response.
                 if self.closing.is_cancelled() {
                     tokio::time::sleep(READINESS_DELAY).await;
                 }
             };
-            let spoke = tokio::select! {
+            let has_data = tokio::select! {
                 biased;
                 first_byte = first_byte => matches!(first_byte, Ok(Ok(1))),
                 () = closed => false,
             };
-            if spoke {
+            if has_data {
                 self.serve_requests(stream, connection, &peer).await;
             }
         };
-        // A client that breaks off or talks nonsense harms itself alone.
-        let _ended = self.aborted.run_until_cancelled(serving).await;
+        // `None` when the shutdown aborted the connection; there is nothing left to do in either case.
+        let _ = self.aborted.run_until_cancelled(serving).await;
     }
 
+    /// Runs hyper on the connection until the client closes it, or until it is to be closed and is idle.
     async fn serve_requests(&self, stream: TcpStream, connection: &Arc<HttpConnection>, peer: &Arc<ConnectionPeer>) {
-        let discard = BodyDiscarder { tasks: self.tasks.clone(), closing: self.closing.clone() };
+        let discarder = BodyDiscarder { tasks: self.tasks.clone(), closing: self.closing.clone() };
         let service = service_fn(|request: Request<Incoming>| {
-            let active = connection.begin_request();
+            let active_request = connection.begin_request();
             let (head, body) = request.into_parts();
-            let body = discard.wrap_request_body(&head.headers, body);
+            let body = discarder.wrap_request_body(&head.headers, body);
             let request = Request::from_parts(head, body);
-            let entering = handle_request(self.app.clone(), self.router.clone(), Arc::clone(peer), request);
-            async move { Ok::<_, Infallible>(entering.await.map(|body| ResponseBody::new(body, active))) }
+            let response = handle_request(self.app.clone(), self.router.clone(), Arc::clone(peer), request);
+            async move { Ok::<_, Infallible>(response.await.map(|body| ResponseBody::new(body, active_request))) }
         });
         let mut serving = pin!(self.protocol.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
             biased;
-            _ended = &mut serving => return,
+            // Errors are the client's: a connection that broke off, or a malformed request.
+            _ = &mut serving => return,
             () = connection.wait_until_closing() => {}
         }
-        // Without a request there was no response that could still be on its way.
+        // Without a request there is no response to flush.
         if !connection.has_had_request() {
             return;
         }
         serving.as_mut().graceful_shutdown();
-        // Requests begin within this very task, so that none begins between the two.
+        // hyper starts requests within this task, so none can start between the timeout and the check.
         if timeout(FLUSH_TIMEOUT, &mut serving).await.is_err() && !connection.is_idle() {
-            let _ended = serving.await;
+            // As above, an error concerns this client alone.
+            let _ = serving.await;
         }
     }
 
-    /// Tells a client that there is no place for it. The response is lost for one that still sends when the connection
-    /// is closed, so a bounded number of them may send a little longer.
-    async fn reject(&self, mut stream: TcpStream, full: NoCapacity<'_>) {
-        tracing::warn!("a connection was refused: there are too many, and all are busy");
+    /// Answers a connection beyond the limit with 503. Closing a socket with unread data resets it, and the client loses
+    /// the response; so the connections that had waited, whose number is bounded, may send a little longer.
+    async fn reject(&self, mut stream: TcpStream, no_capacity: NoCapacity<'_>) {
+        tracing::warn!("a connection was refused: the limit is reached and all connections are busy");
         let body = Error::new(Code::ToolUnavailable, "all connections are busy; try again").envelope().to_string();
         let length = body.len();
         let response = format!(
@@ -273,20 +288,22 @@ impl ConnectionHandler {
              Retry-After: 1\r\nConnection: close\r\n\r\n{body}"
         );
         let Ok(_) = stream.try_write(response.as_bytes()) else { return };
-        if let NoCapacity::TimedOut(_waiting_place) = full {
+        if let NoCapacity::TimedOut(_waiting_permit) = no_capacity {
             let lingering = async {
                 stream.shutdown().await?;
                 while stream.read(&mut [0; 1024]).await? > 0 {}
                 Ok::<_, std::io::Error>(())
             };
-            let _in_time = self.aborted.run_until_cancelled(timeout(FLUSH_TIMEOUT, lingering)).await;
+            // Best effort: the response was written already.
+            let _ = self.aborted.run_until_cancelled(timeout(FLUSH_TIMEOUT, lingering)).await;
         }
     }
 
+    /// Graceful shutdown: waits for requests in progress, answers the rest, then drops what is left.
     async fn drain(&self, drain_timeout: Duration) {
         self.tasks.close();
         self.closing.cancel();
-        // Listeners would wait for ever.
+        // Event streams never end by themselves.
         self.app.event_feed.close();
         let requests = async {
             if timeout(drain_timeout, self.tasks.wait()).await.is_err() {
@@ -295,12 +312,13 @@ impl ConnectionHandler {
                 self.tasks.wait().await;
             }
         };
-        // The endpoint does the same for what came over MCP, in the same time.
-        let ending = futures_util::future::join(self.app.endpoint.close(), requests);
-        if timeout(drain_timeout + FINAL_RESPONSE_TIMEOUT, ending).await.is_err() {
-            tracing::warn!("some connections did not take their response in time; they are closed");
+        // The MCP endpoint drains its own requests concurrently, with the same timeout.
+        let draining = futures_util::future::join(self.app.endpoint.close(), requests);
+        if timeout(drain_timeout + FINAL_RESPONSE_TIMEOUT, draining).await.is_err() {
+            tracing::warn!("some clients did not read their response in time; their connections are closed");
         }
         self.aborted.cancel();
-        let _in_time = timeout(CANCEL_TIMEOUT, self.tasks.wait()).await;
+        // A task that is still running after this is dropped with the runtime.
+        let _ = timeout(CANCEL_TIMEOUT, self.tasks.wait()).await;
     }
 }

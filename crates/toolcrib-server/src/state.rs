@@ -1,4 +1,4 @@
-//! Everything the routes share: the registry, the MCP endpoint, the configuration as it was last read, who may do what.
+//! State shared by all routes: the registry, the MCP endpoint, the loaded configuration, authentication and caches.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,72 +15,77 @@ use crate::auth::Authenticator;
 use crate::http_metrics::HttpMetrics;
 use crate::rest::{EventFeed, ResponseCache, SourceListCache};
 
-/// Cheap to clone; all clones are one house.
+/// Handle to the shared state of one server. Cheap to clone; all clones share the same state.
 #[derive(Debug, Clone)]
 pub struct AppState(Arc<AppStateInner>);
 
-/// What a house is made with, besides a surface.
+/// Everything that [`HttpServer`](crate::HttpServer) needs besides the socket and the MCP service.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// The configuration as it was found.
+    /// The merged configuration and the files that it was loaded from.
     pub loaded_config: LoadedConfig,
-    /// The data directory.
+    /// Data directory, which holds `admin.token`.
     pub data_dir: PathBuf,
-    /// Asks everybody for a token, whatever `identity.loopback` says: for a place behind a proxy.
+    /// Requires a token from every client, whatever `identity.loopback` says. For a server behind a reverse proxy, whose
+    /// requests all seem to come from this machine.
     pub require_token: bool,
-    /// Treats connections of this process to itself like those of servers that it started: with `identity.loopback: owner`
-    /// they need a token. A tool that fetches addresses, or an API on this machine, is then no way in for its callers. False
-    /// for a program whose own code is a client of its server.
+    /// Treats connections of this process to itself like those of the MCP servers it started: with
+    /// `identity.loopback: owner` they need a token. Otherwise an agent could use a tool that fetches URLs to reach this
+    /// server with local privileges. Set it to false in a program that is a client of its own server.
     pub refuse_own_process: bool,
 }
 
+/// Fields behind [`AppState`], reached through `Deref`. Public only because `Deref::Target` is; all fields are private
+/// to this crate.
 #[derive(Debug)]
-/// What is in it, for this crate.
 pub struct AppStateInner {
     pub(crate) registry: Registry,
     pub(crate) endpoint: McpEndpoint,
-    /// The configuration; replaced when it is read again.
+    /// The configuration; replaced on reload, so that each request loads it anew.
     pub(crate) loaded_config: ArcSwap<LoadedConfig>,
-    /// The data directory, as `GET /api/config` tells it.
+    /// Data directory, as `GET /api/config` reports it.
     pub(crate) data_dir: PathBuf,
     pub(crate) auth: Authenticator,
-    /// What happened lately, for the console.
+    /// Recent calls, discoveries and journal records, for the console.
     pub(crate) activity: Activity,
     pub(crate) http_metrics: HttpMetrics,
-    /// Answers over REST that hold for as long as the catalogue does.
+    /// Rendered REST responses that depend on the catalogue and the URI alone.
     pub(crate) response_cache: ResponseCache,
+    /// The rendered `GET /api/sources`, which also depends on the clock and on connection states.
     pub(crate) source_list_cache: SourceListCache,
-    /// What those who listen to `/api/events` hear.
+    /// Source of the event streams at `/api/events`.
     pub(crate) event_feed: EventFeed,
-    /// Fires when the server stops and no request in progress may go on: each is answered with [`stopping`].
-    ///
-    /// [`stopping`]: crate::api::stopping
+    /// Cancelled when the drain timeout is over: each request still in progress then gets
+    /// [`stopping_error`](crate::rest::stopping_error).
     pub(crate) stopping: CancellationToken,
-    /// Held while a declaration is compared with what there is and written: of two for one id, one comes first.
+    /// Held from the check whether a source exists until its declaration is written. Of two concurrent requests for the
+    /// same id, the second then gets `CONFLICT`.
     pub(crate) declare_lock: tokio::sync::Mutex<()>,
 }
 
 impl AppState {
+    /// Creates the state for a server that listens on `address`. Fails when `address` is reachable from other machines
+    /// and no token exists.
     pub(crate) fn new(
-        setup: ServerConfig,
+        config: ServerConfig,
         registry: Registry,
         endpoint: McpEndpoint,
         address: SocketAddr,
     ) -> Result<AppState> {
-        let loopback = setup.loaded_config.config.identity.loopback;
-        let access = Authenticator::open(
+        let loopback = config.loaded_config.config.identity.loopback;
+        let auth = Authenticator::open(
             address,
-            &setup.data_dir,
+            &config.data_dir,
             &registry,
-            setup.require_token,
-            setup.refuse_own_process,
+            config.require_token,
+            config.refuse_own_process,
             loopback,
         )?;
         Ok(AppState(Arc::new(AppStateInner {
             endpoint,
-            loaded_config: ArcSwap::from_pointee(setup.loaded_config),
-            data_dir: setup.data_dir,
-            auth: access,
+            loaded_config: ArcSwap::from_pointee(config.loaded_config),
+            data_dir: config.data_dir,
+            auth,
             activity: Activity::default(),
             http_metrics: HttpMetrics::new(registry.now()),
             response_cache: ResponseCache::default(),
@@ -92,15 +97,16 @@ impl AppState {
         })))
     }
 
-    /// The path of a link to the console that signs in as who runs this: good once, for ten minutes.
+    /// Creates a one-time link that signs in to the console as administrator, and returns its path. The link expires
+    /// after ten minutes.
     pub fn create_login_path(&self) -> String {
         self.auth.create_login_path(&self.registry)
     }
 
-    /// The configuration was read again.
-    pub fn set_config(&self, found: LoadedConfig) {
-        self.auth.set_loopback(found.config.identity.loopback);
-        self.loaded_config.store(Arc::new(found));
+    /// Replaces the configuration after a reload. Open streams are authorized again with it at once.
+    pub fn set_config(&self, loaded_config: LoadedConfig) {
+        self.auth.set_loopback(loaded_config.config.identity.loopback);
+        self.loaded_config.store(Arc::new(loaded_config));
         self.event_feed.notify_auth_changed();
     }
 }

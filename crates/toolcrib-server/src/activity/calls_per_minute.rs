@@ -1,4 +1,4 @@
-//! Calls by the minute, for the last hour.
+//! Number of calls per minute, for the last hour.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,11 @@ use toolcrib::core::Timestamp;
 const MINUTE_MS: i64 = 60_000;
 const MINUTES_PER_HOUR: usize = 60;
 
-/// The minutes in which something was called, the oldest first.
+/// Counts of the minutes with at least one call, oldest first, by the number of the minute since 1970.
 #[derive(Debug, Default)]
 pub(crate) struct CallsPerMinute(VecDeque<(i64, MinuteCounts)>);
 
+/// Calls of one minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct MinuteCounts {
     pub(crate) calls: u64,
@@ -18,29 +19,30 @@ pub(crate) struct MinuteCounts {
 }
 
 impl CallsPerMinute {
-    pub(super) fn record_call(&mut self, at: Timestamp, error: bool) {
-        let number = at.0.div_euclid(MINUTE_MS);
-        if self.0.back().is_none_or(|(last, _)| *last < number) {
-            self.0.push_back((number, MinuteCounts::default()));
+    /// Counts a call that ended at `at`.
+    pub(super) fn record_call(&mut self, at: Timestamp, failed: bool) {
+        let minute_number = at.0.div_euclid(MINUTE_MS);
+        if self.0.back().is_none_or(|(last, _)| *last < minute_number) {
+            self.0.push_back((minute_number, MinuteCounts::default()));
             if self.0.len() > MINUTES_PER_HOUR {
                 self.0.pop_front();
             }
         }
-        // A call that ended in another minute than it is told in counts for the last one.
+        // Notices of concurrent calls may arrive out of order; a late one counts for the newest minute.
         if let Some((_, minute)) = self.0.back_mut() {
             minute.calls += 1;
-            minute.errors += u64::from(error);
+            minute.errors += u64::from(failed);
         }
     }
 
-    /// Sixty minutes that end with this one.
+    /// Returns the counts of sixty minutes, the last of which contains `now`.
     pub(super) fn last_hour(&self, now: Timestamp) -> Vec<MinuteCounts> {
-        let last = now.0.div_euclid(MINUTE_MS);
+        let current = now.0.div_euclid(MINUTE_MS);
         let mut hour = vec![MinuteCounts::default(); MINUTES_PER_HOUR];
-        for (number, minute) in &self.0 {
-            let back = usize::try_from(last - number).ok().filter(|back| *back < MINUTES_PER_HOUR);
-            if let Some(place) = back.and_then(|back| hour.get_mut(MINUTES_PER_HOUR - 1 - back)) {
-                *place = *minute;
+        for (minute_number, counts) in &self.0 {
+            let age = usize::try_from(current - minute_number).ok().filter(|age| *age < MINUTES_PER_HOUR);
+            if let Some(slot) = age.and_then(|age| hour.get_mut(MINUTES_PER_HOUR - 1 - age)) {
+                *slot = *counts;
             }
         }
         hour
@@ -52,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_hour_has_sixty_minutes_and_forgets_the_ones_before() {
+    fn the_last_hour_has_sixty_minutes_and_drops_older_ones() {
         let mut minutes = CallsPerMinute::default();
         let at = |minute: i64| Timestamp(minute * MINUTE_MS + 5);
         for minute in 0..100 {

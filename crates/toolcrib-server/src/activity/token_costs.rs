@@ -1,4 +1,5 @@
-//! What all tools cost an agent, in tokens: counted when a page first asks, away from whoever waits for that page.
+//! Token costs of the whole catalogue, for the console. Counting takes seconds for a large catalogue, so a page only
+//! requests it; the result appears when the page is loaded again.
 
 use std::sync::Arc;
 
@@ -8,29 +9,32 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::summary::{Summary, SummaryBudget};
 use toolcrib::{Caller, Registry};
 
+/// Cache of the last count.
 #[derive(Debug, Default)]
 pub(crate) struct TokenCosts {
+    /// The summary, with the hash of the catalogue that it was counted for.
     cached: ArcSwapOption<(Fingerprint, Summary)>,
     count_requested: Notify,
 }
 
 impl TokenCosts {
-    /// What the catalogue costs; nothing yet where it is still being counted.
+    /// Returns the costs of the current catalogue, or requests a count and returns `None`.
     pub(crate) fn get_or_request(&self, registry: &Registry) -> Option<Summary> {
         let hash = registry.catalog().hash();
-        let known = self.cached.load_full().filter(|known| known.0 == hash);
-        if known.is_none() {
+        let cached = self.cached.load_full().filter(|cached| cached.0 == hash);
+        if cached.is_none() {
             self.count_requested.notify_one();
         }
-        known.map(|known| known.1.clone())
+        cached.map(|cached| cached.1.clone())
     }
 
+    /// Counts whenever a count is requested. Never returns.
     pub(super) async fn count_on_request(&self, registry: &Registry) {
         loop {
             self.count_requested.notified().await;
             let view = registry.view(&Caller { name: "console".into() });
             let hash = view.catalog.hash();
-            if self.cached.load().as_ref().is_some_and(|known| known.0 == hash) {
+            if self.cached.load().as_ref().is_some_and(|cached| cached.0 == hash) {
                 continue;
             }
             registry.count_tokens().await;

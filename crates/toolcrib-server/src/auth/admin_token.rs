@@ -1,4 +1,5 @@
-//! `DATA/admin.token`: the token of who runs this. Whoever can read the file may manage, so nobody else may read it.
+//! `DATA/admin.token`: the administrator's token. Reading the file gives full access, so only its owner may have read
+//! permission; a file that others can read is refused and not repaired, for its token may be known already.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,51 +10,55 @@ use toolcrib::registry::random_token;
 use toolcrib::{Code, Error, Result};
 
 const TOKEN_FILE_NAME: &str = "admin.token";
-/// One that somebody wrote by hand must be as hard to guess.
+/// Minimum length of a token, so that one written by hand is as hard to guess as a generated one.
 const MIN_TOKEN_LEN: usize = 32;
 
-pub(super) fn read_or_create(data: &Path) -> Result<String> {
-    ensure_private_directory(data)?;
-    let path = data.join(TOKEN_FILE_NAME);
-    let wrong = |why: String| {
-        let message = format!("`{}` {why}; remove it, and the next start makes a new one", path.display());
+/// Reads the token, or creates the file with a random one. Fails when other users may know the token.
+pub(super) fn read_or_create(data_dir: &Path) -> Result<String> {
+    ensure_private_directory(data_dir)?;
+    let path = data_dir.join(TOKEN_FILE_NAME);
+    let invalid = |reason: String| {
+        let message = format!("`{}` {reason}; remove it, and the next start creates a new one", path.display());
         Error::new(Code::ConfigInvalid, message)
     };
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            create(data, &path).map_err(|error| wrong(format!("cannot be made: {error}")).with_cause(error))?
+            create(data_dir, &path).map_err(|error| invalid(format!("cannot be created: {error}")).with_cause(error))?
         }
-        Err(error) => return Err(wrong(format!("cannot be read: {error}")).with_cause(error)),
+        Err(error) => return Err(invalid(format!("cannot be read: {error}")).with_cause(error)),
     };
-    if let Some(reason) = exposure_reason(&path).map_err(|error| wrong(format!("cannot be looked at: {error}")))? {
-        return Err(wrong(reason.into()));
+    if let Some(reason) = exposure_reason(&path).map_err(|error| invalid(format!("cannot be inspected: {error}")))? {
+        return Err(invalid(reason.into()));
     }
     let token = text.trim();
     if token.len() < MIN_TOKEN_LEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(wrong(format!("holds no token of {MIN_TOKEN_LEN} or more plain characters")));
+        return Err(invalid(format!("holds no token of {MIN_TOKEN_LEN} or more printable ASCII characters")));
     }
     Ok(token.to_owned())
 }
 
-/// Written beside its place and put there whole. Of two who make one at the same time, the first wins for both.
-fn create(data: &Path, path: &Path) -> io::Result<String> {
-    let temporary = data.join(format!(".{TOKEN_FILE_NAME}-{:016x}", rand::random::<u64>()));
+/// Writes a new token to a temporary file and links it to `path`, so that no reader sees half of it. When two processes
+/// do this at once, the first link wins and both return its token.
+fn create(data_dir: &Path, path: &Path) -> io::Result<String> {
+    let temporary = data_dir.join(format!(".{TOKEN_FILE_NAME}-{:016x}", rand::random::<u64>()));
     let written = private_file_options().open(&temporary).and_then(|mut file| {
         writeln!(file, "{}", random_token())?;
         file.sync_all()
     });
-    let placed = written.and_then(|()| match fs::hard_link(&temporary, path) {
+    let linked = written.and_then(|()| match fs::hard_link(&temporary, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // Not every file system has links.
+        // Not every file system has hard links.
         Err(_) => fs::rename(&temporary, path),
         Ok(()) => Ok(()),
     });
-    let _renamed_already = fs::remove_file(&temporary);
-    placed?;
+    // Fails when the file was renamed instead of linked, or was never written.
+    let _ = fs::remove_file(&temporary);
+    linked?;
     fs::read_to_string(path)
 }
 
+/// Options that create a new file which only its owner may read and write.
 #[cfg(unix)]
 fn private_file_options() -> fs::OpenOptions {
     use std::os::unix::fs::OpenOptionsExt;
@@ -62,34 +67,35 @@ fn private_file_options() -> fs::OpenOptions {
     options
 }
 
-/// Why other users may know the token. What they could read, they may have read: narrowing it now would not make it secret
-/// again.
+/// Returns why other users may know the token, or `None` if they cannot. Correcting the permissions now would not help:
+/// another user may have read the file before.
 #[cfg(unix)]
 fn exposure_reason(path: &Path) -> io::Result<Option<&'static str>> {
     use std::os::unix::fs::MetadataExt;
 
-    let found = fs::symlink_metadata(path)?;
+    let metadata = fs::symlink_metadata(path)?;
     // The data directory belongs to the user of this process.
     let owner = fs::metadata(path.parent().unwrap_or(Path::new(".")))?.uid();
-    Ok(match found.mode() & 0o077 {
-        _ if found.is_symlink() => Some("is a link, and where it leads may be open to others"),
-        _ if !found.is_file() => Some("is not a file"),
-        _ if found.uid() != owner => Some("belongs to another user, so it is no secret"),
+    Ok(match metadata.mode() & 0o077 {
+        _ if metadata.is_symlink() => Some("is a symbolic link, whose target other users may be able to read"),
+        _ if !metadata.is_file() => Some("is not a file"),
+        _ if metadata.uid() != owner => Some("belongs to another user, so it is no secret"),
         0 => None,
-        _ => Some("can be read by others, so it is no secret any more"),
+        _ => Some("can be read by other users, so it is no secret any more"),
     })
 }
 
+/// Elsewhere a new file inherits the permissions of its directory.
 #[cfg(not(unix))]
-fn private() -> fs::OpenOptions {
+fn private_file_options() -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     options
 }
 
-/// Elsewhere the directory of a user is that user's alone.
+/// Elsewhere the profile directory of a user is private by default.
 #[cfg(not(unix))]
-fn exposed(_path: &Path) -> io::Result<Option<&'static str>> {
+fn exposure_reason(_path: &Path) -> io::Result<Option<&'static str>> {
     Ok(None)
 }
 
@@ -100,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_made_once_for_its_owner_alone() {
+    fn the_token_is_created_once_and_readable_by_its_owner_alone() {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
         let token = read_or_create(&data).unwrap();
@@ -112,21 +118,21 @@ mod tests {
     }
 
     #[test]
-    fn one_that_others_can_read_or_that_is_no_token_is_refused() {
+    fn a_file_that_others_can_read_or_that_holds_no_token_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let token = read_or_create(directory.path()).unwrap();
         let path = directory.path().join(TOKEN_FILE_NAME);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let error = read_or_create(directory.path()).unwrap_err();
-        assert!(error.message.contains("can be read by others") && !error.message.contains(&token), "{error}");
+        assert!(error.message.contains("can be read by other users") && !error.message.contains(&token), "{error}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let elsewhere = directory.path().join("elsewhere");
         fs::rename(&path, &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
         let error = read_or_create(directory.path()).unwrap_err();
-        assert!(error.message.contains("is a link") && !error.message.contains(&token), "{error}");
+        assert!(error.message.contains("is a symbolic link") && !error.message.contains(&token), "{error}");
         fs::rename(&elsewhere, &path).unwrap();
-        // Only root can give a file away.
+        // Only root can change the owner of a file.
         if std::os::unix::fs::chown(&path, Some(65_534), None).is_ok() {
             let error = read_or_create(directory.path()).unwrap_err();
             assert!(error.message.contains("belongs to another user"), "{error}");

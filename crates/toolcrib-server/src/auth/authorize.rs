@@ -1,4 +1,5 @@
-//! The layer before every route that needs something of who comes.
+//! Authorization middleware of every route: authenticates the client, compares its role with the permission that the
+//! route requires, checks CSRF tokens, and ends streams whose credentials become invalid.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,138 +17,144 @@ use super::{ConnectionPeer, Locality, Permission, Principal, login};
 use crate::rest::{ApiError, read_body};
 use crate::state::AppState;
 
-/// How often it is looked whether the client of a stream is still admitted: for tokens and sessions that expire. That a
-/// token or the configuration changed is heard at once.
+/// How often an open stream is authorized again, for tokens and sessions that expire. Changed tokens and a reloaded
+/// configuration trigger the check at once.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Lets those in who may; handlers find a [`Visitor`] among the request's extensions.
+/// Middleware that runs the handler only for clients with the required permission. Inserts the [`Principal`] into the
+/// request's extensions; on public routes it may be missing.
 pub(crate) async fn authorize(
-    State((house, needs)): State<(AppState, Permission)>,
+    State((app, required)): State<(AppState, Permission)>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let locality = request_locality(&request);
-    let visitor = match check_access(&house, request.headers(), needs, locality) {
-        Ok(visitor) => visitor,
+    let principal = match check_access(&app, request.headers(), required, locality) {
+        Ok(principal) => principal,
         Err(error) => return rejection(&request, error),
     };
-    let mut admission = None;
-    if let Some(visitor) = visitor {
-        if needs.min_role().is_some() {
+    let mut authorization = None;
+    if let Some(principal) = principal {
+        if required.min_role().is_some() {
             let connection = request.extensions().get().cloned().unwrap_or_default();
-            admission = Some(StreamAuthorization {
-                required: needs,
+            authorization = Some(StreamAuthorization {
+                required,
                 credentials: credential_headers(request.headers()),
                 locality,
                 connection,
             });
         }
-        if !request.method().is_safe() && visitor.csrf.is_some() {
-            request = match check_csrf(&visitor, request).await {
+        if !request.method().is_safe() && principal.csrf.is_some() {
+            request = match check_csrf(&principal, request).await {
                 Ok(request) => request,
-                Err(refused) => return refused,
+                Err(rejection) => return rejection,
             };
         }
-        request.extensions_mut().insert(visitor);
+        request.extensions_mut().insert(principal);
     }
     let response = next.run(request).await;
-    match admission.filter(|_| is_event_stream(&response)) {
-        Some(admission) => end_when_revoked(house, admission, response),
+    match authorization.filter(|_| is_event_stream(&response)) {
+        Some(authorization) => end_when_revoked(app, authorization, response),
         None => response,
     }
 }
 
-/// What a request was let in by.
+/// The grounds on which a request was authorized, kept to check an open stream again.
 struct StreamAuthorization {
     required: Permission,
-    /// Nothing for a local process without a token.
+    /// `Authorization` and `Cookie` headers; empty for a local process without a token.
     credentials: HeaderMap,
     locality: Locality,
     connection: Arc<ConnectionPeer>,
 }
 
 impl StreamAuthorization {
-    async fn is_valid(&self, house: &AppState) -> bool {
-        // A local process may need a token now. Any other client does not become a local one.
+    async fn is_valid(&self, app: &AppState) -> bool {
+        // `identity.loopback` may have changed, so that a local process needs a token now. No other client becomes local.
         let mut locality = self.locality;
         if locality == Locality::Local {
-            locality = house.auth.locality(&self.connection, &self.credentials).await;
+            locality = app.auth.locality(&self.connection, &self.credentials).await;
         }
-        is_still_authorized(house, &self.credentials, self.required, locality)
+        is_still_authorized(app, &self.credentials, self.required, locality)
     }
 }
 
-/// Whether a route that only reads would let somebody in. A wrong token counts where it is refused, not here.
-pub(crate) fn can_read(house: &AppState, headers: &HeaderMap, locality: Locality) -> bool {
-    is_still_authorized(house, headers, Permission::Read, locality)
+/// True when a route that requires [`Permission::Read`] would accept the headers. An unknown token is counted by the route
+/// that rejects it, not here.
+pub(crate) fn can_read(app: &AppState, headers: &HeaderMap, locality: Locality) -> bool {
+    is_still_authorized(app, headers, Permission::Read, locality)
 }
 
-/// As it was decided before the router.
+/// Returns the locality that [`handle_request`](crate::middleware::handle_request) determined.
 pub(super) fn request_locality(request: &Request) -> Locality {
     request.extensions().get().copied().unwrap_or(Locality::Network)
 }
 
+/// Copies the headers that carry credentials.
 fn credential_headers(headers: &HeaderMap) -> HeaderMap {
-    let wanted = [header::AUTHORIZATION, header::COOKIE];
-    let each = wanted
+    let names = [header::AUTHORIZATION, header::COOKIE];
+    let pairs = names
         .into_iter()
         .flat_map(|name| headers.get_all(&name).iter().map(move |value| (name.clone(), value.clone())));
-    each.collect()
+    pairs.collect()
 }
 
 fn is_event_stream(response: &Response) -> bool {
     response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
-/// A stream goes on long after its request was let in: it ends soon after what that was let in by does.
-fn end_when_revoked(house: AppState, admission: StreamAuthorization, response: Response) -> Response {
-    let mut changes = house.event_feed.subscribe_auth_changes();
-    let refused = async move {
-        while admission.is_valid(&house).await {
-            // Where nobody tells of changes any more, time goes on.
-            let heard = async {
+/// Ends a streaming response shortly after the credentials it was opened with expire or are revoked.
+fn end_when_revoked(app: AppState, authorization: StreamAuthorization, response: Response) -> Response {
+    let mut changes = app.event_feed.subscribe_auth_changes();
+    let revoked = async move {
+        while authorization.is_valid(&app).await {
+            // When the feed is gone, only the interval is left.
+            let changed = async {
                 if changes.changed().await.is_err() {
                     std::future::pending().await
                 }
             };
-            let _or_later = tokio::time::timeout(RECHECK_INTERVAL, heard).await;
+            // Check again in both cases: after a change and after the interval.
+            let _ = tokio::time::timeout(RECHECK_INTERVAL, changed).await;
         }
     };
     let (parts, body) = response.into_parts();
-    let stream = body.into_data_stream().take_until(Box::pin(refused));
+    let stream = body.into_data_stream().take_until(Box::pin(revoked));
     Response::from_parts(parts, Body::from_stream(stream))
 }
 
-fn is_still_authorized(house: &AppState, shown: &HeaderMap, needs: Permission, locality: Locality) -> bool {
-    let Some(least) = needs.min_role() else { return true };
-    house.auth.reauthenticate(&house.registry, shown, locality).is_some_and(|visitor| visitor.role >= least)
+fn is_still_authorized(app: &AppState, credentials: &HeaderMap, required: Permission, locality: Locality) -> bool {
+    let Some(min_role) = required.min_role() else { return true };
+    app.auth.reauthenticate(&app.registry, credentials, locality).is_some_and(|principal| principal.role >= min_role)
 }
 
+/// Authenticates a request and compares the role with the required permission. The error tells what to send: a token
+/// (`UNAUTHORIZED`), or a token with a higher role (`FORBIDDEN`).
 fn check_access(
-    house: &AppState,
+    app: &AppState,
     headers: &HeaderMap,
-    needs: Permission,
+    required: Permission,
     locality: Locality,
 ) -> Result<Option<Principal>> {
-    let visitor = house.auth.authenticate(&house.registry, headers, locality);
-    // What is open to all is not closed to who shows something old.
-    let Some(least) = needs.min_role() else { return Ok(visitor.ok().flatten()) };
-    let visitor = visitor?;
-    match visitor {
-        Some(visitor) if visitor.role >= least => Ok(Some(visitor)),
-        Some(visitor) if visitor.has_credentials(headers) => {
+    let principal = app.auth.authenticate(&app.registry, headers, locality);
+    // Public routes ignore invalid credentials.
+    let Some(min_role) = required.min_role() else { return Ok(principal.ok().flatten()) };
+    match principal? {
+        Some(principal) if principal.role >= min_role => Ok(Some(principal)),
+        Some(principal) if principal.has_credentials(headers) => {
             let message =
-                format!("this needs the role `{least}`, and `{}` has the role `{}`", visitor.name, visitor.role);
+                format!("this needs the role `{min_role}`, and `{}` has the role `{}`", principal.name, principal.role);
             Err(Error::new(Code::Forbidden, message))
         }
+        // A local process without a token. Such a client has the role `agent`.
         Some(_) => Err(Error::new(
             Code::Unauthorized,
             "this needs `Authorization: Bearer` with the token in the file `admin.token` of the data directory, or with \
-             one that `toolcrib token create NAME --role admin` makes",
+             one that `toolcrib token create NAME --role admin` creates",
         )),
         None => {
             let message = format!(
-                "{} `Authorization: Bearer` with a token; `toolcrib token create NAME --role {least}` makes one",
+                "{} `Authorization: Bearer` with a token; `toolcrib token create NAME --role {min_role}` creates one",
                 locality.token_reason()
             );
             Err(Error::new(Code::Unauthorized, message))
@@ -156,62 +163,69 @@ fn check_access(
 }
 
 impl Principal {
+    /// True when the request carried a token or a session cookie, and was not authenticated by locality alone.
     fn has_credentials(&self, headers: &HeaderMap) -> bool {
         self.csrf.is_some() || headers.contains_key(header::AUTHORIZATION)
     }
 }
 
-/// Marks the refusal of somebody we know, whose role is not enough.
+/// Response extension that marks a rejection of an authenticated client with too low a role. The console's error page
+/// then suggests to sign in with another token.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InsufficientRole;
 
-/// Programs get the error; people with a browser are asked to sign in where that would help.
+/// Builds the response for a rejected request: a redirect to the login page for a browser without credentials, the error
+/// envelope for all others.
 fn rejection(request: &Request, error: Error) -> Response {
     if error.code == Code::Unauthorized && is_browser_request(request) {
-        let back = request.method().is_safe().then(|| request.uri().path_and_query()).flatten();
-        return Redirect::to(&login::login_path(back.map(|back| back.as_str()))).into_response();
+        // A form that was sent is not sent again after the login.
+        let next = request.method().is_safe().then(|| request.uri().path_and_query()).flatten();
+        return Redirect::to(&login::login_path(next.map(|next| next.as_str()))).into_response();
     }
-    let unauthorized = error.code == Code::Unauthorized;
+    let is_unauthorized = error.code == Code::Unauthorized;
     let mut response = ApiError(error).into_response();
-    if !unauthorized {
-        response.extensions_mut().insert(InsufficientRole);
-    }
-    if unauthorized {
+    if is_unauthorized {
         let challenge = HeaderValue::from_static("Bearer realm=\"toolcrib\"");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    } else {
+        response.extensions_mut().insert(InsufficientRole);
     }
     response
 }
 
-/// A browser that is to show something says so.
+/// True when `Accept` names `text/html`, as browsers do for pages and programs usually do not.
 pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     accept.contains("text/html")
 }
 
+/// True for a page request of a browser without an `Authorization` header.
 fn is_browser_request(request: &Request) -> bool {
     let path = request.uri().path();
-    let programs = ["/api/", "/mcp", "/metrics"].iter().any(|prefix| path.starts_with(prefix));
-    accepts_html(request.headers()) && !programs && !request.headers().contains_key(header::AUTHORIZATION)
+    let is_api = ["/api/", "/mcp", "/metrics"].iter().any(|prefix| path.starts_with(prefix));
+    accepts_html(request.headers()) && !is_api && !request.headers().contains_key(header::AUTHORIZATION)
 }
 
-/// A cookie comes along whoever made the browser send it. What only our own pages know tells that it was one of them:
-/// the header that their script sends, or the field of their forms.
-async fn check_csrf(visitor: &Principal, request: Request) -> Result<Request, Response> {
-    let expected = visitor.csrf.as_deref().map(Fingerprint::digest);
-    let right = |given: &[u8]| Some(Fingerprint::digest(given)) == expected;
-    if let Some(given) = request.headers().get("x-csrf-token") {
-        return if right(given.as_bytes()) { Ok(request) } else { Err(csrf_error()) };
+/// Requires the CSRF token of the session, in `X-CSRF-Token` or in the form field `csrf`. A browser sends the session
+/// cookie with requests that other sites provoke; only pages of the console know the token. Returns the request with its
+/// body, which may have been read.
+async fn check_csrf(principal: &Principal, request: Request) -> Result<Request, Response> {
+    // Digests are compared instead of the tokens, so that the time taken tells nothing about the token.
+    let expected = principal.csrf.as_deref().map(Fingerprint::digest);
+    let is_expected = |token: &[u8]| Some(Fingerprint::digest(token)) == expected;
+    if let Some(token) = request.headers().get("x-csrf-token") {
+        return if is_expected(token.as_bytes()) { Ok(request) } else { Err(csrf_error()) };
     }
     if !has_form_content_type(request.headers()) {
         return Err(csrf_error());
     }
     let (parts, body) = request.into_parts();
     let bytes = read_body(&parts.headers, body).await?;
-    let given = url::form_urlencoded::parse(&bytes).find(|(name, _)| name == "csrf");
-    match given.is_some_and(|(_, value)| right(value.as_bytes())) {
-        true => Ok(Request::from_parts(parts, Body::from(bytes))),
-        false => Err(csrf_error()),
+    let field = url::form_urlencoded::parse(&bytes).find(|(name, _)| name == "csrf");
+    if field.is_some_and(|(_, value)| is_expected(value.as_bytes())) {
+        Ok(Request::from_parts(parts, Body::from(bytes)))
+    } else {
+        Err(csrf_error())
     }
 }
 
@@ -222,7 +236,7 @@ pub(super) fn has_form_content_type(headers: &HeaderMap) -> bool {
 }
 
 fn csrf_error() -> Response {
-    let message = "a session's request carries its page's token, as `X-CSRF-Token` or as the field `csrf`, and this one \
-                   does not; load the page again";
+    let message = "missing or wrong CSRF token: a request with a session cookie carries it in the header \
+                   `X-CSRF-Token` or in the form field `csrf`; reload the page";
     ApiError(Error::new(Code::Forbidden, message)).into_response()
 }

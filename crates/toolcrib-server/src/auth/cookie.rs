@@ -1,4 +1,4 @@
-//! The cookie of a session.
+//! The cookie that carries the id of a console session.
 
 use std::net::SocketAddr;
 
@@ -7,26 +7,29 @@ use toolcrib::{Code, Error, Result};
 
 use super::sessions::MAX_SESSION_AGE;
 
-/// Browsers do not tell the ports of a host apart, so the name does.
+/// Returns a cookie name with the port in it: browsers share cookies between all ports of a host, and several servers may
+/// run on one machine.
 fn cookie_name(address: SocketAddr) -> String {
     format!("toolcrib_{}", address.port())
 }
 
-/// The id that came with a request.
+/// Returns the session id that a request carries.
 pub(super) fn session_id(address: SocketAddr, headers: &HeaderMap) -> Option<&str> {
     let mut cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let first = cookies.next()?;
     let name = cookie_name(address);
     let pairs = std::iter::once(first).chain(cookies).flat_map(|value| value.split(';'));
-    let named = |pair: &'_ str| pair.trim().split_once('=').is_some_and(|(key, _)| key == name);
-    pairs.filter(|pair| named(pair)).find_map(|pair| pair.trim().split_once('=')).map(|(_, value)| value)
+    let has_name = |pair: &'_ str| pair.trim().split_once('=').is_some_and(|(key, _)| key == name);
+    pairs.filter(|pair| has_name(pair)).find_map(|pair| pair.trim().split_once('=')).map(|(_, value)| value)
 }
 
-/// Scripts cannot read it, and no other site can make a browser send it.
+/// Builds the `Set-Cookie` value of a new session. `HttpOnly` hides the cookie from scripts; `SameSite=Strict` keeps
+/// browsers from sending it with requests of other sites.
 pub(super) fn session_cookie(address: SocketAddr, headers: &HeaderMap, id: &str) -> Result<HeaderValue> {
     build_cookie(address, headers, id, MAX_SESSION_AGE.as_secs())
 }
 
+/// Builds the `Set-Cookie` value that deletes the cookie.
 pub(super) fn expired_cookie(address: SocketAddr, headers: &HeaderMap) -> Result<HeaderValue> {
     build_cookie(address, headers, "", 0)
 }
@@ -39,7 +42,7 @@ fn build_cookie(address: SocketAddr, headers: &HeaderMap, value: &str, seconds: 
         .map_err(|error| Error::new(Code::Internal, "the cookie cannot be written").with_cause(error))
 }
 
-/// Whether a proxy in front of us speaks TLS with the browser.
+/// True when the browser uses HTTPS, which a reverse proxy terminated.
 fn is_https(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
     text("x-forwarded-proto").split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))
@@ -65,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_secure_behind_a_proxy_that_is() {
+    fn the_cookie_is_secure_behind_a_tls_proxy() {
         let address: SocketAddr = "127.0.0.1:7450".parse().unwrap();
         let plain = session_cookie(address, &HeaderMap::new(), "x").unwrap();
         assert_eq!(plain, "toolcrib_7450=x; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict");

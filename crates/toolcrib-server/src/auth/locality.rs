@@ -1,5 +1,5 @@
-//! Whether a request comes from a process on this machine that needs no token (`identity.loopback`). Every other request
-//! is treated like one from another machine.
+//! Decides whether a request comes from a process on this machine that needs no token (`identity.loopback`). Every
+//! other request is treated like one from another machine. The process is found through the socket of its connection.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -14,46 +14,47 @@ use toolcrib::peer::{PeerSearch, PeerSocket, SocketOwner};
 
 use super::Authenticator;
 
-/// Searches through the processes of this machine at once.
+/// Maximum number of concurrent searches through the processes of this machine.
 const MAX_CONCURRENT_SEARCHES: usize = 4;
-/// How long a request waits for the search, the wait for its turn included.
+/// How long a request waits for the search, including the wait for a permit.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where a request comes from, as far as that decides whether it needs a token.
+/// Origin of a request, as far as it decides whether the request needs a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locality {
     /// A process on this machine that needs no token.
     Local,
-    /// This server is for other machines too, or asks every client for a token.
+    /// The server is reachable from other machines, or requires a token from every client.
     Network,
-    /// A proxy passed it on.
+    /// A proxy forwarded the request, so its true origin is unknown.
     Forwarded,
     /// `identity.loopback` is `token`.
     TokenRequired,
-    /// A process of another user than Toolcrib's own.
+    /// A process of another user than the one Toolcrib runs as.
     OtherUser,
-    /// A process that a Toolcrib started.
+    /// A process that Toolcrib started, such as an MCP server, or a descendant of one.
     StartedByToolcrib,
-    /// This process itself, where that is refused.
+    /// This process itself, where `refuse_own_process` is set.
     OwnProcess,
-    /// The process could not be found.
+    /// The process was not found.
     Unidentified,
 }
 
 /// The client's end of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionPeer {
-    /// `None` where it was not looked up, or could not be identified.
+    /// `None` when it was not looked up (not on loopback) or could not be identified.
     peer: Option<PeerSocket>,
-    /// Found out before the first request is answered, and kept for the life of the connection.
+    /// The process that owns the socket. Determined by the first request and cached for the life of the connection.
     owner: OnceCell<SocketOwner>,
 }
 
-/// What identifying the peers of all connections shares.
+/// Searches for the owners of client sockets; shared by all connections.
 #[derive(Debug)]
 pub(super) struct PeerIdentifier {
     search: Arc<PeerSearch>,
     search_permits: Arc<Semaphore>,
+    /// Set after the first warning in the log; later failures are logged at debug level.
     has_warned: AtomicBool,
 }
 
@@ -68,20 +69,20 @@ impl Default for PeerIdentifier {
 }
 
 impl Authenticator {
-    /// Looks up the client's end of a connection that was just accepted. Asks the kernel, which answers at once.
+    /// Looks up the client's socket of a connection that was just accepted. Queries the kernel without blocking.
     pub(crate) fn identify_peer(&self, stream: &tokio::net::TcpStream) -> ConnectionPeer {
         if !self.is_on_loopback() {
             return ConnectionPeer::default();
         }
-        let found = stream.peer_addr().and_then(|client| PeerSocket::from_connection(client, stream.local_addr()?));
-        if let Err(error) = &found {
+        let peer = stream.peer_addr().and_then(|client| PeerSocket::from_connection(client, stream.local_addr()?));
+        if let Err(error) = &peer {
             self.peer_identifier.warn_once(error);
         }
-        ConnectionPeer { peer: found.ok(), owner: OnceCell::new() }
+        ConnectionPeer { peer: peer.ok(), owner: OnceCell::new() }
     }
 
-    /// Decided for every request, for the configuration may have changed since the last one. Only the first request of a
-    /// connection may have to wait.
+    /// Determines the locality of a request. Evaluated for each request, because the configuration may have been reloaded;
+    /// only the first request of a connection may wait for a process search.
     pub(crate) async fn locality(&self, connection: &ConnectionPeer, headers: &HeaderMap) -> Locality {
         if !self.is_on_loopback() {
             return Locality::Network;
@@ -106,45 +107,47 @@ impl Authenticator {
         }
     }
 
-    /// Looks a connection of this process to itself up, so that a system where that cannot be done is known at the start.
+    /// Identifies a connection of this process to itself, so that a system without support is reported at startup.
     pub(super) fn probe_peer_identification(&self) {
         if !self.is_on_loopback() || self.loopback() != LoopbackAccess::Owner {
             return;
         }
-        let tried = TcpListener::bind((self.address.ip(), 0)).and_then(|listener| {
+        let probe = TcpListener::bind((self.address.ip(), 0)).and_then(|listener| {
             let server = listener.local_addr()?;
             let client = TcpStream::connect_timeout(&server, SEARCH_TIMEOUT)?;
             PeerSocket::from_connection(client.local_addr()?, server)
         });
-        if let Err(error) = tried {
+        if let Err(error) = probe {
             self.peer_identifier.warn_once(&error);
         }
     }
 }
 
-/// The search failed, which the next request may try again.
+/// The search failed or timed out. Not cached: the next request tries again.
 struct PeerSearchFailed;
 
 impl PeerIdentifier {
+    /// Searches for the process that owns `peer`, on a blocking thread.
     async fn find_owner(&self, peer: PeerSocket) -> Result<SocketOwner, PeerSearchFailed> {
         let search = Arc::clone(&self.search);
-        let turns = Arc::clone(&self.search_permits);
+        let permits = Arc::clone(&self.search_permits);
         let searching = async {
-            let turn = turns.acquire_owned().await.map_err(std::io::Error::other)?;
-            let searched = tokio::task::spawn_blocking(move || {
-                // Given back when the search ends, though the request may not have waited for it.
-                let _turn = turn;
+            let permit = permits.acquire_owned().await.map_err(std::io::Error::other)?;
+            let search_task = tokio::task::spawn_blocking(move || {
+                // Released when the search ends, even if the request has given up on it.
+                let _permit = permit;
                 search.find_owner(peer)
             });
-            searched.await.map_err(std::io::Error::other)?
+            search_task.await.map_err(std::io::Error::other)?
         };
-        let found = timeout(SEARCH_TIMEOUT, searching).await.unwrap_or_else(|elapsed| Err(elapsed.into()));
-        found.map_err(|error| {
+        let peer = timeout(SEARCH_TIMEOUT, searching).await.unwrap_or_else(|elapsed| Err(elapsed.into()));
+        peer.map_err(|error| {
             self.warn_once(&error);
             PeerSearchFailed
         })
     }
 
+    /// Logs the first failure as a warning and all others at debug level.
     fn warn_once(&self, error: &std::io::Error) {
         let message = "a local client could not be identified, so it needs a token (`identity.loopback: owner`)";
         if self.has_warned.swap(true, Ordering::Relaxed) {
@@ -156,18 +159,18 @@ impl PeerIdentifier {
 }
 
 impl Locality {
-    /// Why a request without a token is refused: the beginning of a sentence that goes on with what to send.
+    /// Returns why a request without a token is rejected, as the beginning of a sentence that continues with what to send.
     pub(super) fn token_reason(self) -> &'static str {
         match self {
             Locality::Local | Locality::Network => "this needs",
-            Locality::Forwarded => "a request that a proxy passed on needs",
+            Locality::Forwarded => "a request that a proxy forwarded needs",
             Locality::TokenRequired => "`identity.loopback` is `token`, so this needs",
             Locality::OtherUser => {
                 "`identity.loopback` is `owner`, and this process belongs to another user, so this needs"
             }
             Locality::StartedByToolcrib => {
                 "`identity.loopback` is `owner`, and this process, or one above it, was started by Toolcrib or has a \
-                 limit on file locks, by which Toolcrib marks what it starts, so this needs"
+                 limit on file locks, by which Toolcrib marks the processes it starts, so this needs"
             }
             Locality::OwnProcess => {
                 "`identity.loopback` is `owner`, and this request was made by Toolcrib itself for one of its tools, so \
@@ -180,14 +183,15 @@ impl Locality {
     }
 }
 
-/// Whether a proxy passed a request on: what it passes on comes from anywhere, however near the proxy is.
+/// True when a proxy forwarded the request. Its client may be anywhere, even if the proxy runs on this machine.
 pub(super) fn is_forwarded(headers: &HeaderMap) -> bool {
     headers.keys().any(is_proxy_header)
 }
 
+/// True for the headers by which common proxies and CDNs report the client. Clients do not send them by themselves.
 fn is_proxy_header(name: &HeaderName) -> bool {
     let name = name.as_str();
-    let named = matches!(
+    let is_listed = matches!(
         name,
         "forwarded"
             | "via"
@@ -209,10 +213,10 @@ fn is_proxy_header(name: &HeaderName) -> bool {
             | "x-appengine-user-ip"
             | "x-envoy-external-address"
     );
-    named || name.starts_with("x-forwarded")
+    is_listed || name.starts_with("x-forwarded")
 }
 
-/// Whether `address` is one that only this machine reaches.
+/// True when only this machine can reach `address`. An IPv4-mapped IPv6 address counts as its IPv4 address.
 pub(super) fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }

@@ -1,4 +1,4 @@
-//! Signing in to the console and out of it: by the link that `serve` prints, which is good once, or with a token.
+//! Login and logout of the console: with the one-time link that `serve` prints, or with a token.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -19,41 +19,43 @@ use crate::state::AppState;
 
 pub(super) const LOGIN_PATH: &str = "/login";
 
-pub(crate) fn router(house: &AppState) -> Router<AppState> {
-    let out = post(sign_out).layer(from_fn_with_state((house.clone(), Permission::Public), authorize));
-    Router::new().route(LOGIN_PATH, get(show_login).post(sign_in)).route("/logout", out)
+/// Routes of the login page. `/login` itself needs no authorization; `/logout` checks the CSRF token.
+pub(crate) fn router(app: &AppState) -> Router<AppState> {
+    let logout = post(sign_out).layer(from_fn_with_state((app.clone(), Permission::Public), authorize));
+    Router::new().route(LOGIN_PATH, get(show_login).post(sign_in)).route("/logout", logout)
 }
 
-/// Where to sign in, and be led back from.
-pub(super) fn login_path(back: Option<&str>) -> String {
-    match back.filter(|back| *back != "/") {
-        Some(back) => format!("{LOGIN_PATH}?next={}", byte_serialize(back.as_bytes()).collect::<String>()),
+/// Returns the path of the login page that redirects to `next` after the login.
+pub(super) fn login_path(next: Option<&str>) -> String {
+    match next.filter(|next| *next != "/") {
+        Some(next) => format!("{LOGIN_PATH}?next={}", byte_serialize(next.as_bytes()).collect::<String>()),
         None => LOGIN_PATH.to_owned(),
     }
 }
 
-async fn show_login(State(house): State<AppState>, request: Request) -> Response {
+/// `GET /login`: redeems the one-time link in `key`, or shows the form.
+async fn show_login(State(app): State<AppState>, request: Request) -> Response {
     let locality = request_locality(&request);
     let query = request.uri().query().unwrap_or_default();
     let next = redirect_target(query.as_bytes());
     let Some((_, key)) = parse(query.as_bytes()).find(|(name, _)| name == "key") else {
-        return login_page(&house, locality, StatusCode::OK, None, &next);
+        return login_page(&app, locality, StatusCode::OK, None, &next);
     };
-    // What only looks ahead does not use the link up.
+    // Link previews and prefetching must not use up the link.
     if request.method() == Method::HEAD || is_prefetch(request.headers()) {
         return StatusCode::NO_CONTENT.into_response();
     }
-    match house.auth.sessions.redeem_login_link(&key, house.registry.now()) {
-        true => start_session(&house, request.headers(), Credential::Admin, &next)
-            .unwrap_or_else(IntoResponse::into_response),
-        false => {
-            let said = "This link was used already, or is older than ten minutes. A link is good once; sign in with a token instead.";
-            login_page(&house, locality, StatusCode::GONE, Some(said), &next)
-        }
+    if app.auth.sessions.redeem_login_link(&key, app.registry.now()) {
+        return start_session(&app, request.headers(), Credential::Admin, &next)
+            .unwrap_or_else(IntoResponse::into_response);
     }
+    let problem =
+        "This link was used already, or is older than ten minutes. A link works once; sign in with a token instead.";
+    login_page(&app, locality, StatusCode::GONE, Some(problem), &next)
 }
 
-async fn sign_in(State(house): State<AppState>, request: Request) -> Response {
+/// `POST /login`: starts a session for the token in the form, or shows the form again with the reason.
+async fn sign_in(State(app): State<AppState>, request: Request) -> Response {
     if !has_form_content_type(request.headers()) {
         let message = "send a form with the field `token`";
         return error_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::BadRequest, message);
@@ -62,102 +64,113 @@ async fn sign_in(State(house): State<AppState>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let bytes = match read_body(&parts.headers, body).await {
         Ok(bytes) => bytes,
-        Err(refused) => return refused,
+        Err(rejection) => return rejection,
     };
-    let (next, token) = (redirect_target(&bytes), parse(&bytes).find(|(name, _)| name == "token"));
+    let next = redirect_target(&bytes);
+    let token = parse(&bytes).find(|(name, _)| name == "token");
     let token = token.map(|(_, token)| token.trim().to_owned()).unwrap_or_default();
-    match house.auth.verify_token(&house.registry, &token) {
-        Ok(holder) => start_session(&house, &parts.headers, holder, &next).unwrap_or_else(IntoResponse::into_response),
+    match app.auth.verify_token(&app.registry, &token) {
+        Ok(credential) => {
+            start_session(&app, &parts.headers, credential, &next).unwrap_or_else(IntoResponse::into_response)
+        }
         Err(error) if error.code == Code::RateLimited => {
-            let said = "There were too many wrong tokens. Try again in a minute.";
-            let mut response = login_page(&house, locality, StatusCode::TOO_MANY_REQUESTS, Some(said), &next);
+            let problem = "There were too many wrong tokens. Try again in a minute.";
+            let mut response = login_page(&app, locality, StatusCode::TOO_MANY_REQUESTS, Some(problem), &next);
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
             response
         }
         Err(error) if error.code == Code::StoreUnavailable => {
-            let said = "The store is damaged, so that stored tokens are not accepted. Sign in with the token in `admin.token` of the data directory.";
-            login_page(&house, locality, StatusCode::SERVICE_UNAVAILABLE, Some(said), &next)
+            let problem = "The store is damaged, so stored tokens are not accepted. Sign in with the token in `admin.token` of the data directory.";
+            login_page(&app, locality, StatusCode::SERVICE_UNAVAILABLE, Some(problem), &next)
         }
         Err(_) => {
-            let said = "This token is not known here, or was revoked, or has expired.";
-            login_page(&house, locality, StatusCode::UNAUTHORIZED, Some(said), &next)
+            let problem = "Unknown, revoked or expired token.";
+            login_page(&app, locality, StatusCode::UNAUTHORIZED, Some(problem), &next)
         }
     }
 }
 
-async fn sign_out(State(house): State<AppState>, headers: HeaderMap) -> Result<Response, ApiError> {
-    if let Some(id) = cookie::session_id(house.auth.address, &headers) {
-        house.auth.sessions.end(id);
+/// `POST /logout`: ends the session and deletes its cookie.
+async fn sign_out(State(app): State<AppState>, headers: HeaderMap) -> Result<Response, ApiError> {
+    if let Some(id) = cookie::session_id(app.auth.address, &headers) {
+        app.auth.sessions.end(id);
     }
-    let cookie = cookie::expired_cookie(house.auth.address, &headers)?;
+    let cookie = cookie::expired_cookie(app.auth.address, &headers)?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(LOGIN_PATH)).into_response())
 }
 
-/// Begins a session; the one that this browser had before ends.
-fn start_session(house: &AppState, headers: &HeaderMap, holder: Credential, next: &str) -> Result<Response, ApiError> {
-    let access = &house.auth;
-    if let Some(old) = cookie::session_id(access.address, headers) {
-        access.sessions.end(old);
+/// Starts a session, ends the previous one of this browser, and redirects to `next`.
+fn start_session(
+    app: &AppState,
+    headers: &HeaderMap,
+    credential: Credential,
+    next: &str,
+) -> Result<Response, ApiError> {
+    let auth = &app.auth;
+    if let Some(old_id) = cookie::session_id(auth.address, headers) {
+        auth.sessions.end(old_id);
     }
-    let id = access.sessions.start(holder, house.registry.now());
-    let fields = [
-        (header::SET_COOKIE, cookie::session_cookie(access.address, headers, &id)?),
+    let id = auth.sessions.start(credential, app.registry.now());
+    let response_headers = [
+        (header::SET_COOKIE, cookie::session_cookie(auth.address, headers, &id)?),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
-    // A visit that another site led to is sent on without the cookie by a redirect; one that our own page leads to is not.
+    // When another site led here, the browser would follow a redirect without the new `SameSite=Strict` cookie. A page of
+    // our own that navigates on is a same-site request.
     if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
-        let onward = html! {
+        let content = html! {
             meta http-equiv="refresh" content={ "0;url=" (next) };
             p { "You are signed in. " a href=(next) { "Go on to the console" } }
         };
-        return Ok((fields, console::plain_page("Signed in", onward)).into_response());
+        return Ok((response_headers, console::plain_page("Signed in", content)).into_response());
     }
-    Ok((fields, Redirect::to(next)).into_response())
+    Ok((response_headers, Redirect::to(next)).into_response())
 }
 
+/// True for a request by which a browser loads a link in advance.
 fn is_prefetch(headers: &HeaderMap) -> bool {
-    let said = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
-    said("sec-purpose").contains("prefetch") || said("purpose").contains("prefetch")
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    text("sec-purpose").contains("prefetch") || text("purpose").contains("prefetch")
 }
 
-/// Where to go on to: a place of our own, whatever was asked for.
+/// Returns the path in the form field or query parameter `next` if it stays on this site, else `/`: no open redirect.
 fn redirect_target(form: &[u8]) -> String {
-    let asked = parse(form).find(|(name, _)| name == "next").map(|(_, next)| next.into_owned());
-    // A browser takes `//host` and `/\host` for another site.
-    let is_ours = |path: &String| {
+    let next = parse(form).find(|(name, _)| name == "next").map(|(_, next)| next.into_owned());
+    // Browsers resolve `//host` and `/\host` to another site.
+    let is_own_path = |path: &String| {
         path.starts_with('/')
             && !path[1..].starts_with(['/', '\\'])
             && path.bytes().all(|byte| byte.is_ascii_graphic())
             && !path.starts_with(LOGIN_PATH)
     };
-    asked.filter(is_ours).unwrap_or_else(|| "/".to_owned())
+    next.filter(is_own_path).unwrap_or_else(|| "/".to_owned())
 }
 
-fn login_page(house: &AppState, locality: Locality, status: StatusCode, said: Option<&str>, next: &str) -> Response {
+fn login_page(app: &AppState, locality: Locality, status: StatusCode, problem: Option<&str>, next: &str) -> Response {
     let form = html! {
-        @if let Some(said) = said { p.problem role="alert" { (said) } }
+        @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
         form.login method="post" action=(LOGIN_PATH) {
             input type="hidden" name="next" value=(next);
             label for="token" { "Token" }
             input #token type="password" name="token" required autofocus autocomplete="current-password" spellcheck="false";
             button type="submit" { "Sign in" }
         }
-        (token_hint(house, locality))
+        (token_hint(app, locality))
     };
-    let fields = [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
-    (status, fields, console::plain_page("Sign in", form)).into_response()
+    let headers = [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+    (status, headers, console::plain_page("Sign in", form)).into_response()
 }
 
-/// Where a token is to be had. Only a local process of the same user is told where things lie.
-fn token_hint(house: &AppState, locality: Locality) -> Markup {
+/// Tells how to get a token. Only local clients learn the path of the data directory.
+fn token_hint(app: &AppState, locality: Locality) -> Markup {
     html! {
         @if locality == Locality::Local {
             p.hint {
-                "Yours is in the file " code { (house.data_dir.join("admin.token").display()) }
-                "; " code { "toolcrib token create NAME --role viewer" } " makes one for somebody else."
+                "The administrator's token is in the file " code { (app.data_dir.join("admin.token").display()) }
+                "; " code { "toolcrib token create NAME --role viewer" } " creates a token for another user."
             }
         } @else {
-            p.hint { "Whoever runs this makes one with " code { "toolcrib token create NAME --role viewer" } "." }
+            p.hint { "The administrator creates a token with " code { "toolcrib token create NAME --role viewer" } "." }
         }
     }
 }
@@ -167,8 +180,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_led_back_to_our_own_pages_alone() {
-        for (asked, expected) in [
+    fn the_login_redirects_to_own_pages_only() {
+        for (form, expected) in [
             ("next=/tools%3Fq%3Dx", "/tools?q=x"),
             ("", "/"),
             ("next=//evil.example", "/"),
@@ -178,7 +191,7 @@ mod tests {
             ("next=/a%0d%0ab", "/"),
             ("next=/login", "/"),
         ] {
-            assert_eq!(redirect_target(asked.as_bytes()), expected, "{asked}");
+            assert_eq!(redirect_target(form.as_bytes()), expected, "{form}");
         }
         assert_eq!(login_path(Some("/tools?q=a b")), "/login?next=%2Ftools%3Fq%3Da+b");
         assert_eq!(login_path(Some("/")), "/login");

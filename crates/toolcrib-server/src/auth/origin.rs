@@ -1,5 +1,5 @@
-//! Where a request comes from. A web page elsewhere can make a browser on this machine, or one that is signed in, send
-//! requests here; such a request names another host, or comes from another origin.
+//! Checks `Host`, `Origin` and `Sec-Fetch-Site`. A page of another site can make a browser on this machine, or one with
+//! a console session, send requests here (DNS rebinding, CSRF); such a request names a foreign host or origin.
 
 use axum::extract::Request;
 use axum::http::uri::Authority;
@@ -11,28 +11,28 @@ use url::{Host, Url};
 use super::{Authenticator, Locality};
 use crate::rest::error_response;
 
-/// The refusal, for one that is not to be listened to.
-pub(crate) fn reject_foreign_request(
-    access: &Authenticator,
-    request: &Request,
-    locality: Locality,
-) -> Option<Response> {
+/// Returns the response that rejects a request with an ambiguous or foreign host, or from a foreign origin; `None` if
+/// the request may proceed.
+pub(crate) fn reject_foreign_request(auth: &Authenticator, request: &Request, locality: Locality) -> Option<Response> {
     let headers = request.headers();
     let Ok(host) = request_host(request) else {
-        let message = "a request names one host, once or by the same name in its address and in `Host`";
+        let message = "ambiguous host; send one `Host` header that agrees with the request target";
         return Some(error_response(StatusCode::BAD_REQUEST, Code::BadRequest, message));
     };
-    // Names that lead to this machine are anybody's to make. Beyond it, a token tells who comes.
-    if access.allows_local_without_token()
+    // On loopback, check `Host` against DNS rebinding: anyone can register a name that resolves to 127.0.0.1. Elsewhere
+    // every request carries a token.
+    if auth.allows_local_without_token()
         && !host.is_some_and(|host| is_common_local_host(host) || is_local_origin(&format!("http://{host}")))
     {
-        return Some(forbidden("this address answers on localhost only"));
+        return Some(forbidden("this server accepts requests for localhost only"));
     }
-    // A page that another program on this machine serves may look, and reads no answer; it changes and calls nothing.
-    let neighbours = locality == Locality::Local && request.method().is_safe();
-    let ours =
-        |origin: &str| host.is_some_and(|host| is_same_origin(origin, host)) || (neighbours && is_local_origin(origin));
-    if !headers.get_all(header::ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(ours)) {
+    // Pages of other local servers may send safe requests, whose responses the browser withholds from them. They may not
+    // change or call anything.
+    let allows_local_origins = locality == Locality::Local && request.method().is_safe();
+    let is_allowed = |origin: &str| {
+        host.is_some_and(|host| is_same_origin(origin, host)) || (allows_local_origins && is_local_origin(origin))
+    };
+    if !headers.get_all(header::ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(is_allowed)) {
         return Some(forbidden("requests from other origins are refused"));
     }
     if !request.method().is_safe() && is_cross_site(headers) {
@@ -45,16 +45,17 @@ fn forbidden(message: &str) -> Response {
     error_response(StatusCode::FORBIDDEN, Code::Forbidden, message)
 }
 
-/// Several hosts, of which one is looked at here and another by somebody else.
+/// A request with several hosts. This check would look at one, and a proxy or handler at another.
 struct AmbiguousHost;
 
-/// The host that a request asks for. The address of a request may name one too, and that one is who it is for: so they
-/// must be the same.
+/// Returns the host that a request is for. An absolute request target names a host too, which takes precedence over the
+/// `Host` header (RFC 9112, section 3.2.2), so both must agree.
 fn request_host(request: &Request) -> Result<Option<&str>, AmbiguousHost> {
-    let mut named =
+    let mut hosts =
         request.headers().get_all(header::HOST).iter().map(|value| value.to_str().map_err(|_| AmbiguousHost));
-    let (host, authority) = (named.next().transpose()?, request.uri().authority().map(Authority::as_str));
-    if named.next().is_some() {
+    let host = hosts.next().transpose()?;
+    let authority = request.uri().authority().map(Authority::as_str);
+    if hosts.next().is_some() {
         return Err(AmbiguousHost);
     }
     match (host, authority) {
@@ -63,19 +64,19 @@ fn request_host(request: &Request) -> Result<Option<&str>, AmbiguousHost> {
     }
 }
 
-/// What browsers tell by themselves, and pages cannot.
+/// True when the browser reports that another site caused the request. Scripts cannot set `Sec-Fetch-Site`.
 fn is_cross_site(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site")
 }
 
-/// The usual spellings, seen without reading them as an address.
+/// Recognises the usual spellings of a local host without the cost of parsing a URL.
 fn is_common_local_host(host: &str) -> bool {
     let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
     matches!(name.map_or(host, |(name, _)| name), "127.0.0.1" | "localhost")
 }
 
-fn is_local_origin(address: &str) -> bool {
-    parse_origin(address).is_some_and(|url| is_local_url(&url))
+fn is_local_origin(origin: &str) -> bool {
+    parse_origin(origin).is_some_and(|url| is_local_url(&url))
 }
 
 fn is_local_url(url: &Url) -> bool {
@@ -87,8 +88,8 @@ fn is_local_url(url: &Url) -> bool {
     }
 }
 
-/// Whether an origin is the host that a request asked for. A proxy may have taken the TLS off on the way, so that only
-/// the origin knows what port goes without saying. All names of this machine are one.
+/// True when `origin` has the host and port that the request is for. A proxy may have terminated TLS, so the default
+/// port follows from the scheme of the origin. All names of the loopback interface count as the same host.
 fn is_same_origin(origin: &str, host: &str) -> bool {
     let Some(origin) = parse_origin(origin) else { return false };
     let Some(host) = parse_origin(&format!("{}://{host}", origin.scheme())) else { return false };
@@ -96,11 +97,11 @@ fn is_same_origin(origin: &str, host: &str) -> bool {
     same_host && origin.port_or_known_default() == host.port_or_known_default()
 }
 
-/// An address of the web with nothing after its host.
-fn parse_origin(address: &str) -> Option<Url> {
-    let url = Url::parse(address).ok()?;
-    let plain = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
-    (plain && url.path() == "/" && url.query().is_none() && url.fragment().is_none()).then_some(url)
+/// Parses an origin: an HTTP(S) URL with nothing but scheme, host and port.
+fn parse_origin(origin: &str) -> Option<Url> {
+    let url = Url::parse(origin).ok()?;
+    let is_plain = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
+    (is_plain && url.path() == "/" && url.query().is_none() && url.fragment().is_none()).then_some(url)
 }
 
 #[cfg(test)]
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_machine_is_here() {
+    fn only_loopback_origins_are_local() {
         for address in ["http://localhost", "http://localhost:7450", "https://127.0.0.1:1", "http://[::1]:7450"] {
             assert!(is_local_origin(address), "{address}");
         }
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_the_host_that_was_asked_for_with_or_without_tls() {
+    fn an_origin_matches_the_requested_host_with_or_without_tls() {
         for (origin, host) in [
             ("http://tools.example:7450", "tools.example:7450"),
             ("https://tools.example", "tools.example"),

@@ -1,4 +1,5 @@
-//! How often somebody came with a wrong token lately. Guessing is hopeless anyway; this keeps it from being loud.
+//! Limits failed token attempts over all clients. Tokens have too much entropy to be guessed; the limit keeps guessing
+//! from flooding the server and its log.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -6,10 +7,11 @@ use std::time::Duration;
 use toolcrib::core::Timestamp;
 use toolcrib::{Code, Error, Result};
 
-/// So many are heard in a minute.
+/// Failed attempts per window that get `UNAUTHORIZED`; further ones get `RATE_LIMITED`.
 const MAX_FAILED_TOKENS: u32 = 20;
 const RATE_LIMIT_WINDOW: Duration = Duration::from_secs(60);
 
+/// Fixed-window counter of failed token attempts.
 #[derive(Debug, Default)]
 pub(super) struct TokenRateLimit(Mutex<FailureWindow>);
 
@@ -20,7 +22,7 @@ struct FailureWindow {
 }
 
 impl TokenRateLimit {
-    /// Counts a failure; an error when there were too many.
+    /// Counts a failed attempt. Returns `RATE_LIMITED` when the window already had [`MAX_FAILED_TOKENS`].
     pub(super) fn record_failure(&self, now: Timestamp) -> Result<()> {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if now.since(window.started_at) >= RATE_LIMIT_WINDOW {

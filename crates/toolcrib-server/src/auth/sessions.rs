@@ -1,5 +1,5 @@
-//! Sessions of the console, and the one-time links that begin them. They live as long as this process, and are kept by
-//! the hashes of their ids.
+//! Console sessions, and the one-time login links that start them. In memory only: a restart ends all of them. Stored by
+//! the digests of their ids and keys.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,20 +9,24 @@ use toolcrib::core::Timestamp;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::random_secret;
 
+/// A session ends this long after the login, whether it is used or not.
 pub(super) const MAX_SESSION_AGE: Duration = Duration::from_secs(12 * 3600);
 const MAX_LOGIN_LINK_AGE: Duration = Duration::from_secs(600);
-/// The oldest go when there are more: of all, and of one holder, who can so not end the others'.
+/// Maximum number of sessions; beyond it the oldest one ends.
 const MAX_SESSIONS: usize = 1_000;
+/// Maximum number of sessions of one credential, which then evicts its own oldest session and not those of others.
 const MAX_SESSIONS_PER_CREDENTIAL: usize = 100;
+/// Maximum number of unused login links; beyond it the oldest one is dropped.
 const MAX_LOGIN_LINKS: usize = 16;
 
+/// All sessions of this server.
 #[derive(Debug, Default)]
 pub(super) struct ConsoleSessions(Mutex<SessionTable>);
 
 #[derive(Debug, Default)]
 struct SessionTable {
     sessions: HashMap<Fingerprint, ConsoleSession>,
-    /// Links that nobody used yet, oldest first.
+    /// Digests of the keys of unused links with their creation times, oldest first.
     login_links: Vec<(Fingerprint, Timestamp)>,
 }
 
@@ -33,56 +37,58 @@ struct ConsoleSession {
     started_at: Timestamp,
 }
 
-/// Whose a session or a token is.
+/// What a session or a request was authenticated with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Credential {
-    /// Who runs this.
+    /// The token in `admin.token`, or a login link.
     Admin,
-    /// A token, by its id: what it may do is what the token may at that moment.
+    /// A stored token, by its id. Its role is looked up for each request, so that a change takes effect at once.
     Token(String),
 }
 
 impl ConsoleSessions {
-    /// Begins one; its id.
-    pub(super) fn start(&self, holder: Credential, now: Timestamp) -> String {
-        let (id, csrf) = (random_secret(), random_secret().into());
-        let mut kept = self.lock();
-        kept.sessions.retain(|_, session| now.since(session.started_at) < MAX_SESSION_AGE);
-        kept.evict_oldest(MAX_SESSIONS_PER_CREDENTIAL, |session| session.credential == holder);
-        kept.evict_oldest(MAX_SESSIONS, |_| true);
-        kept.sessions.insert(Fingerprint::digest(&id), ConsoleSession { credential: holder, csrf, started_at: now });
+    /// Starts a session and returns its id. Removes expired sessions first.
+    pub(super) fn start(&self, credential: Credential, now: Timestamp) -> String {
+        let id = random_secret();
+        let csrf = random_secret().into();
+        let mut table = self.lock();
+        table.sessions.retain(|_, session| now.since(session.started_at) < MAX_SESSION_AGE);
+        table.evict_oldest(MAX_SESSIONS_PER_CREDENTIAL, |session| session.credential == credential);
+        table.evict_oldest(MAX_SESSIONS, |_| true);
+        table.sessions.insert(Fingerprint::digest(&id), ConsoleSession { credential, csrf, started_at: now });
         id
     }
 
-    /// Whose it is, and what its forms must carry.
+    /// Returns the credential and the CSRF token of a session that has not expired.
     pub(super) fn find(&self, id: &str, now: Timestamp) -> Option<(Credential, Arc<str>)> {
-        let kept = self.lock();
-        let session = kept.sessions.get(&Fingerprint::digest(id))?;
+        let table = self.lock();
+        let session = table.sessions.get(&Fingerprint::digest(id))?;
         (now.since(session.started_at) < MAX_SESSION_AGE).then(|| (session.credential.clone(), session.csrf.clone()))
     }
 
+    /// Ends a session, if it exists.
     pub(super) fn end(&self, id: &str) {
         self.lock().sessions.remove(&Fingerprint::digest(id));
     }
 
-    /// The key of a new link.
+    /// Creates a login link and returns its key.
     pub(super) fn create_login_link(&self, now: Timestamp) -> String {
         let key = random_secret();
-        let mut kept = self.lock();
-        if kept.login_links.len() >= MAX_LOGIN_LINKS {
-            kept.login_links.remove(0);
+        let mut table = self.lock();
+        if table.login_links.len() >= MAX_LOGIN_LINKS {
+            table.login_links.remove(0);
         }
-        kept.login_links.push((Fingerprint::digest(&key), now));
+        table.login_links.push((Fingerprint::digest(&key), now));
         key
     }
 
-    /// Whether a key is good; it is not any more afterwards.
+    /// Removes the login link with this key. Returns false when it does not exist, was used or has expired.
     pub(super) fn redeem_login_link(&self, key: &str, now: Timestamp) -> bool {
         let hash = Fingerprint::digest(key);
-        let mut kept = self.lock();
-        kept.login_links.retain(|(_, made)| now.since(*made) < MAX_LOGIN_LINK_AGE);
-        let found = kept.login_links.iter().position(|(link, _)| *link == hash);
-        found.map(|place| kept.login_links.remove(place)).is_some()
+        let mut table = self.lock();
+        table.login_links.retain(|(_, created_at)| now.since(*created_at) < MAX_LOGIN_LINK_AGE);
+        let index = table.login_links.iter().position(|(link, _)| *link == hash);
+        index.map(|index| table.login_links.remove(index)).is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, SessionTable> {
@@ -91,11 +97,11 @@ impl ConsoleSessions {
 }
 
 impl SessionTable {
-    /// Ends the oldest of these sessions when there are so many.
-    fn evict_oldest(&mut self, most: usize, of: impl Fn(&ConsoleSession) -> bool) {
-        let these = || self.sessions.iter().filter(|(_, session)| of(session));
-        if these().count() >= most {
-            let oldest = these().min_by_key(|(_, session)| session.started_at).map(|(id, _)| *id);
+    /// Ends the oldest of the matching sessions when there are `max` of them, to make room for one more.
+    fn evict_oldest(&mut self, max: usize, matches: impl Fn(&ConsoleSession) -> bool) {
+        let matching = || self.sessions.iter().filter(|(_, session)| matches(session));
+        if matching().count() >= max {
+            let oldest = matching().min_by_key(|(_, session)| session.started_at).map(|(id, _)| *id);
             oldest.map(|oldest| self.sessions.remove(&oldest));
         }
     }
@@ -106,24 +112,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_good_once_and_for_ten_minutes() {
+    fn a_login_link_works_once_and_for_ten_minutes() {
         let sessions = ConsoleSessions::default();
-        let (one, two) = (sessions.create_login_link(Timestamp(0)), sessions.create_login_link(Timestamp(0)));
-        assert!(sessions.redeem_login_link(&one, Timestamp(599_999)));
-        assert!(!sessions.redeem_login_link(&one, Timestamp(599_999)));
-        assert!(!sessions.redeem_login_link(&two, Timestamp(600_000)));
+        let first = sessions.create_login_link(Timestamp(0));
+        let second = sessions.create_login_link(Timestamp(0));
+        assert!(sessions.redeem_login_link(&first, Timestamp(599_999)));
+        assert!(!sessions.redeem_login_link(&first, Timestamp(599_999)));
+        assert!(!sessions.redeem_login_link(&second, Timestamp(600_000)));
         assert!(!sessions.redeem_login_link("", Timestamp(0)));
     }
 
     #[test]
-    fn the_oldest_session_makes_room_and_none_is_older_than_twelve_hours() {
+    fn the_oldest_session_is_evicted_and_sessions_end_after_twelve_hours() {
         let sessions = ConsoleSessions::default();
-        let another = sessions.start(Credential::Token("t".into()), Timestamp(0));
+        let of_token = sessions.start(Credential::Token("t".into()), Timestamp(0));
         let ids: Vec<String> = (0..=MAX_SESSIONS_PER_CREDENTIAL as i64)
             .map(|at| sessions.start(Credential::Admin, Timestamp(at)))
             .collect();
         let now = Timestamp(2_000);
-        assert!(sessions.find(&another, now).is_some());
+        assert!(sessions.find(&of_token, now).is_some());
         assert!(sessions.find(&ids[0], now).is_none() && sessions.find(&ids[1], now).is_some());
         assert!(sessions.find(&ids[1], Timestamp(1).plus(MAX_SESSION_AGE)).is_none());
         sessions.end(&ids[2]);

@@ -15,13 +15,13 @@ use crate::state::AppState;
 
 /// Declares a source and discovers it; one that fails is kept, and its page says why.
 pub(super) async fn add_source(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     trace: Option<Extension<Trace>>,
     fields: FormData,
 ) -> Result<Redirect, ApiError> {
     let (name, keys) = add_form::parse_form(&fields)?;
-    let declared = declare_source(&house, &visitor, &name, keys, trace.map(|trace| trace.0)).await;
+    let declared = declare_source(&app, &principal, &name, keys, trace.map(|trace| trace.0)).await;
     // Who filled in a form sees which source it is about; the key is what helps.
     let outcome = declared.map_err(|mut error| {
         error.message = error.message.strip_prefix(&format!("{name}.")).unwrap_or(&error.message).to_owned();
@@ -30,41 +30,38 @@ pub(super) async fn add_source(
     Ok(Redirect::to(&format!("/sources/{}", outcome.source)))
 }
 
-pub(super) async fn refresh_all(State(house): State<AppState>) -> Redirect {
-    house.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
+pub(super) async fn refresh_all(State(app): State<AppState>) -> Redirect {
+    app.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
     Redirect::to("/sources")
 }
 
-pub(super) async fn refresh_source(
-    State(house): State<AppState>,
-    Path(id): Path<String>,
-) -> Result<Redirect, ApiError> {
-    let id = find_source_id(&house.registry, &id)?;
-    house.registry.refresh(Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() }).await;
+pub(super) async fn refresh_source(State(app): State<AppState>, Path(id): Path<String>) -> Result<Redirect, ApiError> {
+    let id = find_source_id(&app.registry, &id)?;
+    app.registry.refresh(Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() }).await;
     Ok(Redirect::to(&format!("/sources/{id}")))
 }
 
 pub(super) async fn change_source(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     Path((id, action)): Path<(String, String)>,
 ) -> Result<Redirect, ApiError> {
-    let id = find_source_id(&house.registry, &id)?;
+    let id = find_source_id(&app.registry, &id)?;
     if action == "remove" {
-        remove_source(&house, &visitor, &id).await?;
+        remove_source(&app, &principal, &id).await?;
         return Ok(Redirect::to("/sources"));
     }
-    house.registry.set_enabled(EnableTarget::Source(id.clone()), parse_action(&action)?, visitor.actor()).await?;
+    app.registry.set_enabled(EnableTarget::Source(id.clone()), parse_action(&action)?, principal.actor()).await?;
     Ok(Redirect::to(&format!("/sources/{id}")))
 }
 
 pub(super) async fn change_tool(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     Path((name, action)): Path<(String, String)>,
 ) -> Result<Redirect, ApiError> {
-    let target = house.registry.tool_target(&name)?;
-    house.registry.set_enabled(target, parse_action(&action)?, visitor.actor()).await?;
+    let target = app.registry.tool_target(&name)?;
+    app.registry.set_enabled(target, parse_action(&action)?, principal.actor()).await?;
     Ok(Redirect::to(&tool_path(&name)))
 }
 

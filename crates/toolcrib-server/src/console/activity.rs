@@ -23,18 +23,18 @@ const KIND_OPTIONS: [(&str, &str); 5] = [
 ];
 
 pub(super) async fn show(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     RawQuery(query): RawQuery,
 ) -> Markup {
-    let frame = PageContext { app: &house, principal: &visitor };
+    let context = PageContext { app: &app, principal: &principal };
     let asked = |key: &str| {
         let mut pairs = form_urlencoded::parse(query.as_deref().unwrap_or_default().as_bytes());
         pairs.find(|(name, _)| name == key).map(|(_, value)| value.into_owned()).unwrap_or_default()
     };
     let (kind, source) = (asked("kind"), asked("source"));
-    let sources = house.registry.sources();
-    let found = house.activity.recent_entries(|moment| matches_filter(moment, &kind, &source), MAX_ENTRIES_SHOWN);
+    let sources = app.registry.sources();
+    let found = app.activity.recent_entries(|moment| matches_filter(moment, &kind, &source), MAX_ENTRIES_SHOWN);
     let content = html! {
         header.head {
             h1 { "Activity" }
@@ -42,7 +42,7 @@ pub(super) async fn show(
         }
         section.card aria-labelledby="calls-title" {
             h2 id="calls-title" { "Calls, last hour" }
-            (chart::render_calls_chart(&house.activity.calls_in_last_hour(now())))
+            (chart::render_calls_chart(&app.activity.calls_in_last_hour(now())))
         }
         form.filters method="get" action="/activity" data-search {
             label {
@@ -69,7 +69,7 @@ pub(super) async fn show(
             } @else { (render_entries(&found)) }
         }
     };
-    frame.render_page(NavItem::Activity, "Activity", content)
+    context.render_page(NavItem::Activity, "Activity", content)
 }
 
 fn matches_filter(moment: &ActivityEntry, kind: &str, source: &str) -> bool {

@@ -8,13 +8,13 @@ use super::csrf_field;
 use super::form_data::FormData;
 use super::page::PageContext;
 
-pub(super) fn render_form(frame: &PageContext<'_>, open: bool) -> Markup {
+pub(super) fn render_form(context: &PageContext<'_>, open: bool) -> Markup {
     html! {
         details.add open[open] data-keep {
             summary { "Add a source" }
             // What an address leads to opens what it is in.
             form.stack id="add" method="post" action="/sources" data-act {
-                (csrf_field(frame.principal))
+                (csrf_field(context.principal))
                 fieldset.kinds {
                     legend { "What it is" }
                     (kind_option("command", "MCP server, started here", true))

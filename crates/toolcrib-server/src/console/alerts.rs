@@ -63,18 +63,18 @@ pub(super) fn render_store_alert(registry: &Registry) -> Markup {
 }
 
 /// Sources that nobody has needed yet: their tools are not known.
-pub(super) fn render_undiscovered(frame: &PageContext<'_>, sources: &[SourceView]) -> Markup {
+pub(super) fn render_undiscovered(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
     let missing =
         |source: &&SourceView| source.enabled && source.last_error.is_none() && source.freshness == Freshness::Missing;
-    let busy = |source: &SourceView| frame.app.activity.discovery_stage(&source.id).is_some();
+    let busy = |source: &SourceView| context.app.activity.discovery_stage(&source.id).is_some();
     let waiting = sources.iter().filter(missing).filter(|source| !busy(source)).count();
     html! {
         @if waiting > 0 {
             section.notice aria-label="Not discovered yet" {
                 p { (format_count(waiting, "source")) " not discovered yet: that happens when a tool is first asked for." }
-                @if frame.is_allowed(Permission::Use) {
+                @if context.is_allowed(Permission::Use) {
                     form method="post" action="/refresh" data-act {
-                        (csrf_field(frame.principal)) button { "Discover now" }
+                        (csrf_field(context.principal)) button { "Discover now" }
                     }
                 }
             }

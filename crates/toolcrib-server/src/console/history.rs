@@ -16,19 +16,19 @@ const MAX_RECORDS_SHOWN: usize = 30;
 const DEFAULT_VERSIONS_SHOWN: usize = 5;
 const MAX_VERSIONS_SHOWN: usize = 50;
 
-pub(super) async fn render_source_history(house: &AppState, id: &SourceId) -> Markup {
+pub(super) async fn render_source_history(app: &AppState, id: &SourceId) -> Markup {
     let wanted = HistoryQuery { source: Some(id.clone()), limit: Some(MAX_RECORDS_SHOWN), ..HistoryQuery::default() };
-    match house.registry.history(&wanted).await {
+    match app.registry.history(&wanted).await {
         Ok(records) => render_list(&records.iter().rev().map(HistoryLine::from_record).collect::<Vec<_>>()),
         Err(error) => render_unavailable("What changed", &error),
     }
 }
 
 /// The last versions, or all that can be shown, with what differs from the one before.
-pub(super) async fn render_tool_history(house: &AppState, name: &str, all: bool) -> Markup {
+pub(super) async fn render_tool_history(app: &AppState, name: &str, all: bool) -> Markup {
     let most = if all { MAX_VERSIONS_SHOWN } else { DEFAULT_VERSIONS_SHOWN };
     // One more tells whether there are more.
-    let mut versions = match house.registry.tool_history(name, most + 1).await {
+    let mut versions = match app.registry.tool_history(name, most + 1).await {
         Ok(versions) => versions,
         Err(error) => return render_unavailable("What changed", &error),
     };

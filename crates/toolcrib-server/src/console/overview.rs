@@ -23,38 +23,38 @@ const MAX_COSTLY_SOURCES: usize = 3;
 const MAX_SOURCE_ROWS: usize = 30;
 const MAX_RECENT_ENTRIES: usize = 8;
 
-pub(super) async fn show(State(house): State<AppState>, Extension(visitor): Extension<Principal>) -> Markup {
-    let frame = PageContext { app: &house, principal: &visitor };
-    let sources = house.registry.sources();
-    let content = if sources.is_empty() { render_welcome() } else { render_overview(&frame, &sources) };
-    frame.render_page(NavItem::Overview, "Overview", content)
+pub(super) async fn show(State(app): State<AppState>, Extension(principal): Extension<Principal>) -> Markup {
+    let context = PageContext { app: &app, principal: &principal };
+    let sources = app.registry.sources();
+    let content = if sources.is_empty() { render_welcome() } else { render_overview(&context, &sources) };
+    context.render_page(NavItem::Overview, "Overview", content)
 }
 
-fn render_overview(frame: &PageContext<'_>, sources: &[SourceView]) -> Markup {
-    let house = frame.app;
-    let stats = house.registry.stats();
-    let drawn = sources.iter().map(|source| (source.id.to_string(), house.activity.discovery_runs(&source.id)));
+fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
+    let app = context.app;
+    let stats = app.registry.stats();
+    let drawn = sources.iter().map(|source| (source.id.to_string(), app.activity.discovery_runs(&source.id)));
     let mut drawn: Vec<_> = drawn.filter(|(_, runs)| !runs.is_empty()).collect();
     drawn.sort_by_key(|(_, runs)| std::cmp::Reverse(runs.last().map(|run| run.elapsed_ms)));
     drawn.truncate(MAX_DURATION_BARS);
-    let recent = house.activity.recent_entries(|_| true, MAX_RECENT_ENTRIES);
+    let recent = app.activity.recent_entries(|_| true, MAX_RECENT_ENTRIES);
     html! {
         header.head { h1 { "Overview" } }
-        (render_key_figures(frame, sources, &stats))
-        (alerts::render_undiscovered(frame, sources))
+        (render_key_figures(context, sources, &stats))
+        (alerts::render_undiscovered(context, sources))
         (alerts::render_failing_sources(sources))
         div.columns {
             section.card aria-labelledby="calls-title" {
                 h2 id="calls-title" { "Calls, last hour" }
-                (chart::render_calls_chart(&house.activity.calls_in_last_hour(now())))
+                (chart::render_calls_chart(&app.activity.calls_in_last_hour(now())))
             }
             section.card aria-labelledby="tokens-title" {
                 h2 id="tokens-title" { "Tokens an agent is shown" }
-                @match house.activity.token_costs.get_or_request(&house.registry) {
+                @match app.activity.token_costs.get_or_request(&app.registry) {
                     Some(costs) => {
                         (chart::render_token_bars(costs.tokens_full, costs.tokens))
                         h3 { "The costliest sources" }
-                        (chart::render_share_bars(&costliest_sources(frame), costs.tokens_full))
+                        (chart::render_share_bars(&costliest_sources(context), costs.tokens_full))
                     }
                     None => { p.faint data-pending { "Being counted…" } }
                 }
@@ -68,7 +68,7 @@ fn render_overview(frame: &PageContext<'_>, sources: &[SourceView]) -> Markup {
         }
         section aria-labelledby="sources-title" {
             div.row { h2 id="sources-title" { "Sources" } a href="/sources" { "All sources" } }
-            (render_table(house, sources))
+            (render_table(app, sources))
         }
         section aria-labelledby="recent-title" {
             div.row { h2 id="recent-title" { "Recent" } a href="/activity" { "All activity" } }
@@ -79,8 +79,8 @@ fn render_overview(frame: &PageContext<'_>, sources: &[SourceView]) -> Markup {
 }
 
 /// The sources that cost most, with their tokens.
-fn costliest_sources(frame: &PageContext<'_>) -> Vec<(String, usize)> {
-    let view = frame.catalog_view();
+fn costliest_sources(context: &PageContext<'_>) -> Vec<(String, usize)> {
+    let view = context.catalog_view();
     let mut costs: BTreeMap<&SourceId, usize> = BTreeMap::new();
     for tool in view.offered_tools().filter(|tool| tool.catalog_source.segment.has_token_counts()) {
         *costs.entry(tool.source()).or_default() += tool.catalog_source.segment.token_count(tool.entry) as usize;
@@ -91,12 +91,12 @@ fn costliest_sources(frame: &PageContext<'_>) -> Vec<(String, usize)> {
     costs
 }
 
-fn render_key_figures(frame: &PageContext<'_>, sources: &[SourceView], stats: &Stats) -> Markup {
-    let (house, view) = (frame.app, frame.catalog_view());
+fn render_key_figures(context: &PageContext<'_>, sources: &[SourceView], stats: &Stats) -> Markup {
+    let (app, view) = (context.app, context.catalog_view());
     let used: HashSet<&str> = stats.tools.iter().filter(|tool| tool.calls > 0).map(|tool| tool.name.as_str()).collect();
     let tools = view.listed_tools().count();
     let unused = view.listed_tools().filter(|tool| !used.contains(tool.name().as_str())).count();
-    let costs = house.activity.token_costs.get_or_request(&house.registry);
+    let costs = app.activity.token_costs.get_or_request(&app.registry);
     html! {
         dl.numbers {
             div {
@@ -135,7 +135,7 @@ fn describe_health(sources: &[SourceView]) -> String {
     if parts.is_empty() { "all well".into() } else { parts.join(", ") }
 }
 
-fn render_table(house: &AppState, sources: &[SourceView]) -> Markup {
+fn render_table(app: &AppState, sources: &[SourceView]) -> Markup {
     html! {
         table.list {
             caption.unseen { "Sources and how they stand" }
@@ -147,7 +147,7 @@ fn render_table(house: &AppState, sources: &[SourceView]) -> Markup {
             }
             tbody {
                 @for source in sources.iter().take(MAX_SOURCE_ROWS) {
-                    @let (tone, word) = source_state(source, house.activity.discovery_stage(&source.id));
+                    @let (tone, word) = source_state(source, app.activity.discovery_stage(&source.id));
                     tr id=(format!("overview-{}", source.id)) {
                         th scope="row" {
                             a href=(format!("/sources/{}", source.id)) { (source.id) }

@@ -28,22 +28,22 @@ const MAX_CHECKS_SHOWN: usize = 10;
 const MAX_ENTRIES_SHOWN: usize = 10;
 
 pub(super) async fn show(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
 ) -> Result<Markup, ApiError> {
-    let frame = PageContext { app: &house, principal: &visitor };
-    let unknown = || ApiError(house.registry.unknown_source_error(&sanitize_truncated(&id, 80)));
-    let source = SourceId::from_name(&id).ok().and_then(|id| house.registry.source(&id)).ok_or_else(unknown)?;
-    let checks = house.registry.checks(&source.id).await;
-    let records = history::render_source_history(&house, &source.id).await;
-    let (tone, word) = source_state(&source, house.activity.discovery_stage(&source.id));
-    let lately = house.activity.recent_entries(|moment| involves_source(&moment.event, &source.id), MAX_ENTRIES_SHOWN);
+    let context = PageContext { app: &app, principal: &principal };
+    let unknown = || ApiError(app.registry.unknown_source_error(&sanitize_truncated(&id, 80)));
+    let source = SourceId::from_name(&id).ok().and_then(|id| app.registry.source(&id)).ok_or_else(unknown)?;
+    let checks = app.registry.checks(&source.id).await;
+    let records = history::render_source_history(&app, &source.id).await;
+    let (tone, word) = source_state(&source, app.activity.discovery_stage(&source.id));
+    let lately = app.activity.recent_entries(|moment| involves_source(&moment.event, &source.id), MAX_ENTRIES_SHOWN);
     let content = html! {
         nav.trail aria-label="Where you are" { a href="/sources" { "Sources" } " / " span { (source.id) } }
         header.head data-source=(source.id) {
             h1 { (source.id) @if let Some(title) = &source.title { " " small { (sanitize_truncated(title, 80)) } } }
-            (render_actions(&frame, &source))
+            (render_actions(&context, &source))
         }
         p.standing id="standing" {
             (state_badge(tone, &word))
@@ -57,18 +57,18 @@ pub(super) async fn show(
         div.columns.two {
             section.card aria-labelledby="declared-title" {
                 h2 id="declared-title" { "Declaration" }
-                (render_declaration(&house, &source))
+                (render_declaration(&app, &source))
             }
             section.card aria-labelledby="checks-title" { h2 id="checks-title" { "Last checks" } (render_checks(&checks)) }
         }
         @if !source.set_aside.is_empty() { (render_excluded(&source)) }
-        (render_tools(&house, &source))
+        (render_tools(&app, &source))
         section aria-labelledby="past-title" { h2 id="past-title" { "What changed" } (records) }
         @if !lately.is_empty() {
             section aria-labelledby="lately-title" { h2 id="lately-title" { "Recent" } (render_entries(&lately)) }
         }
     };
-    Ok(frame.render_page(NavItem::Sources, source.id.as_str(), content))
+    Ok(context.render_page(NavItem::Sources, source.id.as_str(), content))
 }
 
 fn involves_source(what: &ActivityEvent, id: &SourceId) -> bool {
@@ -80,8 +80,8 @@ fn involves_source(what: &ActivityEvent, id: &SourceId) -> bool {
     }
 }
 
-fn render_declaration(house: &AppState, source: &SourceView) -> Markup {
-    let keys = house.registry.effective_source(&source.id).map(|definition| show_source_keys(&definition));
+fn render_declaration(app: &AppState, source: &SourceView) -> Markup {
+    let keys = app.registry.effective_source(&source.id).map(|definition| show_source_keys(&definition));
     let text = keys.and_then(|keys| serde_json::to_string_pretty(&keys).ok());
     let millis = |millis: u64| format_duration(std::time::Duration::from_millis(millis));
     html! {
@@ -178,8 +178,8 @@ fn empty_reason(source: &SourceView) -> &'static str {
     }
 }
 
-fn render_tools(house: &AppState, source: &SourceView) -> Markup {
-    let view = house.registry.view(&Caller { name: "console".into() });
+fn render_tools(app: &AppState, source: &SourceView) -> Markup {
+    let view = app.registry.view(&Caller { name: "console".into() });
     let all: Vec<_> = view.listed_tools().filter(|tool| *tool.source() == source.id).collect();
     let own = &all[..all.len().min(MAX_TOOLS_SHOWN)];
     html! {

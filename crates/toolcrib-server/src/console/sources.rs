@@ -14,17 +14,17 @@ use super::{add_form, csrf_field};
 use crate::auth::{Permission, Principal};
 use crate::state::AppState;
 
-pub(super) async fn show(State(house): State<AppState>, Extension(visitor): Extension<Principal>) -> Markup {
-    let frame = PageContext { app: &house, principal: &visitor };
-    let sources = house.registry.sources();
+pub(super) async fn show(State(app): State<AppState>, Extension(principal): Extension<Principal>) -> Markup {
+    let context = PageContext { app: &app, principal: &principal };
+    let sources = app.registry.sources();
     let content = html! {
         header.head {
             h1 { "Sources" }
             div.actions {
-                @if !sources.is_empty() && frame.is_allowed(Permission::Use) {
-                    form method="post" action="/refresh" data-act { (csrf_field(&visitor)) button { "Refresh all" } }
+                @if !sources.is_empty() && context.is_allowed(Permission::Use) {
+                    form method="post" action="/refresh" data-act { (csrf_field(&principal)) button { "Refresh all" } }
                 }
-                @if !sources.is_empty() && frame.is_allowed(Permission::Manage) {
+                @if !sources.is_empty() && context.is_allowed(Permission::Manage) {
                     a.button href="#add" { "Add a source" }
                 }
             }
@@ -32,14 +32,14 @@ pub(super) async fn show(State(house): State<AppState>, Extension(visitor): Exte
         @if sources.is_empty() {
             p.empty {
                 "No sources yet. "
-                @if frame.is_allowed(Permission::Manage) {
+                @if context.is_allowed(Permission::Manage) {
                     "Add one below: an MCP server, an API with an OpenAPI document, or a workflow."
                 }
             }
         } @else {
-            (render_table(&frame, &sources))
+            (render_table(&context, &sources))
         }
-        @if frame.is_allowed(Permission::Manage) { (add_form::render_form(&frame, sources.is_empty())) }
+        @if context.is_allowed(Permission::Manage) { (add_form::render_form(&context, sources.is_empty())) }
         @else {
             p.empty id="add" {
                 "To add sources or change them, " a href="/login" { "sign in" }
@@ -47,10 +47,10 @@ pub(super) async fn show(State(house): State<AppState>, Extension(visitor): Exte
             }
         }
     };
-    frame.render_page(NavItem::Sources, "Sources", content)
+    context.render_page(NavItem::Sources, "Sources", content)
 }
 
-fn render_table(frame: &PageContext<'_>, sources: &[SourceView]) -> Markup {
+fn render_table(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
     html! {
         table.list.sources {
             caption.unseen { "Sources, how they stand and what can be done with them" }
@@ -58,13 +58,13 @@ fn render_table(frame: &PageContext<'_>, sources: &[SourceView]) -> Markup {
                 th scope="col" { "Source" } th scope="col" { "State" } th.number scope="col" { "Tools" }
                 th scope="col" { "Checked" } th scope="col" { span.unseen { "Actions" } }
             } }
-            tbody id="source-rows" { @for source in sources { (render_row(frame, source)) } }
+            tbody id="source-rows" { @for source in sources { (render_row(context, source)) } }
         }
     }
 }
 
-fn render_row(frame: &PageContext<'_>, source: &SourceView) -> Markup {
-    let (tone, word) = source_state(source, frame.app.activity.discovery_stage(&source.id));
+fn render_row(context: &PageContext<'_>, source: &SourceView) -> Markup {
+    let (tone, word) = source_state(source, context.app.activity.discovery_stage(&source.id));
     html! {
         tr id=(format!("source-{}", source.id)) {
             th scope="row" {
@@ -82,7 +82,7 @@ fn render_row(frame: &PageContext<'_>, source: &SourceView) -> Markup {
                 }
             }
             td data-label="Checked" { (time_ago_or(source.last_checked, "never")) }
-            td.actions { (render_actions(frame, source)) }
+            td.actions { (render_actions(context, source)) }
         }
         // A row of its own, for in a column among others it would be one word wide.
         @if let Some(error) = source.last_error.as_ref().filter(|_| source.enabled) {
@@ -103,21 +103,21 @@ pub(super) fn source_location(source: &SourceView) -> String {
 }
 
 /// What this visitor may do with a source.
-pub(super) fn render_actions(frame: &PageContext<'_>, source: &SourceView) -> Markup {
-    let (id, managing) = (&source.id, frame.is_allowed(Permission::Manage));
+pub(super) fn render_actions(context: &PageContext<'_>, source: &SourceView) -> Markup {
+    let (id, managing) = (&source.id, context.is_allowed(Permission::Manage));
     // What enables and what disables is one button to who presses it: it keeps its place and its focus.
     let button = |action: &str, word: &str| {
         let place = if matches!(action, "enable" | "disable") { "switch" } else { action };
         html! {
             form id=(format!("{place}-form-{id}")) method="post" action=(format!("/sources/{id}/{action}")) data-act
                 data-follow=[(action == "remove").then_some("")] {
-                (csrf_field(frame.principal)) button id=(format!("{place}-{id}")) { (word) span.unseen { " " (id) } }
+                (csrf_field(context.principal)) button id=(format!("{place}-{id}")) { (word) span.unseen { " " (id) } }
             }
         }
     };
     html! {
         div.actions {
-            @if source.enabled && frame.is_allowed(Permission::Use) { (button("refresh", "Refresh")) }
+            @if source.enabled && context.is_allowed(Permission::Use) { (button("refresh", "Refresh")) }
             @if managing && source.kind != "unknown" {
                 @if source.enabled { (button("disable", "Disable")) } @else { (button("enable", "Enable")) }
             }

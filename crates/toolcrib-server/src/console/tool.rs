@@ -33,69 +33,69 @@ use crate::state::AppState;
 use form::ArgumentForm;
 
 pub(super) async fn show(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Markup, ApiError> {
-    let detail = house.registry.tool_detail(&name)?;
+    let detail = app.registry.tool_detail(&name)?;
     let all = FormData::parse(query.as_deref().unwrap_or_default()).get("versions").is_some();
     let past = match headers.contains_key(KEEP_HISTORY_HEADER) {
         true => html! { section id="past" data-kept {} },
-        false => render_history(&house, &detail, all).await,
+        false => render_history(&app, &detail, all).await,
     };
     let asked = ToolPageContent {
-        host: request_host(&house, &headers),
+        host: request_host(&app, &headers),
         history: past,
         form_data: FormData::default(),
         result: result::render_empty(),
     };
-    render_blocking(house, visitor, move |frame| render_page(frame, &detail, &asked)).await
+    render_blocking(app, principal, move |context| render_page(context, &detail, &asked)).await
 }
 
 /// A page takes as long as schemas and results are, which their sources decide: others want to be answered meanwhile.
 async fn render_blocking<T: Send + 'static>(
-    house: AppState,
-    visitor: Principal,
+    app: AppState,
+    principal: Principal,
     make: impl FnOnce(&PageContext<'_>) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
-    let made = tokio::task::spawn_blocking(move || make(&PageContext { app: &house, principal: &visitor })).await;
+    let made = tokio::task::spawn_blocking(move || make(&PageContext { app: &app, principal: &principal })).await;
     made.map_err(|error| ApiError(Error::new(Code::Internal, "the page could not be made").with_cause(error)))
 }
 
 /// The form was sent: the same page, with what came of it.
 pub(super) async fn call_tool(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     Path(name): Path<String>,
     headers: HeaderMap,
     filled: FormData,
 ) -> Result<Markup, ApiError> {
-    let detail = house.registry.tool_detail(&name)?;
-    let (filled, read) = render_blocking(house.clone(), visitor.clone(), move |_| {
+    let detail = app.registry.tool_detail(&name)?;
+    let (filled, read) = render_blocking(app.clone(), principal.clone(), move |_| {
         let read = ArgumentForm::from_schema(&input_schema(&detail)).parse(&filled);
         (filled, read)
     })
     .await?;
-    let detail = house.registry.tool_detail(&name)?;
+    let detail = app.registry.tool_detail(&name)?;
     let answered = match (filled.get(result::PAGE_FIELD_NAME), read) {
         // Reads on in a large result; nothing is called.
-        (Some(cursor), _) => house.registry.result_page(None, cursor),
+        (Some(cursor), _) => app.registry.result_page(None, cursor),
         (None, Ok(arguments)) => {
-            let frame = PageContext { app: &house, principal: &visitor };
-            let consent = filled.get("consent").is_some() && frame.is_allowed(Permission::Manage);
+            let context = PageContext { app: &app, principal: &principal };
+            let consent = filled.get("consent").is_some() && context.is_allowed(Permission::Manage);
             let options = CallOptions { consent, stateless: true, ..CallOptions::default() };
-            house.registry.call(&visitor.caller(), detail.view.name.as_str(), arguments, options).await
+            app.registry.call(&principal.caller(), detail.view.name.as_str(), arguments, options).await
         }
         (None, Err(error)) => Err(error),
     };
-    let detail = house.registry.tool_detail(&name)?;
-    let past = render_history(&house, &detail, false).await;
-    let host = request_host(&house, &headers);
-    render_blocking(house, visitor, move |frame| {
-        let answer = result::render_result(frame, detail.view.name.as_str(), &answered);
-        render_page(frame, &detail, &ToolPageContent { host, history: past, form_data: filled, result: answer })
+    let detail = app.registry.tool_detail(&name)?;
+    let past = render_history(&app, &detail, false).await;
+    let host = request_host(&app, &headers);
+    render_blocking(app, principal, move |context| {
+        let answer = result::render_result(context, detail.view.name.as_str(), &answered);
+        render_page(context, &detail, &ToolPageContent { host, history: past, form_data: filled, result: answer })
     })
     .await
 }
@@ -103,16 +103,16 @@ pub(super) async fn call_tool(
 /// What the script sends when only numbers can have changed: it keeps the past as it is shown.
 const KEEP_HISTORY_HEADER: &str = "x-past-kept";
 
-async fn render_history(house: &AppState, detail: &ToolDetail, all: bool) -> Markup {
-    let history = history::render_tool_history(house, detail.view.name.as_str(), all).await;
+async fn render_history(app: &AppState, detail: &ToolDetail, all: bool) -> Markup {
+    let history = history::render_tool_history(app, detail.view.name.as_str(), all).await;
     html! { section id="past" aria-labelledby="past-title" { h2 id="past-title" { "What changed" } (history) } }
 }
 
 /// Where this visitor reaches us, for the commands that the page shows.
-fn request_host(house: &AppState, headers: &HeaderMap) -> String {
+fn request_host(app: &AppState, headers: &HeaderMap) -> String {
     let asked = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let plain = asked.filter(|host| host.parse::<Authority>().is_ok());
-    plain.map_or_else(|| house.auth.address.to_string(), str::to_owned)
+    plain.map_or_else(|| app.auth.address.to_string(), str::to_owned)
 }
 
 /// What a page shows beside the tool.
@@ -127,7 +127,7 @@ fn input_schema(detail: &ToolDetail) -> Value {
     serde_json::from_str(detail.input_schema().get()).unwrap_or_default()
 }
 
-fn render_page(frame: &PageContext<'_>, detail: &ToolDetail, asked: &ToolPageContent) -> Markup {
+fn render_page(context: &PageContext<'_>, detail: &ToolDetail, asked: &ToolPageContent) -> Markup {
     let (view, schema) = (&detail.view, input_schema(detail));
     let output: Option<Value> = detail.output_schema().and_then(|raw| serde_json::from_str(raw.get()).ok());
     let hints = EffectHints::parse(view.annotations.as_deref().map(|raw| raw.get()));
@@ -140,7 +140,7 @@ fn render_page(frame: &PageContext<'_>, detail: &ToolDetail, asked: &ToolPageCon
         }
         header.head data-source=(view.source) data-tool=(view.name) data-own=(view.original_name) {
             h1.code { (view.name) @if let Some(title) = &view.title { " " small { (sanitize_truncated(title, 120)) } } }
-            (render_enable_button(frame, detail))
+            (render_enable_button(context, detail))
         }
         p.standing {
             @match view.state {
@@ -168,12 +168,12 @@ fn render_page(frame: &PageContext<'_>, detail: &ToolDetail, asked: &ToolPageCon
                     }
                 }
                 section aria-labelledby="use-title" {
-                    h2 id="use-title" { "Use it" } (snippets::render_snippets(frame.app, &asked.host, detail, &schema))
+                    h2 id="use-title" { "Use it" } (snippets::render_snippets(context.app, &asked.host, detail, &schema))
                 }
             }
             div {
-                (render_try_form(frame, detail, &schema, asked))
-                section.card aria-labelledby="facts-title" { h2 id="facts-title" { "Facts" } (render_facts(frame, detail)) }
+                (render_try_form(context, detail, &schema, asked))
+                section.card aria-labelledby="facts-title" { h2 id="facts-title" { "Facts" } (render_facts(context, detail)) }
             }
         }
         (asked.history)
@@ -182,7 +182,7 @@ fn render_page(frame: &PageContext<'_>, detail: &ToolDetail, asked: &ToolPageCon
             details { summary { "Raw definition" } pre tabindex="0" { code { (sanitize(&pretty_json(&detail.definition))) } } }
         }
     };
-    frame.render_page(NavItem::Tools, view.name.as_str(), content)
+    context.render_page(NavItem::Tools, view.name.as_str(), content)
 }
 
 fn render_paragraphs(description: &str) -> Markup {
@@ -197,33 +197,33 @@ fn render_paragraphs(description: &str) -> Markup {
     }
 }
 
-fn render_enable_button(frame: &PageContext<'_>, detail: &ToolDetail) -> Markup {
+fn render_enable_button(context: &PageContext<'_>, detail: &ToolDetail) -> Markup {
     let (action, word) = match detail.view.state {
         catalog::ToolStatus::Active => ("disable", "Disable"),
         catalog::ToolStatus::Disabled => ("enable", "Enable"),
     };
     html! {
-        @if frame.is_allowed(Permission::Manage) {
+        @if context.is_allowed(Permission::Manage) {
             form method="post" action=(format!("{}/{action}", tool_path(detail.view.name.as_str()))) data-act {
-                (csrf_field(frame.principal)) button id="switch" { (word) }
+                (csrf_field(context.principal)) button id="switch" { (word) }
             }
         }
     }
 }
 
-fn render_try_form(frame: &PageContext<'_>, detail: &ToolDetail, schema: &Value, asked: &ToolPageContent) -> Markup {
+fn render_try_form(context: &PageContext<'_>, detail: &ToolDetail, schema: &Value, asked: &ToolPageContent) -> Markup {
     let view = &detail.view;
     // What somebody is filling in stays while the page follows what happens, unless it fits the tool no more.
     let kept = format!("{} {} {}", view.state.as_str(), view.policy.as_str(), detail.fingerprint);
     html! {
         section.card.attempt id="try" aria-labelledby="try-title" data-keep=(kept) {
             h2 id="try-title" { "Try it" }
-            @if !frame.is_allowed(Permission::Use) { p.empty { "Calls need the agent role: " a href="/login" { "sign in" } "." } }
+            @if !context.is_allowed(Permission::Use) { p.empty { "Calls need the agent role: " a href="/login" { "sign in" } "." } }
             @else if view.policy == Verdict::Deny { p.empty { "A rule denies every call of this tool." } }
             @else if view.state == catalog::ToolStatus::Disabled { p.empty { "It is disabled; enable it to call it." } }
             @else {
                 form.stack method="post" action=(format!("{}/call#try", tool_path(view.name.as_str()))) data-call {
-                    (csrf_field(frame.principal))
+                    (csrf_field(context.principal))
                     (ArgumentForm::from_schema(schema).render(&asked.form_data))
                     @if view.policy == Verdict::Ask {
                         label.check {
@@ -239,10 +239,10 @@ fn render_try_form(frame: &PageContext<'_>, detail: &ToolDetail, schema: &Value,
     }
 }
 
-fn render_facts(frame: &PageContext<'_>, detail: &ToolDetail) -> Markup {
-    let (view, catalog) = (&detail.view, frame.app.registry.catalog());
+fn render_facts(context: &PageContext<'_>, detail: &ToolDetail) -> Markup {
+    let (view, catalog) = (&detail.view, context.app.registry.catalog());
     // Asked for so that counting begins.
-    let _ = frame.app.activity.token_costs.get_or_request(&frame.app.registry);
+    let _ = context.app.activity.token_costs.get_or_request(&context.app.registry);
     let tool = catalog.find(view.name.as_str()).ok().filter(|tool| tool.catalog_source.segment.has_token_counts());
     let tokens = tool.map(|tool| tool.catalog_source.segment.token_count(tool.entry));
     html! {

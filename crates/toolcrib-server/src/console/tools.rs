@@ -26,20 +26,20 @@ const TOOLS_PER_PAGE: usize = 50;
 const MAX_SEARCH_HITS: usize = 200;
 
 pub(super) async fn show(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     RawQuery(query): RawQuery,
 ) -> Markup {
-    let frame = PageContext { app: &house, principal: &visitor };
+    let context = PageContext { app: &app, principal: &principal };
     let asked = ToolFilters::parse(query.as_deref().unwrap_or_default());
-    let view = frame.catalog_view();
-    let (filters, sources) = (asked.clone(), house.registry.sources());
-    let stats = house.registry.stats();
+    let view = context.catalog_view();
+    let (filters, sources) = (asked.clone(), app.registry.sources());
+    let stats = app.registry.stats();
     // Postings are built by the first search, and tools are parsed for their hints: others want to be answered too.
     let finding = tokio::task::spawn_blocking(move || ToolMatches::search(&view, &filters, &stats));
     let found = finding.await.unwrap_or_default();
     // Asked for so that counting begins; rows say what is known.
-    let counted_all = house.activity.token_costs.get_or_request(&house.registry).is_some();
+    let counted_all = app.activity.token_costs.get_or_request(&app.registry).is_some();
     let kinds: BTreeSet<&str> = sources.iter().map(|source| source.kind.as_str()).collect();
     let content = html! {
         header.head { h1 { "Tools" } }
@@ -54,7 +54,7 @@ pub(super) async fn show(
             @else { (render_table(&found.rows)) (render_pagination(&asked, found.listed)) }
         }
     };
-    frame.render_page(NavItem::Tools, "Tools", content)
+    context.render_page(NavItem::Tools, "Tools", content)
 }
 
 #[derive(Debug, Default)]

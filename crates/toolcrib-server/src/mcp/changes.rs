@@ -23,10 +23,10 @@ struct ChangeWatcher {
     known_list: Option<Fingerprint>,
 }
 
-pub(super) fn change_stream(surface: McpService, peer: Arc<McpPeer>) -> BoxStream<'static, ChangeNotification> {
-    let (notices, expose) = (surface.registry.subscribe(), surface.expose.subscribe());
-    let known = surface.clients.last_list(&peer);
-    let watch = ChangeWatcher { service: surface, peer, notices, expose, known_list: known };
+pub(super) fn change_stream(service: McpService, peer: Arc<McpPeer>) -> BoxStream<'static, ChangeNotification> {
+    let (notices, expose) = (service.registry.subscribe(), service.expose.subscribe());
+    let known = service.clients.last_list(&peer);
+    let watch = ChangeWatcher { service: service, peer, notices, expose, known_list: known };
     // What changed between the client's last list and now counts too.
     let begin = stream::once(async move {
         let mut watch = watch;
@@ -74,8 +74,8 @@ impl ChangeWatcher {
 
     /// Whether the list is another than the client knows.
     async fn check_tool_list(&mut self) -> Option<ChangeNotification> {
-        let sight = self.service.listings();
-        let now = sight.tool_list(self.service.listing_mode(&self.peer).await).await.fingerprint;
+        let listings = self.service.listings();
+        let now = listings.tool_list(self.service.listing_mode(&self.peer).await).await.fingerprint;
         let seen = self.service.clients.last_list(&self.peer).or(self.known_list);
         self.known_list = Some(now);
         if seen.is_none_or(|seen| seen == now) {

@@ -71,7 +71,7 @@ struct LogLevelMeta {
 impl ClientStates {
     /// Whether it watched anything.
     pub(super) fn remove(&self, id: u64) -> bool {
-        self.lock().remove(&id).is_some_and(|visitor| !visitor.subscriptions.is_empty())
+        self.lock().remove(&id).is_some_and(|principal| !principal.subscriptions.is_empty())
     }
 
     pub(super) fn record_list(&self, peer: &McpPeer, listed: Fingerprint) {
@@ -80,13 +80,13 @@ impl ClientStates {
 
     /// The same for one that is still there.
     pub(super) fn update_list(&self, peer: &McpPeer, listed: Fingerprint) {
-        if let Some(visitor) = self.lock().get_mut(&peer.id) {
-            visitor.last_list = Some(listed);
+        if let Some(principal) = self.lock().get_mut(&peer.id) {
+            principal.last_list = Some(listed);
         }
     }
 
     pub(super) fn last_list(&self, peer: &McpPeer) -> Option<Fingerprint> {
-        self.lock().get(&peer.id).and_then(|visitor| visitor.last_list)
+        self.lock().get(&peer.id).and_then(|principal| principal.last_list)
     }
 
     pub(super) fn set_log_level(&self, request: &McpRequest) -> McpResult {
@@ -106,7 +106,7 @@ impl ClientStates {
             (Some(level), _) => LogFilter::AtLeast(level),
             (None, Era::Modern) => LogFilter::Off,
             (None, Era::Legacy(_)) => {
-                let once = self.lock().get(&peer.id).and_then(|visitor| visitor.log_level);
+                let once = self.lock().get(&peer.id).and_then(|principal| principal.log_level);
                 once.map_or(LogFilter::All, LogFilter::AtLeast)
             }
         }
@@ -118,13 +118,13 @@ impl ClientStates {
     }
 
     pub(super) fn unsubscribe(&self, peer: &McpPeer, uri: &str) {
-        if let Some(visitor) = self.lock().get_mut(&peer.id) {
-            visitor.subscriptions.remove(uri);
+        if let Some(principal) = self.lock().get_mut(&peer.id) {
+            principal.subscriptions.remove(uri);
         }
     }
 
     pub(super) fn is_subscribed(&self, peer: &McpPeer, uri: &str) -> bool {
-        self.lock().get(&peer.id).is_some_and(|visitor| visitor.subscriptions.contains(uri))
+        self.lock().get(&peer.id).is_some_and(|principal| principal.subscriptions.contains(uri))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, ClientState>> {

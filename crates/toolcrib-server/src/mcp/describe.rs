@@ -46,7 +46,7 @@ impl McpService {
                 &format!("`names` is a list of 1 to {MAX_DESCRIBED_TOOLS} names of tools"),
             );
         };
-        let sight = self.listings();
+        let listings = self.listings();
         let mut texts = Vec::new();
         let mut unknown = Vec::new();
         for name in &names {
@@ -54,10 +54,10 @@ impl McpService {
                 texts.push(meta_tools::signature(name).to_owned());
                 continue;
             }
-            let name = sight.resolve_name(name).await.map_or_else(|| name.clone(), |name| name.to_string());
+            let name = listings.resolve_name(name).await.map_or_else(|| name.clone(), |name| name.to_string());
             let described = self.registry.tool(&name).and_then(|tool| match asked.full {
-                true => render_full(&sight, &tool),
-                false => render_compact(&sight, &tool),
+                true => render_full(&listings, &tool),
+                false => render_compact(&listings, &tool),
             });
             match described {
                 Ok(text) => texts.push(text),
@@ -75,15 +75,19 @@ impl McpService {
 }
 
 /// The tool as it would be listed, with the schemas that a list leaves out.
-fn render_full(sight: &Listings, tool: &ToolView) -> Result<String, Error> {
+fn render_full(listings: &Listings, tool: &ToolView) -> Result<String, Error> {
     let mut text = String::new();
-    mcp::push_tool(tool.name.as_str(), &sight.view().catalog.find(tool.name.as_str())?.with_full_schemas()?, &mut text);
+    mcp::push_tool(
+        tool.name.as_str(),
+        &listings.view().catalog.find(tool.name.as_str())?.with_full_schemas()?,
+        &mut text,
+    );
     Ok(text)
 }
 
 /// A signature, what the tool does, and a line for each argument that has more to say than its name and type.
-fn render_compact(sight: &Listings, tool: &ToolView) -> Result<String, Error> {
-    let backing = sight.view().catalog.find(tool.name.as_str()).and_then(|tool| tool.execution_spec());
+fn render_compact(listings: &Listings, tool: &ToolView) -> Result<String, Error> {
+    let backing = listings.view().catalog.find(tool.name.as_str()).and_then(|tool| tool.execution_spec());
     let mut left_out = backing.is_ok_and(|backing| backing.is_some_and(|backing| backing.input_schema.is_some()));
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let allowed = tokens::count(tool.input_schema.get()) + MAX_EXTRA_TOKENS;

@@ -63,14 +63,14 @@ impl McpService {
     pub(super) fn listings(&self) -> Arc<Listings> {
         let (catalog, expose) = (self.registry.catalog(), self.expose.borrow().clone());
         let newest = self.listing_cache.0.load_full();
-        if let Some(sight) = newest.filter(|sight| sight.is_current(&catalog, &expose)) {
-            return sight;
+        if let Some(listings) = newest.filter(|listings| listings.is_current(&catalog, &expose)) {
+            return listings;
         }
         let view = View { catalog, caller: Caller { name: "mcp".into() } };
         let (search, full, usual, summary) = Default::default();
-        let sight = Arc::new(Listings { view, expose, search, full, default_mode: usual, summary });
-        self.listing_cache.0.store(Some(sight.clone()));
-        sight
+        let listings = Arc::new(Listings { view, expose, search, full, default_mode: usual, summary });
+        self.listing_cache.0.store(Some(listings.clone()));
+        listings
     }
 }
 
@@ -88,20 +88,23 @@ impl Listings {
     /// What a client gets that asks for nothing in particular. With nothing known yet it is the menu, which works
     /// for whatever will be discovered.
     pub(super) async fn default_mode(self: &Arc<Self>) -> ListingMode {
-        self.get_or_compute(|sight| &sight.default_mode, Listings::choose_mode).await.to_owned()
+        self.get_or_compute(|listings| &listings.default_mode, Listings::choose_mode).await.to_owned()
     }
 
     /// What a system prompt should say about the tools there are.
     pub(super) async fn summary(self: &Arc<Self>) -> String {
-        self.get_or_compute(|sight| &sight.summary, |sight| sight.view.summary_text(SummaryBudget::default()))
-            .await
-            .to_owned()
+        self.get_or_compute(
+            |listings| &listings.summary,
+            |listings| listings.view.summary_text(SummaryBudget::default()),
+        )
+        .await
+        .to_owned()
     }
 
     pub(super) async fn tool_list(self: &Arc<Self>, kind: ListingMode) -> &RenderedToolList {
         match kind {
-            ListingMode::Search => self.get_or_compute(|sight| &sight.search, Listings::build_search_list).await,
-            ListingMode::Full => self.get_or_compute(|sight| &sight.full, Listings::build_full_list).await,
+            ListingMode::Search => self.get_or_compute(|listings| &listings.search, Listings::build_search_list).await,
+            ListingMode::Full => self.get_or_compute(|listings| &listings.full, Listings::build_full_list).await,
         }
     }
 
@@ -113,8 +116,8 @@ impl Listings {
         make: fn(&Listings) -> T,
     ) -> &T {
         let making = || async {
-            let sight = self.clone();
-            let made = tokio::task::spawn_blocking(move || make(&sight)).await;
+            let listings = self.clone();
+            let made = tokio::task::spawn_blocking(move || make(&listings)).await;
             made.unwrap_or_else(|_| make(self))
         };
         place(self).get_or_init(making).await

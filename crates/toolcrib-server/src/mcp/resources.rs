@@ -119,8 +119,8 @@ impl McpService {
     }
 }
 
-pub(super) fn public_uri(surface: &McpService, source: &SourceId, own: &str) -> String {
-    if surface.has_prefixes() { format!("{URI_SCHEME}{source}/{own}") } else { own.to_owned() }
+pub(super) fn public_uri(service: &McpService, source: &SourceId, own: &str) -> String {
+    if service.has_prefixes() { format!("{URI_SCHEME}{source}/{own}") } else { own.to_owned() }
 }
 
 /// The newest version wants to know how long a text may be kept; a source of an older one does not say.

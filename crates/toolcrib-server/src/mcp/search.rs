@@ -36,10 +36,10 @@ impl McpService {
             Some(0) => MAX_SEARCH_HITS,
             Some(limit) => limit.min(MAX_SEARCH_HITS),
         };
-        let sight = self.listings();
+        let listings = self.listings();
         let query = Query::new(asked.query).with_limit(limit);
         // Postings are built by the first search, which may take a while; others want to be answered meanwhile.
-        let searching = tokio::task::spawn_blocking(move || sight.view().search(&query));
+        let searching = tokio::task::spawn_blocking(move || listings.view().search(&query));
         let found = searching.await.unwrap_or_default();
         text_result(&self.render_hits(&found, limit))
     }

@@ -35,8 +35,8 @@ impl McpService {
         } else {
             self.refresh_in_background().await;
         }
-        let sight = self.listings();
-        let listing = sight.tool_list(self.listing_mode(&request.peer).await).await;
+        let listings = self.listings();
+        let listing = listings.tool_list(self.listing_mode(&request.peer).await).await;
         self.clients.record_list(&request.peer, listing.fingerprint);
 
         let first = match cursor {

@@ -1,5 +1,5 @@
-//! Everything that `/metrics` tells, from what is at hand. Labels are our own words, codes and ids of sources: none holds
-//! the name of a tool or any text of a source.
+//! Renders `/metrics` from in-memory counters. Label values are fixed words, error codes and source ids; tool names and
+//! texts of sources would make the number of series unbounded.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,62 +12,69 @@ use toolcrib::store::StoreState;
 use super::prometheus::PrometheusText;
 use crate::state::AppState;
 
-pub(super) fn render_metrics(house: &AppState) -> String {
+/// Renders all metrics as Prometheus text.
+pub(super) fn render_metrics(app: &AppState) -> String {
     let mut text = PrometheusText::default();
-    write_work_metrics(&mut text, house);
-    write_catalog_metrics(&mut text, house);
-    write_http_metrics(&mut text, house);
-    write_process_metrics(&mut text, house);
+    write_work_metrics(&mut text, app);
+    write_catalog_metrics(&mut text, app);
+    write_http_metrics(&mut text, app);
+    write_process_metrics(&mut text, app);
     text.into_text()
 }
 
-fn write_work_metrics(text: &mut PrometheusText, house: &AppState) {
-    let measures = house.registry.metrics();
+/// Discoveries, cache lookups and calls.
+fn write_work_metrics(text: &mut PrometheusText, app: &AppState) {
+    let metrics = app.registry.metrics();
     let mut total =
         text.counter("toolcrib_discoveries_total", "Discoveries that ended, by kind of source and outcome.");
-    for ((kind, outcome), durations) in &measures.discoveries {
+    for ((kind, outcome), durations) in &metrics.discoveries {
         total.value(&[("kind", kind), ("outcome", outcome)], durations.count);
     }
     let mut took = text.histogram("toolcrib_discovery_duration_seconds", "How long discoveries took.");
-    for ((kind, outcome), durations) in &measures.discoveries {
+    for ((kind, outcome), durations) in &metrics.discoveries {
         took.durations(&[("kind", kind), ("outcome", outcome)], durations);
     }
-    let mut hits = text.counter("toolcrib_cache_hits_total", "Needs for a source's tools met from a fresh list.");
-    for (source, (met, _)) in &measures.cache_lookups {
-        hits.value(&[("source", source.as_str())], met);
+    let mut hits = text.counter("toolcrib_cache_hits_total", "Lookups of a source's tools answered from a fresh list.");
+    for (source, (hit_count, _)) in &metrics.cache_lookups {
+        hits.value(&[("source", source.as_str())], hit_count);
     }
     let mut misses =
-        text.counter("toolcrib_cache_misses_total", "Needs for a source's tools whose list was not fresh.");
-    for (source, (_, missed)) in &measures.cache_lookups {
-        misses.value(&[("source", source.as_str())], missed);
+        text.counter("toolcrib_cache_misses_total", "Lookups of a source's tools whose list was not fresh.");
+    for (source, (_, miss_count)) in &metrics.cache_lookups {
+        misses.value(&[("source", source.as_str())], miss_count);
     }
-    let named = |source: &Option<toolcrib::SourceId>| source.as_ref().map(ToString::to_string).unwrap_or_default();
-    let about = "Calls that ended, by source and code; no source: no such tool; by the tool: its own answer.";
-    let mut calls = text.counter("toolcrib_calls_total", about);
-    for (source, called) in &measures.calls {
-        for (code, count) in &called.by_code {
-            calls.value(&[("source", &named(source)), ("code", code)], count);
+    // Calls of unknown tools have no source.
+    let source_label =
+        |source: &Option<toolcrib::SourceId>| source.as_ref().map(ToString::to_string).unwrap_or_default();
+    let help = "Calls that ended, by source and code. No source: unknown tool. by=\"tool\": reported by the tool.";
+    let mut calls = text.counter("toolcrib_calls_total", help);
+    for (source, call_metrics) in &metrics.calls {
+        for (code, count) in &call_metrics.by_code {
+            calls.value(&[("source", &source_label(source)), ("code", code)], count);
         }
-        if called.tool_errors > 0 {
-            let failed = Code::ToolExecutionFailed.as_str();
-            calls.value(&[("source", &named(source)), ("code", failed), ("by", "tool")], called.tool_errors);
+        if call_metrics.tool_errors > 0 {
+            let code = Code::ToolExecutionFailed.as_str();
+            calls.value(&[("source", &source_label(source)), ("code", code), ("by", "tool")], call_metrics.tool_errors);
         }
     }
     let mut took = text.histogram("toolcrib_call_duration_seconds", "How long calls took, by source.");
-    for (source, called) in &measures.calls {
-        took.durations(&[("source", &named(source))], &called.durations);
+    for (source, call_metrics) in &metrics.calls {
+        took.durations(&[("source", &source_label(source))], &call_metrics.durations);
     }
-    if let Some(lost) = measures.dropped_spans {
-        text.counter("toolcrib_spans_lost_total", "Spans that could not be exported.").value(&[], lost);
+    if let Some(dropped) = metrics.dropped_spans {
+        text.counter("toolcrib_spans_lost_total", "Spans that could not be exported.").value(&[], dropped);
     }
-    text.gauge("toolcrib_calls_in_flight", "Calls under way.").value(&[], measures.calls_in_flight);
+    text.gauge("toolcrib_calls_in_flight", "Calls in progress.").value(&[], metrics.calls_in_flight);
 }
 
-fn write_catalog_metrics(text: &mut PrometheusText, house: &AppState) {
-    let (catalog, sources) = (house.registry.catalog(), house.registry.sources());
+/// Tools, sources, journal and store.
+fn write_catalog_metrics(text: &mut PrometheusText, app: &AppState) {
+    let catalog = app.registry.catalog();
+    let sources = app.registry.sources();
+    // Labels with a known set of values start at zero, so that a series does not vanish.
     let mut by_kind = BTreeMap::from(["builtin", "mcp", "openapi", "workflow"].map(|kind| (kind.to_owned(), 0)));
-    for part in catalog.sources() {
-        *by_kind.entry(part.options.kind.clone()).or_default() += catalog.tool_count(part.segment.source());
+    for source in catalog.sources() {
+        *by_kind.entry(source.options.kind.clone()).or_default() += catalog.tool_count(source.segment.source());
     }
     let mut tools = text.gauge("toolcrib_tools", "Tools in the catalogue, by kind of source.");
     for (kind, count) in &by_kind {
@@ -96,45 +103,47 @@ fn write_catalog_metrics(text: &mut PrometheusText, house: &AppState) {
     let mut gauge = text.gauge("toolcrib_source_connections", "Sources, by the state of their connection.");
     states.iter().for_each(|(state, count)| gauge.value(&[("state", state)], count));
     let mut up = text.gauge("toolcrib_source_up", "Whether a source's last discovery succeeded.");
-    // One that failed is down while it is tried again, too.
-    let tried = |source: &&SourceView| source.last_checked.is_some() || source.last_error.is_some();
-    for source in sources.iter().filter(|source| source.enabled).filter(tried) {
+    // A failed source stays down while it is being retried.
+    let was_tried = |source: &&SourceView| source.last_checked.is_some() || source.last_error.is_some();
+    for source in sources.iter().filter(|source| source.enabled).filter(was_tried) {
         up.value(&[("source", source.id.as_str())], u8::from(source.last_error.is_none()));
     }
-    let position = house.registry.inventory().version;
-    text.gauge("toolcrib_journal_position", "The number of the last record taken in.").value(&[], position);
-    let ready = u8::from(house.registry.check_ready().is_ok());
+    let position = app.registry.inventory().version;
+    text.gauge("toolcrib_journal_position", "Sequence number of the last record applied.").value(&[], position);
+    let ready = u8::from(app.registry.check_ready().is_ok());
     text.gauge("toolcrib_ready", "Whether the registry is open and its store is neither damaged nor missing.")
         .value(&[], ready);
-    let state = house.registry.store_health().state;
+    let state = app.registry.store_health().state;
     let mut store = text.gauge("toolcrib_store", "The state of the store: 1 for the one that it is in.");
-    for known in [StoreState::Ok, StoreState::Down, StoreState::Damaged, StoreState::Missing] {
-        store.value(&[("state", known.as_str())], u8::from(known == state));
+    for label in [StoreState::Ok, StoreState::Down, StoreState::Damaged, StoreState::Missing] {
+        store.value(&[("state", label.as_str())], u8::from(label == state));
     }
 }
 
-fn write_http_metrics(text: &mut PrometheusText, house: &AppState) {
-    let requests = house.http_metrics.snapshot();
-    let mut total = text.counter("toolcrib_http_requests_total", "HTTP requests answered, by what they are for.");
+/// Requests, connections and event listeners.
+fn write_http_metrics(text: &mut PrometheusText, app: &AppState) {
+    let requests = app.http_metrics.snapshot();
+    let mut total = text.counter("toolcrib_http_requests_total", "HTTP requests answered, by class of route.");
     for ((class, status), count) in &requests.by_status {
         total.value(&[("class", class.as_str()), ("status", &status.to_string())], count);
     }
-    let mut took = text.histogram("toolcrib_http_request_duration_seconds", "How long answers took to begin.");
+    let mut took = text.histogram("toolcrib_http_request_duration_seconds", "Time until the head of the response.");
     requests.durations.iter().for_each(|(class, durations)| took.durations(&[("class", class.as_str())], durations));
-    let connections = house.http_metrics.open_connections.load(Ordering::Relaxed);
+    let connections = app.http_metrics.open_connections.load(Ordering::Relaxed);
     text.gauge("toolcrib_http_connections", "Open HTTP connections.").value(&[], connections);
-    let listeners = house.event_feed.listener_count();
+    let listeners = app.event_feed.listener_count();
     text.gauge("toolcrib_event_listeners", "Listeners to the stream of events.").value(&[], listeners);
 }
 
-fn write_process_metrics(text: &mut PrometheusText, house: &AppState) {
+/// Version, start time and resource use of this process.
+fn write_process_metrics(text: &mut PrometheusText, app: &AppState) {
     let version = [("version", env!("CARGO_PKG_VERSION"))];
-    text.gauge("toolcrib_build_info", "Always 1; the label tells the version.").value(&version, 1);
-    let started = house.http_metrics.started_at;
-    let uptime = house.registry.now().since(started).as_secs_f64();
-    text.gauge("toolcrib_uptime_seconds", "How long it has been serving.").value(&[], uptime);
-    let since = started.since(Timestamp(0)).as_secs_f64();
-    text.gauge("process_start_time_seconds", "When it began to serve, in seconds since 1970.").value(&[], since);
+    text.gauge("toolcrib_build_info", "Always 1; the label has the version.").value(&version, 1);
+    let started_at = app.http_metrics.started_at;
+    let uptime = app.registry.now().since(started_at).as_secs_f64();
+    text.gauge("toolcrib_uptime_seconds", "Time since the server started.").value(&[], uptime);
+    let start_time = started_at.since(Timestamp(0)).as_secs_f64();
+    text.gauge("process_start_time_seconds", "Start of the server, in seconds since 1970.").value(&[], start_time);
     if let Some(bytes) = resident_memory_bytes() {
         text.gauge("process_resident_memory_bytes", "Memory in use.").value(&[], bytes);
     }
@@ -143,7 +152,8 @@ fn write_process_metrics(text: &mut PrometheusText, house: &AppState) {
     }
 }
 
-/// Where the system tells; a file that is none on disk, so nobody waits for it.
+/// Reads the resident memory from procfs; `None` on other systems. procfs has no disk behind it, so the blocking read is
+/// harmless on an async thread.
 fn resident_memory_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

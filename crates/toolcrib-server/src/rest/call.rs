@@ -88,27 +88,27 @@ struct CallToolBody {
 }
 
 async fn call_tool(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     trace: Option<Extension<Trace>>,
     PathParam(name): PathParam,
     JsonBody(wish): JsonBody<CallToolBody>,
 ) -> Result<Response, ApiError> {
     if let Some(cursor) = &wish.page {
-        return Ok(response::json_response(StatusCode::OK, &house.registry.result_page(None, cursor)?)?);
+        return Ok(response::json_response(StatusCode::OK, &app.registry.result_page(None, cursor)?)?);
     }
-    let options = CallOptions { trace: trace.map(|Extension(trace)| trace), ..call_options(&wish, &visitor)? };
+    let options = CallOptions { trace: trace.map(|Extension(trace)| trace), ..call_options(&wish, &principal)? };
     // A handler whose client goes away is dropped, and this with it. The call itself hears of it and ends in order.
     let _cancels = options.cancel.clone().drop_guard();
     let arguments = Value::Object(wish.arguments.unwrap_or_default());
-    let (registry, caller) = (house.registry.clone(), visitor.caller());
+    let (registry, caller) = (app.registry.clone(), principal.caller());
     let calling = async move { registry.call(&caller, &name, arguments, options).await };
     let output = tokio::spawn(calling.in_current_span()).await.context(Code::Internal, "a call broke off")?;
     Ok(response::json_response(StatusCode::OK, &output?)?)
 }
 
-fn call_options(wish: &CallToolBody, visitor: &Principal) -> Result<CallOptions> {
-    if wish.yes && !visitor.role.has_permission(Permission::Manage) {
+fn call_options(wish: &CallToolBody, principal: &Principal) -> Result<CallOptions> {
+    if wish.yes && !principal.role.has_permission(Permission::Manage) {
         let message = "only those who manage tools may consent to a call; leave out `yes`, or use their token";
         return Err(Error::new(Code::Forbidden, message));
     }

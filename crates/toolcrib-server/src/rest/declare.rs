@@ -58,15 +58,15 @@ struct DeclaredSource {
 }
 
 async fn add_source(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     trace: Option<Extension<Trace>>,
     JsonBody(mut keys): JsonBody<Map<String, Value>>,
 ) -> Result<Response, ApiError> {
     let name = take_name(&mut keys)?;
-    let outcome = declare_source(&house, &visitor, &name, keys, trace.map(|trace| trace.0)).await?;
+    let outcome = declare_source(&app, &principal, &name, keys, trace.map(|trace| trace.0)).await?;
     let id = outcome.source.clone();
-    let mut response = response::json_response(StatusCode::CREATED, &declared_source(&house, &id, Some(outcome))?)?;
+    let mut response = response::json_response(StatusCode::CREATED, &declared_source(&app, &id, Some(outcome))?)?;
     // An id is made of letters, digits and `_`.
     if let Ok(location) = HeaderValue::from_str(&format!("/api/sources/{id}")) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -76,39 +76,39 @@ async fn add_source(
 
 /// Declares a source that is new, and discovers it at once.
 pub(crate) async fn declare_source(
-    house: &AppState,
-    visitor: &Principal,
+    app: &AppState,
+    principal: &Principal,
     name: &str,
     keys: Map<String, Value>,
     trace: Option<Trace>,
 ) -> Result<RefreshOutcome> {
-    let source = parse_source(house, name, keys)?;
-    authorize(house, visitor, &source).await?;
-    let declaring = house.declare_lock.lock().await;
-    if house.registry.source(&source.id).is_some() {
-        return Err(already_declared(house, &source.id));
+    let source = parse_source(app, name, keys)?;
+    authorize(app, principal, &source).await?;
+    let declaring = app.declare_lock.lock().await;
+    if app.registry.source(&source.id).is_some() {
+        return Err(already_declared(app, &source.id));
     }
-    house.registry.declare_lazily(&source, visitor.actor()).await?;
+    app.registry.declare_lazily(&source, principal.actor()).await?;
     drop(declaring);
-    house.registry.refresh_source(&source.id, Refresh { force: true, trace, ..Refresh::default() }).await
+    app.registry.refresh_source(&source.id, Refresh { force: true, trace, ..Refresh::default() }).await
 }
 
 /// Removes a source that the configuration does not declare.
-pub(crate) async fn remove_source(house: &AppState, visitor: &Principal, id: &SourceId) -> Result<()> {
-    if let Some(place) = house.loaded_config.load().declared_at(id) {
+pub(crate) async fn remove_source(app: &AppState, principal: &Principal, id: &SourceId) -> Result<()> {
+    if let Some(place) = app.loaded_config.load().declared_at(id) {
         let message = format!("`{id}` is declared in `{place}`; remove it there, or disable it");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
-    house.registry.remove(id, visitor.actor()).await
+    app.registry.remove(id, principal.actor()).await
 }
 
 async fn delete_source(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     PathParam(name): PathParam,
 ) -> Result<Response, ApiError> {
-    let id = find_source_id(&house.registry, &name)?;
-    remove_source(&house, &visitor, &id).await?;
+    let id = find_source_id(&app.registry, &name)?;
+    remove_source(&app, &principal, &id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -125,8 +125,8 @@ fn take_name(keys: &mut Map<String, Value>) -> Result<String> {
 }
 
 /// Paths are relative to the configuration file, as if the keys stood there.
-fn parse_source(house: &AppState, name: &str, keys: Map<String, Value>) -> Result<Source> {
-    let place = house.loaded_config.load().base_directory()?;
+fn parse_source(app: &AppState, name: &str, keys: Map<String, Value>) -> Result<Source> {
+    let place = app.loaded_config.load().base_directory()?;
     config::parse_source(name, &Value::Object(keys), &place).map_err(|faults| {
         let said = faults.iter().map(|fault| match fault.key.strip_prefix("sources.") {
             Some(key) => format!("{key}: {}", fault.message),
@@ -139,15 +139,15 @@ fn parse_source(house: &AppState, name: &str, keys: Map<String, Value>) -> Resul
     })
 }
 
-fn already_declared(house: &AppState, id: &SourceId) -> Error {
-    let message = match house.loaded_config.load().declared_at(id) {
+fn already_declared(app: &AppState, id: &SourceId) -> Error {
+    let message = match app.loaded_config.load().declared_at(id) {
         Some(place) => format!("`{id}` is declared in `{place}`, which wins; change it there, or choose another name"),
         None => format!("there is a source `{id}` already; `PATCH /api/sources/{id}` changes it"),
     };
     Error::new(Code::Conflict, message).with_retryable(false)
 }
 
-fn declared_source(house: &AppState, id: &SourceId, outcome: Option<RefreshOutcome>) -> Result<DeclaredSource> {
-    let source = house.registry.source(id).ok_or_else(|| house.registry.unknown_source_error(id.as_str()))?;
+fn declared_source(app: &AppState, id: &SourceId, outcome: Option<RefreshOutcome>) -> Result<DeclaredSource> {
+    let source = app.registry.source(id).ok_or_else(|| app.registry.unknown_source_error(id.as_str()))?;
     Ok(DeclaredSource { source, outcome })
 }

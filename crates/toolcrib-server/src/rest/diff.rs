@@ -85,20 +85,20 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![("Lock", lock), ("SourceDifference", differing), ("Difference", difference)]
 }
 
-async fn get_lock(State(house): State<AppState>) -> Result<Response, ApiError> {
-    Ok(response::json_response(StatusCode::OK, &house.registry.lockfile().await?)?)
+async fn get_lock(State(app): State<AppState>) -> Result<Response, ApiError> {
+    Ok(response::json_response(StatusCode::OK, &app.registry.lockfile().await?)?)
 }
 
-async fn diff_since(State(house): State<AppState>, asked: QueryParams) -> Result<Response, ApiError> {
+async fn diff_since(State(app): State<AppState>, params: QueryParams) -> Result<Response, ApiError> {
     let missing = || Error::new(Code::BadRequest, "`since` is missing; POST a lockfile to compare with that");
-    let since = asked.timestamp("since", house.registry.now())?.ok_or_else(missing)?;
-    Ok(response::json_response(StatusCode::OK, &house.registry.diff_since(since).await?)?)
+    let since = params.timestamp("since", app.registry.now())?.ok_or_else(missing)?;
+    Ok(response::json_response(StatusCode::OK, &app.registry.diff_since(since).await?)?)
 }
 
 async fn diff_lockfile(
-    State(house): State<AppState>,
+    State(app): State<AppState>,
     JsonBody(lock): JsonBody<Lockfile, MAX_LOCKFILE_BYTES>,
 ) -> Result<Response, ApiError> {
-    let difference = house.registry.diff_from_lockfile(&lock.validate()?).await?;
+    let difference = app.registry.diff_from_lockfile(&lock.validate()?).await?;
     Ok(response::json_response(StatusCode::OK, &difference)?)
 }

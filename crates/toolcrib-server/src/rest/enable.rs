@@ -56,61 +56,61 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 async fn enable_source(
-    house: State<AppState>,
-    visitor: Extension<Principal>,
+    app: State<AppState>,
+    principal: Extension<Principal>,
     named: PathParam,
 ) -> Result<Response, ApiError> {
-    handle_source(house, visitor, named, EnabledState::Enabled).await
+    handle_source(app, principal, named, EnabledState::Enabled).await
 }
 
 async fn disable_source(
-    house: State<AppState>,
-    visitor: Extension<Principal>,
+    app: State<AppState>,
+    principal: Extension<Principal>,
     named: PathParam,
 ) -> Result<Response, ApiError> {
-    handle_source(house, visitor, named, EnabledState::Disabled).await
+    handle_source(app, principal, named, EnabledState::Disabled).await
 }
 
 async fn enable_tool(
-    house: State<AppState>,
-    visitor: Extension<Principal>,
+    app: State<AppState>,
+    principal: Extension<Principal>,
     named: PathParam,
 ) -> Result<Response, ApiError> {
-    handle_tool(house, visitor, named, EnabledState::Enabled).await
+    handle_tool(app, principal, named, EnabledState::Enabled).await
 }
 
 async fn disable_tool(
-    house: State<AppState>,
-    visitor: Extension<Principal>,
+    app: State<AppState>,
+    principal: Extension<Principal>,
     named: PathParam,
 ) -> Result<Response, ApiError> {
-    handle_tool(house, visitor, named, EnabledState::Disabled).await
+    handle_tool(app, principal, named, EnabledState::Disabled).await
 }
 
 async fn handle_source(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     PathParam(name): PathParam,
     switch: EnabledState,
 ) -> Result<Response, ApiError> {
-    let id = find_source_id(&house.registry, &name)?;
-    let switched = set_source_enabled(&house, &visitor, &id, switch).await?;
+    let id = find_source_id(&app.registry, &name)?;
+    let switched = set_source_enabled(&app, &principal, &id, switch).await?;
     Ok(response::json_response(StatusCode::OK, &switched)?)
 }
 
 async fn handle_tool(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     PathParam(name): PathParam,
     switch: EnabledState,
 ) -> Result<Response, ApiError> {
-    let target = house.registry.tool_target(&name)?;
-    let switched = house.registry.set_enabled(target, switch, visitor.actor()).await?;
+    let target = app.registry.tool_target(&name)?;
+    let switched = app.registry.set_enabled(target, switch, principal.actor()).await?;
     Ok(response::json_response(StatusCode::OK, &switched)?)
 }
 
-async fn invalidate_source(State(house): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
-    let id = find_source_id(&house.registry, &name)?;
-    house.registry.invalidate(Some(&id)).await?;
+async fn invalidate_source(State(app): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
+    let id = find_source_id(&app.registry, &name)?;
+    app.registry.invalidate(Some(&id)).await?;
     Ok(response::json_response(StatusCode::OK, &json!({ "invalidated": [id] }))?)
 }

@@ -48,14 +48,14 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 }
 
 async fn stream_events(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    asked: QueryParams,
+    params: QueryParams,
 ) -> Result<Response, ApiError> {
-    let after = resume_after(&headers, &asked)?;
-    let permit = house.event_feed.acquire_permit(&visitor.identity).map_err(TooManyListeners::into_error)?;
-    let listener = EventListener::new(&house, permit, after).await?;
+    let after = resume_after(&headers, &params)?;
+    let permit = app.event_feed.acquire_permit(&principal.identity).map_err(TooManyListeners::into_error)?;
+    let listener = EventListener::new(&app, permit, after).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -66,9 +66,9 @@ async fn stream_events(
 }
 
 /// Where a listener wants to go on. The header is newer than an address that a browser uses again.
-fn resume_after(headers: &HeaderMap, asked: &QueryParams) -> Result<Option<u64>> {
+fn resume_after(headers: &HeaderMap, params: &QueryParams) -> Result<Option<u64>> {
     let Some(last) = headers.get("last-event-id").filter(|last| !last.is_empty()) else {
-        return asked.number("after", 0..=u64::MAX);
+        return params.number("after", 0..=u64::MAX);
     };
     let number = last.to_str().ok().and_then(|text| text.trim().parse().ok());
     number.map(Some).ok_or_else(|| {
@@ -109,36 +109,36 @@ mod tests {
     async fn one_listener_too_many_is_told_to_come_again_and_let_in_when_another_left() {
         let data = tempfile::tempdir().unwrap();
         let registry = Registry::open(Config::default(), RegistryOptions::default()).await.unwrap();
-        let surface = McpService::new(registry.clone(), Expose::default());
-        let endpoint = McpEndpoint::new(Arc::new(surface), ServerOptions::new("toolcrib", "0"));
+        let service = McpService::new(registry.clone(), Expose::default());
+        let endpoint = McpEndpoint::new(Arc::new(service), ServerOptions::new("toolcrib", "0"));
         let loaded_config = LoadedConfig::from_config(Config::default());
-        let setup = ServerConfig {
+        let config = ServerConfig {
             loaded_config,
             data_dir: data.path().to_owned(),
             require_token: false,
             refuse_own_process: false,
         };
-        let house = AppState::new(setup, registry, endpoint, ([127, 0, 0, 1], 0).into()).unwrap();
+        let app = AppState::new(config, registry, endpoint, ([127, 0, 0, 1], 0).into()).unwrap();
         let listen = async |identity: &str| {
-            let visitor = Extension(principal(identity));
-            stream_events(State(house.clone()), visitor, HeaderMap::new(), QueryParams::default()).await.into_response()
+            let principal = Extension(principal(identity));
+            stream_events(State(app.clone()), principal, HeaderMap::new(), QueryParams::default()).await.into_response()
         };
 
         let mut places = Vec::new();
         for identity in ["a", "b", "c", "d"] {
             let identity: Arc<str> = identity.into();
-            places.extend(std::iter::from_fn(|| house.event_feed.acquire_permit(&identity).ok()));
+            places.extend(std::iter::from_fn(|| app.event_feed.acquire_permit(&identity).ok()));
             assert_eq!(places.len() % 250, 0, "a quarter of all places for each");
             expect_rate_limited(listen(&identity).await).await;
         }
-        assert_eq!((places.len(), house.event_feed.listener_count()), (1_000, 1_000));
+        assert_eq!((places.len(), app.event_feed.listener_count()), (1_000, 1_000));
         expect_rate_limited(listen("e").await).await;
 
         places.pop();
         let heard = listen("e").await;
-        assert_eq!((heard.status(), house.event_feed.listener_count()), (StatusCode::OK, 1_000));
+        assert_eq!((heard.status(), app.event_feed.listener_count()), (StatusCode::OK, 1_000));
         drop(heard);
-        assert_eq!(house.event_feed.listener_count(), 999, "who leaves makes room");
+        assert_eq!(app.event_feed.listener_count(), 999, "who leaves makes room");
         assert_eq!(listen("d").await.status(), StatusCode::OK);
     }
 }

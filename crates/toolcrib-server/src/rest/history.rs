@@ -108,32 +108,32 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     ]
 }
 
-async fn list_history(State(house): State<AppState>, asked: QueryParams) -> Result<Response, ApiError> {
-    let registry = &house.registry;
+async fn list_history(State(app): State<AppState>, params: QueryParams) -> Result<Response, ApiError> {
+    let registry = &app.registry;
     let wanted = HistoryQuery {
-        after: asked.number("after", 0..=i64::MAX as u64)?,
-        source: asked.text("source").map(|name| find_past_source(&house, name)).transpose()?,
-        tool: asked.text("tool").map(str::to_owned),
-        since: asked.timestamp("since", registry.now())?,
-        limit: Some(asked.number("limit", 1..=MAX_RECORDS)?.map_or(DEFAULT_RECORDS, |limit| limit as usize)),
+        after: params.number("after", 0..=i64::MAX as u64)?,
+        source: params.text("source").map(|name| find_past_source(&app, name)).transpose()?,
+        tool: params.text("tool").map(str::to_owned),
+        since: params.timestamp("since", registry.now())?,
+        limit: Some(params.number("limit", 1..=MAX_RECORDS)?.map_or(DEFAULT_RECORDS, |limit| limit as usize)),
     };
     Ok(response::json_response(StatusCode::OK, &registry.history_page(&wanted).await?)?)
 }
 
 /// A source that there is, or was.
-fn find_past_source(house: &AppState, name: &str) -> Result<SourceId, Error> {
-    let inventory = house.registry.inventory();
+fn find_past_source(app: &AppState, name: &str) -> Result<SourceId, Error> {
+    let inventory = app.registry.inventory();
     let id = SourceId::from_name(name).ok().filter(|id| inventory.all_source_ids().any(|known| known == id));
-    id.ok_or_else(|| house.registry.unknown_source_error(&sanitize_truncated(name, 80)))
+    id.ok_or_else(|| app.registry.unknown_source_error(&sanitize_truncated(name, 80)))
 }
 
 async fn list_versions(
-    State(house): State<AppState>,
+    State(app): State<AppState>,
     PathParam(name): PathParam,
-    asked: QueryParams,
+    params: QueryParams,
 ) -> Result<Response, ApiError> {
-    let limit = asked.number("limit", 1..=MAX_VERSIONS)?.map_or(DEFAULT_VERSIONS, |limit| limit as usize);
-    let versions = house.registry.tool_history(&name, limit).await?;
+    let limit = params.number("limit", 1..=MAX_VERSIONS)?.map_or(DEFAULT_VERSIONS, |limit| limit as usize);
+    let versions = app.registry.tool_history(&name, limit).await?;
     #[derive(serde::Serialize)]
     struct ToolVersions {
         versions: Vec<toolcrib::registry::ToolVersion>,

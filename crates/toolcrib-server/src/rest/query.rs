@@ -26,19 +26,19 @@ pub(super) struct PathParam(pub(super) String);
 
 impl QueryParams {
     pub(super) fn parse(query: &str) -> Result<QueryParams> {
-        let mut asked: Vec<(String, String)> = Vec::new();
+        let mut params: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            if asked.len() == MAX_QUERY_PARAMS {
+            if params.len() == MAX_QUERY_PARAMS {
                 return Err(bad_request(format!("the address has more than {MAX_QUERY_PARAMS} parameters")));
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode_form_value(name)?, decode_form_value(value)?);
-            if asked.iter().any(|(given, _)| *given == name) {
+            if params.iter().any(|(given, _)| *given == name) {
                 return Err(bad_request(format!("`{}` is given twice", sanitize_truncated(&name, 40))));
             }
-            asked.push((name, value));
+            params.push((name, value));
         }
-        Ok(QueryParams(asked))
+        Ok(QueryParams(params))
     }
 
     /// One that is empty counts as left out.
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn a_query_is_read_or_refused_with_what_to_write() {
-        let asked = QueryParams::parse("a=1+2&b=%C3%A4&c&force=true&limit=7&").unwrap();
-        assert_eq!((asked.text("a"), asked.text("b"), asked.text("c")), (Some("1 2"), Some("ä"), None));
-        assert_eq!((asked.flag("force").unwrap(), asked.number("limit", 1..=9).unwrap()), (true, Some(7)));
+        let params = QueryParams::parse("a=1+2&b=%C3%A4&c&force=true&limit=7&").unwrap();
+        assert_eq!((params.text("a"), params.text("b"), params.text("c")), (Some("1 2"), Some("ä"), None));
+        assert_eq!((params.flag("force").unwrap(), params.number("limit", 1..=9).unwrap()), (true, Some(7)));
         for (query, says) in [("a=%zz", "two hexadecimal"), ("a=%ff", "UTF-8"), ("a=%", "two"), ("a=1&a=2", "twice")] {
             let error = QueryParams::parse(query).unwrap_err();
             assert!(error.code == Code::BadRequest && error.message.contains(says), "{query}: {}", error.message);
@@ -164,8 +164,8 @@ mod tests {
         assert!(QueryParams::parse(&many[1..].join("&")).is_ok());
         assert!(QueryParams::parse(&many.join("&")).unwrap_err().message.contains("more than 64"));
         for limit in ["0", "10", "-1", "1.5", "x", "99999999999999999999999"] {
-            let asked = QueryParams::parse(&format!("limit={limit}")).unwrap();
-            assert_eq!(asked.number("limit", 1..=9).unwrap_err().code, Code::BadRequest, "{limit}");
+            let params = QueryParams::parse(&format!("limit={limit}")).unwrap();
+            assert_eq!(params.number("limit", 1..=9).unwrap_err().code, Code::BadRequest, "{limit}");
         }
     }
 }

@@ -62,25 +62,25 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 async fn refresh_all(
-    State(house): State<AppState>,
+    State(app): State<AppState>,
     trace: Option<Extension<Trace>>,
-    asked: QueryParams,
+    params: QueryParams,
 ) -> Result<Response, ApiError> {
     let trace = trace.map(|trace| trace.0);
-    let refresh = Refresh { force: asked.flag("force")?, trace, ..Refresh::default() };
-    let results = house.registry.refresh(refresh).await;
+    let refresh = Refresh { force: params.flag("force")?, trace, ..Refresh::default() };
+    let results = app.registry.refresh(refresh).await;
     Ok(response::json_response(StatusCode::OK, &json!({ "results": results }))?)
 }
 
 async fn refresh_source(
-    State(house): State<AppState>,
+    State(app): State<AppState>,
     trace: Option<Extension<Trace>>,
     PathParam(name): PathParam,
-    asked: QueryParams,
+    params: QueryParams,
 ) -> Result<Response, ApiError> {
-    let id = find_source_id(&house.registry, &name)?;
-    let refresh = Refresh { force: asked.flag("force")?, trace: trace.map(|trace| trace.0), ..Refresh::default() };
-    let outcome = house.registry.refresh_source(&id, refresh).await?;
+    let id = find_source_id(&app.registry, &name)?;
+    let refresh = Refresh { force: params.flag("force")?, trace: trace.map(|trace| trace.0), ..Refresh::default() };
+    let outcome = app.registry.refresh_source(&id, refresh).await?;
     Ok(response::json_response(outcome_status(&outcome), &outcome)?)
 }
 

@@ -44,8 +44,8 @@ impl TaggedResponse {
     }
 
     /// The whole, or that the client has it already.
-    pub(super) fn to_response(&self, asked: &HeaderMap) -> Response {
-        if matches_etag(asked, &self.etag) {
+    pub(super) fn to_response(&self, params: &HeaderMap) -> Response {
+        if matches_etag(params, &self.etag) {
             return not_modified(&self.etag);
         }
         let mut response = Response::new(Body::from(self.body.clone()));
@@ -69,14 +69,14 @@ pub(super) fn not_modified(tag: &HeaderValue) -> Response {
 }
 
 /// `If-None-Match`: a list of tags, weak ones too, or `*`.
-fn matches_etag(asked: &HeaderMap, tag: &HeaderValue) -> bool {
-    lists_etag(asked, tag) || asked.get_all(header::IF_NONE_MATCH).iter().any(|given| given == "*")
+fn matches_etag(params: &HeaderMap, tag: &HeaderValue) -> bool {
+    lists_etag(params, tag) || params.get_all(header::IF_NONE_MATCH).iter().any(|given| given == "*")
 }
 
 /// Whether `If-None-Match` has this very tag, so that there is such an answer.
-pub(super) fn lists_etag(asked: &HeaderMap, tag: &HeaderValue) -> bool {
+pub(super) fn lists_etag(params: &HeaderMap, tag: &HeaderValue) -> bool {
     let tag = tag.as_bytes();
-    let mut given = asked.get_all(header::IF_NONE_MATCH).iter().map(HeaderValue::as_bytes);
+    let mut given = params.get_all(header::IF_NONE_MATCH).iter().map(HeaderValue::as_bytes);
     given.any(|given| {
         let mut each = given.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         given == tag || each.any(|one| one.strip_prefix(b"W/").unwrap_or(one) == tag)

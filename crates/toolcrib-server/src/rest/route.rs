@@ -134,8 +134,8 @@ impl ApiRoute {
         self
     }
 
-    pub(super) fn register(self, router: Router<AppState>, house: &AppState) -> Router<AppState> {
-        let guarded = self.handler.layer(from_fn_with_state((house.clone(), self.required), authorize));
+    pub(super) fn register(self, router: Router<AppState>, app: &AppState) -> Router<AppState> {
+        let guarded = self.handler.layer(from_fn_with_state((app.clone(), self.required), authorize));
         router.route(self.path, guarded)
     }
 

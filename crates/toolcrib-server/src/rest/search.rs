@@ -78,24 +78,24 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![("Hit", hit), ("Found", found), ("Context", context)]
 }
 
-async fn search_tools(State(house): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
-    let (registry, query) = (house.registry.clone(), uri.query().unwrap_or_default().to_owned());
+async fn search_tools(State(app): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
+    let (registry, query) = (app.registry.clone(), uri.query().unwrap_or_default().to_owned());
     let make = move |view: &View| {
-        let asked = QueryParams::parse(&query)?;
-        asked.reject_group()?;
+        let params = QueryParams::parse(&query)?;
+        params.reject_group()?;
         let query = Query {
-            text: query_text(&asked)?,
-            limit: asked.number("limit", 1..=MAX_SEARCH_HITS)?.map_or(Query::DEFAULT_LIMIT, |limit| limit as usize),
-            source: asked.source(&registry)?,
-            tag: asked.text("tag").map(str::to_owned),
+            text: query_text(&params)?,
+            limit: params.number("limit", 1..=MAX_SEARCH_HITS)?.map_or(Query::DEFAULT_LIMIT, |limit| limit as usize),
+            source: params.source(&registry)?,
+            tag: params.text("tag").map(str::to_owned),
         };
         render_body(&view.search(&query).to_response())
     };
-    house.respond_cached(&uri, &headers, make).await
+    app.respond_cached(&uri, &headers, make).await
 }
 
-fn query_text(asked: &QueryParams) -> Result<String> {
-    match asked.text("q") {
+fn query_text(params: &QueryParams) -> Result<String> {
+    match params.text("q") {
         None => Err(Error::new(Code::BadRequest, "`q` says what to look for, such as `q=create+an+issue`")),
         Some(text) if text.chars().count() > MAX_QUERY_CHARS => {
             Err(Error::new(Code::BadRequest, "`q` is too long; a few sentences will do"))
@@ -104,21 +104,21 @@ fn query_text(asked: &QueryParams) -> Result<String> {
     }
 }
 
-async fn get_context(State(house): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
-    let catalog = house.registry.catalog();
+async fn get_context(State(app): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
+    let catalog = app.registry.catalog();
     if catalog.sources().any(|part| !part.segment.has_token_counts()) {
         // Counts are stored for the next start; a store that hangs must not keep a reader waiting.
-        let _late = tokio::time::timeout(TOKEN_COUNT_TIMEOUT, house.registry.count_tokens()).await;
+        let _late = tokio::time::timeout(TOKEN_COUNT_TIMEOUT, app.registry.count_tokens()).await;
     }
     let query = uri.query().unwrap_or_default().to_owned();
     let make = move |view: &View| {
-        let asked = QueryParams::parse(&query)?;
-        let budget = asked
+        let params = QueryParams::parse(&query)?;
+        let budget = params
             .number("budget", 1..=MAX_CONTEXT_BUDGET)?
             .map_or(SummaryBudget::DEFAULT_TOKENS, |budget| budget as usize);
         render_body(&view.summary(SummaryBudget::from_tokens(budget)?))
     };
-    house.respond_cached(&uri, &headers, make).await
+    app.respond_cached(&uri, &headers, make).await
 }
 
 fn render_body(answer: &impl serde::Serialize) -> Result<RenderedBody> {

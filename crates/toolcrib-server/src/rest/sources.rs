@@ -82,22 +82,22 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 #[derive(Debug, Default)]
 pub(crate) struct SourceListCache(ArcSwapOption<(SourcesVersion, TaggedResponse)>);
 
-async fn list_sources(State(house): State<AppState>, headers: HeaderMap) -> Result<Response, ApiError> {
-    if let Some(kept) = &*house.source_list_cache.0.load()
-        && house.registry.is_current(&kept.0)
+async fn list_sources(State(app): State<AppState>, headers: HeaderMap) -> Result<Response, ApiError> {
+    if let Some(kept) = &*app.source_list_cache.0.load()
+        && app.registry.is_current(&kept.0)
     {
         return Ok(kept.1.to_response(&headers));
     }
     // What changes after this moment was taken is seen by the next who asks.
-    let moment = house.registry.sources_version();
-    let written = TaggedResponse::from_body(response::to_json_bytes(&json!({ "sources": house.registry.sources() }))?);
+    let moment = app.registry.sources_version();
+    let written = TaggedResponse::from_body(response::to_json_bytes(&json!({ "sources": app.registry.sources() }))?);
     let response = written.to_response(&headers);
-    house.source_list_cache.0.store(Some(Arc::new((moment, written))));
+    app.source_list_cache.0.store(Some(Arc::new((moment, written))));
     Ok(response)
 }
 
-async fn get_source(State(house): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
-    let id = find_source_id(&house.registry, &name)?;
-    let view = house.registry.source(&id).ok_or_else(|| house.registry.unknown_source_error(id.as_str()))?;
+async fn get_source(State(app): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
+    let id = find_source_id(&app.registry, &name)?;
+    let view = app.registry.source(&id).ok_or_else(|| app.registry.unknown_source_error(id.as_str()))?;
     Ok(response::json_response(StatusCode::OK, &view)?)
 }

@@ -70,11 +70,11 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![("Stats", stats), ("Config", config)]
 }
 
-async fn get_stats(State(house): State<AppState>) -> Result<Response, ApiError> {
-    Ok(response::json_response(StatusCode::OK, &house.registry.stats())?)
+async fn get_stats(State(app): State<AppState>) -> Result<Response, ApiError> {
+    Ok(response::json_response(StatusCode::OK, &app.registry.stats())?)
 }
 
-async fn get_config(State(house): State<AppState>) -> Result<Response, ApiError> {
-    let merged = house.registry.effective_config(&house.loaded_config.load(), &house.data_dir);
+async fn get_config(State(app): State<AppState>) -> Result<Response, ApiError> {
+    let merged = app.registry.effective_config(&app.loaded_config.load(), &app.data_dir);
     Ok(response::json_response(StatusCode::OK, &merged)?)
 }

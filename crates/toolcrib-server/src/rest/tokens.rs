@@ -94,17 +94,17 @@ struct ChangeTokenBody {
     role: Option<Role>,
 }
 
-async fn list_tokens(State(house): State<AppState>) -> Result<Response, ApiError> {
-    Ok(response::json_response(StatusCode::OK, &json!({ "tokens": house.registry.tokens() }))?)
+async fn list_tokens(State(app): State<AppState>) -> Result<Response, ApiError> {
+    Ok(response::json_response(StatusCode::OK, &json!({ "tokens": app.registry.tokens() }))?)
 }
 
-async fn get_token(State(house): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
-    Ok(response::json_response(StatusCode::OK, &house.registry.token(&name)?)?)
+async fn get_token(State(app): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
+    Ok(response::json_response(StatusCode::OK, &app.registry.token(&name)?)?)
 }
 
 async fn create_token(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     JsonBody(new): JsonBody<CreateTokenBody>,
 ) -> Result<Response, ApiError> {
     let wrong = |text: &str| {
@@ -114,7 +114,7 @@ async fn create_token(
     };
     let expires =
         new.expires.as_deref().map(|text| parse_long_duration(text).ok_or_else(|| wrong(text))).transpose()?;
-    let created = house.registry.create_token(&new.name, new.role, expires, visitor.actor()).await?;
+    let created = app.registry.create_token(&new.name, new.role, expires, principal.actor()).await?;
     let mut response = response::json_response(StatusCode::CREATED, &created)?;
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // An id is made of hexadecimal digits.
@@ -125,20 +125,20 @@ async fn create_token(
 }
 
 async fn change_token(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     PathParam(name): PathParam,
     JsonBody(change): JsonBody<ChangeTokenBody>,
 ) -> Result<Response, ApiError> {
-    let changed = house.registry.change_token(&name, change.name, change.role, visitor.actor()).await?;
+    let changed = app.registry.change_token(&name, change.name, change.role, principal.actor()).await?;
     Ok(response::json_response(StatusCode::OK, &changed)?)
 }
 
 async fn revoke_token(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     PathParam(name): PathParam,
 ) -> Result<Response, ApiError> {
-    house.registry.revoke_token(&name, visitor.actor()).await?;
+    app.registry.revoke_token(&name, principal.actor()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

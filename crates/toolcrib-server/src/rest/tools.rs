@@ -110,24 +110,24 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     ]
 }
 
-async fn list_tools(State(house): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
-    let (registry, query) = (house.registry.clone(), uri.query().unwrap_or_default().to_owned());
+async fn list_tools(State(app): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
+    let (registry, query) = (app.registry.clone(), uri.query().unwrap_or_default().to_owned());
     let make =
         move |view: &_| page::ToolListQuery::parse(&registry, &QueryParams::parse(&query)?)?.render(&registry, view);
-    house.respond_cached(&uri, &headers, make).await
+    app.respond_cached(&uri, &headers, make).await
 }
 
 /// Its counters change with every call, so that it is written anew each time.
 async fn get_tool(
-    State(house): State<AppState>,
+    State(app): State<AppState>,
     headers: HeaderMap,
     PathParam(name): PathParam,
-    asked: QueryParams,
+    params: QueryParams,
 ) -> Result<Response, ApiError> {
-    if let Some(at) = asked.timestamp("at", house.registry.now())? {
-        let past = house.registry.tool_at(&name, at).await?;
+    if let Some(at) = params.timestamp("at", app.registry.now())? {
+        let past = app.registry.tool_at(&name, at).await?;
         return Ok(TaggedResponse::from_body(to_json_bytes(&past)?).to_response(&headers));
     }
-    let detail = house.registry.tool_detail(&name)?.to_json()?;
+    let detail = app.registry.tool_detail(&name)?.to_json()?;
     Ok(TaggedResponse::from_body(String::from(Box::<str>::from(detail)).into()).to_response(&headers))
 }

@@ -31,8 +31,8 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![("Visitor", object_schema(&[("name", text.clone()), ("role", role), ("csrf", nullable(text))]))]
 }
 
-async fn whoami(Extension(visitor): Extension<Principal>) -> Result<Response, ApiError> {
-    let Principal { name, role, csrf, .. } = visitor;
+async fn whoami(Extension(principal): Extension<Principal>) -> Result<Response, ApiError> {
+    let Principal { name, role, csrf, .. } = principal;
     let mut response =
         response::json_response(StatusCode::OK, &json!({ "name": name, "role": role, "csrf": csrf.as_deref() }))?;
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -6,23 +6,23 @@ use toolcrib::core::config::Config;
 use toolcrib::registry::RegistryNotice;
 use toolcrib::testkit::{ScriptedReply, ScriptedSource};
 
-use crate::support::{RestTestServer, SOON, start_discovered, start_with, wait_until};
+use crate::support::{RestTestServer, TEST_TIMEOUT, start_discovered, start_with, wait_until};
 
 fn order_tool() -> Value {
     let schema = json!({ "type": "object", "properties": { "what": { "type": "string" } }, "required": ["what"] });
     json!({ "name": "order", "description": "Orders something", "inputSchema": schema })
 }
 
-async fn call_tool(stage: &RestTestServer, name: &str, body: Value) -> (u16, Value) {
-    let answer = stage.post(&format!("/api/tools/{name}/call"), &body).await;
+async fn call_tool(server: &RestTestServer, name: &str, body: Value) -> (u16, Value) {
+    let answer = server.post(&format!("/api/tools/{name}/call"), &body).await;
     (answer.status, answer.json())
 }
 
 #[tokio::test]
 async fn a_call_answers_or_says_why_not() {
     let shop = ScriptedSource::new([order_tool()]);
-    let stage = start_discovered(&[("shop", &shop)]).await;
-    let (status, result) = call_tool(&stage, "shop__order", json!({ "arguments": { "what": "tea" } })).await;
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let (status, result) = call_tool(&server, "shop__order", json!({ "arguments": { "what": "tea" } })).await;
     assert_eq!((status, &result["is_error"], &result["source"]), (200, &json!(false), &json!("shop")));
     assert_eq!(result["content"][0]["text"], "order {\"what\":\"tea\"}");
     for (name, body, status, code) in [
@@ -37,29 +37,29 @@ async fn a_call_answers_or_says_why_not() {
         ("shop__order", json!({ "arguments": { "what": "x" }, "yes": true }), 403, "FORBIDDEN"),
         ("shop__order", json!({ "page": "held-nonsense" }), 400, "TOOL_INVALID_INPUT"),
     ] {
-        let (got, answer) = call_tool(&stage, name, body.clone()).await;
+        let (got, answer) = call_tool(&server, name, body.clone()).await;
         assert_eq!((got, &answer["error"]["code"]), (status, &json!(code)), "{name} {body}: {answer}");
     }
     shop.set_reply(|_, _| json!({ "content": [], "isError": true }));
-    assert_eq!(call_tool(&stage, "order", json!({ "arguments": { "what": "x" } })).await.1["is_error"], true);
+    assert_eq!(call_tool(&server, "order", json!({ "arguments": { "what": "x" } })).await.1["is_error"], true);
     shop.set_reply(|_, _| ScriptedReply::Rejected("no".into()));
     assert_eq!(
-        call_tool(&stage, "order", json!({ "arguments": { "what": "x" }, "timeout": "99999999h" })).await.0,
+        call_tool(&server, "order", json!({ "arguments": { "what": "x" }, "timeout": "99999999h" })).await.0,
         502
     );
     shop.set_reply(|_, _| ScriptedReply::Disconnected("gone".into()));
-    assert!(matches!(call_tool(&stage, "order", json!({ "arguments": { "what": "x" } })).await.0, 502 | 503));
+    assert!(matches!(call_tool(&server, "order", json!({ "arguments": { "what": "x" } })).await.0, 502 | 503));
 }
 
 #[tokio::test]
 async fn who_goes_away_cancels_the_call() {
     let shop = ScriptedSource::new([order_tool()]);
-    let stage = start_discovered(&[("shop", &shop)]).await;
-    let mut notices = stage.registry.subscribe();
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let mut notices = server.registry.subscribe();
     shop.pause();
     let body = json!({ "arguments": { "what": "tea" } }).to_string();
     let headers = "Content-Type: application/json\r\n";
-    let under_way = stage.start_request("POST", "/api/tools/shop__order/call", headers, body.as_bytes()).await;
+    let under_way = server.start_request("POST", "/api/tools/shop__order/call", headers, body.as_bytes()).await;
     wait_until("the call", async || shop.calls() == 1).await;
     drop(under_way);
     // Nothing but the client's absence ends it: the source holds on, and its own deadline is far.
@@ -70,7 +70,7 @@ async fn who_goes_away_cancels_the_call() {
             }
         }
     };
-    let called = tokio::time::timeout(SOON, ended).await.unwrap();
+    let called = tokio::time::timeout(TEST_TIMEOUT, ended).await.unwrap();
     assert_eq!(called.code, "TOOL_EXECUTION_FAILED");
 }
 
@@ -84,10 +84,10 @@ async fn a_large_result_is_read_page_by_page_or_whole() {
         connector_factory: Some(ScriptedSource::connector_factory([("shop", &shop)])),
         ..RegistryOptions::default()
     };
-    let stage = start_with(config, options).await;
+    let server = start_with(config, options).await;
     let (mut read, mut body) = (0, json!({}));
     loop {
-        let (status, page) = call_tool(&stage, "shop__list", body).await;
+        let (status, page) = call_tool(&server, "shop__list", body).await;
         assert_eq!(status, 200, "{page}");
         let text = page["content"][0]["text"].as_str().unwrap();
         read += text.bytes().filter(|byte| *byte == b'x').count();
@@ -98,6 +98,6 @@ async fn a_large_result_is_read_page_by_page_or_whole() {
     }
     assert!(read >= 20_000, "{read}");
     assert_eq!(shop.calls(), 1);
-    let (_, whole) = call_tool(&stage, "shop__list", json!({ "whole": true })).await;
+    let (_, whole) = call_tool(&server, "shop__list", json!({ "whole": true })).await;
     assert_eq!(whole["content"][0]["text"].as_str().unwrap().len(), 20_000);
 }

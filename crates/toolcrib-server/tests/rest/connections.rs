@@ -8,8 +8,8 @@ use tokio::net::TcpStream;
 use toolcrib::testkit::ScriptedSource;
 use toolcrib_server::ServerLimits;
 
-use crate::support::{RawHttpResponse, RestTestServer, SOON, start_discovered, start_limited, wait_until};
-use crate::web::finish;
+use crate::raw_http::finish_request;
+use crate::support::{RawHttpResponse, RestTestServer, TEST_TIMEOUT, start_discovered, start_limited, wait_until};
 
 const HEALTH_REQUEST: &str = "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
 const JSON_HEADER: &str = "Content-Type: application/json\r\n";
@@ -31,44 +31,44 @@ async fn read_until(stream: &mut TcpStream, text: &str) -> String {
             assert!(stream.read_buf(&mut read).await.unwrap() > 0, "closed after {said:?}");
         }
     };
-    tokio::time::timeout(SOON, reading).await.unwrap()
+    tokio::time::timeout(TEST_TIMEOUT, reading).await.unwrap()
 }
 
 /// Whether the other side has closed the connection, once it has or has said something.
 async fn is_closed(stream: &mut TcpStream) -> bool {
-    let read = tokio::time::timeout(SOON, stream.read(&mut [0])).await.unwrap();
+    let read = tokio::time::timeout(TEST_TIMEOUT, stream.read(&mut [0])).await.unwrap();
     !matches!(read, Ok(1))
 }
 
 /// A connection that is kept open after a first request.
-async fn open_kept_alive(stage: &RestTestServer) -> TcpStream {
-    let mut stream = stage.connect().await;
+async fn open_kept_alive(server: &RestTestServer) -> TcpStream {
+    let mut stream = server.connect().await;
     stream.write_all(HEALTH_REQUEST.as_bytes()).await.unwrap();
     read_until(&mut stream, "\r\n\r\nok\n").await;
     stream
 }
 
-async fn start_call(stage: &RestTestServer) -> TcpStream {
-    stage.start_request("POST", "/api/tools/shop__order/call", JSON_HEADER, b"{}").await
+async fn start_call(server: &RestTestServer) -> TcpStream {
+    server.start_request("POST", "/api/tools/shop__order/call", JSON_HEADER, b"{}").await
 }
 
 #[tokio::test]
 async fn idle_connections_give_way_and_busy_ones_stay() {
     let shop = ScriptedSource::new(["order"]);
-    let stage = start_limited(&[("shop", &shop)], max_connections(8)).await;
+    let server = start_limited(&[("shop", &shop)], max_connections(8)).await;
     shop.pause();
-    let mut call = start_call(&stage).await;
+    let mut call = start_call(&server).await;
     wait_until("the call", async || shop.calls() == 1).await;
-    let mut events = stage.start_request("GET", "/api/events", "", b"").await;
+    let mut events = server.start_request("GET", "/api/events", "", b"").await;
     read_until(&mut events, ": listening").await;
 
-    let mut idle = vec![open_kept_alive(&stage).await, stage.connect().await, stage.connect().await];
-    let mut half_sent = stage.connect().await;
+    let mut idle = vec![open_kept_alive(&server).await, server.connect().await, server.connect().await];
+    let mut half_sent = server.connect().await;
     half_sent.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
-    idle.extend([half_sent, stage.connect().await, stage.connect().await]);
+    idle.extend([half_sent, server.connect().await, server.connect().await]);
     let mut fresh = Vec::new();
     for _ in 0..20 {
-        let mut stream = stage.connect().await;
+        let mut stream = server.connect().await;
         stream.write_all(HEALTH_REQUEST.as_bytes()).await.unwrap();
         read_until(&mut stream, "\r\n\r\nok\n").await;
         fresh.push(stream);
@@ -78,22 +78,22 @@ async fn idle_connections_give_way_and_busy_ones_stay() {
     }
 
     shop.resume();
-    assert_eq!(finish(&mut call, b"").await.status, 200);
+    assert_eq!(finish_request(&mut call, b"").await.status, 200);
     read_until(&mut events, "event: call").await;
-    stage.stop().await;
+    server.stop().await;
 }
 
 #[tokio::test]
 async fn the_connection_that_is_idle_longest_gives_way_first() {
-    let stage = start_limited(&[], max_connections(3)).await;
-    let mut oldest = open_kept_alive(&stage).await;
-    let mut silent = stage.connect().await;
-    let mut used = open_kept_alive(&stage).await;
+    let server = start_limited(&[], max_connections(3)).await;
+    let mut oldest = open_kept_alive(&server).await;
+    let mut silent = server.connect().await;
+    let mut used = open_kept_alive(&server).await;
     // Idle since its last request, not since it was opened.
     oldest.write_all(HEALTH_REQUEST.as_bytes()).await.unwrap();
     read_until(&mut oldest, "\r\n\r\nok\n").await;
 
-    let _new = open_kept_alive(&stage).await;
+    let _new = open_kept_alive(&server).await;
     assert!(is_closed(&mut silent).await);
     for stream in [&mut used, &mut oldest] {
         stream.write_all(HEALTH_REQUEST.as_bytes()).await.unwrap();
@@ -104,21 +104,21 @@ async fn the_connection_that_is_idle_longest_gives_way_first() {
 #[tokio::test]
 async fn a_new_connection_waits_for_a_busy_one_and_is_refused_if_none_becomes_idle() {
     let shop = ScriptedSource::new(["order"]);
-    let stage = start_limited(&[("shop", &shop)], max_connections(1)).await;
+    let server = start_limited(&[("shop", &shop)], max_connections(1)).await;
     shop.pause();
     let body = "POST /api/tools/shop__order/call HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n";
-    let mut call = stage.connect().await;
+    let mut call = server.connect().await;
     call.write_all(body.as_bytes()).await.unwrap();
     wait_until("the call", async || shop.calls() == 1).await;
 
-    let refused = stage.get("/healthz").await;
+    let refused = server.get("/healthz").await;
     assert_eq!((refused.status, refused.error_code()), (503, "TOOL_UNAVAILABLE".into()));
     assert_eq!((&refused.json()["error"]["retryable"], refused.header("retry-after")), (&json!(true), Some("1")));
 
     // The busy connection would stay open after its response; it gives way as soon as it has been sent.
-    let (health, answer) = tokio::join!(stage.get("/healthz"), async {
+    let (health, answer) = tokio::join!(server.get("/healthz"), async {
         shop.resume();
-        finish(&mut call, b"").await
+        finish_request(&mut call, b"").await
     });
     assert_eq!((health.status, answer.status), (200, 200));
 }
@@ -126,18 +126,18 @@ async fn a_new_connection_waits_for_a_busy_one_and_is_refused_if_none_becomes_id
 #[tokio::test]
 async fn a_connection_that_sends_nothing_is_closed_before_one_that_has_begun() {
     let limits = ServerLimits { first_byte_timeout: Duration::from_millis(100), ..ServerLimits::default() };
-    let stage = start_limited(&[], limits).await;
-    let mut begun = stage.connect().await;
+    let server = start_limited(&[], limits).await;
+    let mut begun = server.connect().await;
     begun.write_all(b"GET").await.unwrap();
-    let mut silent = stage.connect().await;
+    let mut silent = server.connect().await;
     assert!(is_closed(&mut silent).await);
     begun.write_all(&HEALTH_REQUEST.as_bytes()[3..]).await.unwrap();
     read_until(&mut begun, "\r\n\r\nok\n").await;
 }
 
 /// A request with a body of that length, of which nothing is sent yet.
-async fn start_request_of_length(stage: &RestTestServer, path: &str, length: usize, headers: &str) -> TcpStream {
-    let mut stream = stage.connect().await;
+async fn start_request_of_length(server: &RestTestServer, path: &str, length: usize, headers: &str) -> TcpStream {
+    let mut stream = server.connect().await;
     let head =
         format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON_HEADER}{headers}Content-Length: {length}\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -153,10 +153,10 @@ const GIBIBYTE: usize = 1024 * 1024 * 1024;
 
 #[tokio::test]
 async fn a_body_that_is_announced_as_too_large_is_refused_before_it_is_sent() {
-    let stage = start_discovered(&[("shop", &ScriptedSource::new(["order"]))]).await;
+    let server = start_discovered(&[("shop", &ScriptedSource::new(["order"]))]).await;
     for path in ["/api/tools/shop__order/call", "/mcp"] {
         for headers in ["", "Expect: 100-continue\r\n"] {
-            let mut stream = start_request_of_length(&stage, path, GIBIBYTE, headers).await;
+            let mut stream = start_request_of_length(&server, path, GIBIBYTE, headers).await;
             expect_too_large(&read_until(&mut stream, "}}").await);
         }
     }
@@ -164,17 +164,17 @@ async fn a_body_that_is_announced_as_too_large_is_refused_before_it_is_sent() {
 
 #[tokio::test]
 async fn a_client_that_sends_all_of_a_body_that_is_too_large_still_reads_the_response() {
-    let stage = start_discovered(&[("shop", &ScriptedSource::new(["order"]))]).await;
+    let server = start_discovered(&[("shop", &ScriptedSource::new(["order"]))]).await;
     let body = vec![b' '; 20 * 1024 * 1024];
     for path in ["/api/tools/shop__order/call", "/mcp"] {
-        let mut stream = start_request_of_length(&stage, path, body.len(), "").await;
+        let mut stream = start_request_of_length(&server, path, body.len(), "").await;
         stream.write_all(&body).await.unwrap();
         expect_too_large(&read_until(&mut stream, "}}").await);
         // All of it was read, so that the connection can be used again.
         stream.write_all(HEALTH_REQUEST.as_bytes()).await.unwrap();
         read_until(&mut stream, "\r\n\r\nok\n").await;
 
-        let mut chunked = stage.connect().await;
+        let mut chunked = server.connect().await;
         let head =
             format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON_HEADER}Transfer-Encoding: chunked\r\n\r\n");
         chunked.write_all(format!("{head}{:x}\r\n", body.len()).as_bytes()).await.unwrap();
@@ -182,32 +182,32 @@ async fn a_client_that_sends_all_of_a_body_that_is_too_large_still_reads_the_res
         chunked.write_all(b"\r\n0\r\n\r\n").await.unwrap();
         expect_too_large(&read_until(&mut chunked, "}}").await);
     }
-    let mut refused = start_request_of_length(&stage, "/api/sources", body.len(), "").await;
+    let mut refused = start_request_of_length(&server, "/api/sources", body.len(), "").await;
     refused.write_all(&body).await.unwrap();
     assert!(read_until(&mut refused, "}}").await.starts_with("HTTP/1.1 401"));
 }
 
 #[tokio::test]
 async fn one_identity_does_not_take_the_places_of_all_listeners() {
-    let stage = start_discovered(&[]).await;
+    let server = start_discovered(&[]).await;
     let mut listening = Vec::new();
     for _ in 0..250 {
-        let mut stream = stage.start_request("GET", "/api/events", "", b"").await;
+        let mut stream = server.start_request("GET", "/api/events", "", b"").await;
         read_until(&mut stream, ": listening").await;
         listening.push(stream);
     }
-    let refused = stage.get("/api/events").await;
+    let refused = server.get("/api/events").await;
     assert_eq!((refused.status, refused.error_code()), (429, "RATE_LIMITED".into()));
     assert_eq!(refused.json()["error"]["retryable"], true);
 
-    let token = format!("Authorization: Bearer {}\r\n", stage.admin_token);
-    let mut another = stage.start_request("GET", "/api/events", &token, b"").await;
+    let token = format!("Authorization: Bearer {}\r\n", server.admin_token);
+    let mut another = server.start_request("GET", "/api/events", &token, b"").await;
     read_until(&mut another, ": listening").await;
     drop(listening.pop());
     let listens_again = async || {
-        let mut stream = stage.start_request("GET", "/api/events", "", b"").await;
+        let mut stream = server.start_request("GET", "/api/events", "", b"").await;
         read_until(&mut stream, "\r\n\r\n").await.starts_with("HTTP/1.1 200")
     };
     wait_until("a place is free again", listens_again).await;
-    stage.stop().await;
+    server.stop().await;
 }

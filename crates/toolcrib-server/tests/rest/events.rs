@@ -5,7 +5,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use toolcrib::testkit::ScriptedSource;
 
-use crate::support::{RestTestServer, SOON, start_discovered};
+use crate::support::{RestTestServer, TEST_TIMEOUT, start_discovered};
 
 /// One who listens.
 struct EventStreamReader(Lines<BufReader<TcpStream>>);
@@ -18,8 +18,8 @@ struct ReceivedEvent {
 }
 
 impl EventStreamReader {
-    async fn open(stage: &RestTestServer, path: &str, headers: &str) -> EventStreamReader {
-        let stream = stage.start_request("GET", path, headers, b"").await;
+    async fn open(server: &RestTestServer, path: &str, headers: &str) -> EventStreamReader {
+        let stream = server.start_request("GET", path, headers, b"").await;
         let mut ear = EventStreamReader(BufReader::new(stream).lines());
         while ear.next_line().await.is_some_and(|line| line != ": listening") {}
         ear
@@ -27,7 +27,7 @@ impl EventStreamReader {
 
     /// Nothing once the stream has ended.
     async fn next_line(&mut self) -> Option<String> {
-        tokio::time::timeout(SOON, self.0.next_line()).await.unwrap().unwrap_or_default()
+        tokio::time::timeout(TEST_TIMEOUT, self.0.next_line()).await.unwrap().unwrap_or_default()
     }
 
     async fn next_event(&mut self) -> Option<ReceivedEvent> {
@@ -58,16 +58,16 @@ impl EventStreamReader {
 #[tokio::test]
 async fn what_happens_is_heard_as_it_happens() {
     let shop = ScriptedSource::new(["order"]);
-    let stage = start_discovered(&[("shop", &shop)]).await;
-    let head = stage.registry.inventory().version;
-    let mut ear = EventStreamReader::open(&stage, "/api/events", "").await;
-    stage.post("/api/tools/shop__order/call", &json!({})).await.expect_json(200);
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let head = server.registry.inventory().version;
+    let mut ear = EventStreamReader::open(&server, "/api/events", "").await;
+    server.post("/api/tools/shop__order/call", &json!({})).await.expect_json(200);
     let call = ear.next_event().await.unwrap();
     assert_eq!((call.event.as_str(), call.id, &call.data["tool"]), ("call", None, &json!("shop__order")));
     assert_eq!((&call.data["code"], &call.data["caller"]), (&json!("OK"), &json!("rest")));
 
     shop.set_tools(["order", "return"]);
-    stage.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(200);
+    server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(200);
     let source = ear.next_named("source").await;
     assert_eq!((&source.data["id"], &source.data["status"]), (&json!("shop"), &json!("discovering")));
     assert_eq!(ear.next_named("progress").await.data["source"], "shop");
@@ -81,9 +81,9 @@ async fn what_happens_is_heard_as_it_happens() {
     assert_eq!(ear.next_named("discovered").await.data["added"], json!(["shop__return"]));
     assert_eq!(ear.next_named("source").await.data["tool_count"], 2);
 
-    stage.send_as_admin("POST", "/api/sources/shop/disable", &Value::Null).await.expect_json(200);
+    server.send_as_admin("POST", "/api/sources/shop/disable", &Value::Null).await.expect_json(200);
     assert_eq!(ear.next_named("record").await.id, Some(head + 2));
-    stage.stop().await;
+    server.stop().await;
     // The server does not wait for those who listen.
     while ear.next_event().await.is_some() {}
 }
@@ -91,19 +91,19 @@ async fn what_happens_is_heard_as_it_happens() {
 #[tokio::test]
 async fn a_listener_goes_on_where_it_was_without_gap_or_duplicate() {
     let shop = ScriptedSource::new(["order"]);
-    let stage = start_discovered(&[("shop", &shop)]).await;
+    let server = start_discovered(&[("shop", &shop)]).await;
     let switch = async |times: usize| {
         for number in 0..times {
             let what = if number % 2 == 0 { "disable" } else { "enable" };
-            stage.send_as_admin("POST", &format!("/api/sources/shop/{what}"), &Value::Null).await.expect_json(200);
+            server.send_as_admin("POST", &format!("/api/sources/shop/{what}"), &Value::Null).await.expect_json(200);
         }
     };
     switch(20).await;
-    let head = stage.registry.inventory().version;
-    let mut by_query = EventStreamReader::open(&stage, "/api/events?after=1", "").await;
+    let head = server.registry.inventory().version;
+    let mut by_query = EventStreamReader::open(&server, "/api/events?after=1", "").await;
     let mut by_header =
-        EventStreamReader::open(&stage, "/api/events?after=1", &format!("Last-Event-ID: {}\r\n", head - 2)).await;
-    let mut beyond = EventStreamReader::open(&stage, &format!("/api/events?after={}", u64::MAX), "").await;
+        EventStreamReader::open(&server, "/api/events?after=1", &format!("Last-Event-ID: {}\r\n", head - 2)).await;
+    let mut beyond = EventStreamReader::open(&server, &format!("/api/events?after={}", u64::MAX), "").await;
     switch(2).await;
     for (ear, first) in [(&mut by_query, 2), (&mut by_header, head - 1), (&mut beyond, head + 1)] {
         for expected in first..=head + 2 {
@@ -115,12 +115,12 @@ async fn a_listener_goes_on_where_it_was_without_gap_or_duplicate() {
 #[tokio::test]
 async fn a_listener_that_falls_behind_misses_no_record() {
     let shop = ScriptedSource::new(["order"]);
-    let stage = start_discovered(&[("shop", &shop)]).await;
-    let head = stage.registry.inventory().version;
-    let mut slow = EventStreamReader::open(&stage, "/api/events", "").await;
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let head = server.registry.inventory().version;
+    let mut slow = EventStreamReader::open(&server, "/api/events", "").await;
     // More than its socket and its queue hold.
     for _ in 0..20_000 {
-        let _ = stage
+        let _ = server
             .registry
             .call(
                 &toolcrib::Caller { name: "x".repeat(500) },
@@ -130,7 +130,7 @@ async fn a_listener_that_falls_behind_misses_no_record() {
             )
             .await;
     }
-    stage.send_as_admin("POST", "/api/sources/shop/disable", &Value::Null).await.expect_json(200);
+    server.send_as_admin("POST", "/api/sources/shop/disable", &Value::Null).await.expect_json(200);
     let (mut lost, mut record) = (0, None);
     while record.is_none() {
         let heard = slow.next_event().await.unwrap();

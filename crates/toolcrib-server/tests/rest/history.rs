@@ -10,56 +10,56 @@ fn order_tool(required: &[&str]) -> Value {
     json!({ "name": "order", "inputSchema": { "properties": { "item": text, "owner": text }, "required": required } })
 }
 
-async fn refresh_shop(stage: &RestTestServer, status: u16) {
-    stage.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(status);
+async fn refresh_shop(server: &RestTestServer, status: u16) {
+    server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(status);
 }
 
 #[tokio::test]
 async fn what_was_locked_is_compared_with_what_is_offered() {
     let shop = ScriptedSource::new([order_tool(&[])]);
-    let stage = start_discovered(&[("shop", &shop)]).await;
-    let lock = stage.get("/api/lock").await.expect_json(200);
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let lock = server.get("/api/lock").await.expect_json(200);
     assert!(lock["sources"]["shop"]["tools"]["shop__order"]["fingerprint"].is_string(), "{lock}");
     assert_eq!(
-        stage.post("/api/diff", &lock).await.expect_json(200),
+        server.post("/api/diff", &lock).await.expect_json(200),
         json!({ "differs": false, "sources": [], "stale": [] })
     );
-    let records = stage.get("/api/history").await.expect_json(200);
+    let records = server.get("/api/history").await.expect_json(200);
     let then = records["records"].as_array().unwrap().last().unwrap()["at"].as_str().unwrap().to_owned();
-    wait_until("time has passed", async || stage.registry.now().to_string() > then).await;
+    wait_until("time has passed", async || server.registry.now().to_string() > then).await;
 
     shop.set_tools([order_tool(&["owner"]), json!({ "name": "cancel" })]);
-    refresh_shop(&stage, 200).await;
-    let since = stage.get(&format!("/api/diff?since={then}")).await.expect_json(200);
-    assert_eq!(since, stage.post("/api/diff", &lock).await.expect_json(200), "the same list was locked then");
+    refresh_shop(&server, 200).await;
+    let since = server.get(&format!("/api/diff?since={then}")).await.expect_json(200);
+    assert_eq!(since, server.post("/api/diff", &lock).await.expect_json(200), "the same list was locked then");
     let told = &since["sources"][0];
     assert_eq!((&told["added"], &told["removed"]), (&json!(["shop__cancel"]), &json!([])));
     assert_eq!(told["changed"][0]["class"], json!("breaking"));
     assert_eq!(told["changed"][0]["notes"], json!(["`owner` became required"]));
 
-    let life = stage.get("/api/tools/shop__order/history").await.expect_json(200);
+    let life = server.get("/api/tools/shop__order/history").await.expect_json(200);
     let steps = life["versions"].as_array().unwrap();
     assert_eq!(steps.iter().map(|step| step["what"].as_str().unwrap()).collect::<Vec<_>>(), ["changed", "added"]);
     assert_eq!(steps[0]["before"], steps[1]["after"]);
     assert_eq!(steps[0]["after"]["inputSchema"]["required"], json!(["owner"]));
-    let past = stage.get(&format!("/api/tools/shop__order?at={then}")).await.expect_json(200);
+    let past = server.get(&format!("/api/tools/shop__order?at={then}")).await.expect_json(200);
     assert_eq!(past["input_schema"]["required"], json!([]));
-    assert_eq!(stage.get(&format!("/api/tools/shop__cancel?at={then}")).await.status, 404);
+    assert_eq!(server.get(&format!("/api/tools/shop__cancel?at={then}")).await.status, 404);
 
-    assert_eq!(stage.get("/api/tools/shop__order?at=2999-01-01").await.status, 400, "nobody knows");
-    let first = stage.get("/api/history?after=0&limit=1").await.expect_json(200);
+    assert_eq!(server.get("/api/tools/shop__order?at=2999-01-01").await.status, 400, "nobody knows");
+    let first = server.get("/api/history?after=0&limit=1").await.expect_json(200);
     assert_eq!(first["next_after"], first["records"][0]["seq"], "{first}");
-    assert_eq!(stage.get("/api/history?after=0&tool=shop__order").await.expect_json(200)["next_after"], json!(null));
+    assert_eq!(server.get("/api/history?after=0&tool=shop__order").await.expect_json(200)["next_after"], json!(null));
 
     // Whoever cannot be read is not the same as before, even with the last good list at hand.
     shop.fail("out of order");
-    refresh_shop(&stage, 503).await;
+    refresh_shop(&server, 503).await;
     for told in [
-        stage.get(&format!("/api/diff?since={then}")).await.expect_json(200),
-        stage.post("/api/diff", &stage.get("/api/lock").await.json()).await.expect_json(200),
+        server.get(&format!("/api/diff?since={then}")).await.expect_json(200),
+        server.post("/api/diff", &server.get("/api/lock").await.json()).await.expect_json(200),
     ] {
         assert_eq!(told["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"), "{told}");
         assert!(told["sources"][0]["after"].is_string(), "{told}");
     }
-    stage.stop().await;
+    server.stop().await;
 }

@@ -8,9 +8,9 @@ use crate::support::start_discovered;
 #[tokio::test]
 async fn bad_input_gets_the_envelope_and_the_right_status() {
     let shop = ScriptedSource::new(["order"]);
-    let stage = start_discovered(&[("shop", &shop)]).await;
+    let server = start_discovered(&[("shop", &shop)]).await;
     let json = "Content-Type: application/json\r\n";
-    let admin = &format!("Authorization: Bearer {}\r\n{json}", stage.admin_token);
+    let admin = &format!("Authorization: Bearer {}\r\n{json}", server.admin_token);
     let deep = format!("{{\"arguments\":{}1{}}}", "[".repeat(5_000), "]".repeat(5_000));
     let packed = &format!("{json}Content-Encoding: gzip\r\n");
     let packed_twice = &format!("{json}Content-Encoding: identity, br\r\n");
@@ -98,7 +98,7 @@ async fn bad_input_gets_the_envelope_and_the_right_status() {
         ("POST", "/api/sources/shop/enable", "", "", 401, "UNAUTHORIZED"),
         ("DELETE", "/api/sources/shop", "Authorization: Bearer nonsense\r\n", "", 401, "UNAUTHORIZED"),
     ] {
-        let answer = stage.send(method, path, headers, body.as_bytes()).await;
+        let answer = server.send(method, path, headers, body.as_bytes()).await;
         let shown: String = format!("{method} {path} {body}").chars().take(120).collect();
         assert_eq!((answer.status, answer.error_code().as_str()), (status, code), "{shown}: {answer:?}");
         let error = answer.json()["error"].clone();
@@ -108,20 +108,20 @@ async fn bad_input_gets_the_envelope_and_the_right_status() {
         assert!(!ours.iter().any(|word| said.contains(word)), "our own types are nobody's business: {shown}: {said}");
     }
     let plain = "Content-Type: application/json; charset=\"UTF-8\"\r\nContent-Encoding: identity\r\n";
-    stage.send("POST", "/api/refresh", plain, b"{}").await.expect_json(200);
-    let refused = stage.send("PUT", "/api/sources/shop", "", b"").await;
+    server.send("POST", "/api/refresh", plain, b"{}").await.expect_json(200);
+    let refused = server.send("PUT", "/api/sources/shop", "", b"").await;
     let allowed = refused.header("allow").unwrap_or_default().to_lowercase();
     assert!(["get", "patch", "delete"].iter().all(|method| allowed.contains(method)), "{refused:?}");
     let faults =
-        stage.send_as_admin("POST", "/api/sources", &json!({ "name": "a", "url": "x", "ttl": 7, "odd": 1 })).await;
+        server.send_as_admin("POST", "/api/sources", &json!({ "name": "a", "url": "x", "ttl": 7, "odd": 1 })).await;
     assert_eq!(faults.json()["error"]["details"]["faults"].as_array().map(Vec::len), Some(3), "{faults:?}");
-    assert_eq!(stage.get("/api/stats").await.expect_json(200)["calls"], Value::from(0));
+    assert_eq!(server.get("/api/stats").await.expect_json(200)["calls"], Value::from(0));
 }
 
 /// What can be known to be wrong before anybody is contacted is no source; what only turns out to be, is kept.
 #[tokio::test]
 async fn a_source_that_is_written_wrongly_is_refused_by_the_name_of_its_field() {
-    let stage = start_discovered(&[]).await;
+    let server = start_discovered(&[]).await;
     for (keys, field) in [
         (json!({ "url": "http://127.0.0.1:99999/mcp" }), "away.url"),
         (json!({ "url": "http://[::1/mcp" }), "away.url"),
@@ -134,7 +134,7 @@ async fn a_source_that_is_written_wrongly_is_refused_by_the_name_of_its_field() 
     ] {
         let mut body = keys.clone();
         body["name"] = json!("away");
-        let refused = stage.send_as_admin("POST", "/api/sources", &body).await;
+        let refused = server.send_as_admin("POST", "/api/sources", &body).await;
         assert_eq!((refused.status, refused.error_code().as_str()), (400, "CONFIG_INVALID"), "{keys}: {refused:?}");
         let error = refused.json()["error"].clone();
         assert!(error["message"].as_str().is_some_and(|said| said.contains(field)), "{keys}: {error}");
@@ -142,5 +142,5 @@ async fn a_source_that_is_written_wrongly_is_refused_by_the_name_of_its_field() 
         assert_eq!((&fault["key"], &fault["line"]), (&json!(format!("sources.{field}")), &json!(null)), "{error}");
         assert!(!refused.body.contains("hunter2"), "{refused:?}");
     }
-    assert_eq!(stage.get("/api/sources").await.expect_json(200)["sources"], json!([]));
+    assert_eq!(server.get("/api/sources").await.expect_json(200)["sources"], json!([]));
 }

@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../common/raw_http.rs"]
+mod raw_http;
 mod support;
-#[path = "../common/web.rs"]
-mod web;
 
 mod calls;
 mod connections;

@@ -13,8 +13,8 @@ const GOLDEN_PATH: &str = "tests/rest/openapi.json";
 /// What it was is in a file, so that a change of the interface is seen by whoever makes it.
 #[tokio::test]
 async fn the_document_is_as_it_was() {
-    let stage = start_discovered(&[]).await;
-    let document = stage.get("/api/openapi.json").await.expect_json(200);
+    let server = start_discovered(&[]).await;
+    let document = server.get("/api/openapi.json").await.expect_json(200);
     let written = format!("{}\n", serde_json::to_string_pretty(&document).unwrap());
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join(GOLDEN_PATH);
     if std::env::var_os("TOOLCRIB_WRITE_GOLDEN").is_some() {
@@ -28,14 +28,14 @@ async fn the_document_is_as_it_was() {
 #[tokio::test]
 async fn toolcrib_can_use_its_own_interface() {
     let shop = ScriptedSource::new(["order"]);
-    let stage = start_discovered(&[("shop", &shop)]).await;
-    let document: Value = stage.get("/api/openapi.json").await.expect_json(200);
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let document: Value = server.get("/api/openapi.json").await.expect_json(200);
     let paths = document["paths"].as_object().unwrap().values();
     let operations: usize = paths.map(|path| path.as_object().unwrap().len()).sum();
 
     let other = Registry::open(config_with_sources([]), RegistryOptions::default()).await.unwrap();
     let keys = json!({
-        "openapi": format!("http://{}/api/openapi.json", stage.address), "auth": { "bearer": stage.admin_token },
+        "openapi": format!("http://{}/api/openapi.json", server.address), "auth": { "bearer": server.admin_token },
     });
     let source = toolcrib::core::config::parse_source("crib", &keys, Path::new("/")).unwrap();
     let id = source.id.clone();
@@ -59,9 +59,9 @@ async fn toolcrib_can_use_its_own_interface() {
 #[tokio::test]
 async fn answers_are_as_the_document_has_them() {
     let shop = ScriptedSource::new(["order", "return"]);
-    let stage = start_discovered(&[("shop", &shop)]).await;
+    let server = start_discovered(&[("shop", &shop)]).await;
     shop.set_tools(["order"]);
-    let document = stage.get("/api/openapi.json").await.expect_json(200);
+    let document = server.get("/api/openapi.json").await.expect_json(200);
     let call = json!({ "arguments": {} });
     let new = json!({ "name": "away", "url": "http://127.0.0.1:1", "connect_timeout": "1s" });
     for (method, path, route, body) in [
@@ -92,17 +92,17 @@ async fn answers_are_as_the_document_has_them() {
         ("DELETE", "/api/sources/away", "/api/sources/{id}", Value::Null),
         ("GET", "/api/sources", "/api/sources", Value::Null),
     ] {
-        check_response(&stage, &document, (method, path, route), &body).await;
+        check_response(&server, &document, (method, path, route), &body).await;
     }
 }
 
 async fn check_response(
-    stage: &RestTestServer,
+    server: &RestTestServer,
     document: &Value,
     (method, path, route): (&str, &str, &str),
     body: &Value,
 ) {
-    let answer = stage.send_as_admin(method, path, body).await;
+    let answer = server.send_as_admin(method, path, body).await;
     let operation = &document["paths"][route][method.to_lowercase()];
     let described = &operation["responses"][answer.status.to_string()];
     assert!(described.is_object(), "{method} {path} answers {} unannounced: {}", answer.status, answer.body);

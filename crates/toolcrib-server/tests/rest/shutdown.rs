@@ -8,8 +8,8 @@ use tokio::net::TcpStream;
 use toolcrib::testkit::ScriptedSource;
 use toolcrib_server::ServerLimits;
 
-use crate::support::{RawHttpResponse, RestTestServer, SOON, start_limited, wait_until};
-use crate::web::finish;
+use crate::raw_http::finish_request;
+use crate::support::{RawHttpResponse, RestTestServer, TEST_TIMEOUT, start_limited, wait_until};
 
 const JSON_HEADER: &str = "Content-Type: application/json\r\n";
 
@@ -19,11 +19,11 @@ fn limits_with_drain_timeout(drain_timeout: Duration) -> ServerLimits {
 
 /// Reads to the end of the connection.
 async fn read_response(stream: &mut TcpStream) -> RawHttpResponse {
-    finish(stream, b"").await
+    finish_request(stream, b"").await
 }
 
 /// A call over MCP 2026-07-28.
-async fn start_mcp_call(stage: &RestTestServer, accept: &str) -> TcpStream {
+async fn start_mcp_call(server: &RestTestServer, accept: &str) -> TcpStream {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -33,20 +33,20 @@ async fn start_mcp_call(stage: &RestTestServer, accept: &str) -> TcpStream {
     let headers = format!(
         "{JSON_HEADER}Accept: {accept}\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: shop__order\r\n"
     );
-    stage.start_request("POST", "/mcp", &headers, body.as_bytes()).await
+    server.start_request("POST", "/mcp", &headers, body.as_bytes()).await
 }
 
 /// A request of a session, whose id is in `headers`.
-async fn start_session_request(stage: &RestTestServer, headers: &str, method: &str, params: Value) -> TcpStream {
+async fn start_session_request(server: &RestTestServer, headers: &str, method: &str, params: Value) -> TcpStream {
     let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
     let headers = format!("{JSON_HEADER}Accept: application/json, text/event-stream\r\n{headers}");
-    stage.start_request("POST", "/mcp", &headers, body.as_bytes()).await
+    server.start_request("POST", "/mcp", &headers, body.as_bytes()).await
 }
 
 /// Begins a session; the header that its requests carry.
-async fn open_session(stage: &RestTestServer) -> String {
+async fn open_session(server: &RestTestServer) -> String {
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
-    let answer = read_response(&mut start_session_request(stage, "", "initialize", params).await).await;
+    let answer = read_response(&mut start_session_request(server, "", "initialize", params).await).await;
     format!("Mcp-Session-Id: {}\r\n", answer.header("mcp-session-id").unwrap())
 }
 
@@ -69,62 +69,62 @@ fn expect_stopping_result(answer: &RawHttpResponse) {
 #[tokio::test]
 async fn what_waits_for_nothing_closes_at_once_and_calls_finish() {
     let shop = ScriptedSource::new(["order"]);
-    let stage = start_limited(&[("shop", &shop)], limits_with_drain_timeout(Duration::from_secs(3600))).await;
-    let mut idle = stage.connect().await;
-    let mut half_sent = stage.connect().await;
+    let server = start_limited(&[("shop", &shop)], limits_with_drain_timeout(Duration::from_secs(3600))).await;
+    let mut idle = server.connect().await;
+    let mut half_sent = server.connect().await;
     half_sent.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
-    let mut events = stage.start_request("GET", "/api/events", "", b"").await;
+    let mut events = server.start_request("GET", "/api/events", "", b"").await;
     wait_until("it listens", async || events.read(&mut [0; 64]).await.unwrap() > 0).await;
     shop.pause();
-    let mut call = stage.start_request("POST", "/api/tools/shop__order/call", JSON_HEADER, b"{}").await;
-    let mut over_mcp = start_mcp_call(&stage, "application/json").await;
+    let mut call = server.start_request("POST", "/api/tools/shop__order/call", JSON_HEADER, b"{}").await;
+    let mut over_mcp = start_mcp_call(&server, "application/json").await;
     wait_until("the calls", async || shop.calls() == 2).await;
 
-    stage.begin_shutdown();
+    server.begin_shutdown();
     for stream in [&mut idle, &mut half_sent, &mut events] {
         let mut left = Vec::new();
-        tokio::time::timeout(SOON, stream.read_to_end(&mut left)).await.unwrap().unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut left)).await.unwrap().unwrap();
     }
     shop.resume();
     assert_eq!(read_response(&mut call).await.expect_json(200)["is_error"], false);
     assert_eq!(read_response(&mut over_mcp).await.expect_json(200)["result"]["isError"], Value::Null);
-    stage.stop().await;
+    server.stop().await;
 }
 
 #[tokio::test]
 async fn every_request_that_cannot_finish_gets_a_response() {
     let shop = ScriptedSource::new(["order"]);
-    let stage = start_limited(&[("shop", &shop)], limits_with_drain_timeout(Duration::from_millis(300))).await;
-    let session = open_session(&stage).await;
+    let server = start_limited(&[("shop", &shop)], limits_with_drain_timeout(Duration::from_millis(300))).await;
+    let session = open_session(&server).await;
     let params = || json!({ "name": "shop__order", "arguments": {} });
     shop.pause();
-    let mut call = stage.start_request("POST", "/api/tools/shop__order/call", JSON_HEADER, b"{}").await;
+    let mut call = server.start_request("POST", "/api/tools/shop__order/call", JSON_HEADER, b"{}").await;
     let mut over_mcp = vec![
-        start_mcp_call(&stage, "application/json").await,
-        start_mcp_call(&stage, "text/event-stream").await,
-        start_mcp_call(&stage, "application/json, text/event-stream").await,
-        start_session_request(&stage, &session, "tools/call", params()).await,
-        start_session_request(&stage, &session, "tools/call", json!({ "name": "call_tool", "arguments": params() }))
+        start_mcp_call(&server, "application/json").await,
+        start_mcp_call(&server, "text/event-stream").await,
+        start_mcp_call(&server, "application/json, text/event-stream").await,
+        start_session_request(&server, &session, "tools/call", params()).await,
+        start_session_request(&server, &session, "tools/call", json!({ "name": "call_tool", "arguments": params() }))
             .await,
     ];
     // The last one is refused, for its id is in use.
     assert_eq!(read_response(&mut over_mcp.pop().unwrap()).await.status, 400);
     let refresh = "/api/sources/shop/refresh?force=true";
-    let mut refreshing = stage.start_request("POST", refresh, JSON_HEADER, b"{}").await;
+    let mut refreshing = server.start_request("POST", refresh, JSON_HEADER, b"{}").await;
     wait_until("all of them", async || shop.calls() == 5 && shop.discoveries() == 2).await;
-    let mut uploading = stage.connect().await;
-    let mut uploading_mcp = stage.connect().await;
+    let mut uploading = server.connect().await;
+    let mut uploading_mcp = server.connect().await;
     for (stream, path) in [(&mut uploading, "/api/tools/shop__order/call"), (&mut uploading_mcp, "/mcp")] {
         let head = format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON_HEADER}Content-Length: 100\r\n\r\n{{");
         stream.write_all(head.as_bytes()).await.unwrap();
     }
 
-    stage.begin_shutdown();
+    server.begin_shutdown();
     for stream in [&mut call, &mut refreshing, &mut uploading, &mut uploading_mcp] {
         expect_stopping(&read_response(stream).await.expect_json(503));
     }
     for stream in &mut over_mcp {
         expect_stopping_result(&read_response(stream).await);
     }
-    stage.stop().await;
+    server.stop().await;
 }

@@ -17,10 +17,10 @@ async fn the_list_is_never_older_than_the_sources() {
     // Nothing is looked at behind the scenes.
     let connector_factory = Some(ScriptedSource::connector_factory([("shop", &shop)]));
     let options = RegistryOptions { connector_factory, clock, revalidate: false, ..RegistryOptions::default() };
-    let stage = start_with(config_with_sources(["shop"]), options).await;
-    let shown = async || stage.get("/api/sources").await.expect_json(200)["sources"][0].clone();
+    let server = start_with(config_with_sources(["shop"]), options).await;
+    let shown = async || server.get("/api/sources").await.expect_json(200)["sources"][0].clone();
     assert_eq!(shown().await["status"], "never");
-    stage.registry.refresh(Refresh::default()).await;
+    server.registry.refresh(Refresh::default()).await;
     let fresh = shown().await;
     assert_eq!(
         (&fresh["status"], &fresh["freshness"], &fresh["tool_count"]),
@@ -31,31 +31,31 @@ async fn the_list_is_never_older_than_the_sources() {
     hand.advance(Duration::from_secs(1));
     assert_eq!(shown().await["freshness"], "stale");
     assert_eq!(shown().await["connection"], "none");
-    stage.post("/api/tools/shop__order/call", &json!({})).await.expect_json(200);
+    server.post("/api/tools/shop__order/call", &json!({})).await.expect_json(200);
     assert_eq!(shown().await["connection"], "connected");
     shop.fail("it is away");
-    stage.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(503);
+    server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(503);
     assert_eq!(shown().await["last_error"]["message"], "it is away");
 }
 
 #[tokio::test]
 async fn a_refresh_tells_what_changed_and_what_failed() {
     let shop = ScriptedSource::new(["order"]);
-    let stage = start_undiscovered(&[("shop", &shop)]).await;
-    let first = stage.post("/api/refresh", &Value::Null).await.expect_json(200);
+    let server = start_undiscovered(&[("shop", &shop)]).await;
+    let first = server.post("/api/refresh", &Value::Null).await.expect_json(200);
     assert_eq!(first["results"][0]["added"], json!(["shop__order"]));
-    let fresh = stage.post("/api/sources/shop/refresh", &Value::Null).await.expect_json(200);
+    let fresh = server.post("/api/sources/shop/refresh", &Value::Null).await.expect_json(200);
     assert_eq!((&fresh["status"], &fresh["contacted"]), (&json!("fresh"), &json!(false)));
     shop.set_tools(["order", "return"]);
-    let forced = stage.post("/api/sources/shop/refresh?force=1", &Value::Null).await.expect_json(200);
+    let forced = server.post("/api/sources/shop/refresh?force=1", &Value::Null).await.expect_json(200);
     assert_eq!((&forced["status"], &forced["added"]), (&json!("success"), &json!(["shop__return"])));
-    let due = stage.send_as_admin("POST", "/api/sources/shop/invalidate", &Value::Null).await.expect_json(200);
+    let due = server.send_as_admin("POST", "/api/sources/shop/invalidate", &Value::Null).await.expect_json(200);
     assert_eq!(due, json!({ "invalidated": ["shop"] }));
-    assert_eq!(stage.get("/api/sources/shop").await.expect_json(200)["freshness"], "stale");
+    assert_eq!(server.get("/api/sources/shop").await.expect_json(200)["freshness"], "stale");
     shop.fail("nobody is there");
-    let failed = stage.post("/api/sources/shop/refresh", &Value::Null).await.expect_json(503);
+    let failed = server.post("/api/sources/shop/refresh", &Value::Null).await.expect_json(503);
     assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("TOOL_UNAVAILABLE")));
-    let unknown = stage.post("/api/sources/shap/refresh", &Value::Null).await;
+    let unknown = server.post("/api/sources/shap/refresh", &Value::Null).await;
     assert_eq!((unknown.status, unknown.error_code().as_str()), (404, "NOT_FOUND"));
 }
 
@@ -66,11 +66,11 @@ async fn a_source_is_declared_changed_and_removed() {
         connector_factory: Some(ScriptedSource::connector_factory([("shop", &shop)])),
         ..RegistryOptions::default()
     };
-    let stage = start_with(config_with_sources([]), options).await;
+    let server = start_with(config_with_sources([]), options).await;
     let body =
         json!({ "name": "Shop", "url": "http://127.0.0.1:1/mcp", "headers": { "X-Key": "hunter2" }, "ttl": "1m" });
-    assert_eq!(stage.post("/api/sources", &body).await.status, 401);
-    let declared = stage.send_as_admin("POST", "/api/sources", &body).await;
+    assert_eq!(server.post("/api/sources", &body).await.status, 401);
+    let declared = server.send_as_admin("POST", "/api/sources", &body).await;
     let source = declared.expect_json(201);
     assert_eq!(declared.header("location"), Some("/api/sources/shop"));
     assert_eq!(
@@ -78,54 +78,54 @@ async fn a_source_is_declared_changed_and_removed() {
         (&json!("shop"), &json!("runtime"), &json!(1))
     );
     assert_eq!(source["outcome"]["added"], json!(["shop__order"]));
-    let again = stage.send_as_admin("POST", "/api/sources", &body).await;
+    let again = server.send_as_admin("POST", "/api/sources", &body).await;
     assert!(again.status == 409 && again.body.contains("PATCH /api/sources/shop"), "{again:?}");
 
-    let changed = stage
+    let changed = server
         .send_as_admin("PATCH", "/api/sources/shop", &json!({ "title": "The shop", "ttl": null }))
         .await
         .expect_json(200);
     assert_eq!((&changed["title"], &changed["ttl_ms"]), (&json!("The shop"), &json!(300_000)));
-    let off = stage.send_as_admin("PATCH", "/api/sources/shop", &json!({ "enabled": false })).await.expect_json(200);
+    let off = server.send_as_admin("PATCH", "/api/sources/shop", &json!({ "enabled": false })).await.expect_json(200);
     assert_eq!((&off["enabled"], &off["title"]), (&json!(false), &json!("The shop")));
     assert_eq!(off["tool_count"], 1, "its tools are known, if shown to nobody");
-    let config = stage.get("/api/config").await;
+    let config = server.get("/api/config").await;
     assert_eq!(config.expect_json(200)["sources"]["shop"]["headers"]["X-Key"], "***");
     assert!(!config.body.contains("hunter2"));
 
     let actors: Vec<String> =
-        stage.registry.history(&Default::default()).await.unwrap().into_iter().map(|record| record.actor).collect();
+        server.registry.history(&Default::default()).await.unwrap().into_iter().map(|record| record.actor).collect();
     assert!(actors.iter().any(|actor| actor == "rest:admin"), "{actors:?}");
-    let removed = stage.send_as_admin("DELETE", "/api/sources/shop", &Value::Null).await;
+    let removed = server.send_as_admin("DELETE", "/api/sources/shop", &Value::Null).await;
     assert_eq!((removed.status, removed.body.as_str()), (204, ""));
-    assert_eq!(stage.get("/api/sources/shop").await.status, 404);
+    assert_eq!(server.get("/api/sources/shop").await.status, 404);
     // A tool that went with its source is remembered; that nothing fits is not that there never was one.
-    let of_it = stage.get("/api/history?tool=shop__order").await.expect_json(200);
+    let of_it = server.get("/api/history?tool=shop__order").await.expect_json(200);
     assert!(of_it["records"].as_array().is_some_and(|records| !records.is_empty()), "{of_it}");
-    assert_eq!(stage.get("/api/history?tool=shop__order&after=9999").await.expect_json(200)["records"], json!([]));
-    assert_eq!(stage.send_as_admin("DELETE", "/api/sources/shop", &Value::Null).await.status, 404);
+    assert_eq!(server.get("/api/history?tool=shop__order&after=9999").await.expect_json(200)["records"], json!([]));
+    assert_eq!(server.send_as_admin("DELETE", "/api/sources/shop", &Value::Null).await.status, 404);
 }
 
 #[tokio::test]
 async fn a_source_that_cannot_be_discovered_is_kept_with_its_error() {
-    let stage = start_with(config_with_sources([]), RegistryOptions::default()).await;
+    let server = start_with(config_with_sources([]), RegistryOptions::default()).await;
     let body = json!({ "id": "away", "url": "http://127.0.0.1:1/mcp", "connect_timeout": "1s" });
-    let source = stage.send_as_admin("POST", "/api/sources", &body).await.expect_json(201);
+    let source = server.send_as_admin("POST", "/api/sources", &body).await.expect_json(201);
     assert_eq!((&source["status"], &source["last_error"]["code"]), (&json!("failed"), &json!("TOOL_UNAVAILABLE")));
-    assert_eq!(stage.get("/api/sources/away").await.expect_json(200)["status"], "failed");
+    assert_eq!(server.get("/api/sources/away").await.expect_json(200)["status"], "failed");
     // Who manages from this machine may declare programs too.
     let program = json!({ "name": "program", "command": "/nonexistent/program" });
-    assert_eq!(stage.send_as_admin("POST", "/api/sources", &program).await.expect_json(201)["status"], "failed");
+    assert_eq!(server.send_as_admin("POST", "/api/sources", &program).await.expect_json(201)["status"], "failed");
 }
 
 #[tokio::test]
 async fn what_the_configuration_declares_is_changed_there() {
     let shop = ScriptedSource::new(["order"]);
-    let stage = start_discovered(&[("shop", &shop)]).await;
+    let server = start_discovered(&[("shop", &shop)]).await;
     for (method, body) in [("DELETE", Value::Null), ("PATCH", json!({ "title": "x" }))] {
-        let refused = stage.send_as_admin(method, "/api/sources/shop", &body).await;
+        let refused = server.send_as_admin(method, "/api/sources/shop", &body).await;
         assert!(refused.status == 409 && refused.body.contains("scripted:1"), "{refused:?}");
     }
-    let off = stage.send_as_admin("PATCH", "/api/sources/shop", &json!({ "enabled": false })).await.expect_json(200);
+    let off = server.send_as_admin("PATCH", "/api/sources/shop", &json!({ "enabled": false })).await.expect_json(200);
     assert_eq!(off["enabled"], false);
 }

@@ -16,8 +16,8 @@ use toolcrib::store::{
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Code, Refresh, RegistryOptions, Source, SourceId};
 
+use crate::raw_http::finish_request;
 use crate::support::{RestTestServer, start_with, wait_until};
-use crate::web::finish;
 
 const HEALTHY: u8 = 0;
 const FAILING: u8 = 1;
@@ -110,16 +110,16 @@ async fn start_with_faulty_store() -> (RestTestServer, Arc<FaultyStore>) {
     let connect = Some(ScriptedSource::connector_factory([("shop", &shop)]));
     let options =
         RegistryOptions { connector_factory: connect, store: Some(shaky.clone()), ..RegistryOptions::default() };
-    let stage = start_with(config_with_sources(["shop"]), options).await;
-    stage.registry.refresh(Refresh::default()).await;
-    (stage, shaky)
+    let server = start_with(config_with_sources(["shop"]), options).await;
+    server.registry.refresh(Refresh::default()).await;
+    (server, shaky)
 }
 
 #[tokio::test]
 async fn reads_and_calls_leave_the_store_alone() {
-    let (stage, shaky) = start_with_faulty_store().await;
+    let (server, shaky) = start_with_faulty_store().await;
     // Counting tokens for the first summary is work that is stored.
-    stage.get("/api/context").await.expect_json(200);
+    server.get("/api/context").await.expect_json(200);
     for mood in [HANGING, FAILING] {
         shaky.set_mode(mood);
         for path in [
@@ -136,41 +136,41 @@ async fn reads_and_calls_leave_the_store_alone() {
             "/api/whoami",
             "/api/openapi.json",
         ] {
-            stage.get(path).await.expect_json(200);
+            server.get(path).await.expect_json(200);
         }
         for path in ["/healthz", "/metrics", "/"] {
-            assert_eq!(stage.get(path).await.status, 200, "{path}");
+            assert_eq!(server.get(path).await.status, 200, "{path}");
         }
-        stage.post("/api/tools/shop__order/call", &json!({})).await.expect_json(200);
+        server.post("/api/tools/shop__order/call", &json!({})).await.expect_json(200);
     }
 }
 
 #[tokio::test]
 async fn who_watches_is_told_while_the_store_fails() {
-    let (stage, shaky) = start_with_faulty_store().await;
-    let ready = async || stage.get("/readyz").await.expect_json(200);
+    let (server, shaky) = start_with_faulty_store().await;
+    let ready = async || server.get("/readyz").await.expect_json(200);
     assert_eq!(ready().await, json!({ "status": "ready", "store": { "state": "ok" } }));
     shaky.set_mode(FAILING);
     wait_until("it is degraded", async || ready().await["status"] == "degraded").await;
     let store = ready().await["store"].clone();
     assert_eq!(store["state"], "down");
     assert!(store["since"].is_string(), "{store}");
-    let metrics = stage.get("/metrics").await.body;
+    let metrics = server.get("/metrics").await.body;
     assert!(metrics.contains("\ntoolcrib_ready 1") && metrics.contains("\ntoolcrib_store{state=\"down\"} 1"));
-    assert!(stage.get("/").await.body.contains("The store does not answer"));
+    assert!(server.get("/").await.body.contains("The store does not answer"));
     shaky.set_mode(HEALTHY);
     wait_until("it is ready", async || ready().await["status"] == "ready").await;
 }
 
 #[tokio::test]
 async fn a_body_that_breaks_off_is_not_called_large() {
-    let (stage, _) = start_with_faulty_store().await;
-    let mut stream = stage.connect().await;
+    let (server, _) = start_with_faulty_store().await;
+    let mut stream = server.connect().await;
     let head = format!(
         "POST /api/tools/shop__order/call HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
          Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\n{{}}\r\nnonsense\r\n",
-        stage.address
+        server.address
     );
-    let answer = finish(&mut stream, head.as_bytes()).await;
+    let answer = finish_request(&mut stream, head.as_bytes()).await;
     assert_eq!((answer.status, answer.error_code().as_str()), (400, "BAD_REQUEST"), "{answer:?}");
 }

@@ -14,8 +14,8 @@ use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Refresh, Registry, RegistryOptions};
 use toolcrib_server::{HttpServer, McpService, ServerConfig, ServerLimits, bind};
 
-pub(crate) use crate::web::{RawHttpResponse, SOON};
-use crate::web::{begin, exchange};
+pub(crate) use crate::raw_http::{RawHttpResponse, TEST_TIMEOUT};
+use crate::raw_http::{send_and_read, send_request};
 
 pub(crate) struct RestTestServer {
     pub(crate) registry: Registry,
@@ -37,9 +37,9 @@ pub(crate) async fn start_undiscovered(sources: &[(&str, &Arc<ScriptedSource>)])
 
 /// Served, and every source discovered.
 pub(crate) async fn start_discovered(sources: &[(&str, &Arc<ScriptedSource>)]) -> RestTestServer {
-    let stage = start_undiscovered(sources).await;
-    stage.registry.refresh(Refresh::default()).await;
-    stage
+    let server = start_undiscovered(sources).await;
+    server.registry.refresh(Refresh::default()).await;
+    server
 }
 
 pub(crate) async fn start_with(config: Config, options: RegistryOptions) -> RestTestServer {
@@ -52,9 +52,9 @@ pub(crate) async fn start_limited(sources: &[(&str, &Arc<ScriptedSource>)], limi
         connector_factory: Some(ScriptedSource::connector_factory(sources.iter().copied())),
         ..RegistryOptions::default()
     };
-    let stage = start_with_limits(config_with_sources(sources.iter().map(|(id, _)| *id)), options, limits).await;
-    stage.registry.refresh(Refresh::default()).await;
-    stage
+    let server = start_with_limits(config_with_sources(sources.iter().map(|(id, _)| *id)), options, limits).await;
+    server.registry.refresh(Refresh::default()).await;
+    server
 }
 
 async fn start_with_limits(config: Config, options: RegistryOptions, limits: ServerLimits) -> RestTestServer {
@@ -95,7 +95,7 @@ impl RestTestServer {
     }
 
     pub(crate) async fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> RawHttpResponse {
-        exchange(&self.address, method, path, headers, body).await
+        send_and_read(&self.address, method, path, headers, body).await
     }
 
     pub(crate) async fn connect(&self) -> TcpStream {
@@ -104,7 +104,7 @@ impl RestTestServer {
 
     /// A request under way.
     pub(crate) async fn start_request(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
-        begin(&self.address, method, path, headers, body).await
+        send_request(&self.address, method, path, headers, body).await
     }
 
     /// Asks the server to leave.
@@ -114,7 +114,7 @@ impl RestTestServer {
 
     pub(crate) async fn stop(self) {
         self.begin_shutdown();
-        tokio::time::timeout(SOON, self.task).await.unwrap().unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, self.task).await.unwrap().unwrap();
     }
 }
 
@@ -125,5 +125,5 @@ pub(crate) async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool)
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    assert!(tokio::time::timeout(SOON, waiting).await.is_ok(), "in vain: {what}");
+    assert!(tokio::time::timeout(TEST_TIMEOUT, waiting).await.is_ok(), "in vain: {what}");
 }

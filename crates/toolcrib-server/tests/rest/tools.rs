@@ -13,10 +13,10 @@ fn tool_names(list: &Value) -> Vec<String> {
     list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn list_all_pages(stage: &RestTestServer, query: &str) -> Vec<String> {
+async fn list_all_pages(server: &RestTestServer, query: &str) -> Vec<String> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
-        let page = stage.get(&format!("/api/tools?{query}&cursor={cursor}")).await.expect_json(200);
+        let page = server.get(&format!("/api/tools?{query}&cursor={cursor}")).await.expect_json(200);
         all.extend(tool_names(&page));
         match page["next_cursor"].as_str() {
             Some(next) => cursor = next.to_owned(),
@@ -28,87 +28,88 @@ async fn list_all_pages(stage: &RestTestServer, query: &str) -> Vec<String> {
 #[tokio::test]
 async fn pages_have_every_tool_once() {
     let shop = ScriptedSource::new(numbered_tools(250));
-    let stage = start_discovered(&[("shop", &shop)]).await;
-    let first = stage.get("/api/tools").await.expect_json(200);
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let first = server.get("/api/tools").await.expect_json(200);
     assert_eq!((tool_names(&first).len(), first["next_cursor"].is_string()), (100, true));
-    let all = list_all_pages(&stage, "limit=37").await;
+    let all = list_all_pages(&server, "limit=37").await;
     assert_eq!(all.len(), 250);
     assert!(all.is_sorted());
     // A position is a name: what goes before it does not shift what follows.
-    let page = stage.get("/api/tools?limit=10").await.expect_json(200);
+    let page = server.get("/api/tools?limit=10").await.expect_json(200);
     shop.set_tools(numbered_tools(250).into_iter().skip(10));
-    stage.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(200);
+    server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(200);
     let next = format!("/api/tools?limit=1&cursor={}", page["next_cursor"].as_str().unwrap());
-    assert_eq!(tool_names(&stage.get(&next).await.expect_json(200)), ["shop__tool_010"]);
-    let gone = stage.get("/api/tools?state=deprecated&limit=3").await.expect_json(200);
+    assert_eq!(tool_names(&server.get(&next).await.expect_json(200)), ["shop__tool_010"]);
+    let gone = server.get("/api/tools?state=deprecated&limit=3").await.expect_json(200);
     assert_eq!(tool_names(&gone), ["shop__tool_000", "shop__tool_001", "shop__tool_002"]);
     assert!(gone["next_cursor"].is_string());
-    assert_eq!(list_all_pages(&stage, "state=deprecated&limit=3").await.len(), 10);
+    assert_eq!(list_all_pages(&server, "state=deprecated&limit=3").await.len(), 10);
 }
 
 #[tokio::test]
 async fn reads_contact_nobody() {
     let shop = ScriptedSource::new(numbered_tools(3));
-    let stage = start_undiscovered(&[("shop", &shop)]).await;
+    let server = start_undiscovered(&[("shop", &shop)]).await;
     for path in ["/api/tools", "/api/sources", "/api/search?q=tool", "/api/context", "/api/stats", "/api/config"] {
-        stage.get(path).await.expect_json(200);
+        server.get(path).await.expect_json(200);
     }
-    assert_eq!(stage.get("/api/tools/shop__tool_001").await.status, 503);
+    assert_eq!(server.get("/api/tools/shop__tool_001").await.status, 503);
     assert_eq!(shop.discoveries(), 0);
 }
 
 #[tokio::test]
 async fn a_tag_holds_until_what_it_covers_changes() {
     let (shop, mail) = (ScriptedSource::new(numbered_tools(3)), ScriptedSource::new(["send"]));
-    let stage = start_discovered(&[("shop", &shop), ("mail", &mail)]).await;
+    let server = start_discovered(&[("shop", &shop), ("mail", &mail)]).await;
     for path in
         ["/api/tools", "/api/tools?source=shop&format=mcp", "/api/search?q=tool", "/api/context", "/api/sources"]
     {
-        let tag = stage.get(path).await.header("etag").unwrap().to_owned();
-        assert_eq!(stage.get(path).await.header("etag"), Some(tag.as_str()), "{path}");
+        let tag = server.get(path).await.header("etag").unwrap().to_owned();
+        assert_eq!(server.get(path).await.header("etag"), Some(tag.as_str()), "{path}");
         for known in [tag.clone(), format!("\"x\", W/{tag}"), "*".into()] {
-            let again = stage.send("GET", path, &format!("If-None-Match: {known}\r\n"), b"").await;
+            let again = server.send("GET", path, &format!("If-None-Match: {known}\r\n"), b"").await;
             assert_eq!((again.status, again.body.as_str()), (304, ""), "{path} {known}");
         }
-        stage.registry.refresh(toolcrib::Refresh { force: true, ..Default::default() }).await;
-        stage.send_as_admin("POST", "/api/tools/shop__tool_001/disable", &Value::Null).await.expect_json(200);
-        let changed = stage.send("GET", path, &format!("If-None-Match: {tag}\r\n"), b"").await;
+        server.registry.refresh(toolcrib::Refresh { force: true, ..Default::default() }).await;
+        server.send_as_admin("POST", "/api/tools/shop__tool_001/disable", &Value::Null).await.expect_json(200);
+        let changed = server.send("GET", path, &format!("If-None-Match: {tag}\r\n"), b"").await;
         assert_eq!(changed.status, 200, "{path}");
-        stage.send_as_admin("POST", "/api/tools/shop__tool_001/enable", &Value::Null).await.expect_json(200);
+        server.send_as_admin("POST", "/api/tools/shop__tool_001/enable", &Value::Null).await.expect_json(200);
     }
-    let (one, other) = (stage.get("/api/tools?limit=1").await, stage.get("/api/tools?limit=2").await);
+    let (one, other) = (server.get("/api/tools?limit=1").await, server.get("/api/tools?limit=2").await);
     assert_ne!(one.header("etag"), other.header("etag"));
-    let head = stage.send("HEAD", "/api/tools", "", b"").await;
+    let head = server.send("HEAD", "/api/tools", "", b"").await;
     assert_eq!((head.status, head.body.as_str()), (200, ""));
-    assert_eq!(head.header("etag"), stage.get("/api/tools").await.header("etag"));
+    assert_eq!(head.header("etag"), server.get("/api/tools").await.header("etag"));
 }
 
 #[tokio::test]
 async fn what_is_switched_off_is_told_at_once() {
     let shop = ScriptedSource::new(numbered_tools(3));
-    let stage = start_discovered(&[("shop", &shop)]).await;
-    let switched = stage.send_as_admin("POST", "/api/tools/shop:tool_001/disable", &Value::Null).await.expect_json(200);
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let switched =
+        server.send_as_admin("POST", "/api/tools/shop:tool_001/disable", &Value::Null).await.expect_json(200);
     assert_eq!(switched, json!({ "tool": "shop__tool_001", "enabled": false, "changed": true }));
-    assert_eq!(tool_names(&stage.get("/api/tools").await.expect_json(200)).len(), 3);
-    assert_eq!(tool_names(&stage.get("/api/tools?state=disabled").await.expect_json(200)), ["shop__tool_001"]);
-    assert_eq!(stage.get("/api/tools?format=openai").await.expect_json(200).as_array().unwrap().len(), 2);
-    let again = stage.send_as_admin("POST", "/api/tools/tool_001/disable", &Value::Null).await.expect_json(200);
+    assert_eq!(tool_names(&server.get("/api/tools").await.expect_json(200)).len(), 3);
+    assert_eq!(tool_names(&server.get("/api/tools?state=disabled").await.expect_json(200)), ["shop__tool_001"]);
+    assert_eq!(server.get("/api/tools?format=openai").await.expect_json(200).as_array().unwrap().len(), 2);
+    let again = server.send_as_admin("POST", "/api/tools/tool_001/disable", &Value::Null).await.expect_json(200);
     assert_eq!(again["changed"], false);
-    let switched = stage.send_as_admin("POST", "/api/sources/shop/disable", &Value::Null).await.expect_json(200);
+    let switched = server.send_as_admin("POST", "/api/sources/shop/disable", &Value::Null).await.expect_json(200);
     assert_eq!(switched, json!({ "source": "shop", "enabled": false, "changed": true }));
-    assert_eq!(tool_names(&stage.get("/api/tools").await.expect_json(200)), [""; 0]);
-    assert_eq!(stage.get("/api/sources/shop").await.expect_json(200)["enabled"], false);
-    let unknown = stage.send_as_admin("POST", "/api/tools/nowhere/disable", &Value::Null).await;
+    assert_eq!(tool_names(&server.get("/api/tools").await.expect_json(200)), [""; 0]);
+    assert_eq!(server.get("/api/sources/shop").await.expect_json(200)["enabled"], false);
+    let unknown = server.send_as_admin("POST", "/api/tools/nowhere/disable", &Value::Null).await;
     assert_eq!((unknown.status, unknown.error_code().as_str()), (404, "TOOL_NOT_IMPLEMENTED"));
 }
 
 #[tokio::test]
 async fn a_provider_s_array_names_its_next_page() {
     let shop = ScriptedSource::new(numbered_tools(5));
-    let stage = start_discovered(&[("shop", &shop)]).await;
-    let whole = stage.get("/api/tools?format=anthropic").await;
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let whole = server.get("/api/tools?format=anthropic").await;
     assert_eq!((whole.expect_json(200).as_array().unwrap().len(), whole.header("link")), (5, None));
-    let page = stage.get("/api/tools?format=anthropic&limit=2&source=shop").await;
+    let page = server.get("/api/tools?format=anthropic&limit=2&source=shop").await;
     assert_eq!(page.expect_json(200).as_array().unwrap().len(), 2);
     // The head of an answer is read in lower case, and cursors are not.
     assert!(page.header("link").unwrap().starts_with("</api/tools?source=shop&format=anthropic&limit=2&cursor="));
@@ -117,17 +118,17 @@ async fn a_provider_s_array_names_its_next_page() {
 #[tokio::test]
 async fn one_tool_has_its_schemas_and_how_it_fares() {
     let shop = ScriptedSource::new(["order"]);
-    let stage = start_discovered(&[("shop", &shop)]).await;
-    stage.post("/api/tools/shop__order/call", &json!({})).await.expect_json(200);
+    let server = start_discovered(&[("shop", &shop)]).await;
+    server.post("/api/tools/shop__order/call", &json!({})).await.expect_json(200);
     for name in ["shop__order", "shop:order", "shop%2Forder", "order"] {
-        let tool = stage.get(&format!("/api/tools/{name}")).await.expect_json(200);
+        let tool = server.get(&format!("/api/tools/{name}")).await.expect_json(200);
         assert_eq!((&tool["name"], &tool["calls"]), (&json!("shop__order"), &json!(1)), "{name}");
         assert_eq!(tool["execution"]["mode"], "mcp_call");
     }
-    let found = stage.get("/api/search?q=order").await.expect_json(200);
+    let found = server.get("/api/search?q=order").await.expect_json(200);
     assert_eq!((&found["hits"][0]["name"], &found["total"]), (&json!("shop__order"), &json!(1)));
     assert!(found["tokens"].as_u64().unwrap() > 0);
-    let context = stage.get("/api/context?budget=50").await.expect_json(200);
+    let context = server.get("/api/context?budget=50").await.expect_json(200);
     assert!(context["text"].as_str().unwrap().contains("shop") && context["tools"] == 1, "{context}");
-    assert_eq!(stage.get("/api/stats").await.expect_json(200)["calls"], 1);
+    assert_eq!(server.get("/api/stats").await.expect_json(200)["calls"], 1);
 }

@@ -29,7 +29,7 @@ fn render_outcome(words: Markup) -> Markup {
     html! { div id="outcome" role="status" { (words) } }
 }
 
-pub(super) fn render_result(frame: &PageContext<'_>, tool: &str, answered: &Result<CallOutput, Error>) -> Markup {
+pub(super) fn render_result(context: &PageContext<'_>, tool: &str, answered: &Result<CallOutput, Error>) -> Markup {
     match answered {
         Ok(output) => html! {
             (render_outcome(html! { h3 {
@@ -47,7 +47,7 @@ pub(super) fn render_result(frame: &PageContext<'_>, tool: &str, answered: &Resu
                 p.faint { "Page " (page.number) " of " (page.page_count) " of a large result." }
                 @if let Some(next) = &page.next {
                     form method="post" action=(format!("{}/call#try", tool_path(tool))) data-call {
-                        (csrf_field(frame.principal))
+                        (csrf_field(context.principal))
                         input type="hidden" name=(PAGE_FIELD_NAME) value=(next);
                         button { "Next page" }
                     }

@@ -19,12 +19,12 @@ const PROVIDER_FORMATS: [(Format, &str); 5] = [
 ];
 
 /// `host` is what this visitor calls us.
-pub(super) fn render_snippets(house: &AppState, host: &str, detail: &ToolDetail, schema: &Value) -> Markup {
-    let view = house.registry.view(&Caller { name: "console".into() });
+pub(super) fn render_snippets(app: &AppState, host: &str, detail: &ToolDetail, schema: &Value) -> Markup {
+    let view = app.registry.view(&Caller { name: "console".into() });
     let name = detail.view.name.as_str();
     let tool = view.catalog.find(name).ok();
     let arguments = example::example_arguments(schema);
-    let token = (!house.auth.allows_local_without_token()).then_some("\"Authorization: Bearer $TOKEN\"");
+    let token = (!app.auth.allows_local_without_token()).then_some("\"Authorization: Bearer $TOKEN\"");
     html! {
         div.snippets {
             (render_snippet("cli", "Command line", &cli_command(name, &arguments), true))

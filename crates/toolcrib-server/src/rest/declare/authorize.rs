@@ -14,11 +14,11 @@ use crate::state::AppState;
 
 /// Such a source is for who is on this machine and manages it, unless the configuration says otherwise: a token that
 /// manages over the network is not a shell here, nor a key to the secrets that lie here, nor a way into the network around.
-pub(super) async fn authorize(house: &AppState, visitor: &Principal, source: &Source) -> Result<()> {
-    if visitor.is_local && visitor.role == Role::Admin {
+pub(super) async fn authorize(app: &AppState, principal: &Principal, source: &Source) -> Result<()> {
+    if principal.is_local && principal.role == Role::Admin {
         return Ok(());
     }
-    let found = house.loaded_config.load_full();
+    let found = app.loaded_config.load_full();
     if let Some(would) = host_access(&source.kind)
         && !found.config.allow_commands
     {

@@ -19,31 +19,31 @@ use crate::rest::response;
 use crate::state::AppState;
 
 pub(super) async fn change_source(
-    State(house): State<AppState>,
-    Extension(visitor): Extension<Principal>,
+    State(app): State<AppState>,
+    Extension(principal): Extension<Principal>,
     trace: Option<Extension<Trace>>,
     PathParam(name): PathParam,
     JsonBody(mut patch): JsonBody<Map<String, Value>>,
 ) -> Result<Response, ApiError> {
-    let id = find_source_id(&house.registry, &name)?;
+    let id = find_source_id(&app.registry, &name)?;
     let switch = patch.shift_remove("enabled").map(parse_enabled).transpose()?;
-    let declaring = house.declare_lock.lock().await;
-    let source = if patch.is_empty() { None } else { Some(apply_patch(&house, &id, &patch)?) };
+    let declaring = app.declare_lock.lock().await;
+    let source = if patch.is_empty() { None } else { Some(apply_patch(&app, &id, &patch)?) };
     // Nobody is asked twice about what is to stay as it is.
-    let before = house.registry.declaration(&id);
+    let before = app.registry.declaration(&id);
     if let Some(source) = source.as_ref().filter(|source| before.is_none_or(|before| before.kind != source.kind)) {
-        authorize(&house, &visitor, source).await?;
+        authorize(&app, &principal, source).await?;
     }
     // What is to be off is not looked at in between.
     if switch == Some(EnabledState::Disabled) {
-        set_source_enabled(&house, &visitor, &id, EnabledState::Disabled).await?;
+        set_source_enabled(&app, &principal, &id, EnabledState::Disabled).await?;
     }
     let mut changed = match &source {
-        Some(source) => house.registry.declare_lazily(source, visitor.actor()).await?,
+        Some(source) => app.registry.declare_lazily(source, principal.actor()).await?,
         None => DeclareOutcome::Same,
     };
     if switch == Some(EnabledState::Enabled)
-        && set_source_enabled(&house, &visitor, &id, EnabledState::Enabled).await?.changed
+        && set_source_enabled(&app, &principal, &id, EnabledState::Enabled).await?.changed
     {
         changed = DeclareOutcome::Changed;
     }
@@ -52,20 +52,20 @@ pub(super) async fn change_source(
     let refresh = Refresh { trace: trace.map(|trace| trace.0), ..Refresh::default() };
     let outcome = match changed {
         DeclareOutcome::Same => None,
-        DeclareOutcome::New | DeclareOutcome::Changed => Some(house.registry.refresh_source(&id, refresh).await?),
+        DeclareOutcome::New | DeclareOutcome::Changed => Some(app.registry.refresh_source(&id, refresh).await?),
     };
-    Ok(response::json_response(StatusCode::OK, &declared_source(&house, &id, outcome)?)?)
+    Ok(response::json_response(StatusCode::OK, &declared_source(&app, &id, outcome)?)?)
 }
 
 /// Enables or disables a source that is stated well.
 pub(in crate::rest) async fn set_source_enabled(
-    house: &AppState,
-    visitor: &Principal,
+    app: &AppState,
+    principal: &Principal,
     id: &SourceId,
     switch: EnabledState,
 ) -> Result<EnableOutcome> {
-    ensure_declared(house, id)?;
-    house.registry.set_enabled(EnableTarget::Source(id.clone()), switch, visitor.actor()).await
+    ensure_declared(app, id)?;
+    app.registry.set_enabled(EnableTarget::Source(id.clone()), switch, principal.actor()).await
 }
 
 fn parse_enabled(enabled: Value) -> Result<EnabledState> {
@@ -79,23 +79,23 @@ fn parse_enabled(enabled: Value) -> Result<EnabledState> {
 }
 
 /// The declaration with the patch laid over it.
-fn apply_patch(house: &AppState, id: &SourceId, patch: &Map<String, Value>) -> Result<Source> {
+fn apply_patch(app: &AppState, id: &SourceId, patch: &Map<String, Value>) -> Result<Source> {
     if let Some(key) = ["name", "id"].into_iter().find(|key| patch.contains_key(*key)) {
         let message = format!("`{key}` cannot change: declare a source with the new name, and remove this one");
         return Err(Error::new(Code::BadRequest, message));
     }
-    ensure_declared(house, id)?;
-    let configured = house.registry.inventory().source(id).is_some_and(|state| state.origin == Origin::Config);
+    ensure_declared(app, id)?;
+    let configured = app.registry.inventory().source(id).is_some_and(|state| state.origin == Origin::Config);
     if configured {
-        let place = house.loaded_config.load().declared_at(id).unwrap_or_else(|| "the configuration".into());
+        let place = app.loaded_config.load().declared_at(id).unwrap_or_else(|| "the configuration".into());
         let message = format!("`{id}` is declared in `{place}`; change it there. Only `enabled` can be changed here");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
-    let before = house.registry.declaration(id).ok_or_else(|| house.registry.unknown_source_error(id.as_str()))?;
+    let before = app.registry.declaration(id).ok_or_else(|| app.registry.unknown_source_error(id.as_str()))?;
     let mut keys = export_json(&[&before], Secrets::Plain)["sources"][id.as_str()].take();
     merge_patch(&mut keys, &Value::Object(patch.clone()));
     match keys {
-        Value::Object(keys) => parse_source(house, id.as_str(), keys),
+        Value::Object(keys) => parse_source(app, id.as_str(), keys),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             Err(Error::new(Code::Internal, format!("the keys of `{id}` cannot be read")))
         }
@@ -103,11 +103,11 @@ fn apply_patch(house: &AppState, id: &SourceId, patch: &Map<String, Value>) -> R
 }
 
 /// One that the configuration states wrongly has no declaration to change.
-fn ensure_declared(house: &AppState, id: &SourceId) -> Result<()> {
-    if house.registry.inventory().source(id).is_some() {
+fn ensure_declared(app: &AppState, id: &SourceId) -> Result<()> {
+    if app.registry.inventory().source(id).is_some() {
         return Ok(());
     }
-    let place = house.loaded_config.load().declared_at(id).unwrap_or_else(|| "the configuration".into());
+    let place = app.loaded_config.load().declared_at(id).unwrap_or_else(|| "the configuration".into());
     let message = format!("`{id}` is stated wrongly in `{place}`; its `last_error` says how");
     Err(Error::new(Code::Conflict, message).with_retryable(false))
 }

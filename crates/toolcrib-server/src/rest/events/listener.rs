@@ -35,9 +35,9 @@ pub(super) struct EventListener {
 
 impl EventListener {
     /// Listens first and reads then, so that nothing falls in between.
-    pub(super) async fn new(house: &AppState, permit: ListenerPermit, after: Option<u64>) -> Result<EventListener> {
-        let (told, closed) = (house.event_feed.subscribe(), house.event_feed.closed_token());
-        let registry = house.registry.clone();
+    pub(super) async fn new(app: &AppState, permit: ListenerPermit, after: Option<u64>) -> Result<EventListener> {
+        let (told, closed) = (app.event_feed.subscribe(), app.event_feed.closed_token());
+        let registry = app.registry.clone();
         let head = registry.inventory().version;
         // Whoever has heard of more than there is heard it of another journal, or from somebody who is ahead of us:
         // better to hear a record twice than to miss one.

@@ -37,17 +37,17 @@ enum ToolStateFilter {
 }
 
 impl ToolListQuery {
-    pub(super) fn parse(registry: &Registry, asked: &QueryParams) -> Result<ToolListQuery> {
-        asked.reject_group()?;
-        let text = |name: &str| asked.text(name).map(|value| (name.to_owned(), value.to_owned()));
+    pub(super) fn parse(registry: &Registry, params: &QueryParams) -> Result<ToolListQuery> {
+        params.reject_group()?;
+        let text = |name: &str| params.text(name).map(|value| (name.to_owned(), value.to_owned()));
         let kept = ["source", "format", "state", "limit"].into_iter().filter_map(text);
         let address = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(kept).finish();
         Ok(ToolListQuery {
-            source: asked.source(registry)?,
-            format: Format::parse(asked.text("format").unwrap_or("json"))?,
-            state: asked.text("state").map(ToolStateFilter::parse).transpose()?,
-            after_name: asked.text("cursor").map(parse_cursor).transpose()?,
-            limit: asked.number("limit", 1..=MAX_TOOLS_PER_PAGE)?.map(|limit| limit as usize),
+            source: params.source(registry)?,
+            format: Format::parse(params.text("format").unwrap_or("json"))?,
+            state: params.text("state").map(ToolStateFilter::parse).transpose()?,
+            after_name: params.text("cursor").map(parse_cursor).transpose()?,
+            limit: params.number("limit", 1..=MAX_TOOLS_PER_PAGE)?.map(|limit| limit as usize),
             base_query: address,
         })
     }

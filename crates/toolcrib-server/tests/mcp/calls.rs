@@ -15,9 +15,9 @@ use crate::support::{McpFixture, TEST_TIMEOUT, connect_client, start, start_conf
 async fn start_shop() -> McpFixture {
     let shop =
         ScriptedSource::new([text_tool("order", "Orders goods. Slowly."), text_tool("refund", "Gives money back")]);
-    let stage = start(ExposeMode::Search, &[("shop", &shop)]).await;
-    stage.registry.refresh(Refresh::default()).await;
-    stage
+    let fixture = start(ExposeMode::Search, &[("shop", &shop)]).await;
+    fixture.registry.refresh(Refresh::default()).await;
+    fixture
 }
 
 #[tokio::test]
@@ -29,54 +29,54 @@ async fn a_search_offers_nothing_that_every_call_refuses() {
     if let Ok(source) = &mut config.sources[0].source {
         source.settings.tools = Rules::new(vec![Rule { glob: "ref*".into(), verdict: Verdict::Deny }]);
     }
-    let stage = start_configured(config, &[("shop", &shop)]).await;
-    stage.registry.refresh(Refresh::default()).await;
+    let fixture = start_configured(config, &[("shop", &shop)]).await;
+    fixture.registry.refresh(Refresh::default()).await;
     for query in ["goods", "shop__refund goods"] {
-        let found = stage.call_text("search_tools", json!({ "query": query })).await;
+        let found = fixture.call_text("search_tools", json!({ "query": query })).await;
         assert!(found.contains("shop__order") && !found.contains("shop__refund"), "{found}");
     }
     let called = json!({ "name": "shop__refund", "arguments": { "text": "tea" } });
-    assert_eq!(stage.call_error("call_tool", called).await["code"], "FORBIDDEN");
+    assert_eq!(fixture.call_error("call_tool", called).await["code"], "FORBIDDEN");
 }
 
 #[tokio::test]
 async fn a_tool_is_found_described_and_called() {
-    let stage = start_shop().await;
-    let found = stage.call_text("search_tools", json!({ "query": "order goods" })).await;
+    let fixture = start_shop().await;
+    let found = fixture.call_text("search_tools", json!({ "query": "order goods" })).await;
     assert!(found.starts_with("shop__order(text*: string, times: integer) — Orders goods"), "{found}");
 
-    let described = stage.call_text("describe_tools", json!({ "names": ["shop__order"] })).await;
+    let described = fixture.call_text("describe_tools", json!({ "names": ["shop__order"] })).await;
     assert!(described.starts_with("shop__order(text*: string, times: integer)"), "{described}");
     assert!(described.contains("Orders goods. Slowly.") && described.contains("What to say"), "{described}");
-    let full = stage.call_text("describe_tools", json!({ "names": "shop__order", "full": true })).await;
+    let full = fixture.call_text("describe_tools", json!({ "names": "shop__order", "full": true })).await;
     assert_eq!(serde_json::from_str::<Value>(&full).unwrap()["inputSchema"]["required"], json!(["text"]));
-    let some = stage.call_text("describe_tools", json!({ "names": ["shop__order", "nothing", "nobody"] })).await;
+    let some = fixture.call_text("describe_tools", json!({ "names": ["shop__order", "nothing", "nobody"] })).await;
     assert!(some.starts_with("shop__order(") && some.contains("`nothing`") && some.contains("`nobody`"), "{some}");
 
     let called = json!({ "name": "shop__order", "arguments": { "text": "tea" } });
-    assert_eq!(stage.call_text("call_tool", called).await, r#"order {"text":"tea"}"#);
+    assert_eq!(fixture.call_text("call_tool", called).await, r#"order {"text":"tea"}"#);
     // Unlisted, and callable by its name all the same; and arguments that somebody wrote as text.
-    assert_eq!(stage.call_text("shop__order", json!({ "text": "tea" })).await, r#"order {"text":"tea"}"#);
+    assert_eq!(fixture.call_text("shop__order", json!({ "text": "tea" })).await, r#"order {"text":"tea"}"#);
     let written = json!({ "name": "shop/order", "arguments": "{\"text\":\"tea\"}" });
-    assert_eq!(stage.call_text("call_tool", written).await, r#"order {"text":"tea"}"#);
+    assert_eq!(fixture.call_text("call_tool", written).await, r#"order {"text":"tea"}"#);
 }
 
 #[tokio::test]
 async fn the_first_greeting_carries_the_summary() {
-    let stage = start_shop().await;
-    let (client, _server) = connect_client(&stage.service, |_| {}).await;
+    let fixture = start_shop().await;
+    let (client, _server) = connect_client(&fixture.service, |_| {}).await;
     let instructions = client.server().instructions.clone().unwrap();
     assert!(instructions.contains("shop") && instructions.contains("search_tools"), "{instructions}");
 }
 
 #[tokio::test]
 async fn wrong_arguments_come_back_with_the_faults_and_the_signature() {
-    let stage = start_shop().await;
+    let fixture = start_shop().await;
     for (name, arguments) in [
         ("call_tool", json!({ "name": "shop__order", "arguments": { "times": "x" } })),
         ("shop__order", json!({ "times": "x" })),
     ] {
-        let error = stage.call_error(name, arguments).await;
+        let error = fixture.call_error(name, arguments).await;
         assert_eq!(error["code"], "TOOL_INVALID_INPUT");
         assert_eq!(error["details"]["faults"].as_array().unwrap().len(), 2, "{error}");
         assert_eq!(error["details"]["signature"], "shop__order(text*: string, times: integer)");
@@ -91,21 +91,21 @@ async fn the_signature_shows_the_argument_that_was_wrong() {
     }
     order["inputSchema"]["properties"]["zone"] = json!({ "type": "array", "items": { "type": "string" } });
     let shop = ScriptedSource::new([order]);
-    let stage = start(ExposeMode::Search, &[("shop", &shop)]).await;
-    let error = stage.call_error("shop__order", json!({ "text": "x", "zone": 5 })).await;
+    let fixture = start(ExposeMode::Search, &[("shop", &shop)]).await;
+    let error = fixture.call_error("shop__order", json!({ "text": "x", "zone": 5 })).await;
     let signature = error["details"]["signature"].as_str().unwrap();
     assert!(signature.starts_with("shop__order(text*: string, zone: string[], "), "{signature}");
 }
 
 #[tokio::test]
 async fn an_unknown_tool_is_answered_with_near_names() {
-    let stage = start_shop().await;
+    let fixture = start_shop().await;
     for (name, arguments) in [
         ("call_tool", json!({ "name": "shop__ordr" })),
         ("shop__ordr", json!({})),
         ("describe_tools", json!({ "names": ["shop__ordr"] })),
     ] {
-        let error = stage.call_error(name, arguments).await;
+        let error = fixture.call_error(name, arguments).await;
         assert_eq!(error["code"], "TOOL_NOT_IMPLEMENTED");
         assert_eq!(error["details"]["near"][0], "shop__order", "{error}");
     }
@@ -113,7 +113,7 @@ async fn an_unknown_tool_is_answered_with_near_names() {
 
 #[tokio::test]
 async fn the_menu_itself_says_what_it_wants() {
-    let stage = start_shop().await;
+    let fixture = start_shop().await;
     for (name, arguments) in [
         ("search_tools", json!({})),
         ("search_tools", json!({ "query": 7 })),
@@ -126,7 +126,7 @@ async fn the_menu_itself_says_what_it_wants() {
         ("call_tool", json!({ "name": "call_tool", "arguments": {} })),
         ("call_tool", json!([])),
     ] {
-        let error = stage.call_error(name, arguments.clone()).await;
+        let error = fixture.call_error(name, arguments.clone()).await;
         assert_eq!(error["code"], "TOOL_INVALID_INPUT", "{name} {arguments}");
         let signature = error["details"]["signature"].as_str().unwrap();
         assert!(signature.starts_with(name), "{signature}");
@@ -135,16 +135,16 @@ async fn the_menu_itself_says_what_it_wants() {
 
 #[tokio::test]
 async fn any_query_gets_an_answer() {
-    let stage = start_shop().await;
+    let fixture = start_shop().await;
     let long = "order ".repeat(100_000);
     for query in ["", " ", "\u{0}\u{7}\u{1b}[31m", "zzzz", "订购商品", "🙂", &long] {
-        let said = stage.call_text("search_tools", json!({ "query": query })).await;
+        let said = fixture.call_text("search_tools", json!({ "query": query })).await;
         assert!(!said.is_empty());
     }
     // As a client writes a text that it cut in the middle of a character.
     let half = r#"{"name": "search_tools", "arguments": {"query": "order \ud83e"}}"#;
     let half = RawValue::from_string(half.to_owned()).unwrap();
-    let answer = stage.client.request("tools/call", Some(&half), &RequestOptions::new(TEST_TIMEOUT)).await.unwrap();
+    let answer = fixture.client.request("tools/call", Some(&half), &RequestOptions::new(TEST_TIMEOUT)).await.unwrap();
     assert!(answer.get().contains("shop__order"), "{answer}");
 }
 
@@ -158,34 +158,34 @@ async fn the_menu_describes_itself() {
 async fn a_limit_is_read_in_any_form_and_a_cut_is_told() {
     let many: Vec<Value> = (0..210).map(|number| text_tool(&format!("order_{number}"), "Orders")).collect();
     let shop = ScriptedSource::new(many);
-    let stage = start(ExposeMode::Search, &[("shop", &shop)]).await;
-    stage.registry.ensure_freshness(toolcrib::RequiredFreshness::Discovered, None, false).await;
+    let fixture = start(ExposeMode::Search, &[("shop", &shop)]).await;
+    fixture.registry.ensure_freshness(toolcrib::RequiredFreshness::Discovered, None, false).await;
     for (limit, lines) in [(json!(3), 3), (json!(3.0), 3), (json!("3"), 3), (json!(-1), 5), (json!(null), 5)] {
-        let said = stage.call_text("search_tools", json!({ "query": "orders", "limit": limit })).await;
+        let said = fixture.call_text("search_tools", json!({ "query": "orders", "limit": limit })).await;
         assert_eq!(said.lines().count(), lines, "{limit}: {said}");
     }
-    let all = stage.call_text("search_tools", json!({ "query": "orders", "limit": 0 })).await;
+    let all = fixture.call_text("search_tools", json!({ "query": "orders", "limit": 0 })).await;
     assert!(all.lines().count() == 201 && all.ends_with("(10 more match; more words narrow it down)"), "{all:.200}");
 }
 
 #[tokio::test]
 async fn who_must_be_allowed_first_is_told() {
     let shop = ScriptedSource::new([text_tool("order", "Orders")]);
-    let stage = start(ExposeMode::Search, &[("shop", &shop)]).await;
+    let fixture = start(ExposeMode::Search, &[("shop", &shop)]).await;
     let why = "its file is not trusted yet; `toolcrib trust` allows it";
     let sources = vec![toolcrib::SourceId::parse("shop").unwrap()];
     let untrusted = Some(toolcrib::UntrustedFile { reason: why.to_owned(), sources });
-    stage.registry.set_trust(toolcrib::Trust { untrusted, ..toolcrib::Trust::default() });
-    let said = stage.call_text("search_tools", json!({ "query": "orders" })).await;
+    fixture.registry.set_trust(toolcrib::Trust { untrusted, ..toolcrib::Trust::default() });
+    let said = fixture.call_text("search_tools", json!({ "query": "orders" })).await;
     assert!(said.contains(&format!("1 source is not used: {why}")) && !said.contains("search again"), "{said}");
-    let (client, _server) = connect_client(&stage.service, |_| {}).await;
+    let (client, _server) = connect_client(&fixture.service, |_| {}).await;
     assert!(client.server().instructions.as_ref().unwrap().contains(why));
 }
 
 #[tokio::test]
 async fn results_and_errors_of_a_source_pass_unchanged() {
     let odd = ScriptedSource::new([text_tool("say", "Says things")]);
-    let stage = start(ExposeMode::Search, &[("odd", &odd)]).await;
+    let fixture = start(ExposeMode::Search, &[("odd", &odd)]).await;
     let result = json!({
         "content": [
             { "type": "image", "data": "aGk=", "mimeType": "image/png", "annotations": { "x": 1 } },
@@ -204,25 +204,25 @@ async fn results_and_errors_of_a_source_pass_unchanged() {
         ("odd__say", json!({ "text": "x" })),
         ("call_tool", json!({ "name": "odd__say", "arguments": { "text": "x" } })),
     ] {
-        assert_eq!(stage.call(name, arguments).await, result);
+        assert_eq!(fixture.call(name, arguments).await, result);
     }
 
     odd.set_reply(|_, _| json!({ "content": [{ "type": "text", "text": "no" }], "isError": true }));
-    assert_eq!(stage.call("odd__say", json!({ "text": "x" })).await["isError"], true);
+    assert_eq!(fixture.call("odd__say", json!({ "text": "x" })).await["isError"], true);
     odd.set_reply(|_, _| ScriptedReply::Disconnected("gone".into()));
-    let error = stage.call_error("odd__say", json!({ "text": "x" })).await;
+    let error = fixture.call_error("odd__say", json!({ "text": "x" })).await;
     assert!(error["code"].as_str().unwrap().starts_with("TOOL_"), "{error}");
 }
 
 #[tokio::test]
 async fn a_large_result_is_read_page_by_page() {
     let big = ScriptedSource::new([text_tool("say", "Says a lot")]);
-    let stage = start(ExposeMode::Search, &[("big", &big)]).await;
+    let fixture = start(ExposeMode::Search, &[("big", &big)]).await;
     let text: String = (0..60_000).map(|line| format!("line {line}\n")).collect();
     let whole = text.clone();
     big.set_reply(move |_, _| json!(whole.clone()));
     let mut read = String::new();
-    let mut page = stage.call("call_tool", json!({ "name": "big__say", "arguments": { "text": "x" } })).await;
+    let mut page = fixture.call("call_tool", json!({ "name": "big__say", "arguments": { "text": "x" } })).await;
     for _ in 0..20 {
         let blocks = page["content"].as_array().unwrap().clone();
         assert!(page.to_string().len() < 300_000);
@@ -231,13 +231,13 @@ async fn a_large_result_is_read_page_by_page() {
         let told = blocks.len() - usize::from(note.starts_with("[page"));
         read.extend(blocks[..told].iter().filter_map(|block| block["text"].as_str()));
         match next {
-            Some(next) => page = stage.call("call_tool", json!({ "name": "big__say", "page": next })).await,
+            Some(next) => page = fixture.call("call_tool", json!({ "name": "big__say", "page": next })).await,
             None => break,
         }
     }
     assert_eq!(read, text);
     assert_eq!(big.calls(), 1, "a page never calls again");
-    let error = stage.call_error("call_tool", json!({ "name": "big__say", "page": "nonsense" })).await;
+    let error = fixture.call_error("call_tool", json!({ "name": "big__say", "page": "nonsense" })).await;
     assert_eq!(error["code"], "TOOL_INVALID_INPUT");
 }
 
@@ -248,11 +248,11 @@ fn next_cursor(page: &Value) -> Option<String> {
 }
 
 /// All that a call answers, read on by the same call with `page` among its arguments.
-async fn read_all_pages(stage: &McpFixture, name: &str, mut arguments: Value) -> Vec<Value> {
-    let mut pages = vec![stage.call(name, arguments.clone()).await];
+async fn read_all_pages(fixture: &McpFixture, name: &str, mut arguments: Value) -> Vec<Value> {
+    let mut pages = vec![fixture.call(name, arguments.clone()).await];
     while let Some(cursor) = pages.last().and_then(next_cursor) {
         arguments["page"] = json!(cursor);
-        pages.push(stage.call(name, arguments.clone()).await);
+        pages.push(fixture.call(name, arguments.clone()).await);
     }
     pages
 }
@@ -260,20 +260,20 @@ async fn read_all_pages(stage: &McpFixture, name: &str, mut arguments: Value) ->
 #[tokio::test]
 async fn with_all_tools_listed_a_large_result_is_read_on_by_the_tool_itself() {
     let big = ScriptedSource::new([text_tool("say", "Says a lot")]);
-    let stage = start(ExposeMode::Full, &[("big", &big)]).await;
+    let fixture = start(ExposeMode::Full, &[("big", &big)]).await;
     let long = "0123456789".repeat(60_000);
     let whole = long.clone();
     big.set_reply(move |_, _| json!(whole.clone()));
-    let pages = read_all_pages(&stage, "big__say", json!({ "text": "x" })).await;
+    let pages = read_all_pages(&fixture, "big__say", json!({ "text": "x" })).await;
     let read: String = pages.iter().filter_map(|page| page["content"][0]["text"].as_str()).collect();
     assert_eq!((read == long, big.calls()), (true, 1));
 
     // One that looks like a cursor and is none calls nothing, and any other text is the tool's own.
     let unknown = format!("held-{:032x}-2", 7);
-    let error = stage.call_error("big__say", json!({ "text": "x", "page": unknown })).await;
+    let error = fixture.call_error("big__say", json!({ "text": "x", "page": unknown })).await;
     assert!(error["message"].as_str().unwrap().contains("call the tool again"), "{error}");
     assert_eq!(big.calls(), 1);
-    stage.call("big__say", json!({ "text": "x", "page": "7" })).await;
+    fixture.call("big__say", json!({ "text": "x", "page": "7" })).await;
     assert_eq!(big.calls(), 2);
 }
 
@@ -282,9 +282,9 @@ async fn a_cursor_of_another_toolcrib_reaches_it() {
     let mut call = text_tool("call_tool", "Calls a tool of the Toolcrib behind");
     call["inputSchema"]["properties"]["page"] = json!({ "type": "string" });
     let inner = ScriptedSource::new([call]);
-    let stage = start(ExposeMode::Full, &[("inner", &inner)]).await;
+    let fixture = start(ExposeMode::Full, &[("inner", &inner)]).await;
     let page = format!("held-{:032x}-2", 7);
-    stage.call("inner__call_tool", json!({ "text": "x", "page": page })).await;
+    fixture.call("inner__call_tool", json!({ "text": "x", "page": page })).await;
     assert_eq!(inner.calls(), 1);
 }
 
@@ -294,7 +294,7 @@ async fn a_large_result_keeps_what_its_schema_declares() {
     let mut say = text_tool("say", "Says a lot");
     say["outputSchema"] = json!({ "type": "object", "required": ["said"] });
     let big = ScriptedSource::new([say]);
-    let stage = start(ExposeMode::Full, &[("big", &big)]).await;
+    let fixture = start(ExposeMode::Full, &[("big", &big)]).await;
     let answer = |text: usize, structured: usize| {
         let structured = json!({ "said": "y".repeat(structured) });
         json!({ "content": [{ "type": "text", "text": "x".repeat(text) }], "structuredContent": structured })
@@ -302,7 +302,7 @@ async fn a_large_result_keeps_what_its_schema_declares() {
     let pages = async |result: &Value| {
         let result = result.clone();
         big.set_reply(move |_, _| result.clone());
-        read_all_pages(&stage, "big__say", json!({ "text": "x" })).await
+        read_all_pages(&fixture, "big__say", json!({ "text": "x" })).await
     };
 
     let apart = answer(200_000, 200_000);
@@ -316,19 +316,19 @@ async fn a_large_result_keeps_what_its_schema_declares() {
     let split = pages(&answer(300_000, 300_000)).await;
     assert_eq!(split.len(), 2);
     assert!(split.iter().all(|page| page["isError"] == true && page.get("structuredContent").is_none()));
-    let stats = stage.registry.stats();
+    let stats = fixture.registry.stats();
     assert_eq!((stats.calls, stats.errors), (3, 0), "the tool did not fail");
 
     // Through the menu nothing was declared.
     let forwarded = json!({ "name": "big__say", "arguments": { "text": "x" } });
-    let split = read_all_pages(&stage, "call_tool", forwarded).await;
+    let split = read_all_pages(&fixture, "call_tool", forwarded).await;
     assert!(split.iter().all(|page| page.get("isError").is_none()));
 }
 
 #[tokio::test]
 async fn what_is_no_method_is_said_so() {
-    let stage = start_shop().await;
-    let Err(WireError::Rpc(error)) = stage.request("tools/dance", json!({})).await else { panic!("it danced") };
+    let fixture = start_shop().await;
+    let Err(WireError::Rpc(error)) = fixture.request("tools/dance", json!({})).await else { panic!("it danced") };
     assert_eq!(error.code, -32601);
 }
 
@@ -370,12 +370,12 @@ async fn a_description_in_full_has_the_schemas_that_lists_leave_out() {
     let sources = "sources: { shop: { openapi: shop.yaml } }";
     let mut config = Config::read(sources, "toolcrib.yaml", std::path::Path::new("/p")).unwrap();
     config.expose.mode = ExposeMode::Search;
-    let stage = start_configured(config, &[("shop", &shop)]).await;
-    stage.registry.tools(toolcrib::registry::ToolFilter::default()).await.unwrap();
-    let full = stage.call_text("describe_tools", json!({ "names": "shop__order", "full": true })).await;
+    let fixture = start_configured(config, &[("shop", &shop)]).await;
+    fixture.registry.tools(toolcrib::registry::ToolFilter::default()).await.unwrap();
+    let full = fixture.call_text("describe_tools", json!({ "names": "shop__order", "full": true })).await;
     let full: Value = serde_json::from_str(&full).unwrap();
     assert_eq!((&full["inputSchema"], &full["outputSchema"]), (&whole, &json!({ "type": "object" })));
     assert_eq!(full.get("x-toolcrib-backing"), None);
-    let short = stage.call_text("describe_tools", json!({ "names": "shop__order" })).await;
+    let short = fixture.call_text("describe_tools", json!({ "names": "shop__order" })).await;
     assert!(short.ends_with("(`full`: true tells more)"), "{short}");
 }

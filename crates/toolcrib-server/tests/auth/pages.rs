@@ -57,19 +57,19 @@ fn assert_contains(page: &str, parts: &[&str]) {
 
 #[tokio::test]
 async fn a_list_says_how_much_there_is_and_where_it_ends() {
-    let house = start_with_three_sources().await;
-    assert_contains(&house.get_page("/tools?q=open+door").await, &["The best 200 of 300 matches", "Page 1 of 4"]);
-    assert_contains(&house.get_page("/tools?q=open+door&used=never").await, &["The best 200 of 300 matches"]);
-    assert_contains(&house.get_page("/tools").await, &["301 tools", "Page 1 of 7"]);
-    let beyond = house.get_page("/tools?page=99999").await;
+    let server = start_with_three_sources().await;
+    assert_contains(&server.get_page("/tools?q=open+door").await, &["The best 200 of 300 matches", "Page 1 of 4"]);
+    assert_contains(&server.get_page("/tools?q=open+door&used=never").await, &["The best 200 of 300 matches"]);
+    assert_contains(&server.get_page("/tools").await, &["301 tools", "Page 1 of 7"]);
+    let beyond = server.get_page("/tools?page=99999").await;
     assert_contains(&beyond, &["There is no page 99,999", "href=\"/tools?\"", "href=\"/tools?page=7\"", "301 tools"]);
     assert!(!beyond.contains("No tools are known"), "{beyond}");
 }
 
 #[tokio::test]
 async fn a_number_means_the_same_on_every_page() {
-    let house = start_with_three_sources().await;
-    let page = house.get_page("/").await;
+    let server = start_with_three_sources().await;
+    let page = server.get_page("/").await;
     assert_contains(
         &page,
         &["<span>Sources</span><span class=\"count\">3</span>", "<span>Tools</span><span class=\"count\">301</span>"],
@@ -81,8 +81,8 @@ async fn a_number_means_the_same_on_every_page() {
 
 #[tokio::test]
 async fn a_tool_tells_its_limits_and_an_example_that_keeps_them() {
-    let house = start_with_three_sources().await;
-    let page = house.get_page("/tools/many__fit").await;
+    let server = start_with_three_sources().await;
+    let page = server.get_page("/tools/many__fit").await;
     assert_contains(
         &page,
         &["<span class=\"type\">integer, 2 to 90</span>", "string, matching <code>^[A-Z]{3}$</code></span>"],
@@ -99,12 +99,12 @@ async fn a_tool_tells_its_limits_and_an_example_that_keeps_them() {
 
 #[tokio::test]
 async fn sources_say_what_is_wrong_and_hide_what_is_secret() {
-    let house = start_with_three_sources().await;
-    let page = house.get("/sources", &bearer_header(&house.admin_token)).await.body;
+    let server = start_with_three_sources().await;
+    let page = server.get("/sources", &bearer_header(&server.admin_token)).await.body;
     assert_contains(&page, &["<tr class=\"more\" id=\"error-broken\"><td class=\"message\" colspan=\"5\">"]);
     // Cut in the middle of a name, it is a name all the same.
     assert_contains(&page, &["cannot start <code>long/", "…</code></td>"]);
     assert_contains(&page, &["<input type=\"password\" name=\"bearer\"", "href=\"#add\""]);
-    let unknown = house.get("/tools/nowhere__x", "").await;
+    let unknown = server.get("/tools/nowhere__x", "").await;
     assert_contains(&unknown.body, &["No tool named <code>nowhere__x</code>"]);
 }

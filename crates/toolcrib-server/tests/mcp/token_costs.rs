@@ -22,25 +22,25 @@ async fn start_with_recordings() -> Option<McpFixture> {
     }
     let sources: Vec<(&str, &Arc<ScriptedSource>)> =
         sources.iter().map(|(name, source)| (name.as_str(), source)).collect();
-    let stage = start(ExposeMode::Search, &sources).await;
-    stage.registry.refresh(Refresh::default()).await;
-    Some(stage)
+    let fixture = start(ExposeMode::Search, &sources).await;
+    fixture.registry.refresh(Refresh::default()).await;
+    Some(fixture)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_carries_little_and_pays_little() {
-    let Some(stage) = start_with_recordings().await else {
+    let Some(fixture) = start_with_recordings().await else {
         return programs::skip("an_agent_carries_little_and_pays_little", "the recorded lists");
     };
-    let menu = stage.request("tools/list", json!({})).await.unwrap();
+    let menu = fixture.request("tools/list", json!({})).await.unwrap();
     let menu = tokens::count(&menu["tools"].to_string());
     assert!(menu <= 450, "the menu is {menu} tokens");
 
-    let (client, _server) = crate::support::connect_client(&stage.service, |_| {}).await;
+    let (client, _server) = crate::support::connect_client(&fixture.service, |_| {}).await;
     let summary = tokens::count(client.server().instructions.as_deref().unwrap());
     assert!(summary <= 500, "the summary is {summary} tokens");
 
-    let full = stage.registry.view(&toolcrib::Caller { name: "test".into() }).full_token_count();
+    let full = fixture.registry.view(&toolcrib::Caller { name: "test".into() }).full_token_count();
     assert!((menu + summary) * 100 <= full, "{menu} and {summary} of {full}");
 
     let queries =
@@ -48,7 +48,7 @@ async fn an_agent_carries_little_and_pays_little() {
     let mut costs = Vec::new();
     for line in queries.lines() {
         let query: Value = serde_json::from_str(line).unwrap();
-        costs.push(tokens::count(&stage.call_text("search_tools", json!({ "query": query["query"] })).await));
+        costs.push(tokens::count(&fixture.call_text("search_tools", json!({ "query": query["query"] })).await));
     }
     costs.sort_unstable();
     let median = costs[costs.len() / 2];
@@ -58,13 +58,13 @@ async fn an_agent_carries_little_and_pays_little() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_description_costs_at_most_the_schema_and_a_little() {
-    let Some(stage) = start_with_recordings().await else {
+    let Some(fixture) = start_with_recordings().await else {
         return programs::skip("a_description_costs_at_most_the_schema_and_a_little", "the recorded lists");
     };
-    let view = stage.registry.view(&toolcrib::Caller { name: "test".into() });
+    let view = fixture.registry.view(&toolcrib::Caller { name: "test".into() });
     for tool in view.offered_tools() {
         let schema = tokens::count(tool.tool().unwrap().listing.input_schema.get());
-        let said = stage.call_text("describe_tools", json!({ "names": [tool.name().as_str()] })).await;
+        let said = fixture.call_text("describe_tools", json!({ "names": [tool.name().as_str()] })).await;
         let cost = tokens::count(&said);
         assert!(cost <= schema + 60, "{} costs {cost}, its schema {schema}:\n{said}", tool.name());
     }

@@ -9,16 +9,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 pub(crate) use toolcrib_testkit::http_response::RawHttpResponse;
 
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One request on a connection of its own. `headers` are whole lines, and may name a host of their own.
-pub(crate) async fn exchange(address: &str, method: &str, path: &str, headers: &str, body: &[u8]) -> RawHttpResponse {
-    let mut stream = begin(address, method, path, headers, body).await;
-    finish(&mut stream, b"").await
+pub(crate) async fn send_and_read(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &[u8],
+) -> RawHttpResponse {
+    let mut stream = send_request(address, method, path, headers, body).await;
+    finish_request(&mut stream, b"").await
 }
 
 /// A request under way.
-pub(crate) async fn begin(address: &str, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
+pub(crate) async fn send_request(address: &str, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let host = if headers.contains("Host:") { String::new() } else { format!("Host: {address}\r\n") };
     let length = body.len();
@@ -30,9 +36,9 @@ pub(crate) async fn begin(address: &str, method: &str, path: &str, headers: &str
 }
 
 /// Sends the rest of a request, and reads its answer.
-pub(crate) async fn finish(stream: &mut TcpStream, rest: &[u8]) -> RawHttpResponse {
+pub(crate) async fn finish_request(stream: &mut TcpStream, rest: &[u8]) -> RawHttpResponse {
     stream.write_all(rest).await.unwrap();
     let mut answer = Vec::new();
-    tokio::time::timeout(SOON, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
     RawHttpResponse::parse(&answer)
 }

@@ -19,8 +19,8 @@ use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Registry, RegistryOptions, Result};
 use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 
-pub(crate) use crate::web::{RawHttpResponse, SOON};
-use crate::web::{begin, exchange};
+pub(crate) use crate::raw_http::{RawHttpResponse, TEST_TIMEOUT};
+use crate::raw_http::{send_and_read, send_request};
 
 pub(crate) struct AuthTestServer {
     pub(crate) registry: Registry,
@@ -106,7 +106,7 @@ impl AuthTestServer {
     ) -> AuthTestServer {
         let address = format!("127.0.0.1:{}", serving.address().port());
         let admin = std::fs::read_to_string(directory.path().join("admin.token")).unwrap().trim().to_owned();
-        let (leave, house) = (CancellationToken::new(), serving.app_state().clone());
+        let (leave, server) = (CancellationToken::new(), serving.app_state().clone());
         let running = tokio::spawn(serving.run(leave.clone().cancelled_owned()));
         let (_leave, _running, _directory) = (leave.drop_guard(), running, directory);
         AuthTestServer {
@@ -114,7 +114,7 @@ impl AuthTestServer {
             clock: hand,
             address,
             admin_token: admin,
-            app_state: house,
+            app_state: server,
             _directory,
             _leave,
             _running,
@@ -139,7 +139,7 @@ impl AuthTestServer {
 
     /// `headers` are whole lines.
     pub(crate) async fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> RawHttpResponse {
-        exchange(&self.address, method, path, headers, body.as_bytes()).await
+        send_and_read(&self.address, method, path, headers, body.as_bytes()).await
     }
 
     /// A stream, once its head has been answered.
@@ -148,10 +148,10 @@ impl AuthTestServer {
     }
 
     pub(crate) async fn open_stream_with(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
-        let mut stream = begin(&self.address, method, path, headers, body.as_bytes()).await;
+        let mut stream = send_request(&self.address, method, path, headers, body.as_bytes()).await;
         let mut begun = Vec::new();
         while !begun.ends_with(b"\r\n\r\n") {
-            begun.push(tokio::time::timeout(SOON, stream.read_u8()).await.unwrap().unwrap());
+            begun.push(tokio::time::timeout(TEST_TIMEOUT, stream.read_u8()).await.unwrap().unwrap());
         }
         assert!(begun.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&begun));
         stream

@@ -5,7 +5,7 @@ use tokio::io::AsyncReadExt;
 use toolcrib::core::inventory::Actor;
 use toolcrib::{Code, Refresh};
 
-use crate::support::{AuthTestServer, SOON, bearer_header, build_server, open_registry};
+use crate::support::{AuthTestServer, TEST_TIMEOUT, bearer_header, build_server, open_registry};
 
 #[tokio::test]
 async fn without_a_token_nobody_is_served_beyond_this_machine() {
@@ -22,26 +22,26 @@ async fn without_a_token_nobody_is_served_beyond_this_machine() {
 
 #[tokio::test]
 async fn every_route_asks_who_comes_and_what_they_may() {
-    let (house, [viewer, agent, admin]) = AuthTestServer::on_network().await;
-    assert_eq!(house.get("/api/openapi.json", "").await.status, 401);
-    let document = house.get("/api/openapi.json", &bearer_header(&viewer)).await.json();
+    let (server, [viewer, agent, admin]) = AuthTestServer::on_network().await;
+    assert_eq!(server.get("/api/openapi.json", "").await.status, 401);
+    let document = server.get("/api/openapi.json", &bearer_header(&viewer)).await.json();
     let free_for_agents = ["call", "refresh"];
     let mut walked = 0;
     for (path, operations) in document["paths"].as_object().unwrap() {
         let address = path.replace("{id}", "nobody").replace("{name}", "nobody");
         for method in operations.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
             if path == "/api/events" {
-                assert_eq!(house.get(&address, "").await.status, 401);
+                assert_eq!(server.get(&address, "").await.status, 401);
                 continue;
             }
             if ["/healthz", "/readyz"].contains(&path.as_str()) {
-                assert_eq!(house.get(&address, &bearer_header("tcb_unknown")).await.status, 200);
+                assert_eq!(server.get(&address, &bearer_header("tcb_unknown")).await.status, 200);
                 continue;
             }
             walked += 1;
             let send = async |headers: String| {
                 let headers = format!("Content-Type: application/json\r\n{headers}");
-                house.send(&method, &address, &headers, "{}").await.status
+                server.send(&method, &address, &headers, "{}").await.status
             };
             assert_eq!(send(String::new()).await, 401, "{method} {path}");
             assert!(matches!(send(bearer_header("tcb_unknown")).await, 401 | 429), "{method} {path}");
@@ -64,29 +64,29 @@ async fn every_route_asks_who_comes_and_what_they_may() {
 
 #[tokio::test]
 async fn pages_mcp_and_metrics_ask_too_and_what_watches_over_us_does_not() {
-    let (house, [viewer, agent, _]) = AuthTestServer::on_network().await;
+    let (server, [viewer, agent, _]) = AuthTestServer::on_network().await;
     for path in ["/healthz", "/readyz", "/login"] {
-        assert_eq!(house.get(path, "").await.status, 200, "{path}");
+        assert_eq!(server.get(path, "").await.status, 200, "{path}");
     }
     for path in ["/", "/mcp", "/metrics"] {
-        assert_eq!(house.get(path, "").await.status, 401, "{path}");
+        assert_eq!(server.get(path, "").await.status, 401, "{path}");
     }
-    assert_eq!(house.post("/mcp", &bearer_header(&viewer), json!({})).await.status, 403);
-    assert_eq!(house.post("/mcp", &bearer_header(&agent), json!({})).await.status, 400);
-    assert_eq!(house.get("/metrics", &bearer_header(&viewer)).await.status, 200);
+    assert_eq!(server.post("/mcp", &bearer_header(&viewer), json!({})).await.status, 403);
+    assert_eq!(server.post("/mcp", &bearer_header(&agent), json!({})).await.status, 400);
+    assert_eq!(server.get("/metrics", &bearer_header(&viewer)).await.status, 200);
     // People are led to where they can sign in, and back.
-    let led = house.get("/?a=1", "Accept: text/html\r\n").await;
+    let led = server.get("/?a=1", "Accept: text/html\r\n").await;
     assert_eq!((led.status, led.header("location")), (303, Some("/login?next=%2F%3Fa%3D1")));
-    let signed = house.post_form("/login", "", &format!("token={viewer}&next=%2F%3Fa%3D1")).await;
+    let signed = server.post_form("/login", "", &format!("token={viewer}&next=%2F%3Fa%3D1")).await;
     assert_eq!((signed.status, signed.header("location")), (303, Some("/?a=1")));
-    let programs = house.get("/api/sources", "Accept: text/html\r\n").await;
+    let programs = server.get("/api/sources", "Accept: text/html\r\n").await;
     assert_eq!(programs.status, 401);
 }
 
 #[tokio::test]
 async fn forms_of_the_console_ask_as_well() {
-    let (house, [viewer, _, admin]) = AuthTestServer::on_network().await;
-    let (cookie, csrf) = house.sign_in(&admin).await;
+    let (server, [viewer, _, admin]) = AuthTestServer::on_network().await;
+    let (cookie, csrf) = server.sign_in(&admin).await;
     for path in [
         "/sources",
         "/refresh",
@@ -95,33 +95,33 @@ async fn forms_of_the_console_ask_as_well() {
         "/tools/git__push/call",
         "/tools/git__push/disable",
     ] {
-        assert_eq!(house.post_form(path, "", "").await.status, 401, "{path}");
-        assert_eq!(house.post_form(path, &bearer_header(&viewer), "").await.status, 403, "{path}");
-        assert_eq!(house.post_form(path, &cookie, "csrf=guess").await.status, 403, "{path}");
-        let let_in = house.post_form(path, &cookie, &format!("csrf={csrf}")).await.status;
+        assert_eq!(server.post_form(path, "", "").await.status, 401, "{path}");
+        assert_eq!(server.post_form(path, &bearer_header(&viewer), "").await.status, 403, "{path}");
+        assert_eq!(server.post_form(path, &cookie, "csrf=guess").await.status, 403, "{path}");
+        let let_in = server.post_form(path, &cookie, &format!("csrf={csrf}")).await.status;
         assert!(![401, 403, 500].contains(&let_in), "{path}: {let_in}");
     }
     // Another token helps who has too low a role, not who sent a page's old form.
-    let low = house.post_form("/refresh", &bearer_header(&viewer), "").await.body;
-    let old = house.post_form("/refresh", &cookie, "csrf=guess").await.body;
+    let low = server.post_form("/refresh", &bearer_header(&viewer), "").await.body;
+    let old = server.post_form("/refresh", &cookie, "csrf=guess").await.body;
     assert!(low.contains("with a token that has this role") && !old.contains("with a token that has"), "{low}\n{old}");
     // Any name may be a source's.
-    assert_eq!(house.get("/sources/refresh", &bearer_header(&viewer)).await.status, 404);
+    assert_eq!(server.get("/sources/refresh", &bearer_header(&viewer)).await.status, 404);
 }
 
 #[tokio::test]
 async fn a_request_to_copy_goes_where_its_reader_is_and_shows_a_token() {
-    let (house, [viewer, ..]) = AuthTestServer::on_network().await;
-    house.registry.refresh(Refresh::default()).await;
+    let (server, [viewer, ..]) = AuthTestServer::on_network().await;
+    server.registry.refresh(Refresh::default()).await;
     let page =
-        house.get("/tools/git__push", &format!("Host: tools.example:80\r\n{}", bearer_header(&viewer))).await.body;
+        server.get("/tools/git__push", &format!("Host: tools.example:80\r\n{}", bearer_header(&viewer))).await.body;
     assert!(page.contains("curl http://tools.example:80/api/tools/git__push/call"), "{page}");
     assert!(page.contains("Authorization: Bearer $TOKEN"), "{page}");
 }
 
 #[tokio::test]
 async fn any_name_of_this_host_will_do_and_an_origin_must_be_that_name() {
-    let (house, [viewer, ..]) = AuthTestServer::on_network().await;
+    let (server, [viewer, ..]) = AuthTestServer::on_network().await;
     for (headers, status) in [
         ("Host: tools.example\r\n", 200),
         ("Host: tools.example\r\nOrigin: https://tools.example\r\n", 200),
@@ -130,50 +130,50 @@ async fn any_name_of_this_host_will_do_and_an_origin_must_be_that_name() {
         ("Host: tools.example\r\nOrigin: http://localhost\r\n", 403),
         ("Host: tools.example\r\nOrigin: null\r\n", 403),
     ] {
-        let answer = house.get("/api/sources", &format!("{headers}{}", bearer_header(&viewer))).await;
+        let answer = server.get("/api/sources", &format!("{headers}{}", bearer_header(&viewer))).await;
         assert_eq!(answer.status, status, "{headers}");
     }
     let secure = "Host: tools.example\r\nOrigin: https://tools.example\r\n";
-    let signed = house.post_form("/login", secure, &format!("token={viewer}")).await;
+    let signed = server.post_form("/login", secure, &format!("token={viewer}")).await;
     assert!(signed.header("set-cookie").unwrap().ends_with("; Secure"), "{signed:?}");
 }
 
 #[tokio::test]
 async fn on_loopback_a_token_can_be_required_too() {
     let (registry, hand) = open_registry().await;
-    let house = AuthTestServer::start(registry, hand, "127.0.0.1:0", true).await;
-    assert_eq!(house.get("/api/sources", "").await.status, 401);
-    let proxied = format!("Host: tools.example\r\n{}", bearer_header(&house.admin_token));
-    assert_eq!(house.get("/api/sources", &proxied).await.status, 200);
+    let server = AuthTestServer::start(registry, hand, "127.0.0.1:0", true).await;
+    assert_eq!(server.get("/api/sources", "").await.status, 401);
+    let proxied = format!("Host: tools.example\r\n{}", bearer_header(&server.admin_token));
+    assert_eq!(server.get("/api/sources", &proxied).await.status, 200);
 }
 
 #[tokio::test]
 async fn a_stream_ends_when_its_token_does() {
-    let (house, [viewer, ..]) = AuthTestServer::on_network().await;
-    let mut stream = house.open_stream("/api/events", &bearer_header(&viewer)).await;
-    house.registry.revoke_token("the-viewer", Actor::new("test")).await.unwrap();
+    let (server, [viewer, ..]) = AuthTestServer::on_network().await;
+    let mut stream = server.open_stream("/api/events", &bearer_header(&viewer)).await;
+    server.registry.revoke_token("the-viewer", Actor::new("test")).await.unwrap();
     let mut rest = Vec::new();
-    tokio::time::timeout(SOON, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn a_session_of_mcp_is_its_openers_alone() {
-    let (house, [_, agent, admin]) = AuthTestServer::on_network().await;
+    let (server, [_, agent, admin]) = AuthTestServer::on_network().await;
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
     }});
     let accept = "Accept: application/json, text/event-stream\r\n";
-    let greeted = house.post("/mcp", &format!("{accept}{}", bearer_header(&agent)), hello).await;
+    let greeted = server.post("/mcp", &format!("{accept}{}", bearer_header(&agent)), hello).await;
     assert_eq!(greeted.status, 200, "{greeted:?}");
     let session = format!("{accept}Mcp-Session-Id: {}\r\n", greeted.header("mcp-session-id").unwrap());
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
     let others = format!("{session}{}", bearer_header(&admin));
-    assert_eq!(house.post("/mcp", &others, ping.clone()).await.status, 404);
-    assert_eq!(house.get("/mcp", &others).await.status, 404);
-    assert_eq!(house.send("DELETE", "/mcp", &others, "").await.status, 404);
+    assert_eq!(server.post("/mcp", &others, ping.clone()).await.status, 404);
+    assert_eq!(server.get("/mcp", &others).await.status, 404);
+    assert_eq!(server.send("DELETE", "/mcp", &others, "").await.status, 404);
     // A token that is named anew is still the same.
-    house.registry.change_token("the-agent", Some("renamed".into()), None, Actor::new("test")).await.unwrap();
+    server.registry.change_token("the-agent", Some("renamed".into()), None, Actor::new("test")).await.unwrap();
     let own = format!("{session}{}", bearer_header(&agent));
-    assert_eq!(house.post("/mcp", &own, ping).await.status, 200);
-    assert_eq!(house.send("DELETE", "/mcp", &own, "").await.status, 200);
+    assert_eq!(server.post("/mcp", &own, ping).await.status, 200);
+    assert_eq!(server.send("DELETE", "/mcp", &own, "").await.status, 200);
 }

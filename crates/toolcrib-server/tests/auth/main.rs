@@ -6,7 +6,7 @@ mod declare;
 mod loopback;
 mod network;
 mod pages;
+#[path = "../common/raw_http.rs"]
+mod raw_http;
 mod sign_in;
 mod support;
-#[path = "../common/web.rs"]
-mod web;

@@ -12,9 +12,9 @@ fn program_source(name: &str) -> Value {
     json!({ "name": name, "command": "/nonexistent/program" })
 }
 
-async fn patch_source(house: &AuthTestServer, headers: &str, path: &str, patch: Value) -> u16 {
+async fn patch_source(server: &AuthTestServer, headers: &str, path: &str, patch: Value) -> u16 {
     let headers = format!("Content-Type: application/json\r\n{headers}");
-    house.send("PATCH", path, &headers, &patch.to_string()).await.status
+    server.send("PATCH", path, &headers, &patch.to_string()).await.status
 }
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn nobody_elsewhere_reaches_into_this_machine() {
     let asking = AuthTestServer::start(registry, hand, "127.0.0.1:0", true).await;
     let local = AuthTestServer::on_loopback().await;
     let proxied = format!("X-Forwarded-For: 203.0.113.7\r\n{}", bearer_header(&local.admin_token));
-    for (house, headers) in
+    for (server, headers) in
         [(&beyond, bearer_header(&admin)), (&asking, bearer_header(&asking.admin_token)), (&local, proxied)]
     {
         for wish in [
@@ -35,7 +35,7 @@ async fn nobody_elsewhere_reaches_into_this_machine() {
             json!({ "name": "a", "url": "http://127.0.0.1:1/", "headers": { "X-Key": "${env:HOME}" } }),
             json!({ "name": "a", "url": "http://127.0.0.1:1/", "auth": { "bearer": "${file:/etc/passwd}" } }),
         ] {
-            let refused = house.post("/api/sources", &headers, wish.clone()).await;
+            let refused = server.post("/api/sources", &headers, wish.clone()).await;
             assert_eq!((refused.status, refused.error_code().as_str()), (403, "FORBIDDEN"), "{wish}");
             assert!(refused.body.contains("allow_commands"), "{refused:?}");
         }
@@ -52,25 +52,25 @@ async fn nobody_elsewhere_reaches_into_this_machine() {
                 "auth": { "oauth2": { "token_url": "http://10.0.0.1/t", "client_id": "i", "client_secret": "s" } } }),
             json!({ "name": "a", "builtin": ["url_fetch"], "allow_private": true }),
         ] {
-            let refused = house.post("/api/sources", &headers, wish.clone()).await;
+            let refused = server.post("/api/sources", &headers, wish.clone()).await;
             assert_eq!((refused.status, refused.error_code().as_str()), (403, "FORBIDDEN"), "{wish}");
             assert!(refused.body.contains("allow_private_sources"), "{refused:?}");
         }
         // Declared on this machine; over the network everything may be changed but where it leads to.
         let local = json!({ "url": "http://127.0.0.1:1/", "headers": { "X-Key": "plain" } });
         let local = parse_source("b", &local, std::path::Path::new("/")).unwrap();
-        house.registry.declare_lazily(&local, Actor::new("test")).await.unwrap();
+        server.registry.declare_lazily(&local, Actor::new("test")).await.unwrap();
         let safe = json!({ "name": "c", "builtin": "all" });
-        assert_eq!(house.post("/api/sources", &headers, safe).await.status, 201);
+        assert_eq!(server.post("/api/sources", &headers, safe).await.status, 201);
         for patch in [
             json!({ "url": null, "headers": null, "command": "/nonexistent/program" }),
             json!({ "headers": { "X-Key": "${HOME}" } }),
             json!({ "url": "http://127.0.0.1:2/" }),
             json!({ "url": "http://10.0.0.1/" }),
         ] {
-            assert_eq!(patch_source(house, &headers, "/api/sources/b", patch.clone()).await, 403, "{patch}");
+            assert_eq!(patch_source(server, &headers, "/api/sources/b", patch.clone()).await, 403, "{patch}");
         }
-        assert_eq!(patch_source(house, &headers, "/api/sources/b", json!({ "title": "B" })).await, 200);
+        assert_eq!(patch_source(server, &headers, "/api/sources/b", json!({ "title": "B" })).await, 200);
     }
 }
 
@@ -97,10 +97,10 @@ async fn who_manages_here_or_is_let_by_the_configuration_may() {
 
 #[tokio::test]
 async fn of_two_who_declare_one_name_one_is_second() {
-    let house = AuthTestServer::on_loopback().await;
-    let admin = bearer_header(&house.admin_token);
+    let server = AuthTestServer::on_loopback().await;
+    let admin = bearer_header(&server.admin_token);
     let wish = |port: u16| json!({ "name": "a", "url": format!("http://127.0.0.1:{port}/") });
-    let both = [house.post("/api/sources", &admin, wish(1)), house.post("/api/sources", &admin, wish(2))];
+    let both = [server.post("/api/sources", &admin, wish(1)), server.post("/api/sources", &admin, wish(2))];
     let mut statuses = futures_util::future::join_all(both).await.into_iter().map(|one| one.status).collect::<Vec<_>>();
     statuses.sort_unstable();
     assert_eq!(statuses, [201, 409]);
