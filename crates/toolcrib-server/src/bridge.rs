@@ -1,4 +1,4 @@
-//! MCP service that forwards everything to another Toolcrib over HTTP (`toolcrib mcp --url`). Several clients on stdio
+//! MCP service that forwards everything to another Toolcrib over HTTP (`toolcrib mcp --connect URL`). Several clients on stdio
 //! can so share the connections of one `toolcrib serve`.
 
 use std::sync::Arc;
@@ -195,8 +195,8 @@ impl Bridge {
                 event = events.recv() => event,
                 () = tokio::time::sleep(RECONNECT_INTERVAL) => {
                     if !remote.is_listening() {
-                        // Without an event stream only a request shows whether the remote was restarted: the client then
-                        // opens a new session, which is a `Closed` or `ToolsChanged` event.
+                        // Without an event stream only a request shows that the remote was restarted: the MCP client then
+                        // opens a new session, which it reports as an event.
                         let _ = remote.request("ping", None, &RequestOptions::new(PING_TIMEOUT)).await;
                     }
                     continue;

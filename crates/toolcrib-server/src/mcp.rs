@@ -1,18 +1,21 @@
-//! What an MCP client sees of a registry: three tools that find, describe and call all others, or every tool there is.
-//! It decides nothing about tools: what may be seen and called is the registry's word.
+//! The MCP service of a registry. A client sees either three meta tools that search, describe and call all others, or
+//! every tool. Visibility and policies are decided by the registry; transport and sessions are those of `toolcrib_mcp`.
+
+mod meta_tools;
 
 mod call;
-mod changes;
-mod client_state;
 mod describe;
-mod listing_cache;
-mod meta_tools;
-mod prompts;
-mod resources;
-mod response;
 mod search;
 mod tools_list;
+
+mod prompts;
+mod resources;
 mod upstream_lists;
+
+mod changes;
+mod client_state;
+mod listing_cache;
+mod response;
 mod warmup;
 
 use std::sync::Arc;
@@ -37,11 +40,11 @@ pub(crate) use response::stopping_result;
 use response::{McpResult, to_raw};
 use warmup::StatelessClients;
 
-/// Cheap to clone; all clones are one surface.
+/// MCP service over one registry. Cheap to clone; all clones share their state.
 #[derive(Debug, Clone)]
 pub struct McpService {
     registry: Registry,
-    /// What agents are shown; replaced when the configuration is read again.
+    /// The `expose` section of the configuration; replaced on reload.
     expose: Arc<watch::Sender<Arc<Expose>>>,
     listing_cache: Arc<ListingCache>,
     clients: Arc<ClientStates>,
@@ -49,6 +52,7 @@ pub struct McpService {
 }
 
 impl McpService {
+    /// Creates a service that lists tools as `expose` says.
     pub fn new(registry: Registry, expose: Expose) -> McpService {
         let (expose, _) = watch::channel(Arc::new(expose));
         McpService {
@@ -64,7 +68,7 @@ impl McpService {
         &self.registry
     }
 
-    /// Shows tools in another way from now on. Clients hear of it when that changes their list.
+    /// Replaces the `expose` configuration. Clients whose tool list changes by that get `tools/list_changed`.
     pub fn set_expose(&self, expose: Expose) {
         self.expose.send_if_modified(|current| {
             let changed = **current != expose;
@@ -73,18 +77,18 @@ impl McpService {
         });
     }
 
-    /// What a client asks for by its address, else the configuration.
+    /// Returns the mode that the client requested in its URL, else the configured one.
     fn effective_mode(&self, peer: &McpPeer) -> ExposeMode {
-        let usual = self.expose.borrow().mode;
-        requested_mode(&peer.query).unwrap_or(usual)
+        let configured = self.expose.borrow().mode;
+        requested_mode(&peer.query).unwrap_or(configured)
     }
 
-    /// Which surface a client gets. Where nothing is asked for, a small catalogue is shown in full.
+    /// Decides which tool list a client gets. In `auto` mode a small catalogue is listed in full.
     async fn listing_mode(&self, peer: &McpPeer) -> ListingMode {
         match self.effective_mode(peer) {
             ExposeMode::Search => ListingMode::Search,
             ExposeMode::Full => ListingMode::Full,
-            // How many there will be is not known yet; the menu works for however many.
+            // The size is unknown until the sources are discovered; the meta tools work for any size.
             ExposeMode::Auto if self.is_undiscovered() => ListingMode::Search,
             ExposeMode::Auto => {
                 let listings = self.listings();
@@ -96,13 +100,15 @@ impl McpService {
         }
     }
 
+    /// Describes the service for `initialize` and `server/discover`. In search mode the instructions carry the summary of
+    /// the catalogue; prompts and resources are offered in full mode only.
     async fn handshake(self, peer: Arc<McpPeer>) -> ServiceDescription {
         self.warm_on_handshake();
         match self.listing_mode(&peer).await {
             ListingMode::Search => ServiceDescription {
                 capabilities: to_raw(&json!({ "tools": { "listChanged": true }, "logging": {} })),
                 instructions: Some(match self.blocked_sources_note() {
-                    Some(unused) => format!("{}\n{unused}", self.listings().summary().await),
+                    Some(note) => format!("{}\n{note}", self.listings().summary().await),
                     None => self.listings().summary().await,
                 }),
             },
@@ -119,6 +125,7 @@ impl McpService {
         }
     }
 
+    /// Handles one request by its method.
     async fn dispatch(self, request: McpRequest) -> McpResult {
         self.warm_on_request(&request.peer);
         match request.method.as_str() {
@@ -133,7 +140,7 @@ impl McpService {
             "resources/subscribe" => self.subscribe(request).await,
             "resources/unsubscribe" => self.unsubscribe(request).await,
             "completion/complete" => self.complete(request).await,
-            other => Err(RpcError::new(RpcError::METHOD_NOT_FOUND, format!("there is no method `{other}` here"))),
+            other => Err(RpcError::new(RpcError::METHOD_NOT_FOUND, format!("unknown method `{other}`"))),
         }
     }
 }
@@ -154,8 +161,8 @@ impl Service for McpService {
     fn input_schema(&self, _peer: &Arc<McpPeer>, tool: &str) -> Option<Box<RawValue>> {
         meta_tools::input_schema(tool).or_else(|| {
             let catalog = self.registry.catalog();
-            let calling = catalog.find(tool).and_then(|tool| tool.call_spec());
-            calling.ok().map(|calling| (*calling.input_schema).to_owned())
+            let call_spec = catalog.find(tool).and_then(|tool| tool.call_spec());
+            call_spec.ok().map(|call_spec| (*call_spec.input_schema).to_owned())
         })
     }
 
@@ -164,27 +171,27 @@ impl Service for McpService {
     }
 
     fn on_disconnect(&self, peer: &Arc<McpPeer>) {
-        let watched = self.clients.remove(peer.id);
-        // Nothing else is kept for one that was there for a request.
-        if !peer.is_stateless || watched {
+        let had_subscriptions = self.clients.remove(peer.id);
+        // The registry keeps connections and result pages per session; a stateless client has subscriptions at most.
+        if !peer.is_stateless || had_subscriptions {
             self.registry.client_disconnected(ClientId(peer.id));
         }
     }
 }
 
-/// `mode=search` or `mode=full` in a query; anything else was refused at the door.
+/// Reads `mode=…` from the query of the client's URL. The router has rejected unknown modes.
 fn requested_mode(query: &str) -> Option<ExposeMode> {
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());
-    let asked = pairs.find(|(key, _)| key == "mode").map(|(_, value)| value.into_owned());
-    asked.and_then(|name| ExposeMode::parse(&name))
+    let mode = pairs.find(|(key, _)| key == "mode").map(|(_, value)| value.into_owned());
+    mode.and_then(|name| ExposeMode::parse(&name))
 }
 
-/// Who asks, as rules and logs know them: by the token that was shown, else by what a client says of itself.
+/// Returns the caller for policies and logs: named by the token of the request, else by the client's own name.
 fn request_caller(request: &McpRequest) -> Caller {
-    let shown = request.extensions.get::<auth::Principal>().filter(|principal| principal.is_authenticated());
-    let name = match (shown, request.peer.name.as_deref()) {
+    let principal = request.extensions.get::<auth::Principal>().filter(|principal| principal.is_authenticated());
+    let name = match (principal, request.peer.name.as_deref()) {
         (Some(principal), _) => format!("token:{}", principal.name),
-        // Nobody gives themselves the name of a token.
+        // The client's own name is unverified and must not pass for that of a token.
         (None, Some(name)) if !name.starts_with("token:") => sanitize_truncated(name, 80),
         (None, Some(_) | None) => "mcp".into(),
     };

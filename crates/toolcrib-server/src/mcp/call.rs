@@ -1,4 +1,5 @@
-//! `tools/call`: the menu's own tools, and every other by its name; what a source says meanwhile goes to who called.
+//! `tools/call`: the meta tools, and every other tool by its name. Forwards progress, log messages and requests of the
+//! source to the calling client while the call runs.
 
 use std::sync::Arc;
 
@@ -22,9 +23,11 @@ use super::meta_tools::{self, CALL_TOOL, DESCRIBE_TOOLS, SEARCH_TOOLS};
 use super::response::{McpResult, error_result, parse_params, to_raw, upstream_rpc_error};
 use super::{McpService, request_caller};
 
-/// What waits to be told to a client that is slow to listen; more is dropped, as progress may be.
+/// Capacity of the queues for progress and log messages of one call. When a slow client fills them, further messages are
+/// dropped, which the protocol allows for both.
 const MAX_QUEUED_NOTIFICATIONS: usize = 256;
 
+/// Parameters of `tools/call`.
 #[derive(Deserialize)]
 struct CallToolParams {
     name: String,
@@ -32,23 +35,25 @@ struct CallToolParams {
     arguments: Option<Value>,
     #[serde(default, rename = "_meta")]
     meta: Option<Box<RawValue>>,
-    /// The answers to what a source of 2026-07-28 asked before, and what it wants to see again with them.
+    /// Protocol 2026-07-28: the client's responses to an `input_required` result.
     #[serde(default, rename = "inputResponses")]
     responses: Option<Box<RawValue>>,
+    /// Protocol 2026-07-28: the opaque state that came with that result.
     #[serde(default, rename = "requestState")]
     state: Option<Box<RawValue>>,
 }
 
-/// What comes with a call besides its arguments.
+/// Parts of a call besides its name and arguments.
 struct CallExtras {
     meta: Option<Box<RawValue>>,
     responses: Option<Box<RawValue>>,
     state: Option<Box<RawValue>>,
-    /// Called by its own name: clients hold the result against the schema it is listed with.
+    /// True when the tool was called by its own name and not through `call_tool`. Clients then validate the result against
+    /// the output schema in their list.
     by_name: bool,
 }
 
-/// The arguments of `call_tool`.
+/// Arguments of the meta tool `call_tool`.
 #[derive(Deserialize)]
 struct CallToolArguments {
     #[serde(default)]
@@ -57,28 +62,37 @@ struct CallToolArguments {
     arguments: Option<Value>,
     #[serde(default)]
     page: Option<String>,
+    /// Unknown keys: usually the tool's own arguments at the wrong level.
     #[serde(flatten)]
     others: serde_json::Map<String, Value>,
 }
 
 impl McpService {
+    /// Handles `tools/call`.
     pub(super) async fn tools_call(&self, request: McpRequest) -> McpResult {
         let CallToolParams { name, arguments, meta, responses, state } = parse_params(request.params.as_deref())?;
-        let (arguments, along) = (normalize_arguments(arguments), CallExtras { meta, responses, state, by_name: true });
+        let arguments = normalize_arguments(arguments);
+        let extras = CallExtras { meta, responses, state, by_name: true };
         match name.as_str() {
             SEARCH_TOOLS => Ok(self.search_tools(arguments).await),
             DESCRIBE_TOOLS => Ok(self.describe_tools(arguments).await),
             CALL_TOOL => {
-                Ok(self.call_through_meta_tool(&request, arguments, CallExtras { by_name: false, ..along }).await)
+                Ok(self.call_through_meta_tool(&request, arguments, CallExtras { by_name: false, ..extras }).await)
             }
-            name => match self.call_by_name(&request, name, arguments, along).await {
+            name => match self.call_by_name(&request, name, arguments, extras).await {
                 Ok(output) => Ok(output.raw),
                 Err(error) => upstream_rpc_error(&error).map_or_else(|| Ok(error_result(&error)), Err),
             },
         }
     }
 
-    async fn call_through_meta_tool(&self, request: &McpRequest, arguments: Value, along: CallExtras) -> Box<RawValue> {
+    /// Handles the meta tool `call_tool`: calls the named tool, or returns a page of an earlier result.
+    async fn call_through_meta_tool(
+        &self,
+        request: &McpRequest,
+        arguments: Value,
+        extras: CallExtras,
+    ) -> Box<RawValue> {
         let forwarded: CallToolArguments = match serde_json::from_value(arguments) {
             Ok(forwarded) => forwarded,
             Err(error) => return invalid_arguments(CALL_TOOL, &describe_error(&error)),
@@ -86,148 +100,153 @@ impl McpService {
         let output = match (forwarded.page, forwarded.name) {
             (Some(page), _) => self.registry.result_page(Some(ClientId(request.peer.id)), &page),
             (None, Some(name)) if meta_tools::input_schema(&name).is_some() => {
-                return invalid_arguments(
-                    CALL_TOOL,
-                    &format!("`{name}` is called by itself, not through `{CALL_TOOL}`"),
-                );
+                return invalid_arguments(CALL_TOOL, &format!("call `{name}` directly, not through `{CALL_TOOL}`"));
             }
             (None, Some(_)) if forwarded.arguments.is_none() && !forwarded.others.is_empty() => {
                 let stray: Vec<String> =
                     forwarded.others.keys().map(|key| format!("`{}`", sanitize_truncated(key, 40))).collect();
-                let fault =
-                    format!("what the tool is given stands under `arguments`, not beside it ({})", stray.join(", "));
-                return invalid_arguments(CALL_TOOL, &fault);
+                let problem =
+                    format!("the arguments of the tool belong under `arguments`, not beside it ({})", stray.join(", "));
+                return invalid_arguments(CALL_TOOL, &problem);
             }
             (None, Some(name)) => {
-                self.call_by_name(request, &name, normalize_arguments(forwarded.arguments), along).await
+                self.call_by_name(request, &name, normalize_arguments(forwarded.arguments), extras).await
             }
             (None, None) => return invalid_arguments(CALL_TOOL, "missing field `name`"),
         };
         output.map_or_else(|error| error_result(&error), |output| output.raw)
     }
 
-    /// Calls a tool for a client, or gives the page it asks for. A fault in the arguments comes back with the signature,
-    /// so that one look mends it.
+    /// Calls a tool, or returns the page that its argument `page` asks for. An error about the arguments carries the
+    /// signature of the tool, so that the agent can correct the call without another request.
     async fn call_by_name(
         &self,
         request: &McpRequest,
         name: &str,
         arguments: Value,
-        along: CallExtras,
+        extras: CallExtras,
     ) -> Result<CallOutput, Error> {
-        let shown = self.listings().resolve_name(name).await;
-        let name = shown.as_ref().map_or(name, ToolName::as_str);
-        // Who lists all tools has no other to read on with than the one that was called.
+        // Without prefixes, the listed name differs from the one in the catalogue.
+        let resolved = self.listings().resolve_name(name).await;
+        let name = resolved.as_ref().map_or(name, ToolName::as_str);
+        // In full mode there is no `call_tool`: further pages are read by calling the same tool with a cursor.
         let cursor = arguments["page"].as_str().filter(|page| ResultPage::is_cursor(page));
         let page = cursor.map(|cursor| self.registry.result_page(Some(ClientId(request.peer.id)), cursor));
         if let Some(Ok(page)) = page {
             return Ok(page);
         }
-        let outlet = &request.client;
-        // What the message itself says goes over what the way it came by says.
-        let trace = along.meta.as_deref().and_then(Trace::from_meta);
+        let client = &request.client;
+        // The trace context in `_meta` takes precedence over the HTTP header.
+        let trace = extras.meta.as_deref().and_then(Trace::from_meta);
         let trace = trace.or_else(|| request.extensions.get::<Trace>().cloned());
-        let verdict = || self.registry.catalog().find(name).map(|tool| tool.verdict());
-        let mut waited_in_vain = false;
-        let verdict = match verdict() {
-            Ok(known) => Ok(known),
+        let find_verdict = || self.registry.catalog().find(name).map(|tool| tool.verdict());
+        let mut discovery_failed = false;
+        let verdict = match find_verdict() {
+            Ok(verdict) => Ok(verdict),
             Err(_) => {
-                // Whether consent is needed is known once the tool is.
+                // The policy of an unknown tool is known only after its source was discovered.
                 let cancel = request.cancel.clone();
                 let options = CallOptions { trace: trace.clone(), cancel, ..CallOptions::default() };
-                waited_in_vain = self.registry.discover_for_call(name, &options).await.is_err();
-                verdict()
+                discovery_failed = self.registry.discover_for_call(name, &options).await.is_err();
+                find_verdict()
             }
         };
-        // The source may be another Toolcrib, and the cursor its own.
-        if let Some(Err(not_held)) = page
+        // An unknown cursor is an error, unless the tool has an argument `page` of its own: the source may be another
+        // Toolcrib, and the cursor one of its results.
+        if let Some(Err(unknown_cursor)) = page
             && !self.has_page_argument(name)
         {
-            return Err(not_held);
+            return Err(unknown_cursor);
         }
-        let asks = verdict.is_ok_and(|verdict| verdict == Verdict::Ask);
-        let consent = asks && self.ask_consent(outlet, name, &arguments).await;
-        let logs = self.clients.log_filter(&request.peer, along.meta.as_deref());
-        let tell = |said: &CallNotification| {
-            if logs.includes(said) {
-                outlet.notify(&said.method, said.params.as_deref());
+        let needs_consent = verdict.is_ok_and(|verdict| verdict == Verdict::Ask);
+        let consent = needs_consent && self.ask_consent(client, name, &arguments).await;
+        let log_filter = self.clients.log_filter(&request.peer, extras.meta.as_deref());
+        let notify = |notification: &CallNotification| {
+            if log_filter.includes(notification) {
+                client.notify(&notification.method, notification.params.as_deref());
             }
         };
-        let (progress, mut progressed) =
-            outlet.wants_progress().then(|| mpsc::channel(MAX_QUEUED_NOTIFICATIONS)).unzip();
-        let (said, mut heard) = (logs != LogFilter::Off).then(|| mpsc::channel(MAX_QUEUED_NOTIFICATIONS)).unzip();
+        let (progress, mut progress_receiver) =
+            client.wants_progress().then(|| mpsc::channel(MAX_QUEUED_NOTIFICATIONS)).unzip();
+        let (notifications, mut notification_receiver) =
+            (log_filter != LogFilter::Off).then(|| mpsc::channel(MAX_QUEUED_NOTIFICATIONS)).unzip();
         let options = CallOptions {
             progress,
             cancel: request.cancel.clone(),
             consent,
             client: Some(ClientId(request.peer.id)),
             stateless: request.peer.is_stateless,
-            on_server_request: Some(forward_to_client(outlet.clone())),
-            // Consent is given once; so the questions of such a tool are asked from here, within the one request.
-            relay: client_relay(request).filter(|_| !asks).map(|relay| Relay {
-                input_responses: along.responses,
-                request_state: along.state,
+            on_server_request: Some(forward_to_client(client.clone())),
+            // With relaying, a question of the tool would end this request, and the retry would need consent again. So
+            // such a tool's questions are forwarded within this request.
+            relay: client_relay(request).filter(|_| !needs_consent).map(|relay| Relay {
+                input_responses: extras.responses,
+                request_state: extras.state,
                 ..relay
             }),
-            notifications: said,
-            log_level: logs.level_name(),
-            meta: along.meta,
-            enforce_output_schema: along.by_name,
-            // What was waited for in vain fails in the call as well, without another wait.
-            skip_discovery: waited_in_vain,
+            notifications,
+            log_level: log_filter.level_name(),
+            meta: extras.meta,
+            enforce_output_schema: extras.by_name,
+            // A failed discovery is not repeated by the call.
+            skip_discovery: discovery_failed,
             trace,
             ..CallOptions::default()
         };
         let caller = request_caller(request);
-        let mut calling = Box::pin(self.registry.call(&caller, name, arguments, options).fuse());
+        let mut call = Box::pin(self.registry.call(&caller, name, arguments, options).fuse());
         let result = loop {
             tokio::select! {
                 biased;
-                Some(params) = recv_if_open(&mut progressed) => outlet.report_progress(&params),
-                Some(said) = recv_if_open(&mut heard) => tell(&said),
-                result = &mut calling => break result,
+                Some(params) = recv_if_open(&mut progress_receiver) => client.report_progress(&params),
+                Some(notification) = recv_if_open(&mut notification_receiver) => notify(&notification),
+                result = &mut call => break result,
             }
         };
-        // What was said before the end is told before the answer.
-        while let Some(Some(params)) = recv_if_open(&mut progressed).now_or_never() {
-            outlet.report_progress(&params);
+        // Messages that arrived before the result go out before it.
+        while let Some(Some(params)) = recv_if_open(&mut progress_receiver).now_or_never() {
+            client.report_progress(&params);
         }
-        while let Some(Some(said)) = recv_if_open(&mut heard).now_or_never() {
-            tell(&said);
+        while let Some(Some(notification)) = recv_if_open(&mut notification_receiver).now_or_never() {
+            notify(&notification);
         }
-        result.map_err(|error| match error.code == Code::Forbidden && asks && !consent {
-            true => consent_error(name, outlet),
-            false => self.add_signature(name, error),
+        result.map_err(|error| {
+            if error.code == Code::Forbidden && needs_consent && !consent {
+                consent_error(name, client)
+            } else {
+                self.add_signature(name, error)
+            }
         })
     }
 
-    /// Asks the person behind the client where a rule says that somebody must be asked.
-    async fn ask_consent(&self, outlet: &ClientHandle, name: &str, arguments: &Value) -> bool {
-        if !outlet.supports_request("elicitation/create") {
+    /// Asks the user of the client for consent, by `elicitation/create`. False when the client does not support it.
+    async fn ask_consent(&self, client: &ClientHandle, name: &str, arguments: &Value) -> bool {
+        if !client.supports_request("elicitation/create") {
             return false;
         }
-        let given = sanitize_truncated(&arguments.to_string(), 2000);
+        let arguments = sanitize_truncated(&arguments.to_string(), 2000);
         let question = json!({
-            "message": format!("May the agent call `{name}` with {given}?"),
+            "message": format!("May the agent call `{name}` with {arguments}?"),
             "requestedSchema": {
                 "type": "object",
                 "properties": { "allow": { "type": "boolean", "title": "Allow this call", "default": false } },
                 "required": ["allow"],
             },
         });
-        let answered = outlet.send_request("elicitation/create", Some(&to_raw(&question))).await;
-        let answer: Value =
-            answered.ok().and_then(|answer| serde_json::from_str(answer.get()).ok()).unwrap_or_default();
-        answer["action"] == "accept" && answer["content"]["allow"] == true
+        let response = client.send_request("elicitation/create", Some(&to_raw(&question))).await;
+        let response: Value =
+            response.ok().and_then(|response| serde_json::from_str(response.get()).ok()).unwrap_or_default();
+        response["action"] == "accept" && response["content"]["allow"] == true
     }
 
-    /// Whether a tool has an argument `page` of its own.
+    /// True when the tool's own schema has an argument `page`.
     fn has_page_argument(&self, name: &str) -> bool {
         let Ok(tool) = self.registry.tool(name) else { return false };
         let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
         schema["properties"].get("page").is_some()
     }
 
+    /// Adds the signature to the details of an error about arguments, with the wrong arguments first.
     fn add_signature(&self, name: &str, mut error: Error) -> Error {
         if error.code != Code::ToolInvalidInput {
             return error;
@@ -236,28 +255,30 @@ impl McpService {
         let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
         let mut details = error.details.take().unwrap_or_else(|| json!({}));
         let faults = details["faults"].as_array().into_iter().flatten();
-        let wrong: Vec<&str> = faults.filter_map(|fault| fault["path"].as_str()?.split('/').nth(1)).collect();
-        let signature = outline::call_signature_with(tool.name.as_str(), &schema, &wrong);
+        let wrong_arguments: Vec<&str> = faults.filter_map(|fault| fault["path"].as_str()?.split('/').nth(1)).collect();
+        let signature = outline::call_signature_with(tool.name.as_str(), &schema, &wrong_arguments);
         details["signature"] = signature.into();
         error.with_details(details)
     }
 }
 
-/// In words for an agent, who has no command line.
-fn consent_error(name: &str, outlet: &ClientHandle) -> Error {
-    let why = match outlet.supports_request("elicitation/create") {
-        true => "it was not given",
-        false => "this client cannot ask for it",
+/// Error for a call without consent, worded for an agent: unlike the registry's, it names no command-line option.
+fn consent_error(name: &str, client: &ClientHandle) -> Error {
+    let reason = if client.supports_request("elicitation/create") {
+        "it was not given"
+    } else {
+        "this client cannot ask for it"
     };
-    Error::new(Code::Forbidden, format!("`{name}` needs a person's consent before each call, and {why}"))
+    Error::new(Code::Forbidden, format!("`{name}` needs the user's consent before each call, and {reason}"))
 }
 
-/// What comes next; nothing where nobody asked to hear it.
+/// Receives the next message; returns `None` at once when the channel was not opened.
 async fn recv_if_open<T>(channel: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
     channel.as_mut()?.recv().await
 }
 
-/// A client of 2026-07-28 speaks for itself to a source of that version.
+/// Returns the relay for a client of protocol 2026-07-28: a source of that version sees the client's own capabilities, and
+/// its `input_required` results are passed on unchanged.
 pub(super) fn client_relay(request: &McpRequest) -> Option<Relay> {
     match request.peer.era {
         Era::Modern => {
@@ -267,21 +288,21 @@ pub(super) fn client_relay(request: &McpRequest) -> Option<Relay> {
     }
 }
 
-/// Hands a source's question to the client.
-pub(super) fn forward_to_client(outlet: ClientHandle) -> ServerRequestHandler {
-    Arc::new(move |asked: ServerRequest| {
-        let outlet = outlet.clone();
+/// Returns a handler that forwards requests of a source, such as `elicitation/create`, to the client.
+pub(super) fn forward_to_client(client: ClientHandle) -> ServerRequestHandler {
+    Arc::new(move |request: ServerRequest| {
+        let client = client.clone();
         Box::pin(async move {
-            if !outlet.supports_request(&asked.method) {
-                let message = format!("the client does not answer `{}`", asked.method);
+            if !client.supports_request(&request.method) {
+                let message = format!("the client does not support `{}`", request.method);
                 return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, message));
             }
-            outlet.send_request(&asked.method, asked.params.as_deref()).await
+            client.send_request(&request.method, request.params.as_deref()).await
         })
     })
 }
 
-/// Arguments as the object they should be: some agents leave them out, some write them as text.
+/// Turns arguments into an object: some agents leave them out, some send them as JSON text.
 fn normalize_arguments(arguments: Option<Value>) -> Value {
     match arguments {
         None | Some(Value::Null) => json!({}),
@@ -293,9 +314,9 @@ fn normalize_arguments(arguments: Option<Value>) -> Value {
     }
 }
 
-/// One of the menu's own tools was called wrongly.
-pub(super) fn invalid_arguments(tool: &str, fault: &str) -> Box<RawValue> {
-    let message = format!("wrong arguments for `{tool}`: {fault}");
+/// Error result of a meta tool that was called with wrong arguments.
+pub(super) fn invalid_arguments(tool: &str, problem: &str) -> Box<RawValue> {
+    let message = format!("wrong arguments for `{tool}`: {problem}");
     let details = json!({ "signature": meta_tools::signature(tool) });
     error_result(&Error::new(Code::ToolInvalidInput, message).with_details(details))
 }

@@ -1,4 +1,5 @@
-//! What a client is told of its own accord: that its list changed, when and only when it did.
+//! Change notifications: `tools/list_changed` exactly when the client's own list changed, and those of sources about
+//! prompts and resources.
 
 use std::sync::Arc;
 
@@ -14,44 +15,48 @@ use super::McpService;
 use super::listing_cache::ListingMode;
 use super::resources::public_uri;
 
+/// Watches for changes on behalf of one client.
 struct ChangeWatcher {
     service: McpService,
     peer: Arc<McpPeer>,
     notices: broadcast::Receiver<RegistryNotice>,
     expose: watch::Receiver<Arc<Expose>>,
-    /// The list as this client knows it.
+    /// Fingerprint of the list that was current when the client was last notified, for clients that never listed.
     known_list: Option<Fingerprint>,
 }
 
+/// Returns the change notifications for one client. Subscribes before it compares the lists, so that no change between
+/// the two is missed.
 pub(super) fn change_stream(service: McpService, peer: Arc<McpPeer>) -> BoxStream<'static, ChangeNotification> {
-    let (notices, expose) = (service.registry.subscribe(), service.expose.subscribe());
-    let known = service.clients.last_list(&peer);
-    let watch = ChangeWatcher { service: service, peer, notices, expose, known_list: known };
-    // What changed between the client's last list and now counts too.
-    let begin = stream::once(async move {
-        let mut watch = watch;
-        let change = watch.check_tool_list().await;
-        (change, watch)
+    let notices = service.registry.subscribe();
+    let expose = service.expose.subscribe();
+    let known_list = service.clients.last_list(&peer);
+    let mut watcher = ChangeWatcher { service, peer, notices, expose, known_list };
+    // Changes since the client's last `tools/list` count too.
+    let initial = stream::once(async move {
+        let change = watcher.check_tool_list().await;
+        (change, watcher)
     });
-    begin
-        .flat_map(|(first, watch)| {
-            let rest =
-                stream::unfold(
-                    watch,
-                    |mut watch| async move { watch.next_change().await.map(|change| (change, watch)) },
-                );
+    initial
+        .flat_map(|(first, watcher)| {
+            let rest = stream::unfold(watcher, |mut watcher| async move {
+                watcher.next_change().await.map(|change| (change, watcher))
+            });
             stream::iter(first).chain(rest)
         })
         .boxed()
 }
 
 impl ChangeWatcher {
+    /// Waits for the next change that concerns the client; `None` when the registry is closed.
     async fn next_change(&mut self) -> Option<ChangeNotification> {
         loop {
             let change = tokio::select! {
                 notice = self.notices.recv() => match notice {
                     Ok(RegistryNotice::CatalogChanged) | Err(RecvError::Lagged(_)) => self.check_tool_list().await,
-                    Ok(RegistryNotice::SourceNotification { source, method, params }) => self.map_notification(&source, &method, params.as_deref()).await,
+                    Ok(RegistryNotice::SourceNotification { source, method, params }) => {
+                        self.map_notification(&source, &method, params.as_deref()).await
+                    }
                     Ok(
                         RegistryNotice::RecordAppended(_)
                         | RegistryNotice::DiscoveryStarted(_)
@@ -72,20 +77,21 @@ impl ChangeWatcher {
         }
     }
 
-    /// Whether the list is another than the client knows.
+    /// Compares the current tool list with the one that the client knows.
     async fn check_tool_list(&mut self) -> Option<ChangeNotification> {
         let listings = self.service.listings();
-        let now = listings.tool_list(self.service.listing_mode(&self.peer).await).await.fingerprint;
-        let seen = self.service.clients.last_list(&self.peer).or(self.known_list);
-        self.known_list = Some(now);
-        if seen.is_none_or(|seen| seen == now) {
+        let current = listings.tool_list(self.service.listing_mode(&self.peer).await).await.fingerprint;
+        let known = self.service.clients.last_list(&self.peer).or(self.known_list);
+        self.known_list = Some(current);
+        if known.is_none_or(|known| known == current) {
             return None;
         }
-        // Told once; what it lists from here on is compared with this.
-        self.service.clients.update_list(&self.peer, now);
+        // Remembered as known, so that the client is notified once per change even if it does not list again.
+        self.service.clients.update_list(&self.peer, current);
         Some(ChangeNotification::Tools)
     }
 
+    /// Translates a notification of a source. Clients in search mode see no prompts and resources, so they get none.
     async fn map_notification(
         &self,
         source: &toolcrib::SourceId,

@@ -1,4 +1,4 @@
-//! What is remembered of a client while it is there: the list it has seen, how much of a log it wants, what it watches.
+//! State kept per connected client: the tool list it last saw, its log level, and its resource subscriptions.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,31 +12,35 @@ use toolcrib_mcp::server::{McpPeer, McpRequest};
 
 use super::response::{McpResult, empty_result, invalid_params, parse_params};
 
-/// The protocol's levels, the least first.
+/// Log levels of the protocol, least severe first.
 const LOG_LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
+/// States of all connected clients, by the id of the peer.
 #[derive(Debug, Default)]
 pub(super) struct ClientStates(Mutex<HashMap<u64, ClientState>>);
 
 #[derive(Debug, Default)]
 struct ClientState {
+    /// Fingerprint of the tool list that the client last got or was notified about.
     last_list: Option<Fingerprint>,
-    /// A position in `LEVELS`.
+    /// Index into [`LOG_LEVELS`], set by `logging/setLevel`.
     log_level: Option<usize>,
+    /// URIs of subscribed resources, as the client knows them.
     subscriptions: BTreeSet<String>,
 }
 
-/// How much of a log a client wants to hear.
+/// Which log messages a client gets during a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogFilter {
     Off,
-    /// It did not say; so what the source finds worth saying.
+    /// The client set no level: everything that the source sends.
     All,
-    /// A position in `LEVELS`, and what is above it.
+    /// Messages of this level and above, as an index into [`LOG_LEVELS`].
     AtLeast(usize),
 }
 
 impl LogFilter {
+    /// Name of the level, for sources that expect it with each request.
     pub(super) fn level_name(self) -> Option<String> {
         match self {
             LogFilter::Off | LogFilter::All => None,
@@ -44,24 +48,26 @@ impl LogFilter {
         }
     }
 
-    /// Whether what a source says is among it. A level that is none passes.
-    pub(super) fn includes(self, said: &CallNotification) -> bool {
-        let wanted = || -> Option<LevelParams> { serde_json::from_str(said.params.as_deref()?.get()).ok() };
+    /// True when a notification passes the filter. One without a valid level passes.
+    pub(super) fn includes(self, notification: &CallNotification) -> bool {
+        let parse = || -> Option<LevelParams> { serde_json::from_str(notification.params.as_deref()?.get()).ok() };
         match self {
             LogFilter::Off => false,
             LogFilter::All => true,
-            LogFilter::AtLeast(least) => {
-                wanted().and_then(|said| level_rank(&said.level)).is_none_or(|level| level >= least)
+            LogFilter::AtLeast(min_level) => {
+                parse().and_then(|params| level_rank(&params.level)).is_none_or(|level| level >= min_level)
             }
         }
     }
 }
 
+/// The `level` of `logging/setLevel` and of `notifications/message`.
 #[derive(Deserialize)]
 struct LevelParams {
     level: String,
 }
 
+/// The log level in the `_meta` of a request (protocol 2026-07-28).
 #[derive(Deserialize)]
 struct LogLevelMeta {
     #[serde(default, rename = "io.modelcontextprotocol/logLevel")]
@@ -69,26 +75,29 @@ struct LogLevelMeta {
 }
 
 impl ClientStates {
-    /// Whether it watched anything.
+    /// Forgets a client. Returns true when it had subscriptions.
     pub(super) fn remove(&self, id: u64) -> bool {
-        self.lock().remove(&id).is_some_and(|principal| !principal.subscriptions.is_empty())
+        self.lock().remove(&id).is_some_and(|client| !client.subscriptions.is_empty())
     }
 
-    pub(super) fn record_list(&self, peer: &McpPeer, listed: Fingerprint) {
-        self.lock().entry(peer.id).or_default().last_list = Some(listed);
+    /// Records the list that a client got.
+    pub(super) fn record_list(&self, peer: &McpPeer, list: Fingerprint) {
+        self.lock().entry(peer.id).or_default().last_list = Some(list);
     }
 
-    /// The same for one that is still there.
-    pub(super) fn update_list(&self, peer: &McpPeer, listed: Fingerprint) {
-        if let Some(principal) = self.lock().get_mut(&peer.id) {
-            principal.last_list = Some(listed);
+    /// Records the list that a client was notified about, unless the client has disconnected meanwhile.
+    pub(super) fn update_list(&self, peer: &McpPeer, list: Fingerprint) {
+        if let Some(client) = self.lock().get_mut(&peer.id) {
+            client.last_list = Some(list);
         }
     }
 
+    /// Returns the list that a client knows.
     pub(super) fn last_list(&self, peer: &McpPeer) -> Option<Fingerprint> {
-        self.lock().get(&peer.id).and_then(|principal| principal.last_list)
+        self.lock().get(&peer.id).and_then(|client| client.last_list)
     }
 
+    /// Handles `logging/setLevel`.
     pub(super) fn set_log_level(&self, request: &McpRequest) -> McpResult {
         let LevelParams { level } = parse_params(request.params.as_deref())?;
         let level = level_rank(&level)
@@ -97,34 +106,35 @@ impl ClientStates {
         empty_result()
     }
 
-    /// What a client hears of a log during a request. In the newest version each request says it; so does one that such
-    /// a client makes through a bridge.
+    /// Returns the log filter of one request. A level in `_meta` takes precedence, also on a legacy connection: a bridge
+    /// forwards requests of modern clients over one. Without it modern clients get no logs, and legacy clients what they
+    /// set with `logging/setLevel`.
     pub(super) fn log_filter(&self, peer: &McpPeer, meta: Option<&RawValue>) -> LogFilter {
-        let asked: Option<LogLevelMeta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
-        let now = asked.and_then(|meta| level_rank(&meta.level?));
-        match (now, peer.era) {
+        let meta: Option<LogLevelMeta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
+        let request_level = meta.and_then(|meta| level_rank(&meta.level?));
+        match (request_level, peer.era) {
             (Some(level), _) => LogFilter::AtLeast(level),
             (None, Era::Modern) => LogFilter::Off,
             (None, Era::Legacy(_)) => {
-                let once = self.lock().get(&peer.id).and_then(|principal| principal.log_level);
-                once.map_or(LogFilter::All, LogFilter::AtLeast)
+                let session_level = self.lock().get(&peer.id).and_then(|client| client.log_level);
+                session_level.map_or(LogFilter::All, LogFilter::AtLeast)
             }
         }
     }
 
-    /// Whether it did not watch this before.
+    /// Adds a subscription. Returns false when the client had it already.
     pub(super) fn subscribe(&self, peer: &McpPeer, uri: &str) -> bool {
         self.lock().entry(peer.id).or_default().subscriptions.insert(uri.to_owned())
     }
 
     pub(super) fn unsubscribe(&self, peer: &McpPeer, uri: &str) {
-        if let Some(principal) = self.lock().get_mut(&peer.id) {
-            principal.subscriptions.remove(uri);
+        if let Some(client) = self.lock().get_mut(&peer.id) {
+            client.subscriptions.remove(uri);
         }
     }
 
     pub(super) fn is_subscribed(&self, peer: &McpPeer, uri: &str) -> bool {
-        self.lock().get(&peer.id).is_some_and(|principal| principal.subscriptions.contains(uri))
+        self.lock().get(&peer.id).is_some_and(|client| client.subscriptions.contains(uri))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, ClientState>> {
@@ -132,6 +142,7 @@ impl ClientStates {
     }
 }
 
+/// Returns the index of a level in [`LOG_LEVELS`].
 fn level_rank(level: &str) -> Option<usize> {
     LOG_LEVELS.iter().position(|known| *known == level)
 }

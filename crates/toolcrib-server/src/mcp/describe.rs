@@ -1,4 +1,4 @@
-//! `describe_tools`: what a tool takes, as short as its schema allows; the schema itself on request.
+//! The meta tool `describe_tools`: the arguments of a tool in fewer tokens than its schema, or the full schema on request.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,12 +17,15 @@ use super::listing_cache::Listings;
 use super::meta_tools::{self, DESCRIBE_TOOLS};
 use super::response::{error_result, text_result};
 
+/// Maximum number of tools per request.
 const MAX_DESCRIBED_TOOLS: usize = 20;
-/// What a description may cost beyond the schema it stands for.
+/// Tokens that a compact description may cost more than the schema it replaces: room for what the tool does.
 const MAX_EXTRA_TOKENS: usize = 55;
 
+/// Arguments of `describe_tools`.
 #[derive(Deserialize)]
 struct DescribeArguments {
+    /// A list of names; a single string is accepted too.
     #[serde(default)]
     names: Value,
     #[serde(default)]
@@ -30,20 +33,21 @@ struct DescribeArguments {
 }
 
 impl McpService {
+    /// Handles the meta tool `describe_tools`. Unknown names are reported beside the descriptions of the others.
     pub(super) async fn describe_tools(&self, arguments: Value) -> Box<RawValue> {
-        let asked: DescribeArguments = match serde_json::from_value(arguments) {
-            Ok(asked) => asked,
+        let arguments: DescribeArguments = match serde_json::from_value(arguments) {
+            Ok(arguments) => arguments,
             Err(error) => return invalid_arguments(DESCRIBE_TOOLS, &describe_error(&error)),
         };
-        // Agents often give one name where a list is wanted.
-        let names: Option<Vec<String>> = match asked.names.as_str() {
+        // Agents often pass one name where a list is expected.
+        let names: Option<Vec<String>> = match arguments.names.as_str() {
             Some(name) => Some(vec![name.to_owned()]),
-            None => serde_json::from_value(asked.names).ok(),
+            None => serde_json::from_value(arguments.names).ok(),
         };
         let Some(names) = names.filter(|names| (1..=MAX_DESCRIBED_TOOLS).contains(&names.len())) else {
             return invalid_arguments(
                 DESCRIBE_TOOLS,
-                &format!("`names` is a list of 1 to {MAX_DESCRIBED_TOOLS} names of tools"),
+                &format!("`names` is a list of 1 to {MAX_DESCRIBED_TOOLS} tool names"),
             );
         };
         let listings = self.listings();
@@ -55,11 +59,10 @@ impl McpService {
                 continue;
             }
             let name = listings.resolve_name(name).await.map_or_else(|| name.clone(), |name| name.to_string());
-            let described = self.registry.tool(&name).and_then(|tool| match asked.full {
-                true => render_full(&listings, &tool),
-                false => render_compact(&listings, &tool),
+            let description = self.registry.tool(&name).and_then(|tool| {
+                if arguments.full { render_full(&listings, &tool) } else { render_compact(&listings, &tool) }
             });
-            match described {
+            match description {
                 Ok(text) => texts.push(text),
                 Err(error) => unknown.push(error),
             }
@@ -74,7 +77,7 @@ impl McpService {
     }
 }
 
-/// The tool as it would be listed, with the schemas that a list leaves out.
+/// Renders a tool as in `tools/list`, with the complete schemas that a list may omit.
 fn render_full(listings: &Listings, tool: &ToolView) -> Result<String, Error> {
     let mut text = String::new();
     mcp::push_tool(
@@ -85,17 +88,19 @@ fn render_full(listings: &Listings, tool: &ToolView) -> Result<String, Error> {
     Ok(text)
 }
 
-/// A signature, what the tool does, and a line for each argument that has more to say than its name and type.
+/// Renders the signature, the description, and a line for each argument with more than a name and a type, within the
+/// token cost of the schema plus [`MAX_EXTRA_TOKENS`].
 fn render_compact(listings: &Listings, tool: &ToolView) -> Result<String, Error> {
-    let backing = listings.view().catalog.find(tool.name.as_str()).and_then(|tool| tool.execution_spec());
-    let mut left_out = backing.is_ok_and(|backing| backing.is_some_and(|backing| backing.input_schema.is_some()));
+    // The listed schema of an OpenAPI tool may be shortened; the complete one is then in the execution spec.
+    let spec = listings.view().catalog.find(tool.name.as_str()).and_then(|tool| tool.execution_spec());
+    let mut is_incomplete = spec.is_ok_and(|spec| spec.is_some_and(|spec| spec.input_schema.is_some()));
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
-    let allowed = tokens::count(tool.input_schema.get()) + MAX_EXTRA_TOKENS;
+    let budget = tokens::count(tool.input_schema.get()) + MAX_EXTRA_TOKENS;
     let mut text = outline::call_signature(tool.name.as_str(), &schema);
     let mut spent = tokens::count(&text);
     let mut add = |line: String, text: &mut String| {
         let cost = tokens::count(&line) + 1;
-        let fits = spent + cost <= allowed;
+        let fits = spent + cost <= budget;
         if fits {
             spent += cost;
             text.push('\n');
@@ -103,52 +108,55 @@ fn render_compact(listings: &Listings, tool: &ToolView) -> Result<String, Error>
         }
         fits
     };
-    // The description may be as long as the arguments leave room for, but its beginning comes before all else.
+    // The description gets what the arguments leave of the budget, but at least half of the extra tokens.
     let lines = all_argument_lines(&outline::list_arguments(&schema), 0);
-    let needed: usize = lines.iter().map(|line| tokens::count(line) + 1).sum();
+    let argument_cost: usize = lines.iter().map(|line| tokens::count(line) + 1).sum();
     let description = tool.description.trim();
-    let room = allowed.saturating_sub(tokens::count(&text) + needed + 4).max(MAX_EXTRA_TOKENS / 2);
-    let said = tokens::truncate_to_tokens(description, room);
-    left_out |= said.len() < description.len();
-    if !said.is_empty() {
-        left_out |= !add(said.to_owned(), &mut text);
+    let description_budget = budget.saturating_sub(tokens::count(&text) + argument_cost + 4).max(MAX_EXTRA_TOKENS / 2);
+    let truncated = tokens::truncate_to_tokens(description, description_budget);
+    is_incomplete |= truncated.len() < description.len();
+    if !truncated.is_empty() {
+        is_incomplete |= !add(truncated.to_owned(), &mut text);
     }
     for line in lines {
-        left_out |= !add(line, &mut text);
+        is_incomplete |= !add(line, &mut text);
     }
-    if left_out {
+    if is_incomplete {
         text.push_str("\n(`full`: true tells more)");
     }
     Ok(text)
 }
 
+/// Renders the lines of all arguments at one level, and of those nested in them.
 fn all_argument_lines(arguments: &ArgumentList, depth: usize) -> Vec<String> {
-    let ending = arguments.omitted_note().map(|ending| format!("{}- {ending}", "  ".repeat(depth)));
-    arguments.items.iter().flat_map(|argument| argument_lines(argument, depth)).chain(ending).collect()
+    let omitted = arguments.omitted_note().map(|note| format!("{}- {note}", "  ".repeat(depth)));
+    arguments.items.iter().flat_map(|argument| argument_lines(argument, depth)).chain(omitted).collect()
 }
 
+/// Renders one argument. At the top level the signature already has its name and type, so a line without anything else is
+/// omitted there.
 fn argument_lines(argument: &ArgumentOutline, depth: usize) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut details = Vec::new();
     if !argument.choices.is_empty() {
-        said.push(format!("one of {}", argument.choices.join(", ")));
+        details.push(format!("one of {}", argument.choices.join(", ")));
     }
-    said.extend(argument.limits.iter().cloned());
+    details.extend(argument.limits.iter().cloned());
     if let Some(default) = &argument.default {
-        said.push(format!("default {default}"));
+        details.push(format!("default {default}"));
     }
     if !argument.description.is_empty() {
-        said.push(sanitize_truncated(&argument.description, 300));
+        details.push(sanitize_truncated(&argument.description, 300));
     }
     let nested = all_argument_lines(&argument.nested, depth + 1);
-    let mut all = Vec::new();
-    if !said.is_empty() || !argument.nested.is_empty() {
+    let mut lines = Vec::new();
+    if !details.is_empty() || !argument.nested.is_empty() {
         let required = if argument.required && depth > 0 { "*" } else { "" };
         let kind = if depth > 0 { format!(" ({})", argument.kind) } else { String::new() };
-        all.push(format!("{}- {}{required}{kind}: {}", "  ".repeat(depth), argument.name, said.join("; ")));
+        lines.push(format!("{}- {}{required}{kind}: {}", "  ".repeat(depth), argument.name, details.join("; ")));
     } else if depth > 0 {
         let required = if argument.required { "*" } else { "" };
-        all.push(format!("{}- {}{required} ({})", "  ".repeat(depth), argument.name, argument.kind));
+        lines.push(format!("{}- {}{required} ({})", "  ".repeat(depth), argument.name, argument.kind));
     }
-    all.extend(nested);
-    all
+    lines.extend(nested);
+    lines
 }

@@ -1,4 +1,5 @@
-//! One catalogue as clients see it: its lists and its summary, each made once, by whoever needs it first, for all.
+//! Rendered tool lists and summary of the current catalogue, shared by all clients. Each part is computed on first use,
+//! once for all concurrent requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,19 +16,20 @@ use toolcrib::core::tool::ToolName;
 use super::McpService;
 use super::meta_tools::META_TOOLS;
 
-/// Which list a client gets.
+/// Which tool list a client gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListingMode {
-    /// The menu, and what the configuration calls essential.
+    /// The meta tools, and the tools that the configuration marks as essential.
     Search,
     /// Every tool.
     Full,
 }
 
-/// The newest sight.
+/// Cache of the listings of the newest catalogue.
 #[derive(Debug, Default)]
 pub(super) struct ListingCache(ArcSwapOption<Listings>);
 
+/// Listings of one catalogue under one `expose` configuration.
 #[derive(Debug)]
 pub(super) struct Listings {
     view: View,
@@ -38,37 +40,47 @@ pub(super) struct Listings {
     summary: OnceCell<String>,
 }
 
-/// A list of tools as one client gets it, in name order.
+/// A tool list as a client gets it, in name order.
 #[derive(Debug)]
 pub(super) struct RenderedToolList {
     pub(super) tools: Vec<RenderedTool>,
+    /// Digest of the names and definitions; changes exactly when the list does.
     pub(super) fingerprint: Fingerprint,
-    /// Whose names are shown otherwise than the catalogue has them.
+    /// Listed names without a prefix, with the names that the catalogue has for these tools.
     unprefixed: BTreeMap<String, ToolName>,
 }
 
+/// One tool of a list.
 #[derive(Debug)]
 pub(super) struct RenderedTool {
     pub(super) name: String,
+    /// The tool as in the `tools` array of the result; shared with the catalogue.
     pub(super) json: Arc<str>,
-    /// Of what the source offered.
+    /// Fingerprint of the definition.
     fingerprint: Fingerprint,
 }
 
-/// No text has as many bytes for each of its tokens: what is longer need not be counted to be known as too long.
+/// Upper bound of bytes per token. A list with more bytes exceeds the token limit for certain and need not be counted.
 const MAX_BYTES_PER_TOKEN: usize = 64;
 
 impl McpService {
-    /// The catalogue of this moment.
+    /// Returns the listings of the current catalogue.
     pub(super) fn listings(&self) -> Arc<Listings> {
-        let (catalog, expose) = (self.registry.catalog(), self.expose.borrow().clone());
-        let newest = self.listing_cache.0.load_full();
-        if let Some(listings) = newest.filter(|listings| listings.is_current(&catalog, &expose)) {
+        let catalog = self.registry.catalog();
+        let expose = self.expose.borrow().clone();
+        let cached = self.listing_cache.0.load_full();
+        if let Some(listings) = cached.filter(|listings| listings.is_current(&catalog, &expose)) {
             return listings;
         }
         let view = View { catalog, caller: Caller { name: "mcp".into() } };
-        let (search, full, usual, summary) = Default::default();
-        let listings = Arc::new(Listings { view, expose, search, full, default_mode: usual, summary });
+        let listings = Arc::new(Listings {
+            view,
+            expose,
+            search: OnceCell::new(),
+            full: OnceCell::new(),
+            default_mode: OnceCell::new(),
+            summary: OnceCell::new(),
+        });
         self.listing_cache.0.store(Some(listings.clone()));
         listings
     }
@@ -79,19 +91,19 @@ impl Listings {
         &self.view
     }
 
-    /// A catalogue that shows the same is the same.
+    /// True for the same catalogue, or a newer one with the same visible content.
     fn is_current(&self, catalog: &Arc<Catalog>, expose: &Arc<Expose>) -> bool {
-        let same = Arc::ptr_eq(&self.view.catalog, catalog) || self.view.catalog.hash() == catalog.hash();
-        same && Arc::ptr_eq(&self.expose, expose)
+        let is_same = Arc::ptr_eq(&self.view.catalog, catalog) || self.view.catalog.hash() == catalog.hash();
+        is_same && Arc::ptr_eq(&self.expose, expose)
     }
 
-    /// What a client gets that asks for nothing in particular. With nothing known yet it is the menu, which works
-    /// for whatever will be discovered.
+    /// Returns the mode of `auto`: the full list if it is below the configured token limit. An empty catalogue gets the meta
+    /// tools, which work for whatever is discovered later.
     pub(super) async fn default_mode(self: &Arc<Self>) -> ListingMode {
         self.get_or_compute(|listings| &listings.default_mode, Listings::choose_mode).await.to_owned()
     }
 
-    /// What a system prompt should say about the tools there are.
+    /// Returns the summary of the catalogue for a system prompt.
     pub(super) async fn summary(self: &Arc<Self>) -> String {
         self.get_or_compute(
             |listings| &listings.summary,
@@ -101,41 +113,43 @@ impl Listings {
         .to_owned()
     }
 
-    pub(super) async fn tool_list(self: &Arc<Self>, kind: ListingMode) -> &RenderedToolList {
-        match kind {
+    /// Returns the tool list of a mode.
+    pub(super) async fn tool_list(self: &Arc<Self>, mode: ListingMode) -> &RenderedToolList {
+        match mode {
             ListingMode::Search => self.get_or_compute(|listings| &listings.search, Listings::build_search_list).await,
             ListingMode::Full => self.get_or_compute(|listings| &listings.full, Listings::build_full_list).await,
         }
     }
 
-    /// A part of the sight, made now if nobody has, and once for all who wait. To render a long list or to count tokens
-    /// takes a while, in which others want to be answered.
+    /// Returns a part of the listings, computing it if necessary. Rendering a long list and counting tokens take long, so
+    /// they run on a blocking thread; concurrent requests wait for the same computation.
     async fn get_or_compute<T: Send + Sync + 'static>(
         self: &Arc<Self>,
-        place: fn(&Listings) -> &OnceCell<T>,
-        make: fn(&Listings) -> T,
+        cell: fn(&Listings) -> &OnceCell<T>,
+        compute: fn(&Listings) -> T,
     ) -> &T {
-        let making = || async {
+        let computing = || async {
             let listings = self.clone();
-            let made = tokio::task::spawn_blocking(move || make(&listings)).await;
-            made.unwrap_or_else(|_| make(self))
+            let computed = tokio::task::spawn_blocking(move || compute(&listings)).await;
+            // The task fails only when the runtime shuts down.
+            computed.unwrap_or_else(|_| compute(self))
         };
-        place(self).get_or_init(making).await
+        cell(self).get_or_init(computing).await
     }
 
-    /// Whether the whole list may be worth counting.
+    /// True when the full list may be below the token limit, judged by its size in bytes.
     pub(super) fn is_small(&self) -> bool {
-        let most = self.max_full_tokens() * MAX_BYTES_PER_TOKEN;
+        let max_bytes = self.max_full_tokens() * MAX_BYTES_PER_TOKEN;
         let mut bytes = 0;
         self.view.offered_tools().all(|tool| {
             bytes += tool.catalog_source.segment.listing_json(tool.entry).len();
-            bytes <= most
+            bytes <= max_bytes
         })
     }
 
     fn choose_mode(&self) -> ListingMode {
-        let few = self.is_small() && (1..self.max_full_tokens()).contains(&self.view.full_token_count());
-        if few { ListingMode::Full } else { ListingMode::Search }
+        let fits = self.is_small() && (1..self.max_full_tokens()).contains(&self.view.full_token_count());
+        if fits { ListingMode::Full } else { ListingMode::Search }
     }
 
     fn max_full_tokens(&self) -> usize {
@@ -143,29 +157,30 @@ impl Listings {
     }
 
     fn build_search_list(&self) -> RenderedToolList {
-        let menu = META_TOOLS.iter().map(|(name, tool)| RenderedTool::from_json(name, tool.to_string()));
+        let meta_tools = META_TOOLS.iter().map(|(name, tool)| RenderedTool::from_json(name, tool.to_string()));
         let essential = self.view.configured_essentials().filter_map(|tool| RenderedTool::from_tool(&tool));
-        RenderedToolList::new(menu.chain(essential).collect(), BTreeMap::new())
+        RenderedToolList::new(meta_tools.chain(essential).collect(), BTreeMap::new())
     }
 
     fn build_full_list(&self) -> RenderedToolList {
-        let mut renamed = BTreeMap::new();
-        let free = if self.expose.prefix { BTreeSet::new() } else { self.unprefixed_names() };
-        let listed = self.view.offered_tools().filter_map(|tool| {
-            let own = ToolName::from_original("", tool.original_name());
-            if !free.contains(own.as_str()) {
+        let mut unprefixed = BTreeMap::new();
+        let available = if self.expose.prefix { BTreeSet::new() } else { self.unprefixed_names() };
+        let tools = self.view.offered_tools().filter_map(|tool| {
+            let short_name = ToolName::from_original("", tool.original_name());
+            if !available.contains(short_name.as_str()) {
                 return RenderedTool::from_tool(&tool);
             }
-            renamed.insert(own.to_string(), tool.name().clone());
+            unprefixed.insert(short_name.to_string(), tool.name().clone());
             let mut json = String::new();
-            mcp::push_tool(own.as_str(), &tool.tool().ok()?, &mut json);
-            Some(RenderedTool::from_json(own.as_str(), json))
+            mcp::push_tool(short_name.as_str(), &tool.tool().ok()?, &mut json);
+            Some(RenderedTool::from_json(short_name.as_str(), json))
         });
-        let tools = listed.collect();
-        RenderedToolList::new(tools, renamed)
+        let tools = tools.collect();
+        RenderedToolList::new(tools, unprefixed)
     }
 
-    /// The names that one tool alone would have without its prefix, and that nobody has in full.
+    /// Returns the names without prefix that exactly one tool would have and that no tool has as its full name. Otherwise a
+    /// source could take over the name of another source's tool, or of a meta tool.
     fn unprefixed_names(&self) -> BTreeSet<String> {
         let mut taken: BTreeSet<&str> = META_TOOLS.iter().map(|(name, _)| *name).collect();
         taken.extend(self.view.offered_tools().map(|tool| tool.name().as_str()));
@@ -173,11 +188,11 @@ impl Listings {
         for tool in self.view.offered_tools() {
             *counts.entry(ToolName::from_original("", tool.original_name()).to_string()).or_default() += 1;
         }
-        let free = counts.into_iter().filter(|(name, count)| *count == 1 && !taken.contains(name.as_str()));
-        free.map(|(name, _)| name).collect()
+        let available = counts.into_iter().filter(|(name, count)| *count == 1 && !taken.contains(name.as_str()));
+        available.map(|(name, _)| name).collect()
     }
 
-    /// The name in the catalogue for one that a client was shown.
+    /// Returns the catalogue's name of a tool that is listed without its prefix.
     pub(super) async fn resolve_name(self: &Arc<Self>, name: &str) -> Option<ToolName> {
         if self.expose.prefix {
             return None;
@@ -187,21 +202,23 @@ impl Listings {
 }
 
 impl RenderedToolList {
-    fn new(mut tools: Vec<RenderedTool>, renamed: BTreeMap<String, ToolName>) -> RenderedToolList {
-        tools.sort_by(|one, other| one.name.cmp(&other.name));
+    fn new(mut tools: Vec<RenderedTool>, unprefixed: BTreeMap<String, ToolName>) -> RenderedToolList {
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
         let mut text = String::with_capacity(tools.len() * 96);
         for tool in &tools {
             text.push_str(&format!("{} {}\n", tool.name, tool.fingerprint));
         }
-        RenderedToolList { fingerprint: Fingerprint::digest(text), tools, unprefixed: renamed }
+        RenderedToolList { fingerprint: Fingerprint::digest(text), tools, unprefixed }
     }
 }
 
 impl RenderedTool {
-    /// As its segment has it, made once. A tool that cannot be read is left out; `verify` tells of it.
+    /// Uses the JSON that the catalogue segment caches. `None` for a tool that cannot be read from the store, which
+    /// `toolcrib verify` reports.
     fn from_tool(tool: &ToolRef<'_>) -> Option<RenderedTool> {
         let segment = &tool.catalog_source.segment;
-        let (name, fingerprint) = (tool.name().to_string(), segment.packed_tool(tool.entry).fingerprint);
+        let name = tool.name().to_string();
+        let fingerprint = segment.packed_tool(tool.entry).fingerprint;
         Some(RenderedTool { name, json: segment.mcp_json(tool.entry)?, fingerprint })
     }
 

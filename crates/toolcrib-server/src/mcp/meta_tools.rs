@@ -1,4 +1,4 @@
-//! The three tools that stand for all others.
+//! Definitions of the three meta tools through which an agent finds, describes and calls all others.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ pub(super) const SEARCH_TOOLS: &str = "search_tools";
 pub(super) const DESCRIBE_TOOLS: &str = "describe_tools";
 pub(super) const CALL_TOOL: &str = "call_tool";
 
-/// As they are listed, each as JSON text with its name; every word here is paid for by every agent.
+/// The meta tools as they are listed, by name. Every word in the descriptions costs every agent tokens.
 pub(super) static META_TOOLS: LazyLock<Vec<(&'static str, Value)>> = LazyLock::new(|| {
     vec![
         (
@@ -65,12 +65,13 @@ pub(super) static META_TOOLS: LazyLock<Vec<(&'static str, Value)>> = LazyLock::n
     ]
 });
 
+/// Returns the input schema of a meta tool; `None` for other tools.
 pub(super) fn input_schema(name: &str) -> Option<Box<RawValue>> {
     let (_, tool) = META_TOOLS.iter().find(|(known, _)| *known == name)?;
     Some(to_raw(&tool["inputSchema"]))
 }
 
-/// What a wrong call of one of these is answered with.
+/// Returns the signature of a meta tool, for errors about its arguments.
 pub(super) fn signature(name: &str) -> &'static str {
     match name {
         SEARCH_TOOLS => "search_tools(query*: string, limit: integer)",

@@ -1,4 +1,5 @@
-//! Resources of the sources, under `toolcrib://source/` and their own address; without prefixes, under that alone.
+//! Resources of the sources. Their public URI is `toolcrib://SOURCE/` followed by the source's own URI; without prefixes
+//! it is the source's own URI alone.
 
 use serde_json::value::RawValue;
 use toolcrib::SourceId;
@@ -13,31 +14,34 @@ use super::response::{McpResult, invalid_params, to_raw};
 use super::upstream_lists::{ListItem, ListKind, set_text_field, text_field};
 
 const RESOURCE_LIST: ListKind =
-    ListKind { offering: McpCapability::Resources, method: "resources/list", items: "resources", key: "uri" };
+    ListKind { capability: McpCapability::Resources, method: "resources/list", items: "resources", key: "uri" };
 const TEMPLATE_LIST: ListKind = ListKind {
-    offering: McpCapability::Resources,
+    capability: McpCapability::Resources,
     method: "resources/templates/list",
     items: "resourceTemplates",
     key: "uriTemplate",
 };
 const URI_SCHEME: &str = "toolcrib://";
-/// The protocol's own code until 2026.
+/// Error code for unknown resources in protocol versions before 2026-07-28.
 const RESOURCE_NOT_FOUND: i64 = -32002;
 
 impl McpService {
+    /// Handles `resources/list`.
     pub(super) async fn resources_list(&self, request: &McpRequest) -> McpResult {
         let items = self.collect_items(&RESOURCE_LIST, request).await;
         self.render_list(&RESOURCE_LIST, self.with_public_uris(&RESOURCE_LIST, items), request)
     }
 
+    /// Handles `resources/templates/list`.
     pub(super) async fn templates_list(&self, request: &McpRequest) -> McpResult {
         let items = self.collect_items(&TEMPLATE_LIST, request).await;
         self.render_list(&TEMPLATE_LIST, self.with_public_uris(&TEMPLATE_LIST, items), request)
     }
 
-    fn with_public_uris(&self, shelf: &ListKind, mut items: Vec<ListItem>) -> Vec<ListItem> {
+    /// Replaces the URIs and names of listed items by the public ones.
+    fn with_public_uris(&self, list: &ListKind, mut items: Vec<ListItem>) -> Vec<ListItem> {
         for item in &mut items {
-            set_text_field(&mut item.fields, shelf.key, &public_uri(self, &item.source, &item.upstream_key));
+            set_text_field(&mut item.fields, list.key, &public_uri(self, &item.source, &item.upstream_key));
             if let Some(name) = text_field(&item.fields, "name").filter(|_| self.has_prefixes()) {
                 set_text_field(&mut item.fields, "name", &format!("{}__{name}", item.source));
             }
@@ -45,6 +49,7 @@ impl McpService {
         items
     }
 
+    /// Handles `resources/read`.
     pub(super) async fn resources_read(&self, request: McpRequest) -> McpResult {
         let (source, _, params) = self.route_resource(&request).await?;
         let result =
@@ -53,54 +58,57 @@ impl McpService {
         Ok(with_cache_hints(&result, &request).unwrap_or(result))
     }
 
+    /// Handles `resources/subscribe`.
     pub(super) async fn subscribe(&self, request: McpRequest) -> McpResult {
         let (source, uri, params) = self.route_resource(&request).await?;
         let uri = public_uri(self, &source, &uri);
-        // Before the source is asked, which may have something to say at once.
-        let new = self.clients.subscribe(&request.peer, &uri);
-        let answer = self.forward(&source, params, &request).await;
-        if new && answer.is_err() {
+        // Recorded before the source subscribes, because it may send an update before its response.
+        let is_new = self.clients.subscribe(&request.peer, &uri);
+        let result = self.forward(&source, params, &request).await;
+        if is_new && result.is_err() {
             self.clients.unsubscribe(&request.peer, &uri);
         }
-        answer
+        result
     }
 
+    /// Handles `resources/unsubscribe`.
     pub(super) async fn unsubscribe(&self, request: McpRequest) -> McpResult {
         let (source, uri, params) = self.route_resource(&request).await?;
         self.clients.unsubscribe(&request.peer, &public_uri(self, &source, &uri));
         self.forward(&source, params, &request).await
     }
 
-    /// Where a request about a resource goes, the address there, and the parameters with it.
+    /// Returns the source of the requested resource, its URI there, and the parameters with that URI.
     async fn route_resource(&self, request: &McpRequest) -> Result<(SourceId, String, RawFields), RpcError> {
         let mut params = parse_fields(request.params.as_deref())?;
         let uri = text_field(&params, "uri").ok_or_else(|| invalid_params("`uri` is missing"))?;
         let found = self.resolve_resource(&uri, request).await?;
-        let (source, own) = found.ok_or_else(|| translate_not_found(resource_not_found(&uri), request))?;
-        set_text_field(&mut params, "uri", &own);
-        Ok((source, own, params))
+        let (source, upstream_uri) = found.ok_or_else(|| translate_not_found(resource_not_found(&uri), request))?;
+        set_text_field(&mut params, "uri", &upstream_uri);
+        Ok((source, upstream_uri, params))
     }
 
-    /// The source of a resource and its address there. A result may hold an address without its prefix.
+    /// Returns the source of a resource and its URI there. Accepts a source's own URI too, because tool results contain
+    /// such links.
     pub(super) async fn resolve_resource(
         &self,
         uri: &str,
         request: &McpRequest,
     ) -> Result<Option<(SourceId, String)>, RpcError> {
-        if let Some((source, own)) = uri.strip_prefix(URI_SCHEME).and_then(|rest| rest.split_once('/')) {
+        if let Some((source, upstream_uri)) = uri.strip_prefix(URI_SCHEME).and_then(|rest| rest.split_once('/')) {
             let source = self
                 .registry
                 .sources_with_capability(McpCapability::Resources)
                 .into_iter()
                 .find(|id| id.as_str() == source);
-            return Ok(source.map(|source| (source, own.to_owned())));
+            return Ok(source.map(|source| (source, upstream_uri.to_owned())));
         }
         let owner =
             self.find_owner(&RESOURCE_LIST, uri, request, |source| format!("{URI_SCHEME}{source}/{uri}")).await?;
         Ok(owner.map(|source| (source, uri.to_owned())))
     }
 
-    /// The contents under the address they were asked for by.
+    /// Replaces the URIs in the contents of a result by the public ones; `None` if there is nothing to replace.
     fn rewrite_content_uris(&self, source: &SourceId, result: &RawValue) -> Option<Box<RawValue>> {
         if !self.has_prefixes() {
             return None;
@@ -119,11 +127,12 @@ impl McpService {
     }
 }
 
-pub(super) fn public_uri(service: &McpService, source: &SourceId, own: &str) -> String {
-    if service.has_prefixes() { format!("{URI_SCHEME}{source}/{own}") } else { own.to_owned() }
+/// Returns the URI under which clients see a resource of a source.
+pub(super) fn public_uri(service: &McpService, source: &SourceId, upstream_uri: &str) -> String {
+    if service.has_prefixes() { format!("{URI_SCHEME}{source}/{upstream_uri}") } else { upstream_uri.to_owned() }
 }
 
-/// The newest version wants to know how long a text may be kept; a source of an older one does not say.
+/// Adds the cache hints that protocol 2026-07-28 requires, when a source of an older version sent none: not cacheable.
 fn with_cache_hints(result: &RawValue, request: &McpRequest) -> Option<Box<RawValue>> {
     let mut fields = RawFields::parse(result).filter(|_| request.peer.era == Era::Modern)?;
     if fields.get("contents").is_none() || fields.get("ttlMs").is_some() {
@@ -134,7 +143,7 @@ fn with_cache_hints(result: &RawValue, request: &McpRequest) -> Option<Box<RawVa
     Some(to_raw(&fields))
 }
 
-/// The newest version has no code of its own for a resource that is not there.
+/// Translates the code for an unknown resource: protocol 2026-07-28 uses "invalid params" instead.
 fn translate_not_found(error: RpcError, request: &McpRequest) -> RpcError {
     match (request.peer.era, error.code) {
         (Era::Modern, RESOURCE_NOT_FOUND) => RpcError { code: RpcError::INVALID_PARAMS, ..error },

@@ -1,4 +1,4 @@
-//! What goes back to a client: results, refusals, and errors in the protocol's words.
+//! Builders for MCP responses: results, error results of tools, and JSON-RPC errors.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,51 +10,56 @@ use toolcrib_mcp::RpcError;
 
 use crate::rest::stopping_error;
 
+/// Result of a request: the `result` value or a JSON-RPC error.
 pub(super) type McpResult = Result<Box<RawValue>, RpcError>;
 
+/// Serialises a value to raw JSON.
 pub(super) fn to_raw(value: &impl Serialize) -> Box<RawValue> {
-    // Nothing here has keys that are no strings, so there is nothing that cannot be written.
+    // Serialisation fails only for maps with keys that are not strings, which this module never passes.
     to_raw_value(value).unwrap_or_default()
 }
 
+/// The empty result of methods that only acknowledge.
 pub(super) fn empty_result() -> McpResult {
     Ok(to_raw(&json!({})))
 }
 
-/// A result of one text.
+/// Builds a tool result with one text block.
 pub(super) fn text_result(text: &str) -> Box<RawValue> {
     to_raw(&json!({ "content": [{ "type": "text", "text": text }] }))
 }
 
-/// A refusal is a result, so that the agent reads it: the error as every other way in gives it.
+/// Builds a tool result with `isError` and the error envelope as text. Clients show results to the model, but often hide
+/// JSON-RPC errors from it.
 pub(super) fn error_result(error: &Error) -> Box<RawValue> {
     to_raw(&json!({ "content": [{ "type": "text", "text": error.envelope().to_string() }], "isError": true }))
 }
 
-/// The response to a request that cannot be finished because the server stops.
+/// Builds the response to a request that is aborted by the shutdown of the server.
 pub(crate) fn stopping_result(method: &str) -> McpResult {
     let error = stopping_error();
     if method == "tools/call" { Ok(error_result(&error)) } else { Err(to_rpc_error(&error)) }
 }
 
-/// The parameters of a request. Half a character, as some clients write one that they cut, costs no more than itself.
+/// Parses the parameters of a request. Lone surrogates, which some clients write when they cut a text in the middle of a
+/// character, are replaced.
 pub(super) fn parse_params<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
     let text = params.map_or("{}", RawValue::get);
-    let read = serde_json::from_str(text).or_else(|error| match replace_lone_surrogates(text) {
-        Some(mended) => serde_json::from_str(&mended),
+    let parsed = serde_json::from_str(text).or_else(|error| match replace_lone_surrogates(text) {
+        Some(repaired) => serde_json::from_str(&repaired),
         None => Err(error),
     });
-    read.map_err(|error| invalid_params(&describe_error(&error)))
+    parsed.map_err(|error| invalid_params(&describe_error(&error)))
 }
 
 pub(super) fn invalid_params(message: &str) -> RpcError {
     RpcError::new(RpcError::INVALID_PARAMS, message)
 }
 
-/// An error outside a tool call: the source's own where it has one.
+/// Converts an error outside a tool call: to the JSON-RPC error of the source if there is one, else by its code.
 pub(super) fn to_rpc_error(error: &Error) -> RpcError {
-    if let Some(own) = upstream_rpc_error(error) {
-        return own;
+    if let Some(upstream) = upstream_rpc_error(error) {
+        return upstream;
     }
     let code = match error.code {
         Code::ToolInvalidInput | Code::BadRequest | Code::NotFound | Code::ToolNotImplemented => {
@@ -74,7 +79,7 @@ pub(super) fn to_rpc_error(error: &Error) -> RpcError {
     RpcError { code, message: error.message.clone(), data: Some(to_raw(&error.envelope())) }
 }
 
-/// The JSON-RPC error that a source answered with, as it was.
+/// Returns the JSON-RPC error that a source responded with, unchanged.
 pub(super) fn upstream_rpc_error(error: &Error) -> Option<RpcError> {
     let details = error.details.as_ref()?;
     let code = details.get("rpc_code")?.as_i64()?;

@@ -1,4 +1,4 @@
-//! `search_tools`: one line a tool, in as few words as will do.
+//! The meta tool `search_tools`: one line per hit, in as few tokens as possible.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,70 +13,73 @@ use super::meta_tools::SEARCH_TOOLS;
 use super::response::text_result;
 
 const DEFAULT_SEARCH_LIMIT: usize = 5;
-/// Whoever asks for all gets so many; nobody reads on.
+/// Maximum number of hits, also for `limit: 0`, which means all.
 const MAX_SEARCH_HITS: usize = 200;
 
+/// Arguments of `search_tools`.
 #[derive(Deserialize)]
 struct SearchArguments {
     query: String,
-    /// Any form of a number: models write `5`, `5.0` and `"5"`.
+    /// A number in any form: models write `5`, `5.0` and `"5"`.
     #[serde(default)]
     limit: Value,
 }
 
 impl McpService {
+    /// Handles the meta tool `search_tools`.
     pub(super) async fn search_tools(&self, arguments: Value) -> Box<RawValue> {
-        let asked: SearchArguments = match serde_json::from_value(arguments) {
-            Ok(asked) => asked,
+        let arguments: SearchArguments = match serde_json::from_value(arguments) {
+            Ok(arguments) => arguments,
             Err(error) => return invalid_arguments(SEARCH_TOOLS, &describe_error(&error)),
         };
         self.refresh_in_background().await;
-        let limit = match parse_limit(&asked.limit) {
+        let limit = match parse_limit(&arguments.limit) {
             None => DEFAULT_SEARCH_LIMIT,
             Some(0) => MAX_SEARCH_HITS,
             Some(limit) => limit.min(MAX_SEARCH_HITS),
         };
         let listings = self.listings();
-        let query = Query::new(asked.query).with_limit(limit);
-        // Postings are built by the first search, which may take a while; others want to be answered meanwhile.
-        let searching = tokio::task::spawn_blocking(move || listings.view().search(&query));
-        let found = searching.await.unwrap_or_default();
-        text_result(&self.render_hits(&found, limit))
+        let query = Query::new(arguments.query).with_limit(limit);
+        // The first search builds the index, which takes too long for an async thread.
+        let search_task = tokio::task::spawn_blocking(move || listings.view().search(&query));
+        let results = search_task.await.unwrap_or_default();
+        text_result(&self.render_hits(&results, limit))
     }
 
-    /// Sources that a person has to allow first, and how.
+    /// Returns a note about sources that the user has to trust first, with the reason.
     pub(super) fn blocked_sources_note(&self) -> Option<String> {
-        let forbidden = self.registry.blocked_sources();
-        let reason = forbidden.values().next()?;
-        let what = if forbidden.len() == 1 { "1 source is" } else { &format!("{} sources are", forbidden.len()) };
-        Some(format!("{what} not used: {reason}"))
+        let blocked = self.registry.blocked_sources();
+        let reason = blocked.values().next()?;
+        let subject = if blocked.len() == 1 { "1 source is" } else { &format!("{} sources are", blocked.len()) };
+        Some(format!("{subject} not used: {reason}"))
     }
 
-    fn render_hits(&self, found: &SearchResults, limit: usize) -> String {
-        let mut lines: Vec<String> = found.hits.iter().map(Hit::to_line).collect();
+    /// Renders the hits, and notes about what the search could not see.
+    fn render_hits(&self, results: &SearchResults, limit: usize) -> String {
+        let mut lines: Vec<String> = results.hits.iter().map(Hit::to_line).collect();
         let sources = self.registry.sources();
         if sources.is_empty() {
-            lines.push("There are no sources yet, so there are no tools; whoever runs this declares them.".into());
+            lines.push("There are no sources yet, so there are no tools; the administrator has to add one.".into());
         } else if lines.is_empty() {
-            lines.push(found.hint.clone().unwrap_or_else(|| "Nothing found.".into()));
+            lines.push(results.hint.clone().unwrap_or_else(|| "Nothing found.".into()));
         }
-        if limit == MAX_SEARCH_HITS && found.total > MAX_SEARCH_HITS {
-            lines.push(format!("({} more match; more words narrow it down)", found.total - MAX_SEARCH_HITS));
+        if limit == MAX_SEARCH_HITS && results.total > MAX_SEARCH_HITS {
+            lines.push(format!("({} more match; more words narrow it down)", results.total - MAX_SEARCH_HITS));
         }
-        lines.extend(self.blocked_sources_note().map(|unused| format!("({unused})")));
-        let forbidden = self.registry.blocked_sources();
-        let missing = sources.into_iter().filter(|source| !forbidden.contains_key(&source.id));
+        lines.extend(self.blocked_sources_note().map(|note| format!("({note})")));
+        let blocked = self.registry.blocked_sources();
+        let missing = sources.into_iter().filter(|source| !blocked.contains_key(&source.id));
         let missing = missing.filter(|source| source.enabled && source.freshness == Freshness::Missing);
         let missing = missing.filter(|source| source.last_error.is_none()).count();
         if missing > 0 {
-            let what = if missing == 1 { "1 source is" } else { &format!("{missing} sources are") };
-            lines.push(format!("({what} still being discovered; search again in a moment for more)"));
+            let subject = if missing == 1 { "1 source is" } else { &format!("{missing} sources are") };
+            lines.push(format!("({subject} still being discovered; search again in a moment for more)"));
         }
         lines.join("\n")
     }
 }
 
-/// A whole number that is not negative.
+/// Parses a whole number that is not negative; anything else counts as no limit given.
 fn parse_limit(value: &Value) -> Option<usize> {
     let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
     (number >= 0.0 && number.fract() == 0.0).then_some(number as usize)

@@ -1,4 +1,4 @@
-//! `tools/list`: what a client is shown, a page at a time, and what is discovered meanwhile.
+//! `tools/list`: pages of the tool list, and the background discovery that a first list triggers.
 
 use std::time::Duration;
 
@@ -16,11 +16,12 @@ use super::McpService;
 use super::listing_cache::RenderedTool;
 use super::response::{McpResult, invalid_params, parse_params};
 
-/// How many tools stand on a page. Few clients turn pages, so it is large.
+/// Tools per page. Large, because few clients follow cursors.
 const TOOLS_PER_PAGE: usize = 1000;
-/// How long a list waits that would otherwise be empty.
+/// How long the first list waits for a discovery, when it would otherwise be empty.
 const EMPTY_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Parameters of `tools/list`.
 #[derive(Deserialize)]
 pub(super) struct ListParams {
     #[serde(default)]
@@ -28,35 +29,37 @@ pub(super) struct ListParams {
 }
 
 impl McpService {
+    /// Handles `tools/list`.
     pub(super) async fn tools_list(&self, request: &McpRequest) -> McpResult {
         let ListParams { cursor } = parse_params(request.params.as_deref())?;
+        // The meta tools do not depend on the sources, so a list in search mode never waits.
         if self.effective_mode(&request.peer) == ExposeMode::Search {
             self.registry.refresh_in_background();
         } else {
             self.refresh_in_background().await;
         }
         let listings = self.listings();
-        let listing = listings.tool_list(self.listing_mode(&request.peer).await).await;
-        self.clients.record_list(&request.peer, listing.fingerprint);
+        let list = listings.tool_list(self.listing_mode(&request.peer).await).await;
+        self.clients.record_list(&request.peer, list.fingerprint);
 
         let first = match cursor {
             None => 0,
             Some(cursor) => {
                 let last = decode_cursor(&cursor)
-                    .ok_or_else(|| invalid_params("no page has this cursor; list from the start"))?;
-                listing.tools.partition_point(|tool| tool.name <= last)
+                    .ok_or_else(|| invalid_params("unknown or expired cursor; list from the start"))?;
+                list.tools.partition_point(|tool| tool.name <= last)
             }
         };
-        let page = listing.tools.iter().skip(first).take(TOOLS_PER_PAGE);
-        let next =
-            listing.tools.get(first + TOOLS_PER_PAGE - 1).filter(|_| first + TOOLS_PER_PAGE < listing.tools.len());
+        let page = list.tools.iter().skip(first).take(TOOLS_PER_PAGE);
+        let last_of_page =
+            list.tools.get(first + TOOLS_PER_PAGE - 1).filter(|_| first + TOOLS_PER_PAGE < list.tools.len());
         let mut text = String::from("{\"tools\":[");
         for (index, tool) in page.enumerate() {
             text.push_str(if index > 0 { "," } else { "" });
             text.push_str(&tool.json);
         }
         text.push(']');
-        if let Some(last) = next {
+        if let Some(last) = last_of_page {
             text.push_str(&format!(",\"nextCursor\":\"{}\"", encode_cursor(last)));
         }
         text.push_str(&self.cache_hints(request));
@@ -64,8 +67,8 @@ impl McpService {
         RawValue::from_string(text).map_err(|_| invalid_params("the list cannot be written"))
     }
 
-    /// The first list or search makes sure that what is missing or stale is being discovered. With nothing to show,
-    /// it waits a little; the rest follows by `list_changed`.
+    /// Starts a background refresh of missing and stale sources. When no source was ever discovered, waits up to
+    /// [`EMPTY_LIST_TIMEOUT`] for the first results; clients learn of later ones by `tools/list_changed`.
     pub(super) async fn refresh_in_background(&self) {
         if self.is_undiscovered() {
             self.registry.ensure_freshness_within(RequiredFreshness::Discovered, EMPTY_LIST_TIMEOUT).await;
@@ -73,14 +76,14 @@ impl McpService {
         self.registry.refresh_in_background();
     }
 
-    /// Whether there are sources to discover and none of them has been.
+    /// True when there are enabled sources with a connection and none of them was ever discovered.
     pub(super) fn is_undiscovered(&self) -> bool {
         let sources = self.registry.sources();
-        let mut asked = sources.iter().filter(|source| source.enabled && source.transport.is_some()).peekable();
-        asked.peek().is_some() && asked.all(|source| source.freshness == Freshness::Missing)
+        let mut connected = sources.iter().filter(|source| source.enabled && source.transport.is_some()).peekable();
+        connected.peek().is_some() && connected.all(|source| source.freshness == Freshness::Missing)
     }
 
-    /// How long the newest version may keep a list: no longer than any of the sources says.
+    /// Returns the cache hints of a list for protocol 2026-07-28, as JSON members: the strictest of all sources.
     pub(super) fn cache_hints(&self, request: &McpRequest) -> String {
         match request.peer.era {
             Era::Legacy(_) => String::new(),
@@ -93,6 +96,7 @@ impl McpService {
     }
 }
 
+/// Encodes the position after a tool. A cursor holds a name and not an index, so that it survives changes of the list.
 fn encode_cursor(tool: &RenderedTool) -> String {
     BASE64.encode(format!("after {}", tool.name))
 }

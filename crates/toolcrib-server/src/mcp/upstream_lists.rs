@@ -1,5 +1,5 @@
-//! What sources keep besides tools: prompts, resources and templates, asked for when a client lists them.
-//! Names and addresses carry their source, as those of tools do.
+//! Lists of prompts, resources and resource templates, merged from all sources. Unlike tools they are not stored: each
+//! list request is sent to the sources.
 
 use std::time::Duration;
 
@@ -16,72 +16,79 @@ use toolcrib_mcp::server::McpRequest;
 use super::McpService;
 use super::response::{McpResult, invalid_params, to_raw};
 
-/// One kind of thing that sources list.
+/// One kind of list.
 pub(super) struct ListKind {
-    pub(super) offering: McpCapability,
+    /// Capability that a source needs to have such a list.
+    pub(super) capability: McpCapability,
     pub(super) method: &'static str,
-    /// The array in the result.
+    /// Name of the array in the result.
     pub(super) items: &'static str,
-    /// The field that tells one from another.
+    /// Field that identifies an item.
     pub(super) key: &'static str,
 }
 
+/// One item of a list, with the source that listed it.
 pub(super) struct ListItem {
     pub(super) source: SourceId,
+    /// All fields as the source sent them, so that unknown ones are passed on.
     pub(super) fields: RawFields,
-    /// The source's own key.
+    /// Key of the item at its source.
     pub(super) upstream_key: String,
 }
 
-/// One slow source holds no list up for longer.
+/// Timeout for one source; a slow source delays the merged list no longer than this.
 const SOURCE_LIST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Servers may have to be started for this.
+/// Maximum number of sources listed at the same time. A list may have to start their servers.
 const MAX_CONCURRENT_SOURCES: usize = 8;
+/// Maximum number of pages read from one source.
 const MAX_LIST_PAGES: usize = 50;
+/// Maximum number of items of a merged list.
 const MAX_LIST_ITEMS: usize = 10_000;
 
 impl McpService {
-    /// Everything on a shelf, of every source that answers.
-    pub(super) async fn collect_items(&self, shelf: &ListKind, request: &McpRequest) -> Vec<ListItem> {
-        let mut asking = Vec::new();
-        for source in self.registry.sources_with_capability(shelf.offering) {
-            asking.push(async move { (self.list_from_source(shelf, &source, request).await, source) });
+    /// Collects the items of all sources. Sources that fail are logged and skipped.
+    pub(super) async fn collect_items(&self, list: &ListKind, request: &McpRequest) -> Vec<ListItem> {
+        let mut requests = Vec::new();
+        for source in self.registry.sources_with_capability(list.capability) {
+            requests.push(async move { (self.list_from_source(list, &source, request).await, source) });
         }
-        let mut answers = stream::iter(asking).buffered(MAX_CONCURRENT_SOURCES);
+        let mut results = stream::iter(requests).buffered(MAX_CONCURRENT_SOURCES);
         let mut items = Vec::new();
-        while let Some((found, source)) = answers.next().await {
-            match found {
-                Ok(found) => items.extend(found),
-                Err(error) => tracing::warn!(server_name = %source, %error, "left out of `{}`", shelf.method),
+        while let Some((result, source)) = results.next().await {
+            match result {
+                Ok(source_items) => items.extend(source_items),
+                Err(error) => tracing::warn!(server_name = %source, %error, "skipped in `{}`", list.method),
             }
         }
         items.truncate(MAX_LIST_ITEMS);
         items
     }
 
+    /// Reads all pages of one source's list.
     async fn list_from_source(
         &self,
-        shelf: &ListKind,
+        list: &ListKind,
         source: &SourceId,
         request: &McpRequest,
     ) -> Result<Vec<ListItem>> {
-        let (mut items, mut cursor) = (Vec::new(), None);
+        let mut items = Vec::new();
+        let mut cursor = None;
         for _ in 0..MAX_LIST_PAGES {
             let params = cursor.take().map(|cursor: String| to_raw(&json!({ "cursor": cursor })));
             let result = self
                 .registry
-                .send_request(source, shelf.method, params, request_options(request, Some(SOURCE_LIST_TIMEOUT)))
+                .send_request(source, list.method, params, request_options(request, Some(SOURCE_LIST_TIMEOUT)))
                 .await?;
             let mut page = RawFields::parse(&result).unwrap_or_default();
-            let listed = page.remove(shelf.items);
-            let listed: Vec<Box<RawValue>> =
-                listed.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-            for raw in listed {
-                // One that is malformed is left out; its siblings stay.
+            let array = page.remove(list.items);
+            let raw_items: Vec<Box<RawValue>> =
+                array.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+            for raw in raw_items {
+                // A malformed item is skipped; the others of the page stay.
                 let Some(mut fields) = RawFields::parse(&raw) else { continue };
-                let Some(own) = text_field(&fields, shelf.key) else { continue };
+                let Some(upstream_key) = text_field(&fields, list.key) else { continue };
                 sanitize_fields(&mut fields);
-                items.push(ListItem { source: source.clone(), fields, upstream_key: own });
+                items.push(ListItem { source: source.clone(), fields, upstream_key });
             }
             cursor = text_field(&page, "nextCursor");
             if cursor.is_none() || items.len() >= MAX_LIST_ITEMS {
@@ -91,72 +98,76 @@ impl McpService {
         Ok(items)
     }
 
-    /// Whose thing it is, by its own key: the only source that offers any, or the only one that lists it. Where several
-    /// do, they are told, with the names in full.
+    /// Finds the source of an item by its upstream key: the only source with such a list, or the only one that lists the
+    /// item. When several do, the error names them with `full_name`.
     pub(super) async fn find_owner(
         &self,
-        shelf: &ListKind,
-        own: &str,
+        list: &ListKind,
+        upstream_key: &str,
         request: &McpRequest,
-        full: impl Fn(&SourceId) -> String,
+        full_name: impl Fn(&SourceId) -> String,
     ) -> Result<Option<SourceId>, RpcError> {
-        let offering = self.registry.sources_with_capability(shelf.offering);
-        if offering.len() < 2 {
-            return Ok(offering.into_iter().next());
+        let sources = self.registry.sources_with_capability(list.capability);
+        if sources.len() < 2 {
+            return Ok(sources.into_iter().next());
         }
-        let listed = self.collect_items(shelf, request).await.into_iter().filter(|item| item.upstream_key == own);
-        let mut owners: Vec<SourceId> = listed.map(|item| item.source).collect();
+        let items = self.collect_items(list, request).await.into_iter();
+        let mut owners: Vec<SourceId> =
+            items.filter(|item| item.upstream_key == upstream_key).map(|item| item.source).collect();
         owners.dedup();
         if owners.len() < 2 {
             return Ok(owners.into_iter().next());
         }
-        let names: Vec<String> = owners.iter().map(|source| format!("`{}`", full(source))).collect();
+        let names: Vec<String> = owners.iter().map(|source| format!("`{}`", full_name(source))).collect();
         Err(invalid_params(&format!(
             "`{}` is offered by several sources: {}",
-            sanitize_truncated(own, 200),
+            sanitize_truncated(upstream_key, 200),
             names.join(", ")
         )))
     }
 
-    /// A list as the protocol has it, in the order of the keys.
-    pub(super) fn render_list(&self, shelf: &ListKind, mut items: Vec<ListItem>, request: &McpRequest) -> McpResult {
-        items.sort_by(|one, other| {
-            (one.fields.get(shelf.key).map(RawValue::get)).cmp(&other.fields.get(shelf.key).map(RawValue::get))
+    /// Renders the result of a list request, sorted by key so that an unchanged list is byte-identical.
+    pub(super) fn render_list(&self, list: &ListKind, mut items: Vec<ListItem>, request: &McpRequest) -> McpResult {
+        items.sort_by(|a, b| {
+            (a.fields.get(list.key).map(RawValue::get)).cmp(&b.fields.get(list.key).map(RawValue::get))
         });
-        let mut list = format!("{{\"{}\":[", shelf.items);
+        let mut text = format!("{{\"{}\":[", list.items);
         for (index, item) in items.iter().enumerate() {
-            list.push_str(if index > 0 { "," } else { "" });
-            list.push_str(to_raw(&item.fields).get());
+            text.push_str(if index > 0 { "," } else { "" });
+            text.push_str(to_raw(&item.fields).get());
         }
-        list.push(']');
-        list.push_str(&self.cache_hints(request));
-        list.push('}');
-        RawValue::from_string(list).map_err(|_| invalid_params("the list cannot be written"))
+        text.push(']');
+        text.push_str(&self.cache_hints(request));
+        text.push('}');
+        RawValue::from_string(text).map_err(|_| invalid_params("the list cannot be written"))
     }
 
+    /// True when names and URIs carry their source (`expose.prefix`).
     pub(super) fn has_prefixes(&self) -> bool {
         self.expose.borrow().prefix
     }
 }
 
-/// What people and agents read is as harmless as that of tools.
+/// Removes control characters and the like from the texts that users and models read, as for tools.
 fn sanitize_fields(fields: &mut RawFields) {
     for key in ["title", "description"] {
-        if let Some(said) = text_field(fields, key).filter(|said| !is_sanitized(said)) {
-            set_text_field(fields, key, &sanitize(&said));
+        if let Some(text) = text_field(fields, key).filter(|text| !is_sanitized(text)) {
+            set_text_field(fields, key, &sanitize(&text));
         }
     }
 }
 
+/// Returns a string field.
 pub(super) fn text_field(fields: &RawFields, key: &str) -> Option<String> {
     fields.get(key).and_then(|raw| serde_json::from_str(raw.get()).ok())
 }
 
+/// Sets a string field, at its place if it exists.
 pub(super) fn set_text_field(fields: &mut RawFields, key: &str, value: &str) {
     fields.insert(key, raw_string(value));
 }
 
-/// For whom a source is asked, and for how long.
+/// Options for a request to a source on behalf of the client.
 pub(super) fn request_options(request: &McpRequest, timeout: Option<Duration>) -> CallOptions {
     CallOptions {
         timeout,

@@ -1,4 +1,4 @@
-//! `warm: client`: what is missing or stale is discovered when a client connects, before it asks for a list.
+//! `warm: client`: starts the discovery of missing and stale sources when a client connects, before it requests a list.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,14 +8,15 @@ use toolcrib_mcp::server::McpPeer;
 
 use super::McpService;
 
-/// Nothing tells whether a request without a session is the first of its client, so one counts as such this often.
+/// Without a session it is unknown whether a request is the first of its client. One counts as such once per interval.
 const FIRST_REQUEST_INTERVAL: Duration = Duration::from_secs(60);
 
-/// When a request of clients without a session last counted as the first of one.
+/// Time at which a request of a stateless client last counted as a first one.
 #[derive(Debug, Default)]
 pub(super) struct StatelessClients(Mutex<Option<Instant>>);
 
 impl StatelessClients {
+    /// True when a request counts as the first of its client; at most once per interval.
     fn counts_as_first(&self, now: Instant) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = last.is_none_or(|last| now.saturating_duration_since(last) >= FIRST_REQUEST_INTERVAL);
@@ -27,14 +28,14 @@ impl StatelessClients {
 }
 
 impl McpService {
-    /// At `initialize` and `server/discover`.
+    /// Warms up at `initialize` and `server/discover`.
     pub(super) fn warm_on_handshake(&self) {
         if self.registry.warm() == WarmPolicy::Client {
             self.registry.refresh_in_background();
         }
     }
 
-    /// At any other request: a client of 2026-07-28 over HTTP may begin with whichever it likes.
+    /// Warms up at any other request: a stateless client of protocol 2026-07-28 may start with any method.
     pub(super) fn warm_on_request(&self, peer: &McpPeer) {
         let may_be_first = peer.is_stateless && self.registry.warm() == WarmPolicy::Client;
         if may_be_first && self.stateless_clients.counts_as_first(Instant::now()) {
@@ -48,12 +49,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_without_a_session_count_as_first_now_and_then() {
-        let (sessionless, begin) = (StatelessClients::default(), Instant::now());
-        let counted = [0, 1, 59, 60, 61, 119, 120].map(|seconds| {
-            let now = begin + Duration::from_secs(seconds);
-            sessionless.counts_as_first(now)
+    fn a_stateless_request_counts_as_first_once_a_minute() {
+        let clients = StatelessClients::default();
+        let start = Instant::now();
+        let counts = [0, 1, 59, 60, 61, 119, 120].map(|seconds| {
+            let now = start + Duration::from_secs(seconds);
+            clients.counts_as_first(now)
         });
-        assert_eq!(counted, [true, false, false, true, false, false, true]);
+        assert_eq!(counts, [true, false, false, true, false, false, true]);
     }
 }
