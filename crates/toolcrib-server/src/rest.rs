@@ -1,5 +1,10 @@
-//! REST: one table of routes, from which the router, the access rules and `/api/openapi.json` are all made.
-//! Reads answer from the catalogue at hand; they touch neither the store nor a source.
+//! The REST API. One table of routes ([`ApiRoute`]) produces the axum router, the required permissions and
+//! `/api/openapi.json`. Reads are answered from the catalogue in memory: they access neither the store nor a source.
+
+mod route;
+
+mod sources;
+mod tools;
 
 mod call;
 mod declare;
@@ -10,21 +15,19 @@ mod health;
 mod history;
 mod refresh;
 mod search;
-mod sources;
 mod stats;
 mod tokens;
-mod tools;
 mod whoami;
 
 mod actor;
 mod body;
 mod cache;
 mod error;
-mod openapi;
-mod openapi_schema;
 mod query;
 mod response;
-mod route;
+
+mod openapi;
+mod openapi_schema;
 
 use axum::Router;
 use axum::routing::get;
@@ -44,7 +47,7 @@ use crate::state::AppState;
 use openapi::OpenApiDocument;
 use route::ApiRoute;
 
-/// Every route of the document, in its order.
+/// Returns all routes in the order of the OpenAPI document.
 fn routes() -> Vec<ApiRoute> {
     let mut routes = Vec::new();
     routes.extend(sources::routes());
@@ -64,7 +67,7 @@ fn routes() -> Vec<ApiRoute> {
     routes
 }
 
-/// The shapes that routes take and answer, by their names.
+/// Returns the schemas of request and response bodies, by name.
 fn schemas() -> Vec<(&'static str, Value)> {
     let mut schemas = vec![("Error", error::error_schema())];
     schemas.extend(sources::schemas());
@@ -83,11 +86,12 @@ fn schemas() -> Vec<(&'static str, Value)> {
     schemas
 }
 
+/// Builds the router of the REST API. The document is rendered once; its own route is not part of it.
 pub(crate) fn router(app: &AppState) -> Router<AppState> {
     let document = OpenApiDocument::render();
-    let own = ApiRoute::new("GET", "/api/openapi.json", "openapi", get(move || async move { document }))
+    let document_route = ApiRoute::new("GET", "/api/openapi.json", "openapi", get(move || async move { document }))
         .summary("This document")
         .requires(Permission::Read)
         .response(200, json!({ "description": "OpenAPI 3.1" }));
-    routes().into_iter().chain([own]).fold(Router::new(), |router, route| route.register(router, app))
+    routes().into_iter().chain([document_route]).fold(Router::new(), |router, route| route.register(router, app))
 }

@@ -1,4 +1,4 @@
-//! Under which name a visitor's deeds are known, in the journal and to rules.
+//! Names of a principal in the journal ([`Actor`]) and for policies ([`Caller`]).
 
 use toolcrib::Caller;
 use toolcrib::core::inventory::Actor;
@@ -6,19 +6,17 @@ use toolcrib::core::inventory::Actor;
 use crate::auth::Principal;
 
 impl Principal {
-    /// Whether they showed a token or have a session, and are not just on this machine.
+    /// True for a principal with a token or a session; false for a local process without either.
     pub(crate) fn is_authenticated(&self) -> bool {
         self.name != "local"
     }
 
-    /// `rest`, or `rest:NAME` for whoever showed a token.
+    /// Actor of journal records: `rest:NAME`, or `rest` for a local process without a token.
     pub(crate) fn actor(&self) -> Actor {
-        match self.is_authenticated() {
-            true => Actor::new(format!("rest:{}", self.name)),
-            false => Actor::new("rest"),
-        }
+        if self.is_authenticated() { Actor::new(format!("rest:{}", self.name)) } else { Actor::new("rest") }
     }
 
+    /// Caller of tools, with the same name as the actor.
     pub(crate) fn caller(&self) -> Caller {
         Caller { name: self.actor().as_str().to_owned() }
     }

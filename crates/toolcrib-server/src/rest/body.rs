@@ -1,4 +1,4 @@
-//! The body of a request, read whole and bounded, and as JSON of a known shape.
+//! Reads request bodies completely, with limits on size and time, and parses them as JSON.
 
 use std::time::Duration;
 
@@ -16,48 +16,49 @@ use toolcrib::core::text::sanitize_truncated;
 use super::error::error_response;
 
 const MEBIBYTE: usize = 1024 * 1024;
-/// The largest request, and the largest with a lockfile: one of ten thousand tools must fit.
+/// Maximum size of a request body.
 const MAX_BODY_BYTES: usize = 4 * MEBIBYTE;
+/// Maximum size of a lockfile: one of ten thousand tools must fit.
 pub(super) const MAX_LOCKFILE_BYTES: usize = 16 * MEBIBYTE;
-/// How long a request may take to arrive.
+/// How long a client may take to send a body.
 const BODY_READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A JSON body of at most so many bytes. An empty one is an empty object.
+/// Extractor for a JSON object of at most `MAX_BYTES` bytes. An empty body counts as an empty object.
 #[derive(Debug)]
 pub(super) struct JsonBody<T, const MAX_BYTES: usize = MAX_BODY_BYTES>(pub(super) T);
 
-/// All of a body, or the answer that refuses it.
+/// Reads a body of up to [`MAX_BODY_BYTES`]. The error is the response that rejects the request.
 pub(crate) async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
     read_limited_body(MAX_BODY_BYTES, headers, body).await
 }
 
-async fn read_limited_body(most: usize, headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
+async fn read_limited_body(max_bytes: usize, headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
     if let Some(message) = encoding_error(headers) {
         return Err(unsupported_media_type(message));
     }
-    // Refused before any of it is read.
-    if body.size_hint().lower() > most as u64 {
-        return Err(too_large(most));
+    // A body that is announced as too large is rejected before it is read.
+    if body.size_hint().lower() > max_bytes as u64 {
+        return Err(too_large(max_bytes));
     }
-    let late = |_| bad_request("the request did not arrive in time");
-    tokio::time::timeout(BODY_READ_TIMEOUT, collect_body(most, body)).await.map_err(late)?
+    let timed_out = |_| bad_request("timeout while reading the request body");
+    tokio::time::timeout(BODY_READ_TIMEOUT, collect_body(max_bytes, body)).await.map_err(timed_out)?
 }
 
-async fn collect_body(most: usize, body: Body) -> Result<Bytes, Response> {
+async fn collect_body(max_bytes: usize, body: Body) -> Result<Bytes, Response> {
     let mut chunks = body.into_data_stream();
-    let mut whole = BytesMut::new();
+    let mut bytes = BytesMut::new();
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| bad_request("the request broke off"))?;
-        if whole.len() + chunk.len() > most {
-            return Err(too_large(most));
+        let chunk = chunk.map_err(|_| bad_request("the connection closed before the end of the request body"))?;
+        if bytes.len() + chunk.len() > max_bytes {
+            return Err(too_large(max_bytes));
         }
-        whole.extend_from_slice(&chunk);
+        bytes.extend_from_slice(&chunk);
     }
-    Ok(whole.freeze())
+    Ok(bytes.freeze())
 }
 
-fn too_large(most: usize) -> Response {
-    let message = format!("the request is over {} MiB", most / MEBIBYTE);
+fn too_large(max_bytes: usize) -> Response {
+    let message = format!("the request body is over {} MiB", max_bytes / MEBIBYTE);
     error_response(StatusCode::PAYLOAD_TOO_LARGE, Code::BadRequest, &message)
 }
 
@@ -69,20 +70,21 @@ fn bad_request(message: &str) -> Response {
     error_response(StatusCode::BAD_REQUEST, Code::BadRequest, message)
 }
 
-/// What is packed, or spelled in other bytes than we read, is told apart from what is written wrongly.
+/// Returns an error message for a compressed body or one that is not UTF-8. Without it, such a body would be reported as
+/// malformed JSON.
 fn encoding_error(headers: &HeaderMap) -> Option<&'static str> {
     let mut codings =
         headers.get_all(header::CONTENT_ENCODING).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     if codings.any(|coding| !coding.trim_ascii().eq_ignore_ascii_case(b"identity")) {
-        return Some("send the body as it is, without `Content-Encoding`");
+        return Some("send the body uncompressed, without `Content-Encoding`");
     }
     let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes()).unwrap_or_default();
     let mut parameters = kind.split(|byte| *byte == b';').skip(1).map(<[u8]>::trim_ascii);
-    let charset =
-        parameters.find_map(|one| one.split_at_checked(8).filter(|(name, _)| name.eq_ignore_ascii_case(b"charset=")));
+    let charset = parameters
+        .find_map(|parameter| parameter.split_at_checked(8).filter(|(name, _)| name.eq_ignore_ascii_case(b"charset=")));
     let charset = charset.map(|(_, value)| String::from_utf8_lossy(value).trim_matches('"').to_ascii_lowercase())?;
-    let known = ["utf-8", "utf8", "us-ascii"].contains(&charset.as_str());
-    (!known).then_some("send the body in UTF-8; no other `charset` is read")
+    let is_supported = ["utf-8", "utf8", "us-ascii"].contains(&charset.as_str());
+    (!is_supported).then_some("send the body in UTF-8; no other `charset` is supported")
 }
 
 impl<S: Sync, T: DeserializeOwned, const MAX_BYTES: usize> FromRequest<S> for JsonBody<T, MAX_BYTES> {
@@ -94,18 +96,18 @@ impl<S: Sync, T: DeserializeOwned, const MAX_BYTES: usize> FromRequest<S> for Js
         if !bytes.is_empty() && !has_json_content_type(&parts.headers) {
             return Err(unsupported_media_type("send JSON, with `Content-Type: application/json`"));
         }
-        // A list would be taken for the fields in their order.
+        // serde would accept an array as the fields of a struct in their order.
         if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
-            return Err(bad_request("the body is a JSON object, between `{` and `}`"));
+            return Err(bad_request("the body must be a JSON object"));
         }
-        let read = serde_json::from_slice(if bytes.is_empty() { b"{}" } else { &bytes });
-        read.map(JsonBody).map_err(|error| {
-            bad_request(&format!("the body cannot be used: {}", sanitize_truncated(&describe_error(&error), 300)))
+        let parsed = serde_json::from_slice(if bytes.is_empty() { b"{}" } else { &bytes });
+        parsed.map(JsonBody).map_err(|error| {
+            bad_request(&format!("invalid body: {}", sanitize_truncated(&describe_error(&error), 300)))
         })
     }
 }
 
-/// `application/json`, or one of the kinds that are JSON by their ending, such as `application/merge-patch+json`.
+/// True for `application/json` and for types with the suffix `+json`, such as `application/merge-patch+json`.
 fn has_json_content_type(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

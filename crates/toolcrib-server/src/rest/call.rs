@@ -1,4 +1,4 @@
-//! Calls. Whoever goes away cancels what they asked for.
+//! `POST /api/tools/{name}/call`. A client that disconnects cancels its call.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use super::route::{ApiRoute, schema_ref};
 use crate::auth::{Permission, Principal};
 use crate::state::AppState;
 
-/// No call takes longer, whatever is asked for.
+/// Upper bound for the `timeout` of a request.
 const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -34,7 +34,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .requires(Permission::Use)
             .tool_param()
             .optional_body("Call")
-            .json_response(200, "Result", "What the tool answered; its own failure too, as `is_error`")
+            .json_response(200, "Result", "Result of the tool; an error reported by the tool has `is_error`")
             .error_responses(&[400, 404, 413, 415, 424, 429, 502, 503]),
     ]
 }
@@ -42,17 +42,17 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let text = |about: &str| json!({ "type": ["string", "null"], "description": about });
     let call = partial_object(&[
-        ("arguments", json!({ "type": ["object", "null"], "description": "By the tool's `input_schema`" })),
-        ("timeout", text("How long it may take, such as `30s`; the source's `call_timeout` otherwise")),
+        ("arguments", json!({ "type": ["object", "null"], "description": "Arguments by the tool's `input_schema`" })),
+        ("timeout", text("Timeout of the call, such as `30s`; default: the `call_timeout` of the source")),
         (
             "yes",
-            json!({ "type": "boolean", "description": "Consent to a call that a policy asks about; for those who manage" }),
+            json!({ "type": "boolean", "description": "Consent to a call whose policy is `ask`; needs the role admin" }),
         ),
         (
             "whole",
-            json!({ "type": "boolean", "description": "All of a large result at once instead of its first page" }),
+            json!({ "type": "boolean", "description": "Return a large result at once instead of its first page" }),
         ),
-        ("page", text("`page.next` of the result before: reads on, and calls nothing")),
+        ("page", text("Cursor from `page.next` of an earlier result: returns that page without a call")),
     ]);
     let call = set_keyword(call, "additionalProperties", json!(false));
     let page = object_schema(&[
@@ -63,7 +63,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     ]);
     let result = object_schema(&[
         ("content", json!({ "type": "array", "items": { "type": "object" } })),
-        ("structured", json!({ "description": "Structured content, where the tool has such" })),
+        ("structured", json!({ "description": "Structured content, if the tool returns it" })),
         ("is_error", json!({ "type": "boolean" })),
         ("elapsed_ms", json!({ "type": "integer", "minimum": 0 })),
         ("source", json!({ "type": "string" })),
@@ -72,11 +72,12 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![("Call", call), ("Result", result), ("ResultPage", page)]
 }
 
-fn set_keyword(mut shape: Value, key: &str, value: Value) -> Value {
-    shape[key] = value;
-    shape
+fn set_keyword(mut schema: Value, keyword: &str, value: Value) -> Value {
+    schema[keyword] = value;
+    schema
 }
 
+/// Body of a call; see [`schemas`] for its fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct CallToolBody {
@@ -92,38 +93,41 @@ async fn call_tool(
     Extension(principal): Extension<Principal>,
     trace: Option<Extension<Trace>>,
     PathParam(name): PathParam,
-    JsonBody(wish): JsonBody<CallToolBody>,
+    JsonBody(body): JsonBody<CallToolBody>,
 ) -> Result<Response, ApiError> {
-    if let Some(cursor) = &wish.page {
+    if let Some(cursor) = &body.page {
         return Ok(response::json_response(StatusCode::OK, &app.registry.result_page(None, cursor)?)?);
     }
-    let options = CallOptions { trace: trace.map(|Extension(trace)| trace), ..call_options(&wish, &principal)? };
-    // A handler whose client goes away is dropped, and this with it. The call itself hears of it and ends in order.
-    let _cancels = options.cancel.clone().drop_guard();
-    let arguments = Value::Object(wish.arguments.unwrap_or_default());
-    let (registry, caller) = (app.registry.clone(), principal.caller());
-    let calling = async move { registry.call(&caller, &name, arguments, options).await };
-    let output = tokio::spawn(calling.in_current_span()).await.context(Code::Internal, "a call broke off")?;
+    let options = CallOptions { trace: trace.map(|Extension(trace)| trace), ..call_options(&body, &principal)? };
+    // hyper drops this handler when the client disconnects. The call runs in a task of its own, so that it is cancelled by
+    // the token and not by being dropped, and can tell the source.
+    let _cancel_guard = options.cancel.clone().drop_guard();
+    let arguments = Value::Object(body.arguments.unwrap_or_default());
+    let registry = app.registry.clone();
+    let caller = principal.caller();
+    let call = async move { registry.call(&caller, &name, arguments, options).await };
+    let output = tokio::spawn(call.in_current_span()).await.context(Code::Internal, "run the call")?;
     Ok(response::json_response(StatusCode::OK, &output?)?)
 }
 
-fn call_options(wish: &CallToolBody, principal: &Principal) -> Result<CallOptions> {
-    if wish.yes && !principal.role.has_permission(Permission::Manage) {
-        let message = "only those who manage tools may consent to a call; leave out `yes`, or use their token";
+/// Translates the body of the request. Only administrators may consent to a call.
+fn call_options(body: &CallToolBody, principal: &Principal) -> Result<CallOptions> {
+    if body.yes && !principal.role.has_permission(Permission::Manage) {
+        let message = "only the role admin may consent to a call; omit `yes`, or use the token of an administrator";
         return Err(Error::new(Code::Forbidden, message));
     }
-    let wrong = |text: &String| {
+    let invalid = |text: &String| {
         let text = toolcrib::core::text::sanitize_truncated(text, 40);
         Error::new(Code::BadRequest, format!("`timeout` is a duration such as `30s` or `2m`, not `{text}`"))
     };
-    let timeout = wish
+    let timeout = body
         .timeout
         .as_ref()
-        .map(|text| parse_duration(text).filter(|timeout| !timeout.is_zero()).ok_or_else(|| wrong(text)));
+        .map(|text| parse_duration(text).filter(|timeout| !timeout.is_zero()).ok_or_else(|| invalid(text)));
     Ok(CallOptions {
         timeout: timeout.transpose()?.map(|timeout| timeout.min(MAX_CALL_TIMEOUT)),
-        consent: wish.yes,
-        unpaged: wish.whole,
+        consent: body.yes,
+        unpaged: body.whole,
         stateless: true,
         cancel: CancellationToken::new(),
         ..CallOptions::default()

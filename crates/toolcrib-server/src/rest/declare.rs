@@ -1,7 +1,8 @@
-//! Sources declared, changed and removed at run time, in the words of a configuration file.
+//! Declares, changes and removes sources at run time, with the keys of a configuration file.
+
+mod change;
 
 mod authorize;
-mod change;
 mod source_schema;
 
 use axum::Extension;
@@ -31,12 +32,12 @@ use authorize::authorize;
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
         ApiRoute::new("POST", "/api/sources", "add_source", post(add_source))
-            .summary("Declare a source and discover it at once; when that fails it is kept, marked failed")
+            .summary("Declare a source and discover it at once; if the discovery fails, the source stays with status `failed`")
             .request_body("NewSource")
-            .json_response(201, "DeclaredSource", "The source, and what its discovery came to")
+            .json_response(201, "DeclaredSource", "The source and the outcome of its discovery")
             .error_responses(&[400, 409, 413, 415, 503]),
         ApiRoute::new("PATCH", "/api/sources/{id}", "change_source", patch(change::change_source))
-            .summary("Change some keys of a source: a JSON merge patch, in which `null` takes a key away")
+            .summary("Change keys of a source by a JSON merge patch (RFC 7396); `null` removes a key")
             .source_param()
             .optional_body("SourceKeys")
             .json_response(200, "DeclaredSource", "The source as it is now")
@@ -44,12 +45,12 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         ApiRoute::new("DELETE", "/api/sources/{id}", "remove_source", delete(delete_source))
             .summary("Remove a source that was declared at run time, with its tools")
             .source_param()
-            .response(204, json!({ "description": "It is gone" }))
+            .response(204, json!({ "description": "The source was removed" }))
             .error_responses(&[400, 404, 409, 503]),
     ]
 }
 
-/// A source as it stands, with what its discovery came to.
+/// A source, with the outcome of the discovery that its declaration or change triggered.
 #[derive(Debug, Serialize)]
 struct DeclaredSource {
     #[serde(flatten)]
@@ -57,6 +58,7 @@ struct DeclaredSource {
     outcome: Option<RefreshOutcome>,
 }
 
+/// `POST /api/sources`.
 async fn add_source(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
@@ -67,14 +69,14 @@ async fn add_source(
     let outcome = declare_source(&app, &principal, &name, keys, trace.map(|trace| trace.0)).await?;
     let id = outcome.source.clone();
     let mut response = response::json_response(StatusCode::CREATED, &declared_source(&app, &id, Some(outcome))?)?;
-    // An id is made of letters, digits and `_`.
+    // An id has letters, digits and `_` only, so this never fails.
     if let Ok(location) = HeaderValue::from_str(&format!("/api/sources/{id}")) {
         response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(response)
 }
 
-/// Declares a source that is new, and discovers it at once.
+/// Declares a new source and discovers it. Fails with `CONFLICT` if the id exists. Also used by the console.
 pub(crate) async fn declare_source(
     app: &AppState,
     principal: &Principal,
@@ -84,24 +86,26 @@ pub(crate) async fn declare_source(
 ) -> Result<RefreshOutcome> {
     let source = parse_source(app, name, keys)?;
     authorize(app, principal, &source).await?;
-    let declaring = app.declare_lock.lock().await;
+    let guard = app.declare_lock.lock().await;
     if app.registry.source(&source.id).is_some() {
         return Err(already_declared(app, &source.id));
     }
     app.registry.declare_lazily(&source, principal.actor()).await?;
-    drop(declaring);
+    // The discovery may take long; other declarations need not wait for it.
+    drop(guard);
     app.registry.refresh_source(&source.id, Refresh { force: true, trace, ..Refresh::default() }).await
 }
 
-/// Removes a source that the configuration does not declare.
+/// Removes a source that was declared at run time. Also used by the console.
 pub(crate) async fn remove_source(app: &AppState, principal: &Principal, id: &SourceId) -> Result<()> {
-    if let Some(place) = app.loaded_config.load().declared_at(id) {
-        let message = format!("`{id}` is declared in `{place}`; remove it there, or disable it");
+    if let Some(location) = app.loaded_config.load().declared_at(id) {
+        let message = format!("`{id}` is declared in `{location}`; remove it there, or disable it");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
     app.registry.remove(id, principal.actor()).await
 }
 
+/// `DELETE /api/sources/{id}`.
 async fn delete_source(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
@@ -112,37 +116,43 @@ async fn delete_source(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// The name may stand under `id` too.
+/// Removes the name from the keys; `id` is accepted as an alias.
 fn take_name(keys: &mut Map<String, Value>) -> Result<String> {
     let name = match (keys.shift_remove("name"), keys.shift_remove("id")) {
-        (Some(_), Some(_)) => return Err(Error::new(Code::BadRequest, "`name` and `id` are the same; send one")),
+        (Some(_), Some(_)) => return Err(Error::new(Code::BadRequest, "`name` and `id` mean the same; send only one")),
         (name, id) => name.or(id),
     };
     match name {
         Some(Value::String(name)) => Ok(name),
-        Some(_) | None => Err(Error::new(Code::BadRequest, "`name` is a text: it becomes the prefix of the tools")),
+        Some(_) | None => {
+            Err(Error::new(Code::BadRequest, "`name` must be a string; it becomes the prefix of the tools"))
+        }
     }
 }
 
-/// Paths are relative to the configuration file, as if the keys stood there.
+/// Parses the keys of a source. Relative paths refer to the directory of the configuration file, as if the keys were in it.
 fn parse_source(app: &AppState, name: &str, keys: Map<String, Value>) -> Result<Source> {
-    let place = app.loaded_config.load().base_directory()?;
-    config::parse_source(name, &Value::Object(keys), &place).map_err(|faults| {
-        let said = faults.iter().map(|fault| match fault.key.strip_prefix("sources.") {
+    let base_directory = app.loaded_config.load().base_directory()?;
+    config::parse_source(name, &Value::Object(keys), &base_directory).map_err(|faults| {
+        let messages = faults.iter().map(|fault| match fault.key.strip_prefix("sources.") {
             Some(key) => format!("{key}: {}", fault.message),
             None => fault.message.clone(),
         });
-        let message = said.collect::<Vec<_>>().join("; ");
-        // There is no file, and so no line.
-        let each = faults.iter().map(|fault| json!({ "key": fault.key, "message": fault.message }));
-        Error::new(Code::ConfigInvalid, message).with_details(json!({ "faults": each.collect::<Vec<_>>() }))
+        let message = messages.collect::<Vec<_>>().join("; ");
+        // Unlike those of a file, these faults have no line number.
+        let details = faults.iter().map(|fault| json!({ "key": fault.key, "message": fault.message }));
+        Error::new(Code::ConfigInvalid, message).with_details(json!({ "faults": details.collect::<Vec<_>>() }))
     })
 }
 
 fn already_declared(app: &AppState, id: &SourceId) -> Error {
     let message = match app.loaded_config.load().declared_at(id) {
-        Some(place) => format!("`{id}` is declared in `{place}`, which wins; change it there, or choose another name"),
-        None => format!("there is a source `{id}` already; `PATCH /api/sources/{id}` changes it"),
+        Some(location) => {
+            format!(
+                "`{id}` is declared in `{location}`, which takes precedence; change it there, or choose another name"
+            )
+        }
+        None => format!("the source `{id}` already exists; `PATCH /api/sources/{id}` changes it"),
     };
     Error::new(Code::Conflict, message).with_retryable(false)
 }

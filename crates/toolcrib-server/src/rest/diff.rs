@@ -1,4 +1,4 @@
-//! Lockfiles and differences over HTTP. Nobody is contacted: what is known now is compared.
+//! Lockfiles and diffs. Compares the current catalogue; makes no network requests and starts no process.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -22,9 +22,9 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         ApiRoute::new("GET", "/api/lock", "get_lock", get(get_lock))
             .summary("Every tool by its name and fingerprint, as `toolcrib lock` writes it")
             .requires(Permission::Read)
-            .json_response(200, "Lock", "In the order of their names"),
+            .json_response(200, "Lock", "Tools in name order"),
         ApiRoute::new("GET", "/api/diff", "diff_since", get(diff_since))
-            .summary("What differs from some time in the past")
+            .summary("Compare the current tools with those at a time in the past")
             .requires(Permission::Read)
             .required_query_param(
                 "since",
@@ -34,7 +34,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .json_response(200, "Difference", "The sources that differ")
             .error_responses(&[400, 503]),
         ApiRoute::new("POST", "/api/diff", "diff_lock", post(diff_lockfile))
-            .summary("What differs from a lockfile")
+            .summary("Compare the current tools with a lockfile")
             .requires(Permission::Read)
             .request_body("Lock")
             .json_response(200, "Difference", "The sources that differ")
@@ -45,7 +45,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let text = || json!({ "type": "string" });
     let hash = || json!({ "type": "string", "pattern": "^[0-9a-f]{64}$" });
-    let schema = || json!({ "description": "A schema without its texts, where it is short" });
+    let schema = || json!({ "description": "The schema without its texts, if it is short" });
     let tool = with_optional(
         object_schema(&[("fingerprint", hash()), ("text", text()), ("input", text()), ("hints", text())]),
         &[
@@ -66,7 +66,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     });
     let lock = object_schema(&[("version", json!({ "type": "integer", "const": 1 })), ("sources", sources)]);
     let list = |item: &str| json!({ "type": "array", "items": schema_ref(item) });
-    let differing = object_schema(&[
+    let source_difference = object_schema(&[
         ("source", text()),
         ("added", string_array()),
         ("changed", list("Change")),
@@ -82,23 +82,26 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("sources", list("SourceDifference")),
         ("stale", string_array()),
     ]);
-    vec![("Lock", lock), ("SourceDifference", differing), ("Difference", difference)]
+    vec![("Lock", lock), ("SourceDifference", source_difference), ("Difference", difference)]
 }
 
+/// `GET /api/lock`.
 async fn get_lock(State(app): State<AppState>) -> Result<Response, ApiError> {
     Ok(response::json_response(StatusCode::OK, &app.registry.lockfile().await?)?)
 }
 
+/// `GET /api/diff?since=…`.
 async fn diff_since(State(app): State<AppState>, params: QueryParams) -> Result<Response, ApiError> {
-    let missing = || Error::new(Code::BadRequest, "`since` is missing; POST a lockfile to compare with that");
+    let missing = || Error::new(Code::BadRequest, "`since` is missing; to compare with a lockfile, send it with POST");
     let since = params.timestamp("since", app.registry.now())?.ok_or_else(missing)?;
     Ok(response::json_response(StatusCode::OK, &app.registry.diff_since(since).await?)?)
 }
 
+/// `POST /api/diff`. The lockfile may be older than this version; `validate` checks it.
 async fn diff_lockfile(
     State(app): State<AppState>,
-    JsonBody(lock): JsonBody<Lockfile, MAX_LOCKFILE_BYTES>,
+    JsonBody(lockfile): JsonBody<Lockfile, MAX_LOCKFILE_BYTES>,
 ) -> Result<Response, ApiError> {
-    let difference = app.registry.diff_from_lockfile(&lock.validate()?).await?;
+    let difference = app.registry.diff_from_lockfile(&lockfile.validate()?).await?;
     Ok(response::json_response(StatusCode::OK, &difference)?)
 }

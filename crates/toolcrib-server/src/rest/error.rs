@@ -1,14 +1,14 @@
-//! An error on its way out over HTTP: the envelope, and the one place that knows the status of each code.
+//! Error responses: the JSON envelope, and the only mapping from error codes to HTTP statuses.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use toolcrib::{Code, Error};
 
-/// After so many seconds whoever was too eager may come again: as long as wrong tokens are remembered.
+/// Default `Retry-After` of 429 responses, in seconds: the window of the token rate limit.
 pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("60");
 
-/// An error as an answer.
+/// Error of a handler; becomes a response with the error envelope.
 #[derive(Debug)]
 pub(crate) struct ApiError(pub(crate) Error);
 
@@ -27,7 +27,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// For the codes that several statuses share: a method, a size or a type that is not taken.
+/// Builds a response with the envelope of an error.
 fn envelope_response(status: StatusCode, error: &Error) -> Response {
     let mut response =
         (status, [(header::CONTENT_TYPE, "application/json")], error.envelope().to_string()).into_response();
@@ -37,27 +37,28 @@ fn envelope_response(status: StatusCode, error: &Error) -> Response {
     response
 }
 
-/// What the error itself says; a source that refuses without saying for how long is quoted as it is.
+/// Returns the `Retry-After` of an error: the one in its details, or the default for 429. An error that a source reported
+/// (`by`) without a delay gets none.
 fn retry_after(status: StatusCode, error: &Error) -> Option<HeaderValue> {
     let detail = |name: &str| error.details.as_ref().and_then(|details| details.get(name));
     match detail("retry_after_ms").and_then(Value::as_u64) {
-        Some(wait) => Some(HeaderValue::from(wait.div_ceil(1000))),
+        Some(millis) => Some(HeaderValue::from(millis.div_ceil(1000))),
         None if detail("by").is_some() => None,
         None => (status == StatusCode::TOO_MANY_REQUESTS).then_some(RETRY_AFTER),
     }
 }
 
-/// An error as an answer, with a status of its own.
+/// Builds an error response with a status other than that of its code, such as 405, 413 or 415 for `BAD_REQUEST`.
 pub(crate) fn error_response(status: StatusCode, code: Code, message: &str) -> Response {
     envelope_response(status, &Error::new(code, message))
 }
 
-/// The error of a request that cannot be finished because the server stops.
+/// Error of a request that is aborted by the shutdown of the server.
 pub(crate) fn stopping_error() -> Error {
     Error::new(Code::ToolUnavailable, "Toolcrib is stopping; try again")
 }
 
-/// `{"error":{"code","message","retryable","details"}}`.
+/// Schema of the error envelope.
 pub(super) fn error_schema() -> Value {
     json!({
         "type": "object",
@@ -75,6 +76,7 @@ pub(super) fn error_schema() -> Value {
     })
 }
 
+/// Maps an error code to an HTTP status.
 fn http_status(code: Code) -> StatusCode {
     match code {
         Code::ToolNotImplemented | Code::NotFound => StatusCode::NOT_FOUND,

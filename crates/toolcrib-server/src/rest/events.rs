@@ -1,5 +1,5 @@
-//! What happens, live: records of the journal as they are written, and between them how sources fare, discoveries come
-//! along, and calls end. Each event is written once for all who listen.
+//! `GET /api/events`: a stream of server-sent events. Journal records come without gaps; in between come measurements
+//! such as source states, discovery progress and finished calls. Each event is rendered once for all listeners.
 
 mod feed;
 mod listener;
@@ -27,26 +27,27 @@ pub(crate) use feed::EventFeed;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
     let seq = json!({ "type": "integer", "minimum": 0 });
-    let last = json!({
+    let last_event_id = json!({
         "name": "Last-Event-ID", "in": "header",
-        "description": "As `after`; sent by browsers that connect again", "schema": { "type": "string" },
+        "description": "Same as `after`; browsers send it when they reconnect", "schema": { "type": "string" },
     });
     let stream = json!({
-        "description": "Server-sent events. `record` has the number of a journal record as its id and the record as its \
-            data; `source`, `progress`, `discovered`, `call`, `catalog` and `lost` have none",
+        "description": "Server-sent events. `record` has the sequence number of a journal record as its id and the record \
+            as its data; `source`, `progress`, `discovered`, `call`, `catalog` and `lost` have no id",
         "content": { "text/event-stream": { "schema": { "type": "string" } } },
     });
     vec![
         ApiRoute::new("GET", "/api/events", "watch_events", get(stream_events))
-            .summary("What happens, live, until either side ends it")
+            .summary("Stream of events, until either side closes it")
             .requires(Permission::Read)
-            .query_param("after", seq, "Begin with the record after this number; from now on otherwise")
-            .parameter(last)
+            .query_param("after", seq, "Start with the record after this sequence number; default: new records only")
+            .parameter(last_event_id)
             .response(200, stream)
             .error_responses(&[400, 429, 503]),
     ]
 }
 
+/// Opens an event stream, within the limits for listeners.
 async fn stream_events(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
@@ -59,21 +60,22 @@ async fn stream_events(
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        // Proxies that gather what they pass on would hold events back.
+        // nginx buffers responses by default, which would delay events.
         (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
     Ok((headers, Body::from_stream(listener.into_stream())).into_response())
 }
 
-/// Where a listener wants to go on. The header is newer than an address that a browser uses again.
+/// Returns the sequence number after which a listener resumes. The header takes precedence over the query, because a
+/// browser reconnects with the original URL.
 fn resume_after(headers: &HeaderMap, params: &QueryParams) -> Result<Option<u64>> {
-    let Some(last) = headers.get("last-event-id").filter(|last| !last.is_empty()) else {
+    let Some(last_id) = headers.get("last-event-id").filter(|last_id| !last_id.is_empty()) else {
         return params.number("after", 0..=u64::MAX);
     };
-    let number = last.to_str().ok().and_then(|text| text.trim().parse().ok());
-    number.map(Some).ok_or_else(|| {
-        let shown = sanitize_truncated(&String::from_utf8_lossy(last.as_bytes()), 40);
-        Error::new(Code::BadRequest, format!("`Last-Event-ID` is the number of a record, not `{shown}`"))
+    let seq = last_id.to_str().ok().and_then(|text| text.trim().parse().ok());
+    seq.map(Some).ok_or_else(|| {
+        let text = sanitize_truncated(&String::from_utf8_lossy(last_id.as_bytes()), 40);
+        Error::new(Code::BadRequest, format!("`Last-Event-ID` is the sequence number of a record, not `{text}`"))
     })
 }
 
@@ -106,15 +108,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_listener_too_many_is_told_to_come_again_and_let_in_when_another_left() {
-        let data = tempfile::tempdir().unwrap();
+    async fn a_listener_beyond_the_limit_is_rejected_until_another_one_leaves() {
+        let data_dir = tempfile::tempdir().unwrap();
         let registry = Registry::open(Config::default(), RegistryOptions::default()).await.unwrap();
         let service = McpService::new(registry.clone(), Expose::default());
         let endpoint = McpEndpoint::new(Arc::new(service), ServerOptions::new("toolcrib", "0"));
         let loaded_config = LoadedConfig::from_config(Config::default());
         let config = ServerConfig {
             loaded_config,
-            data_dir: data.path().to_owned(),
+            data_dir: data_dir.path().to_owned(),
             require_token: false,
             refuse_own_process: false,
         };
@@ -124,21 +126,21 @@ mod tests {
             stream_events(State(app.clone()), principal, HeaderMap::new(), QueryParams::default()).await.into_response()
         };
 
-        let mut places = Vec::new();
+        let mut permits = Vec::new();
         for identity in ["a", "b", "c", "d"] {
             let identity: Arc<str> = identity.into();
-            places.extend(std::iter::from_fn(|| app.event_feed.acquire_permit(&identity).ok()));
-            assert_eq!(places.len() % 250, 0, "a quarter of all places for each");
+            permits.extend(std::iter::from_fn(|| app.event_feed.acquire_permit(&identity).ok()));
+            assert_eq!(permits.len() % 250, 0, "a quarter of all permits for each");
             expect_rate_limited(listen(&identity).await).await;
         }
-        assert_eq!((places.len(), app.event_feed.listener_count()), (1_000, 1_000));
+        assert_eq!((permits.len(), app.event_feed.listener_count()), (1_000, 1_000));
         expect_rate_limited(listen("e").await).await;
 
-        places.pop();
-        let heard = listen("e").await;
-        assert_eq!((heard.status(), app.event_feed.listener_count()), (StatusCode::OK, 1_000));
-        drop(heard);
-        assert_eq!(app.event_feed.listener_count(), 999, "who leaves makes room");
+        permits.pop();
+        let response = listen("e").await;
+        assert_eq!((response.status(), app.event_feed.listener_count()), (StatusCode::OK, 1_000));
+        drop(response);
+        assert_eq!(app.event_feed.listener_count(), 999, "a dropped response frees its permit");
         assert_eq!(listen("d").await.status(), StatusCode::OK);
     }
 }

@@ -1,4 +1,4 @@
-//! `/api/openapi.json`, made from the table of routes.
+//! `/api/openapi.json`, generated from the table of routes.
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::route::schema_ref;
 use super::{routes, schemas};
 
-/// The document as it is served.
+/// The rendered document.
 #[derive(Debug, Clone)]
 pub(super) struct OpenApiDocument(Bytes);
 
@@ -24,11 +24,12 @@ impl IntoResponse for OpenApiDocument {
     }
 }
 
+/// Builds the OpenAPI 3.1 document.
 fn build_document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     routes().into_iter().for_each(|route| route.describe(&mut paths));
     let error = json!({
-        "description": "What went wrong, and what to do about it",
+        "description": "Error code, message and details",
         "content": { "application/json": { "schema": schema_ref("Error") } },
     });
     json!({
@@ -45,7 +46,7 @@ fn build_document() -> Value {
             "responses": { "Error": error },
             "securitySchemes": { "token": {
                 "type": "http", "scheme": "bearer",
-                "description": "The token in `admin.token` of the data directory, or one that `toolcrib token create` made",
+                "description": "The token in `admin.token` of the data directory, or one created with `toolcrib token create`",
             } },
         },
     })

@@ -1,5 +1,5 @@
-//! What an address says: the parameters of its query and the names in its path. What is written wrongly gets an error
-//! that tells what to write; parameters that nobody knows are passed over.
+//! Extractors for query parameters and the path parameter. Malformed values get an error that tells what is expected;
+//! unknown parameters are ignored.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -13,27 +13,29 @@ use toolcrib::{Code, Error, Registry, Result, SourceId};
 
 use super::error::ApiError;
 
-/// The parameters of a query, each once.
+/// Decoded query parameters, each at most once.
 #[derive(Debug, Default)]
 pub(super) struct QueryParams(Vec<(String, String)>);
 
-/// More than any route knows.
+/// Maximum number of parameters: far more than any route has.
 const MAX_QUERY_PARAMS: usize = 64;
 
-/// The one name in a path, decoded.
+/// The single parameter of a path, decoded.
 #[derive(Debug)]
 pub(super) struct PathParam(pub(super) String);
 
 impl QueryParams {
+    /// Parses the query of a URI.
     pub(super) fn parse(query: &str) -> Result<QueryParams> {
         let mut params: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             if params.len() == MAX_QUERY_PARAMS {
-                return Err(bad_request(format!("the address has more than {MAX_QUERY_PARAMS} parameters")));
+                return Err(bad_request(format!("the URL has more than {MAX_QUERY_PARAMS} query parameters")));
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (name, value) = (decode_form_value(name)?, decode_form_value(value)?);
-            if params.iter().any(|(given, _)| *given == name) {
+            let name = decode_form_value(name)?;
+            let value = decode_form_value(value)?;
+            if params.iter().any(|(known, _)| *known == name) {
                 return Err(bad_request(format!("`{}` is given twice", sanitize_truncated(&name, 40))));
             }
             params.push((name, value));
@@ -41,28 +43,30 @@ impl QueryParams {
         Ok(QueryParams(params))
     }
 
-    /// One that is empty counts as left out.
+    /// Returns a parameter; an empty one counts as missing.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.value(name).filter(|value| !value.is_empty())
     }
 
     fn value(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// Parses a whole number within `range`.
     pub(super) fn number(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>> {
         let Some(text) = self.value(name) else { return Ok(None) };
         let number = text.parse().ok().filter(|number| range.contains(number));
-        let (least, most) = (range.start(), range.end());
-        let expected = match *most {
-            u64::MAX => format!("a whole number from {least} on"),
-            most => format!("a whole number from {least} to {most}"),
+        let min = range.start();
+        let expected = match *range.end() {
+            u64::MAX => format!("a whole number from {min} on"),
+            max => format!("a whole number from {min} to {max}"),
         };
         number
             .map(Some)
             .ok_or_else(|| bad_request(format!("`{name}` is {expected}, not `{}`", sanitize_truncated(text, 40))))
     }
 
+    /// Parses a boolean; a missing one is false.
     pub(super) fn flag(&self, name: &str) -> Result<bool> {
         match self.value(name) {
             None | Some("false" | "0") => Ok(false),
@@ -73,20 +77,20 @@ impl QueryParams {
         }
     }
 
-    /// A time, or so long before `now`.
+    /// Parses a point in time, or a duration that is subtracted from `now`.
     pub(super) fn timestamp(&self, name: &str, now: Timestamp) -> Result<Option<Timestamp>> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        let when: TimeSpec =
+        let time: TimeSpec =
             text.parse().map_err(|error: Error| bad_request(format!("`{name}`: {}", error.message)))?;
-        Ok(Some(when.resolve(now)))
+        Ok(Some(time.resolve(now)))
     }
 
-    /// A source that there is.
+    /// Returns the id in the parameter `source`, which must exist.
     pub(super) fn source(&self, registry: &Registry) -> Result<Option<SourceId>> {
         self.text("source").map(|name| find_source_id(registry, name)).transpose()
     }
 
-    /// There are no groups yet; a list that passed over the wish for one would be too long.
+    /// Rejects the parameter `group`, which is reserved. Ignoring it would return tools outside of the group.
     pub(super) fn reject_group(&self) -> Result<()> {
         match self.text("group") {
             None => Ok(()),
@@ -95,7 +99,7 @@ impl QueryParams {
     }
 }
 
-/// An id that exists, from any spelling of it.
+/// Returns the id of an existing source, from any spelling that maps to it.
 pub(crate) fn find_source_id(registry: &Registry, name: &str) -> Result<SourceId> {
     let id = SourceId::from_name(name).ok().filter(|id| registry.source(id).is_some());
     id.ok_or_else(|| registry.unknown_source_error(&sanitize_truncated(name, 80)))
@@ -105,15 +109,19 @@ fn bad_request(message: String) -> Error {
     Error::new(Code::BadRequest, message)
 }
 
-/// `+` is a space; a `%` must be followed by two digits, and all of it must be UTF-8.
+/// Decodes a form-encoded name or value strictly: `+` is a space, `%` needs two digits, and the result must be UTF-8.
 fn decode_form_value(text: &str) -> Result<String> {
     let spaced: Cow<'_, str> = if text.contains('+') { text.replace('+', " ").into() } else { text.into() };
     percent_decode(&spaced)
 }
 
 fn percent_decode(text: &str) -> Result<String> {
-    let malformed =
-        || bad_request("the address is written wrongly: `%` needs two hexadecimal digits that give UTF-8".into());
+    let malformed = || {
+        bad_request(
+            "malformed percent-encoding in the URL: `%` needs two hexadecimal digits, and the result must be UTF-8"
+                .into(),
+        )
+    };
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -122,7 +130,8 @@ fn percent_decode(text: &str) -> Result<String> {
             continue;
         }
         let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
-        let (high, low) = (digit().ok_or_else(malformed)?, digit().ok_or_else(malformed)?);
+        let high = digit().ok_or_else(malformed)?;
+        let low = digit().ok_or_else(malformed)?;
         bytes.push((high * 16 + low) as u8);
     }
     String::from_utf8(bytes).map_err(|_| malformed())
@@ -140,9 +149,9 @@ impl<S: Send + Sync> FromRequestParts<S> for PathParam {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<PathParam, ApiError> {
-        let wrong = || bad_request("the name in the address is not UTF-8".into());
-        let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| wrong())?;
-        let name = params.iter().next().map(|(_, value)| value.to_owned()).ok_or_else(wrong)?;
+        let invalid = || bad_request("the name in the path is not UTF-8".into());
+        let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| invalid())?;
+        let name = params.iter().next().map(|(_, value)| value.to_owned()).ok_or_else(invalid)?;
         Ok(PathParam(name))
     }
 }
@@ -152,13 +161,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_read_or_refused_with_what_to_write() {
+    fn a_query_is_parsed_or_rejected_with_what_is_expected() {
         let params = QueryParams::parse("a=1+2&b=%C3%A4&c&force=true&limit=7&").unwrap();
         assert_eq!((params.text("a"), params.text("b"), params.text("c")), (Some("1 2"), Some("ä"), None));
         assert_eq!((params.flag("force").unwrap(), params.number("limit", 1..=9).unwrap()), (true, Some(7)));
-        for (query, says) in [("a=%zz", "two hexadecimal"), ("a=%ff", "UTF-8"), ("a=%", "two"), ("a=1&a=2", "twice")] {
+        for (query, expected) in
+            [("a=%zz", "two hexadecimal"), ("a=%ff", "UTF-8"), ("a=%", "two"), ("a=1&a=2", "twice")]
+        {
             let error = QueryParams::parse(query).unwrap_err();
-            assert!(error.code == Code::BadRequest && error.message.contains(says), "{query}: {}", error.message);
+            assert!(error.code == Code::BadRequest && error.message.contains(expected), "{query}: {}", error.message);
         }
         let many: Vec<String> = (0..=MAX_QUERY_PARAMS).map(|number| format!("p{number}=")).collect();
         assert!(QueryParams::parse(&many[1..].join("&")).is_ok());

@@ -1,5 +1,5 @@
-//! Which clients may declare sources that reach into this machine or its network: programs, files, values that only this process knows,
-//! and private addresses.
+//! Restricts declarations over HTTP: sources that run programs, read files or environment variables of the server, or
+//! connect to private addresses need a local administrator or a permission in the configuration.
 
 use std::convert::Infallible;
 
@@ -12,45 +12,47 @@ use toolcrib::{Code, Error, Result, Source};
 use crate::auth::{Principal, Role};
 use crate::state::AppState;
 
-/// Such a source is for who is on this machine and manages it, unless the configuration says otherwise: a token that
-/// manages over the network is not a shell here, nor a key to the secrets that lie here, nor a way into the network around.
+/// Fails unless the principal may declare the source. An admin token used over the network must not give a shell on the
+/// server, access to its secrets, or access to the network around it, unless `allow_commands` or `allow_private_sources`
+/// permit it.
 pub(super) async fn authorize(app: &AppState, principal: &Principal, source: &Source) -> Result<()> {
     if principal.is_local && principal.role == Role::Admin {
         return Ok(());
     }
-    let found = app.loaded_config.load_full();
-    if let Some(would) = host_access(&source.kind)
-        && !found.config.allow_commands
+    let loaded_config = app.loaded_config.load_full();
+    if let Some(access) = host_access(&source.kind)
+        && !loaded_config.config.allow_commands
     {
         let message = format!(
-            "`{}` would {would} on the server, which requests over HTTP may not; `allow_commands: true` in the \
-             configuration permits it, or `toolcrib add` declares it there",
+            "`{}` would {access} on the server, which is not permitted over HTTP; set `allow_commands: true` in the \
+             configuration, or declare it there with `toolcrib add`",
             source.id
         );
         return Err(Error::new(Code::Forbidden, message));
     }
-    if found.config.allow_private_sources {
+    if loaded_config.config.allow_private_sources {
         return Ok(());
     }
-    let refused = |what: String| {
+    let forbidden = |problem: String| {
         let message = format!(
-            "`{}` {what}, which requests over the network may not; `allow_private_sources: true` in the configuration \
-             permits it, or `toolcrib add` declares it there",
+            "`{}` {problem}, which is not permitted over the network; set `allow_private_sources: true` in the \
+             configuration, or declare it there with `toolcrib add`",
             source.id
         );
         Err(Error::new(Code::Forbidden, message))
     };
     if allows_private_addresses(&source.kind) {
-        return refused("would have `allow_private`".into());
+        return forbidden("would have `allow_private`".into());
     }
-    for (key, address) in source_urls(&source.kind) {
-        if !is_public_url(address).await {
-            return refused(format!("has a `{key}` that is not, or not only, at public addresses"));
+    for (key, url) in source_urls(&source.kind) {
+        if !is_public_url(url).await {
+            return forbidden(format!("has a `{key}` that resolves to private addresses"));
         }
     }
     Ok(())
 }
 
+/// True when the source itself would lift the restriction to public addresses.
 fn allows_private_addresses(kind: &SourceKind) -> bool {
     match kind {
         SourceKind::OpenApi(openapi) => openapi.allow_private,
@@ -59,17 +61,17 @@ fn allows_private_addresses(kind: &SourceKind) -> bool {
     }
 }
 
-/// Every address that a source names, with its key.
+/// Returns every URL in the declaration of a source, with its key.
 fn source_urls(kind: &SourceKind) -> Vec<(&'static str, &str)> {
     match kind {
         SourceKind::Http(remote) | SourceKind::Sse(remote) => vec![("url", &remote.url)],
         SourceKind::OpenApi(openapi) => {
-            let documents = openapi.allow_refs.iter().map(|place| ("allow_refs", place.as_str()));
+            let documents = openapi.allow_refs.iter().map(|location| ("allow_refs", location.as_str()));
             let documents = documents.chain([("openapi", openapi.document.as_str())]);
-            let mut addresses: Vec<_> = documents.filter(|(_, place)| is_http_url(place)).collect();
-            addresses.extend(openapi.base_url.as_deref().map(|base| ("base_url", base)));
-            addresses.extend(openapi.auth.iter().flat_map(token_urls).map(|url| ("token_url", url)));
-            addresses
+            let mut urls: Vec<_> = documents.filter(|(_, location)| is_http_url(location)).collect();
+            urls.extend(openapi.base_url.as_deref().map(|base| ("base_url", base)));
+            urls.extend(openapi.auth.iter().flat_map(token_urls).map(|url| ("token_url", url)));
+            urls
         }
         SourceKind::Stdio(_) | SourceKind::Workflow(_) | SourceKind::Builtin(_) => Vec::new(),
     }
@@ -83,37 +85,39 @@ fn token_urls(auth: &Auth) -> Vec<&str> {
     }
 }
 
-/// What a source would do on this machine that is not everybody's to ask for.
+/// Returns what a source would do on the host of the server, as a verb phrase for the error message.
 fn host_access(kind: &SourceKind) -> Option<&'static str> {
-    let does = match kind {
+    let access = match kind {
         SourceKind::Stdio(_) => Some("start programs"),
         SourceKind::Builtin(builtin) if builtin.tools.iter().any(|tool| MUTATING_TOOLS.contains(&tool.as_str())) => {
             Some("start programs or change files")
         }
         SourceKind::Builtin(builtin) => (!builtin.roots.is_empty()).then_some("read files"),
         SourceKind::OpenApi(openapi) => {
-            let mut places = openapi.allow_refs.iter().chain([&openapi.document]);
-            places.any(|place| !is_http_url(place)).then_some("read files")
+            let mut locations = openapi.allow_refs.iter().chain([&openapi.document]);
+            locations.any(|location| !is_http_url(location)).then_some("read files")
         }
         SourceKind::Workflow(_) => Some("read files"),
         SourceKind::Http(_) | SourceKind::Sse(_) => None,
     };
-    does.or_else(|| has_references(kind).then_some("use variables or files"))
+    access.or_else(|| has_references(kind).then_some("use variables or files"))
 }
 
-fn is_http_url(place: &str) -> bool {
-    let scheme = place.split_once("://").map(|(scheme, _)| scheme);
+fn is_http_url(location: &str) -> bool {
+    let scheme = location.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https"))
 }
 
+/// True when any text of the source has a reference such as `${env:NAME}`, which the server would resolve.
 fn has_references(kind: &SourceKind) -> bool {
-    let mut found = false;
-    let looked = kind.try_map_texts(|text| {
-        found |= split_references(text).iter().any(|piece| matches!(piece, ReferencePart::Reference(_)));
+    let mut has_reference = false;
+    // Used as a visitor of all texts; the mapped copy is dropped.
+    let copy = kind.try_map_texts(|text| {
+        has_reference |= split_references(text).iter().any(|part| matches!(part, ReferencePart::Reference(_)));
         Ok::<_, Infallible>(String::new())
     });
-    drop(looked);
-    found
+    drop(copy);
+    has_reference
 }
 
 #[cfg(test)]
@@ -124,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_address_of_a_source_is_known() {
+    fn all_urls_of_a_source_are_found() {
         let oauth2 = json!({ "token_url": "http://c/", "client_id": "i", "client_secret": "s" });
         for (keys, expected) in [
             (json!({ "url": "http://a/" }), vec![("url", "http://a/")]),
@@ -162,11 +166,11 @@ mod tests {
     }
 
     #[test]
-    fn what_reaches_into_this_machine_is_known() {
-        let reaches =
+    fn sources_with_access_to_the_host_are_recognised() {
+        let has_access =
             |keys: &Value| host_access(&parse_source("a", keys, std::path::Path::new("/p")).unwrap().kind).is_some();
         for name in MUTATING_TOOLS {
-            assert!(reaches(&json!({ "builtin": ["calculate", name] })), "{name}");
+            assert!(has_access(&json!({ "builtin": ["calculate", name] })), "{name}");
         }
         for keys in [
             json!({ "command": "x" }),
@@ -180,7 +184,7 @@ mod tests {
             json!({ "url": "http://x", "auth": { "bearer": "${file:/etc/passwd}" } }),
             json!({ "openapi": "http://x/y.yaml", "variables": { "a": "${env:HOME}" } }),
         ] {
-            assert!(reaches(&keys), "{keys}");
+            assert!(has_access(&keys), "{keys}");
         }
         for keys in [
             json!({ "url": "http://x", "headers": { "X-Key": "a" } }),
@@ -189,7 +193,7 @@ mod tests {
             json!({ "builtin": "all" }),
             json!({ "builtin": ["calculate"] }),
         ] {
-            assert!(!reaches(&keys), "{keys}");
+            assert!(!has_access(&keys), "{keys}");
         }
     }
 }

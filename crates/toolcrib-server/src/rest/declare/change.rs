@@ -1,4 +1,4 @@
-//! A source changed key by key.
+//! `PATCH /api/sources/{id}`: changes single keys of a source by a JSON merge patch.
 
 use axum::Extension;
 use axum::extract::State;
@@ -18,6 +18,7 @@ use crate::rest::query::{PathParam, find_source_id};
 use crate::rest::response;
 use crate::state::AppState;
 
+/// Applies a patch and discovers the source again if necessary.
 pub(super) async fn change_source(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
@@ -26,73 +27,75 @@ pub(super) async fn change_source(
     JsonBody(mut patch): JsonBody<Map<String, Value>>,
 ) -> Result<Response, ApiError> {
     let id = find_source_id(&app.registry, &name)?;
-    let switch = patch.shift_remove("enabled").map(parse_enabled).transpose()?;
-    let declaring = app.declare_lock.lock().await;
+    let enabled = patch.shift_remove("enabled").map(parse_enabled).transpose()?;
+    let guard = app.declare_lock.lock().await;
     let source = if patch.is_empty() { None } else { Some(apply_patch(&app, &id, &patch)?) };
-    // Nobody is asked twice about what is to stay as it is.
+    // Only a change of the connection needs authorization; a remote administrator may change the title of any source.
     let before = app.registry.declaration(&id);
     if let Some(source) = source.as_ref().filter(|source| before.is_none_or(|before| before.kind != source.kind)) {
         authorize(&app, &principal, source).await?;
     }
-    // What is to be off is not looked at in between.
-    if switch == Some(EnabledState::Disabled) {
+    // Disable first, so that the changed source is not discovered in between.
+    if enabled == Some(EnabledState::Disabled) {
         set_source_enabled(&app, &principal, &id, EnabledState::Disabled).await?;
     }
-    let mut changed = match &source {
+    let mut outcome = match &source {
         Some(source) => app.registry.declare_lazily(source, principal.actor()).await?,
         None => DeclareOutcome::Same,
     };
-    if switch == Some(EnabledState::Enabled)
+    if enabled == Some(EnabledState::Enabled)
         && set_source_enabled(&app, &principal, &id, EnabledState::Enabled).await?.changed
     {
-        changed = DeclareOutcome::Changed;
+        outcome = DeclareOutcome::Changed;
     }
-    drop(declaring);
-    // A source that connects to something else now, or was never known, is discovered; one that is fresh is not.
+    drop(guard);
+    // Not forced: only a source whose connection changed or that was never discovered is contacted.
     let refresh = Refresh { trace: trace.map(|trace| trace.0), ..Refresh::default() };
-    let outcome = match changed {
+    let refresh_outcome = match outcome {
         DeclareOutcome::Same => None,
         DeclareOutcome::New | DeclareOutcome::Changed => Some(app.registry.refresh_source(&id, refresh).await?),
     };
-    Ok(response::json_response(StatusCode::OK, &declared_source(&app, &id, outcome)?)?)
+    Ok(response::json_response(StatusCode::OK, &declared_source(&app, &id, refresh_outcome)?)?)
 }
 
-/// Enables or disables a source that is stated well.
+/// Enables or disables a source. Fails for one with an invalid declaration in the configuration.
 pub(in crate::rest) async fn set_source_enabled(
     app: &AppState,
     principal: &Principal,
     id: &SourceId,
-    switch: EnabledState,
+    enabled: EnabledState,
 ) -> Result<EnableOutcome> {
     ensure_declared(app, id)?;
-    app.registry.set_enabled(EnableTarget::Source(id.clone()), switch, principal.actor()).await
+    app.registry.set_enabled(EnableTarget::Source(id.clone()), enabled, principal.actor()).await
 }
 
+/// Parses the key `enabled`; `null` restores the default, which is true.
 fn parse_enabled(enabled: Value) -> Result<EnabledState> {
     match enabled {
         Value::Bool(true) | Value::Null => Ok(EnabledState::Enabled),
         Value::Bool(false) => Ok(EnabledState::Disabled),
         Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-            Err(Error::new(Code::BadRequest, "`enabled` is true or false"))
+            Err(Error::new(Code::BadRequest, "`enabled` must be true or false"))
         }
     }
 }
 
-/// The declaration with the patch laid over it.
+/// Returns the declaration with the patch applied.
 fn apply_patch(app: &AppState, id: &SourceId, patch: &Map<String, Value>) -> Result<Source> {
     if let Some(key) = ["name", "id"].into_iter().find(|key| patch.contains_key(*key)) {
         let message = format!("`{key}` cannot change: declare a source with the new name, and remove this one");
         return Err(Error::new(Code::BadRequest, message));
     }
     ensure_declared(app, id)?;
-    let configured = app.registry.inventory().source(id).is_some_and(|state| state.origin == Origin::Config);
-    if configured {
-        let place = app.loaded_config.load().declared_at(id).unwrap_or_else(|| "the configuration".into());
-        let message = format!("`{id}` is declared in `{place}`; change it there. Only `enabled` can be changed here");
+    let is_configured = app.registry.inventory().source(id).is_some_and(|state| state.origin == Origin::Config);
+    if is_configured {
+        let location = app.loaded_config.load().declared_at(id).unwrap_or_else(|| "the configuration".into());
+        let message =
+            format!("`{id}` is declared in `{location}`; change it there. Only `enabled` can be changed here");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
-    let before = app.registry.declaration(id).ok_or_else(|| app.registry.unknown_source_error(id.as_str()))?;
-    let mut keys = export_json(&[&before], Secrets::Plain)["sources"][id.as_str()].take();
+    let declaration = app.registry.declaration(id).ok_or_else(|| app.registry.unknown_source_error(id.as_str()))?;
+    let mut keys = export_json(&[&declaration], Secrets::Plain)["sources"][id.as_str()].take();
     merge_patch(&mut keys, &Value::Object(patch.clone()));
     match keys {
         Value::Object(keys) => parse_source(app, id.as_str(), keys),
@@ -102,17 +105,17 @@ fn apply_patch(app: &AppState, id: &SourceId, patch: &Map<String, Value>) -> Res
     }
 }
 
-/// One that the configuration states wrongly has no declaration to change.
+/// Fails for a source with an invalid declaration in the configuration: it is listed, but has no declaration to change.
 fn ensure_declared(app: &AppState, id: &SourceId) -> Result<()> {
     if app.registry.inventory().source(id).is_some() {
         return Ok(());
     }
-    let place = app.loaded_config.load().declared_at(id).unwrap_or_else(|| "the configuration".into());
-    let message = format!("`{id}` is stated wrongly in `{place}`; its `last_error` says how");
+    let location = app.loaded_config.load().declared_at(id).unwrap_or_else(|| "the configuration".into());
+    let message = format!("the declaration of `{id}` in `{location}` is invalid; see its `last_error`");
     Err(Error::new(Code::Conflict, message).with_retryable(false))
 }
 
-/// RFC 7396.
+/// Applies a JSON merge patch (RFC 7396).
 fn merge_patch(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -140,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_is_laid_over_key_by_key() {
+    fn a_patch_merges_objects_and_replaces_other_values() {
         let mut keys = json!({ "url": "http://x", "headers": { "A": "1", "B": "2" }, "tags": ["a"] });
         merge_patch(
             &mut keys,

@@ -1,16 +1,17 @@
-//! The keys of a source, as a configuration file has them.
+//! OpenAPI schemas of the keys of a source, which are those of a configuration file.
 
 use serde_json::{Map, Value, json};
 
 use crate::rest::openapi_schema::{nullable, object_schema, partial_object, string_array, string_enum};
 use crate::rest::route::schema_ref;
 
+/// Schemas of the routes that declare and change sources.
 pub(in crate::rest) fn schemas() -> Vec<(&'static str, Value)> {
     let keys = source_keys();
     let mut new = keys.clone();
     new["properties"]["name"] =
-        json!({ "type": "string", "description": "Becomes the prefix of its tools: `name__tool`" });
-    new["properties"]["id"] = json!({ "type": "string", "description": "Another word for `name`" });
+        json!({ "type": "string", "description": "Name of the source, the prefix of its tools: `name__tool`" });
+    new["properties"]["id"] = json!({ "type": "string", "description": "Alias of `name`" });
     let declared = object_schema(&[("outcome", nullable(schema_ref("Outcome")))]);
     vec![
         ("SourceKeys", keys),
@@ -19,79 +20,79 @@ pub(in crate::rest) fn schemas() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// `null` is the same as leaving a key out, or takes it away.
+/// Schema of all keys. Each may be `null`: in a declaration it counts as missing, in a patch it removes the key.
 fn source_keys() -> Value {
     let text = |about: &str| json!({ "type": ["string", "null"], "description": about });
     let flag = |about: &str| json!({ "type": ["boolean", "null"], "description": about });
     let list = |about: &str| {
-        let mut shape = nullable(string_array());
-        shape["description"] = json!(about);
-        shape
+        let mut schema = nullable(string_array());
+        schema["description"] = json!(about);
+        schema
     };
     let pairs = |about: &str| {
         let value = json!({ "type": ["string", "null"] });
         json!({ "type": ["object", "null"], "additionalProperties": value, "description": about })
     };
-    let mut shape = partial_object(&[
-        ("command", text("The program that starts an MCP server on stdio")),
-        ("args", list("Its arguments")),
-        ("env", pairs("Variables for it; values may be references such as `${env:NAME}`")),
-        ("cwd", text("The directory it starts in")),
-        ("inherit_env", list("Variables of the server's own that it gets too")),
-        ("url", text("The address of an MCP server that runs elsewhere")),
+    let mut schema = partial_object(&[
+        ("command", text("Program of an MCP server on stdio")),
+        ("args", list("Arguments of the program")),
+        ("env", pairs("Environment variables of the program; values may be references such as `${env:NAME}`")),
+        ("cwd", text("Working directory of the program")),
+        ("inherit_env", list("Environment variables of Toolcrib that the program inherits")),
+        ("url", text("URL of a remote MCP server")),
         ("transport", nullable_enum(&["http", "sse", "stdio"])),
-        ("headers", pairs("For every request")),
+        ("headers", pairs("HTTP headers of every request")),
         (
             "auth",
             json!({ "type": ["object", "null"], "description": "`bearer`, `basic`, `api_key`, `oauth2` or `schemes`" }),
         ),
-        ("openapi", text("An API: the file or address of its document")),
-        ("base_url", text("Where requests go, whatever the document says")),
+        ("openapi", text("File or URL of the OpenAPI document of an API")),
+        ("base_url", text("Base URL of requests, instead of the one in the document")),
         ("include", list("Only these operations, by globs")),
-        ("exclude", list("All operations but these")),
+        ("exclude", list("All operations except these, by globs")),
         ("include_tags", list("Only operations with one of these tags")),
         ("methods", list("Only operations with one of these methods")),
-        ("variables", pairs("Of the addresses in the document")),
-        ("allow_refs", list("Where else the document may be continued")),
-        ("poll", json!({ "type": ["object", "null"], "description": "How operations that take long are waited for" })),
-        ("workflow", text("Workflows: their Arazzo document")),
+        ("variables", pairs("Variables of the server URLs in the document")),
+        ("allow_refs", list("Further files and URLs that the document may refer to")),
+        ("poll", json!({ "type": ["object", "null"], "description": "Polling of asynchronous operations" })),
+        ("workflow", text("File of an Arazzo document with workflows")),
         (
             "builtin",
             json!({ "description": "`all`, or names of built-in tools", "anyOf": [{ "type": "string", "enum": ["all"] }, string_array(), { "type": "null" }] }),
         ),
-        ("roots", list("The directories that built-in file tools may touch")),
-        ("allow_private", flag("Private addresses may be reached")),
-        ("ttl", text("How long its list is fresh, such as `5m`")),
+        ("roots", list("Directories that built-in file tools may access")),
+        ("allow_private", flag("Allow requests to private addresses")),
+        ("ttl", text("How long the tool list is fresh, such as `5m`")),
         ("connect_timeout", text("A duration such as `5s`")),
-        ("first_start_timeout", text("For the first discovery of a server that is started, such as `120s`")),
+        ("first_start_timeout", text("Timeout of the first discovery of a stdio server, such as `120s`")),
         ("discovery_timeout", text("A duration such as `30s`")),
         ("call_timeout", text("A duration such as `60s`")),
-        ("idle", text("After which a connection that nobody uses ends")),
-        ("result_limit", text("Above which a result is given in pages, such as `256KiB`")),
+        ("idle", text("Idle time after which a connection is closed")),
+        ("result_limit", text("Size above which a result is split into pages, such as `256KiB`")),
         ("on_conflict", nullable_enum(&["exclude", "keep"])),
         ("lifecycle", nullable_enum(&["shared", "transient", "per_client"])),
         ("results", nullable_enum(&["clean", "raw"])),
         ("enabled", flag("Whether agents see its tools")),
-        ("title", text("For people")),
-        ("tags", list("To search by")),
-        ("essential", list("Tools that every agent should know of, by globs")),
+        ("title", text("Title for people")),
+        ("tags", list("Tags to search by")),
+        ("essential", list("Essential tools, listed in the summary for agents, by globs")),
         (
             "tools",
             json!({
                 "type": ["object", "null"],
                 "additionalProperties": string_enum(&["allow", "ask", "deny", "hide"]),
-                "description": "What may be called, by globs on the names",
+                "description": "Policies by globs on the tool names",
             }),
         ),
     ]);
-    if let Some(shape) = shape.as_object_mut() {
-        shape.extend(Map::from_iter([("additionalProperties".to_owned(), json!(false))]));
+    if let Some(schema) = schema.as_object_mut() {
+        schema.extend(Map::from_iter([("additionalProperties".to_owned(), json!(false))]));
     }
-    shape
+    schema
 }
 
-fn nullable_enum(words: &[&str]) -> Value {
-    let mut all: Vec<Value> = words.iter().map(|word| json!(word)).collect();
-    all.push(Value::Null);
-    json!({ "enum": all })
+fn nullable_enum(values: &[&str]) -> Value {
+    let mut choices: Vec<Value> = values.iter().map(|value| json!(value)).collect();
+    choices.push(Value::Null);
+    json!({ "enum": choices })
 }

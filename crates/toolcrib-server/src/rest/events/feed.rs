@@ -1,4 +1,5 @@
-//! One ear on the registry for all listeners, and a place for each of them.
+//! Broadcasts the notices of the registry to all event listeners, and limits their number. Also announces changes that
+//! affect authorization, so that open streams are checked again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,75 +13,82 @@ use toolcrib::{Code, Error, Registry};
 
 use super::sse::{FeedEvent, render_notice};
 
-/// Listeners at once.
+/// Maximum number of concurrent listeners.
 const MAX_LISTENERS: usize = 1_000;
-/// Listeners at once of one identity, so that no client takes all places.
+/// Maximum number of concurrent listeners of one identity, so that one client cannot exhaust the limit for all.
 const MAX_LISTENERS_PER_IDENTITY: usize = MAX_LISTENERS / 4;
-/// How far a listener may fall behind before it misses measurements.
+/// How many events a slow listener may fall behind before measurements are lost. Records are never lost: the listener
+/// reads them from the journal.
 const MAX_QUEUED_EVENTS: usize = 1_024;
 
-/// Ends, and ends its listeners, when it is closed or dropped.
+/// Source of all event streams. Closing or dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct EventFeed {
     events: broadcast::Sender<FeedEvent>,
     listeners: Arc<ListenerCounts>,
-    /// Changes with the tokens there are, and with the configuration.
+    /// Signals changed tokens and a reloaded configuration.
     auth_changes: watch::Sender<()>,
     closed: CancellationToken,
-    _open: DropGuard,
+    _close_on_drop: DropGuard,
 }
 
-/// How many listen, by identity.
+/// Number of listeners by identity.
 #[derive(Debug, Default)]
 struct ListenerCounts(Mutex<HashMap<Arc<str>, usize>>);
 
-/// A place among the listeners, until it is dropped.
+/// RAII guard for one listener; dropping it makes room for another.
 #[derive(Debug)]
 pub(super) struct ListenerPermit {
     listeners: Arc<ListenerCounts>,
     identity: Arc<str>,
 }
 
-/// Why there is no place for another listener.
+/// Which limit a new listener would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TooManyListeners {
+    /// [`MAX_LISTENERS`].
     Total,
+    /// [`MAX_LISTENERS_PER_IDENTITY`].
     PerIdentity,
 }
 
 impl EventFeed {
+    /// Creates the feed and starts its task.
     pub(crate) fn new(registry: Registry) -> EventFeed {
-        let (told, _) = broadcast::channel(MAX_QUEUED_EVENTS);
+        let (events, _) = broadcast::channel(MAX_QUEUED_EVENTS);
         let closed = CancellationToken::new();
-        let access = watch::Sender::new(());
-        tokio::spawn(closed.clone().run_until_cancelled_owned(forward_notices(registry, told.clone(), access.clone())));
+        let auth_changes = watch::Sender::new(());
+        let forwarding = forward_notices(registry, events.clone(), auth_changes.clone());
+        tokio::spawn(closed.clone().run_until_cancelled_owned(forwarding));
         EventFeed {
-            events: told,
-            auth_changes: access,
+            events,
+            auth_changes,
             listeners: Arc::default(),
-            _open: closed.clone().drop_guard(),
+            _close_on_drop: closed.clone().drop_guard(),
             closed,
         }
     }
 
-    /// From now on nobody listens.
+    /// Ends all event streams.
     pub(crate) fn close(&self) {
         self.closed.cancel();
     }
 
+    /// Counts a new listener until the returned permit is dropped.
     pub(super) fn acquire_permit(&self, identity: &Arc<str>) -> Result<ListenerPermit, TooManyListeners> {
         let mut listeners = self.listeners.by_identity();
         if listeners.values().sum::<usize>() >= MAX_LISTENERS {
             return Err(TooManyListeners::Total);
         }
-        let own = listeners.entry(identity.clone()).or_default();
-        if *own >= MAX_LISTENERS_PER_IDENTITY {
+        let count = listeners.entry(identity.clone()).or_default();
+        if *count >= MAX_LISTENERS_PER_IDENTITY {
             return Err(TooManyListeners::PerIdentity);
         }
-        *own += 1;
+        *count += 1;
         Ok(ListenerPermit { listeners: self.listeners.clone(), identity: identity.clone() })
     }
 
+    /// Number of current listeners, for metrics.
     pub(crate) fn listener_count(&self) -> usize {
         self.listeners.by_identity().values().sum()
     }
@@ -89,15 +97,17 @@ impl EventFeed {
         self.events.subscribe()
     }
 
-    /// Tells when a token was made, changed or revoked, and when the configuration was read again.
+    /// Returns a receiver that changes when a token is created, changed or revoked, and when the configuration is reloaded.
     pub(crate) fn subscribe_auth_changes(&self) -> watch::Receiver<()> {
         self.auth_changes.subscribe()
     }
 
+    /// Makes all open streams check their authorization.
     pub(crate) fn notify_auth_changed(&self) {
         self.auth_changes.send_replace(());
     }
 
+    /// Token that is cancelled when the feed closes.
     pub(super) fn closed_token(&self) -> CancellationToken {
         self.closed.clone()
     }
@@ -112,9 +122,9 @@ impl ListenerCounts {
 impl Drop for ListenerPermit {
     fn drop(&mut self) {
         let mut listeners = self.listeners.by_identity();
-        if let Some(own) = listeners.get_mut(&self.identity) {
-            *own -= 1;
-            if *own == 0 {
+        if let Some(count) = listeners.get_mut(&self.identity) {
+            *count -= 1;
+            if *count == 0 {
                 listeners.remove(&self.identity);
             }
         }
@@ -124,35 +134,41 @@ impl Drop for ListenerPermit {
 impl TooManyListeners {
     pub(super) fn into_error(self) -> Error {
         let message = match self {
-            TooManyListeners::Total => format!("{MAX_LISTENERS} clients listen already; try again in a moment"),
+            TooManyListeners::Total => format!("too many event streams ({MAX_LISTENERS}); try again later"),
             TooManyListeners::PerIdentity => {
-                format!("{MAX_LISTENERS_PER_IDENTITY} clients with these credentials listen already; close one of them")
+                format!(
+                    "too many event streams with these credentials ({MAX_LISTENERS_PER_IDENTITY}); close one of them"
+                )
             }
         };
         Error::new(Code::RateLimited, message)
     }
 }
 
-async fn forward_notices(registry: Registry, tell: broadcast::Sender<FeedEvent>, tokens: watch::Sender<()>) {
+/// Renders the notices of the registry for the listeners, until the registry closes.
+async fn forward_notices(registry: Registry, sender: broadcast::Sender<FeedEvent>, auth_changes: watch::Sender<()>) {
     let mut notices = registry.subscribe();
     loop {
-        let heard = notices.recv().await;
-        if heard.as_ref().map_or(true, affects_tokens) {
-            tokens.send_replace(());
+        let notice = notices.recv().await;
+        // Missed notices may have been about tokens, so they count as a change.
+        if notice.as_ref().map_or(true, affects_tokens) {
+            auth_changes.send_replace(());
         }
-        let news = match heard {
-            // What nobody hears need not be written.
-            Ok(_) if tell.receiver_count() == 0 => continue,
+        let events = match notice {
+            // Without listeners nothing needs to be rendered.
+            Ok(_) if sender.receiver_count() == 0 => continue,
             Ok(notice) => render_notice(&registry, &notice),
             Err(RecvError::Lagged(missed)) => vec![FeedEvent::Lost(missed)],
             Err(RecvError::Closed) => return,
         };
-        for one in news {
-            // The last may have left just now.
-            let _nobody_listens = tell.send(one);
+        for event in events {
+            // Fails when the last listener has just disconnected.
+            let _ = sender.send(event);
         }
     }
 }
+
+/// True for records that change which tokens are valid.
 
 fn affects_tokens(notice: &RegistryNotice) -> bool {
     matches!(notice, RegistryNotice::RecordAppended(record) if matches!(

@@ -1,4 +1,5 @@
-//! One listener: records without gap or duplicate, measurements as long as it keeps up.
+//! One event stream. Records come without gap or duplicate, because a listener that falls behind reads them from the
+//! journal; measurements may be lost then, which the event `lost` reports.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,47 +17,44 @@ use super::feed::ListenerPermit;
 use super::sse::{self, FeedEvent};
 use crate::state::AppState;
 
-/// A proxy on the way takes a connection that is silent for dead.
+/// Interval of comments on an idle stream. Proxies close connections that are silent for long.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// How many records are read from the journal in one go.
+/// Number of records read from the journal at a time.
 const RECORD_BATCH_SIZE: usize = 500;
 
+/// State of one event stream.
 pub(super) struct EventListener {
     registry: Registry,
     events: broadcast::Receiver<FeedEvent>,
-    /// The last record that was passed on, or that this listener does not want.
+    /// Sequence number of the last record sent, or of the one to start after.
     last_seq: u64,
-    /// Whether the journal has more than was passed on.
+    /// True when the journal has records after `last_seq` that must be read from it.
     is_behind: bool,
+    /// Rendered events that are sent next.
     pending: VecDeque<Bytes>,
     closed: CancellationToken,
     _permit: ListenerPermit,
 }
 
 impl EventListener {
-    /// Listens first and reads then, so that nothing falls in between.
+    /// Opens a stream. Subscribes to the feed before it reads the journal, so that no record between the two is missed.
     pub(super) async fn new(app: &AppState, permit: ListenerPermit, after: Option<u64>) -> Result<EventListener> {
-        let (told, closed) = (app.event_feed.subscribe(), app.event_feed.closed_token());
+        let events = app.event_feed.subscribe();
+        let closed = app.event_feed.closed_token();
         let registry = app.registry.clone();
         let head = registry.inventory().version;
-        // Whoever has heard of more than there is heard it of another journal, or from somebody who is ahead of us:
-        // better to hear a record twice than to miss one.
-        let last = after.unwrap_or(head).min(head);
-        let ready = VecDeque::from([Bytes::from_static(b"retry: 2000\n\n: listening\n\n")]);
-        let mut listener = EventListener {
-            registry,
-            events: told,
-            last_seq: last,
-            is_behind: last < head,
-            pending: ready,
-            closed,
-            _permit: permit,
-        };
+        // A number beyond the head comes from another journal, or from a process that is ahead of this one. Starting at the
+        // head may send a record twice, but misses none.
+        let last_seq = after.unwrap_or(head).min(head);
+        let pending = VecDeque::from([Bytes::from_static(b"retry: 2000\n\n: listening\n\n")]);
+        let mut listener =
+            EventListener { registry, events, last_seq, is_behind: last_seq < head, pending, closed, _permit: permit };
         listener.read_journal().await?;
         Ok(listener)
     }
 
-    /// Ends with the server, or when the journal cannot be read: who connects again goes on where this one ended.
+    /// Returns the response body. It ends with the server, or when the journal cannot be read; a client that reconnects
+    /// with `Last-Event-ID` continues where it ended.
     pub(super) fn into_stream(self) -> impl Stream<Item = Result<Bytes, Infallible>> {
         stream::unfold(self, |mut listener| async move {
             let next = listener.next_chunk().await?;
@@ -64,26 +62,28 @@ impl EventListener {
         })
     }
 
+    /// Waits for the next event or keep-alive comment.
     async fn next_chunk(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(ready) = self.pending.pop_front() {
-                return Some(ready);
+            if let Some(chunk) = self.pending.pop_front() {
+                return Some(chunk);
             }
             if self.is_behind {
                 self.read_journal().await.ok()?;
                 continue;
             }
-            let heard = tokio::select! {
+            let event = tokio::select! {
                 biased;
                 () = self.closed.cancelled() => return None,
-                heard = self.events.recv() => heard,
+                event = self.events.recv() => event,
                 () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => return Some(Bytes::from_static(b": still here\n\n")),
             };
-            match heard {
+            match event {
                 Ok(FeedEvent::Record { seq, text }) if seq == self.last_seq + 1 => {
                     self.last_seq = seq;
                     return Some(text);
                 }
+                // Sent already, or after a gap that is filled from the journal.
                 Ok(FeedEvent::Record { seq, .. }) => self.is_behind = seq > self.last_seq,
                 Ok(FeedEvent::Measurement(text)) => return Some(text),
                 Ok(FeedEvent::Lost(count)) | Err(RecvError::Lagged(count)) => {
@@ -95,13 +95,13 @@ impl EventListener {
         }
     }
 
-    /// Takes what the journal has after the last record, some of it at a time.
+    /// Reads the next batch of records from the journal, if the listener is behind.
     async fn read_journal(&mut self) -> Result<()> {
         if !self.is_behind {
             return Ok(());
         }
-        let wanted = HistoryQuery { limit: Some(RECORD_BATCH_SIZE), ..HistoryQuery::after(self.last_seq) };
-        let records = self.registry.history(&wanted).await?;
+        let query = HistoryQuery { limit: Some(RECORD_BATCH_SIZE), ..HistoryQuery::after(self.last_seq) };
+        let records = self.registry.history(&query).await?;
         self.is_behind = records.len() == RECORD_BATCH_SIZE;
         for record in &records {
             self.last_seq = record.seq;

@@ -1,4 +1,4 @@
-//! One event as it goes over the wire, written once.
+//! Renders registry notices as server-sent events.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -6,26 +6,25 @@ use serde_json::{Value, json};
 use toolcrib::registry::{DiscoveryStatus, HistoryRecord, RegistryNotice};
 use toolcrib::{Registry, SourceId};
 
-/// An event for every listener. Cheap to clone.
+/// A rendered event, shared by all listeners. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) enum FeedEvent {
-    Record {
-        seq: u64,
-        text: Bytes,
-    },
+    /// A journal record; its sequence number is the event id.
+    Record { seq: u64, text: Bytes },
+    /// A state or progress, which a slow listener may miss.
     Measurement(Bytes),
-    /// So many could not be passed on.
+    /// Number of notices that the feed itself missed.
     Lost(u64),
 }
 
-/// What is told of a notice: often more than one thing.
+/// Renders the events of a notice. A record or a finished discovery is followed by the new state of its source.
 pub(super) fn render_notice(registry: &Registry, notice: &RegistryNotice) -> Vec<FeedEvent> {
     match notice {
         RegistryNotice::RecordAppended(record) => {
-            let of = record.event.source().map(|id| render_source(registry, id, None));
-            let mut told = vec![self::render_record(&registry.history_record(record))];
-            told.extend(of);
-            told
+            let source = record.event.source().map(|id| render_source(registry, id, None));
+            let mut events = vec![render_record(&registry.history_record(record))];
+            events.extend(source);
+            events
         }
         RegistryNotice::DiscoveryStarted(id) => vec![render_source(registry, id, Some(DiscoveryStatus::Discovering))],
         RegistryNotice::DiscoveryProgress { source, stage } => {
@@ -36,21 +35,23 @@ pub(super) fn render_notice(registry: &Registry, notice: &RegistryNotice) -> Vec
         RegistryNotice::DiscoveryFinished(outcome) => {
             vec![render_measurement("discovered", &**outcome), render_source(registry, &outcome.source, None)]
         }
-        RegistryNotice::CallFinished(called) => vec![render_measurement("call", &**called)],
+        RegistryNotice::CallFinished(call) => vec![render_measurement("call", &**call)],
         RegistryNotice::CatalogChanged => {
             let catalog = registry.catalog();
             let data = json!({ "inventory_hash": catalog.hash(), "version": catalog.version });
             vec![render_measurement("catalog", &data)]
         }
-        // It concerns MCP clients, who hear of it another way.
+        // For MCP clients only, which get it through their own connection.
         RegistryNotice::SourceNotification { .. } => Vec::new(),
     }
 }
 
+/// Renders a journal record.
 pub(super) fn render_record(record: &HistoryRecord) -> FeedEvent {
     FeedEvent::Record { seq: record.seq, text: format_event("record", Some(record.seq), record) }
 }
 
+/// Renders the event that tells a listener how many events it missed.
 pub(super) fn render_lost(count: u64) -> Bytes {
     format_event("lost", None, &json!({ "count": count }))
 }
@@ -59,7 +60,8 @@ fn render_measurement(event: &str, data: &impl Serialize) -> FeedEvent {
     FeedEvent::Measurement(format_event(event, None, data))
 }
 
-/// How a source stands; one that is gone by now is told as such.
+/// Renders the current state of a source, with `status` instead of its own if given. A source that no longer exists is
+/// rendered as removed.
 fn render_source(registry: &Registry, id: &SourceId, status: Option<DiscoveryStatus>) -> FeedEvent {
     let data = match registry.source(id) {
         Some(mut view) => {
@@ -71,7 +73,7 @@ fn render_source(registry: &Registry, id: &SourceId, status: Option<DiscoverySta
     render_measurement("source", &data)
 }
 
-/// JSON has no line breaks of its own.
+/// Formats a server-sent event. Compact JSON has no line breaks, so one `data` line suffices.
 fn format_event(event: &str, id: Option<u64>, data: &impl Serialize) -> Bytes {
     let data = serde_json::to_string(data).unwrap_or_else(|_| "null".to_owned());
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
