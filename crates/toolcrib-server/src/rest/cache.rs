@@ -1,5 +1,5 @@
-//! Answers that depend on the catalogue and the address alone, made once and kept for as long as the catalogue is.
-//! Whoever reads takes no lock; whoever adds one copies one of the shelves, which are small.
+//! Cache of rendered responses that depend on the catalogue and the URI alone. Reads are lock-free; an insert copies one
+//! shard, which is small, and swaps it in.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,27 +18,33 @@ use super::response::{TaggedResponse, lists_etag, make_etag, not_modified};
 use crate::auth::{Locality, can_read};
 use crate::state::AppState;
 
-/// An address stands on one of so many shelves.
+/// Number of cache shards; a URI is assigned by hash.
 const SHARD_COUNT: usize = 8;
-/// So many answers on a shelf, and so many bytes of them and their addresses; then it is begun anew.
+/// Maximum number of responses in a shard; one more replaces the shard by an empty one.
 const MAX_SHARD_RESPONSES: usize = 64;
+/// Maximum size of the bodies and URIs in a shard; beyond it the shard is replaced by an empty one.
 const MAX_SHARD_BYTES: usize = 4 * 1024 * 1024;
-/// Nobody asks twice for what has a longer address.
+/// Responses for longer URIs are not cached; such requests are hardly ever repeated.
 const MAX_CACHED_URI_LEN: usize = 2048;
 
+/// The cache of one server.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseCache([ArcSwap<CacheShard>; SHARD_COUNT]);
 
+/// Part of the cache; immutable, replaced on insert.
 #[derive(Debug, Default, Clone)]
 struct CacheShard {
-    /// What its answers are made from. A shelf that nobody comes to keeps no old catalogue.
+    /// The catalogue these responses were rendered from. Weak, so an idle shard does not keep an old catalogue alive.
     catalog: Weak<Catalog>,
+    /// Version of that catalogue: a response of an older one must not replace newer responses.
     version: u64,
+    /// Responses by path and query.
     responses: HashMap<Arc<str>, TaggedResponse>,
+    /// Sum of the entry sizes.
     bytes: usize,
 }
 
-/// The catalogue of one moment, for which an answer is made.
+/// Identity of a response that is about to be rendered: URI, and the catalogue it is rendered from.
 #[derive(Debug, Clone)]
 pub(super) struct CacheKey {
     pub(super) view: View,
@@ -46,54 +52,59 @@ pub(super) struct CacheKey {
     etag: HeaderValue,
 }
 
-/// What becomes of a request.
+/// Outcome of a cache lookup.
 #[derive(Debug)]
 pub(super) enum CacheLookup {
-    /// It is at hand, or the client has it.
+    /// The response is cached here, or the client has it.
     Hit(Response),
-    /// It has to be made.
+    /// The response has to be rendered.
     Miss(CacheKey),
 }
 
 impl ResponseCache {
-    fn find(&self, catalog: &Arc<Catalog>, address: &str, headers: &HeaderMap) -> Option<Response> {
-        let shelf = self.shard(address).load();
-        let kept = shelf.responses.get(address).filter(|_| shelf.is_for(catalog))?;
-        Some(kept.to_response(headers))
+    /// Returns the cached response for the current catalogue.
+    fn find(&self, catalog: &Arc<Catalog>, uri: &str, headers: &HeaderMap) -> Option<Response> {
+        let shard = self.shard(uri).load();
+        let cached = shard.responses.get(uri).filter(|_| shard.is_for(catalog))?;
+        Some(cached.to_response(headers))
     }
 
+    /// Looks up a response here and in the client's own cache (`If-None-Match`).
     fn lookup(&self, registry: &Registry, uri: &Uri, headers: &HeaderMap) -> CacheLookup {
-        let (address, catalog) = (request_uri(uri), registry.catalog());
-        if let Some(response) = self.find(&catalog, address, headers) {
+        let uri = request_uri(uri);
+        let catalog = registry.catalog();
+        if let Some(response) = self.find(&catalog, uri, headers) {
             return CacheLookup::Hit(response);
         }
-        let tag = make_etag(format!("{} {} {} {address}", env!("CARGO_PKG_VERSION"), catalog.version, catalog.hash()));
-        if lists_etag(headers, &tag) {
-            return CacheLookup::Hit(not_modified(&tag));
+        // Derived from the inputs of the response and not from its body, so that 304 needs no rendering. The version of
+        // Toolcrib is among them, because another version may render differently.
+        let etag = make_etag(format!("{} {} {} {uri}", env!("CARGO_PKG_VERSION"), catalog.version, catalog.hash()));
+        if lists_etag(headers, &etag) {
+            return CacheLookup::Hit(not_modified(&etag));
         }
         let view = View { catalog, caller: Caller { name: "rest".into() } };
-        CacheLookup::Miss(CacheKey { view, uri: address.into(), etag: tag })
+        CacheLookup::Miss(CacheKey { view, uri: uri.into(), etag })
     }
 
-    /// Keeps what was made, unless the catalogue has changed since; and answers.
-    pub(super) fn insert(&self, sight: &CacheKey, made: RenderedBody, headers: &HeaderMap) -> Response {
-        let link = made.link.and_then(|link| HeaderValue::from_str(&link).ok());
-        let answer = TaggedResponse { body: made.body, etag: sight.etag.clone(), link };
-        let response = answer.to_response(headers);
-        if sight.uri.len() <= MAX_CACHED_URI_LEN && entry_size(sight, &answer) <= MAX_SHARD_BYTES {
-            self.shard(&sight.uri).rcu(|shelf| shelf.with_response(sight, &answer));
+    /// Stores a rendered body, unless a newer catalogue is cached already, and returns the response.
+    pub(super) fn insert(&self, key: &CacheKey, rendered: RenderedBody, headers: &HeaderMap) -> Response {
+        let link = rendered.link.and_then(|link| HeaderValue::from_str(&link).ok());
+        let tagged = TaggedResponse { body: rendered.body, etag: key.etag.clone(), link };
+        let response = tagged.to_response(headers);
+        if key.uri.len() <= MAX_CACHED_URI_LEN && entry_size(key, &tagged) <= MAX_SHARD_BYTES {
+            self.shard(&key.uri).rcu(|shard| shard.with_response(key, &tagged));
         }
         response
     }
 
-    fn shard(&self, address: &str) -> &ArcSwap<CacheShard> {
+    fn shard(&self, uri: &str) -> &ArcSwap<CacheShard> {
         let mut hasher = DefaultHasher::new();
-        address.hash(&mut hasher);
+        uri.hash(&mut hasher);
         &self.0[hasher.finish() as usize % SHARD_COUNT]
     }
 }
 
-/// An answer as it was written.
+/// A rendered response body, with the `Link` header to the next page if any.
 #[derive(Debug, Default)]
 pub(super) struct RenderedBody {
     pub(super) body: Bytes,
@@ -101,39 +112,43 @@ pub(super) struct RenderedBody {
 }
 
 impl CacheShard {
-    fn with_response(&self, sight: &CacheKey, answer: &TaggedResponse) -> CacheShard {
-        let catalog = &sight.view.catalog;
+    /// Returns the shard with one more response. Starts empty when the catalogue changed or the shard is full.
+    fn with_response(&self, key: &CacheKey, tagged: &TaggedResponse) -> CacheShard {
+        let catalog = &key.view.catalog;
         if catalog.version < self.version {
             return self.clone();
         }
-        let room =
-            self.responses.len() < MAX_SHARD_RESPONSES && self.bytes + entry_size(sight, answer) <= MAX_SHARD_BYTES;
-        let mut next = match room && self.is_for(catalog) {
-            true => self.clone(),
-            false => CacheShard { catalog: Arc::downgrade(catalog), version: catalog.version, ..CacheShard::default() },
+        let has_room =
+            self.responses.len() < MAX_SHARD_RESPONSES && self.bytes + entry_size(key, tagged) <= MAX_SHARD_BYTES;
+        let mut next = if has_room && self.is_for(catalog) {
+            self.clone()
+        } else {
+            CacheShard { catalog: Arc::downgrade(catalog), version: catalog.version, ..CacheShard::default() }
         };
-        let before = next.responses.insert(sight.uri.clone(), answer.clone());
-        next.bytes += entry_size(sight, answer);
-        next.bytes -= before.map_or(0, |before| entry_size(sight, &before));
+        let replaced = next.responses.insert(key.uri.clone(), tagged.clone());
+        next.bytes += entry_size(key, tagged);
+        next.bytes -= replaced.map_or(0, |replaced| entry_size(key, &replaced));
         next
     }
 
+    /// True when the shard belongs to this very catalogue. The address cannot be reused while the `Weak` exists.
     fn is_for(&self, catalog: &Arc<Catalog>) -> bool {
         std::ptr::eq(self.catalog.as_ptr(), Arc::as_ptr(catalog))
     }
 }
 
+/// Returns path and query of a URI, the key of the cache.
 fn request_uri(uri: &Uri) -> &str {
-    uri.path_and_query().map_or("/", |address| address.as_str())
+    uri.path_and_query().map_or("/", |path_and_query| path_and_query.as_str())
 }
 
-fn entry_size(sight: &CacheKey, answer: &TaggedResponse) -> usize {
-    sight.uri.len() + answer.body.len()
+fn entry_size(key: &CacheKey, tagged: &TaggedResponse) -> usize {
+    key.uri.len() + tagged.body.len()
 }
 
 impl AppState {
-    /// What is kept for a request, without a way through the router. Routes that keep answers are for everybody who may
-    /// read; who may not is refused by the route.
+    /// Returns the cached response to a request, for the middleware before the router. All cached routes require
+    /// [`Permission::Read`](crate::auth::Permission::Read); a client without it is rejected by the route.
     pub(crate) fn cached_response(&self, request: &Request, locality: Locality) -> Option<Response> {
         if request.method() != Method::GET || !can_read(self, request.headers(), locality) {
             return None;
@@ -141,21 +156,21 @@ impl AppState {
         self.response_cache.find(&self.registry.catalog(), request_uri(request.uri()), request.headers())
     }
 
-    /// Answers from what is kept, or makes it, away from the threads that others wait for.
+    /// Responds from the cache, or renders the body on a blocking thread and caches it.
     pub(super) async fn respond_cached(
         &self,
         uri: &Uri,
         headers: &HeaderMap,
-        make: impl FnOnce(&View) -> toolcrib::Result<RenderedBody> + Send + 'static,
+        render: impl FnOnce(&View) -> toolcrib::Result<RenderedBody> + Send + 'static,
     ) -> Result<Response, ApiError> {
-        let sight = match self.response_cache.lookup(&self.registry, uri, headers) {
+        let key = match self.response_cache.lookup(&self.registry, uri, headers) {
             CacheLookup::Hit(response) => return Ok(response),
-            CacheLookup::Miss(sight) => sight,
+            CacheLookup::Miss(key) => key,
         };
-        let view = sight.view.clone();
-        let made = tokio::task::spawn_blocking(move || make(&view)).await;
-        let failed =
-            |error| toolcrib::Error::new(toolcrib::Code::Internal, "an answer could not be made").with_cause(error);
-        Ok(self.response_cache.insert(&sight, made.map_err(failed)??, headers))
+        let view = key.view.clone();
+        let rendered = tokio::task::spawn_blocking(move || render(&view)).await;
+        let task_failed =
+            |error| toolcrib::Error::new(toolcrib::Code::Internal, "rendering the response failed").with_cause(error);
+        Ok(self.response_cache.insert(&key, rendered.map_err(task_failed)??, headers))
     }
 }

@@ -97,7 +97,7 @@ async fn diff_since(State(app): State<AppState>, params: QueryParams) -> Result<
     Ok(response::json_response(StatusCode::OK, &app.registry.diff_since(since).await?)?)
 }
 
-/// `POST /api/diff`. The lockfile may be older than this version; `validate` checks it.
+/// `POST /api/diff`. Fails for a lockfile of an unknown format version.
 async fn diff_lockfile(
     State(app): State<AppState>,
     JsonBody(lockfile): JsonBody<Lockfile, MAX_LOCKFILE_BYTES>,

@@ -1,4 +1,4 @@
-//! Sources and tools, enabled and disabled; and lists that are to be read again.
+//! Enables and disables sources and tools, and invalidates tool lists.
 
 use axum::Extension;
 use axum::extract::State;
@@ -18,29 +18,35 @@ use crate::auth::Principal;
 use crate::state::AppState;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
-    let source = |path, operation, handler| {
-        ApiRoute::new("POST", path, operation, handler).source_param().json_response(200, "Switched", "What it is now")
+    let source = |path, operation_id, handler| {
+        ApiRoute::new("POST", path, operation_id, handler).source_param().json_response(
+            200,
+            "Switched",
+            "The new state",
+        )
     };
-    let tool = |path, operation, handler| {
-        ApiRoute::new("POST", path, operation, handler).tool_param().json_response(200, "Switched", "What it is now")
+    let tool = |path, operation_id, handler| {
+        ApiRoute::new("POST", path, operation_id, handler).tool_param().json_response(200, "Switched", "The new state")
     };
     vec![
         source("/api/sources/{id}/enable", "enable_source", post(enable_source))
             .summary("Enable a source: agents see its tools")
             .error_responses(&[400, 404, 409, 503]),
         source("/api/sources/{id}/disable", "disable_source", post(disable_source))
-            .summary("Disable a source: agents see its tools no longer, and they stay known")
+            .summary("Disable a source: its tools are hidden from agents, but stay in the catalogue")
             .error_responses(&[400, 404, 409, 503]),
         ApiRoute::new("POST", "/api/sources/{id}/invalidate", "invalidate_source", post(invalidate_source))
-            .summary("Have a source discovered again at the next need; its tools stay listed meanwhile")
+            .summary(
+                "Mark the tool list of a source as stale, so that its next use refreshes it; its tools stay listed",
+            )
             .source_param()
-            .json_response(200, "Invalidated", "Which are due now")
+            .json_response(200, "Invalidated", "Ids of the stale sources")
             .error_responses(&[400, 404, 503]),
         tool("/api/tools/{name}/enable", "enable_tool", post(enable_tool))
             .summary("Enable a tool")
             .error_responses(&[400, 403, 404, 409, 503]),
         tool("/api/tools/{name}/disable", "disable_tool", post(disable_tool))
-            .summary("Disable a tool: agents see it no longer, and it stays known")
+            .summary("Disable a tool: it is hidden from agents, but stays in the catalogue")
             .error_responses(&[400, 403, 404, 409, 503]),
     ]
 }
@@ -48,9 +54,9 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let switched =
         object_schema(&[("enabled", json!({ "type": "boolean" })), ("changed", json!({ "type": "boolean" }))]);
-    let named = [("source", json!({ "type": "string" })), ("tool", json!({ "type": "string" }))];
+    let target = [("source", json!({ "type": "string" })), ("tool", json!({ "type": "string" }))];
     vec![
-        ("Switched", with_optional(switched, &named)),
+        ("Switched", with_optional(switched, &target)),
         ("Invalidated", object_schema(&[("invalidated", string_array())])),
     ]
 }
@@ -58,57 +64,60 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 async fn enable_source(
     app: State<AppState>,
     principal: Extension<Principal>,
-    named: PathParam,
+    name: PathParam,
 ) -> Result<Response, ApiError> {
-    handle_source(app, principal, named, EnabledState::Enabled).await
+    handle_source(app, principal, name, EnabledState::Enabled).await
 }
 
 async fn disable_source(
     app: State<AppState>,
     principal: Extension<Principal>,
-    named: PathParam,
+    name: PathParam,
 ) -> Result<Response, ApiError> {
-    handle_source(app, principal, named, EnabledState::Disabled).await
+    handle_source(app, principal, name, EnabledState::Disabled).await
 }
 
 async fn enable_tool(
     app: State<AppState>,
     principal: Extension<Principal>,
-    named: PathParam,
+    name: PathParam,
 ) -> Result<Response, ApiError> {
-    handle_tool(app, principal, named, EnabledState::Enabled).await
+    handle_tool(app, principal, name, EnabledState::Enabled).await
 }
 
 async fn disable_tool(
     app: State<AppState>,
     principal: Extension<Principal>,
-    named: PathParam,
+    name: PathParam,
 ) -> Result<Response, ApiError> {
-    handle_tool(app, principal, named, EnabledState::Disabled).await
+    handle_tool(app, principal, name, EnabledState::Disabled).await
 }
 
+/// Enables or disables a source.
 async fn handle_source(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
     PathParam(name): PathParam,
-    switch: EnabledState,
+    state: EnabledState,
 ) -> Result<Response, ApiError> {
     let id = find_source_id(&app.registry, &name)?;
-    let switched = set_source_enabled(&app, &principal, &id, switch).await?;
-    Ok(response::json_response(StatusCode::OK, &switched)?)
+    let outcome = set_source_enabled(&app, &principal, &id, state).await?;
+    Ok(response::json_response(StatusCode::OK, &outcome)?)
 }
 
+/// Enables or disables a tool.
 async fn handle_tool(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
     PathParam(name): PathParam,
-    switch: EnabledState,
+    state: EnabledState,
 ) -> Result<Response, ApiError> {
     let target = app.registry.tool_target(&name)?;
-    let switched = app.registry.set_enabled(target, switch, principal.actor()).await?;
-    Ok(response::json_response(StatusCode::OK, &switched)?)
+    let outcome = app.registry.set_enabled(target, state, principal.actor()).await?;
+    Ok(response::json_response(StatusCode::OK, &outcome)?)
 }
 
+/// `POST /api/sources/{id}/invalidate`.
 async fn invalidate_source(State(app): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
     let id = find_source_id(&app.registry, &name)?;
     app.registry.invalidate(Some(&id)).await?;

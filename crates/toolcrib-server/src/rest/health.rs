@@ -1,4 +1,5 @@
-//! The routes of those who keep it running, so that the document knows them too.
+//! Routes for operators: health checks and metrics. Declared here so that the OpenAPI document has them; their handlers
+//! are in [`crate::operations`].
 
 use axum::routing::get;
 use serde_json::{Value, json};
@@ -19,17 +20,17 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         |about: &str| json!({ "description": about, "content": { "text/plain": { "schema": { "type": "string" } } } });
     vec![
         ApiRoute::new("GET", "/healthz", "is_alive", get(|| async { "ok\n" }))
-            .summary("Whether it answers at all")
+            .summary("Liveness: the server answers")
             .requires(Permission::Public)
-            .response(200, text("It does")),
+            .response(200, text("Always `ok`")),
         ApiRoute::new("GET", "/readyz", "is_ready", get(get_readiness))
-            .summary("Whether calls can be made, and how the store is")
+            .summary("Readiness, and the state of the store")
             .requires(Permission::Public)
-            .json_response(200, "Readiness", "They can; `degraded` where nothing can be changed for now")
+            .json_response(200, "Readiness", "Calls work; `degraded` while the store does not accept changes")
             .error_responses(&[503]),
         ApiRoute::new("GET", "/metrics", "metrics", get(get_metrics))
-            .summary("Everything that is counted, for Prometheus")
+            .summary("Metrics for Prometheus")
             .requires(Permission::Read)
-            .response(200, text("Prometheus' text format, version 0.0.4")),
+            .response(200, text("Prometheus text format, version 0.0.4")),
     ]
 }

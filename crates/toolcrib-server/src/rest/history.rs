@@ -1,5 +1,5 @@
-//! The journal over HTTP, and the life of one tool. What is recent is in memory; who asks for what lies further back, or
-//! for definitions that are gone, makes the store read.
+//! The journal and the versions of one tool. Recent records are in memory; older ones, and definitions that are not
+//! current any more, are read from the store.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -25,25 +25,29 @@ const MAX_VERSIONS: u64 = 100;
 const DEFAULT_VERSIONS: usize = 20;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
-    let number = |least: u64, most: u64| json!({ "type": "integer", "minimum": least, "maximum": most });
+    let number = |min: u64, max: u64| json!({ "type": "integer", "minimum": min, "maximum": max });
     let text = || json!({ "type": "string" });
     vec![
         ApiRoute::new("GET", "/api/history", "list_history", get(list_history))
-            .summary("What changed, when, and by whom, oldest first")
+            .summary("Journal records: what changed, when, and by whom; oldest first")
             .requires(Permission::Read)
-            .query_param("source", text(), "Only what concerns one source, removed ones included")
-            .query_param("tool", text(), "Only what touches one tool, by its own or its full name")
-            .query_param("after", number(0, i64::MAX as u64), "Those that follow this record; without it, the newest")
-            .query_param("since", text(), "Only what is not older: `7d`, `2026-11-15`, `2026-11-15T20:00:00Z`")
-            .query_param("limit", number(1, MAX_RECORDS), "At most so many; 100 unless told")
-            .json_response(200, "History", "Records; `next_after` is the next `after` while there may be more")
+            .query_param("source", text(), "Only records about this source, which may be a removed one")
+            .query_param("tool", text(), "Only records about this tool, by its own or its full name")
+            .query_param(
+                "after",
+                number(0, i64::MAX as u64),
+                "Records after this sequence number; default: the newest records",
+            )
+            .query_param("since", text(), "Only records since then: `7d`, `2026-11-15`, `2026-11-15T20:00:00Z`")
+            .query_param("limit", number(1, MAX_RECORDS), "Maximum number of records; default 100")
+            .json_response(200, "History", "Records; `next_after` is the `after` of the next page, if there may be one")
             .error_responses(&[400, 404, 503]),
         ApiRoute::new("GET", "/api/tools/{name}/history", "get_tool_history", get(list_versions))
             .summary("Every version of one tool, newest first, with its definition before and after")
             .requires(Permission::Read)
             .tool_param()
-            .query_param("limit", number(1, MAX_VERSIONS), "At most so many; 20 unless told")
-            .json_response(200, "Versions", "What became of it, step by step")
+            .query_param("limit", number(1, MAX_VERSIONS), "Maximum number of versions; default 20")
+            .json_response(200, "Versions", "Changes of the tool")
             .error_responses(&[400, 404, 503]),
     ]
 }
@@ -61,7 +65,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("source", nullable(text())),
         ("tool", nullable(text())),
         ("data", json!({ "type": "object" })),
-        ("text", json!({ "type": "string", "description": "What happened, in one line" })),
+        ("text", json!({ "type": "string", "description": "The change in one line" })),
     ]);
     let classes = ChangeClass::ALL.map(ChangeClass::as_str);
     let version = object_schema(&[
@@ -77,7 +81,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("before", definition()),
         ("after", definition()),
     ]);
-    let past = object_schema(&[
+    let past_tool = object_schema(&[
         ("id", text()),
         ("name", text()),
         ("source", text()),
@@ -92,41 +96,42 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("updated_at", time()),
         ("definition", json!({ "type": "object" })),
     ]);
-    let several =
-        |name: &str, item: &str| object_schema(&[(name, json!({ "type": "array", "items": schema_ref(item) }))]);
-    let next =
-        json!({ "type": "integer", "minimum": 0, "description": "What to go on after; nothing when that was all" });
+    let next_after =
+        json!({ "type": "integer", "minimum": 0, "description": "`after` of the next page; null at the end" });
     let records = json!({ "type": "array", "items": schema_ref("Record") });
-    let history = object_schema(&[("records", records), ("next_after", nullable(next))]);
+    let history = object_schema(&[("records", records), ("next_after", nullable(next_after))]);
+    let versions = object_schema(&[("versions", json!({ "type": "array", "items": schema_ref("Version") }))]);
     vec![
         ("Class", string_enum(&classes)),
         ("Record", record),
         ("History", history),
         ("Version", version),
-        ("Versions", several("versions", "Version")),
-        ("PastTool", past),
+        ("Versions", versions),
+        ("PastTool", past_tool),
     ]
 }
 
+/// `GET /api/history`.
 async fn list_history(State(app): State<AppState>, params: QueryParams) -> Result<Response, ApiError> {
     let registry = &app.registry;
-    let wanted = HistoryQuery {
+    let query = HistoryQuery {
         after: params.number("after", 0..=i64::MAX as u64)?,
         source: params.text("source").map(|name| find_past_source(&app, name)).transpose()?,
         tool: params.text("tool").map(str::to_owned),
         since: params.timestamp("since", registry.now())?,
         limit: Some(params.number("limit", 1..=MAX_RECORDS)?.map_or(DEFAULT_RECORDS, |limit| limit as usize)),
     };
-    Ok(response::json_response(StatusCode::OK, &registry.history_page(&wanted).await?)?)
+    Ok(response::json_response(StatusCode::OK, &registry.history_page(&query).await?)?)
 }
 
-/// A source that there is, or was.
+/// Returns the id of a source that exists or existed.
 fn find_past_source(app: &AppState, name: &str) -> Result<SourceId, Error> {
     let inventory = app.registry.inventory();
     let id = SourceId::from_name(name).ok().filter(|id| inventory.all_source_ids().any(|known| known == id));
     id.ok_or_else(|| app.registry.unknown_source_error(&sanitize_truncated(name, 80)))
 }
 
+/// `GET /api/tools/{name}/history`.
 async fn list_versions(
     State(app): State<AppState>,
     PathParam(name): PathParam,

@@ -1,46 +1,48 @@
-//! Shapes of JSON for the document, in as few words as will do.
+//! Helpers to write JSON Schemas for the OpenAPI document.
 
 use serde_json::{Map, Value, json};
 
-/// An object that always has these fields, and may have others in a later version.
+/// Schema of an object with these required fields. Later versions may add others.
 pub(super) fn object_schema(fields: &[(&str, Value)]) -> Value {
     let required: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
-    let mut shape = partial_object(fields);
-    shape["required"] = json!(required);
-    shape
+    let mut schema = partial_object(fields);
+    schema["required"] = json!(required);
+    schema
 }
 
-/// An object that has those of these fields that it needs.
+/// Schema of an object whose fields are all optional.
 pub(super) fn partial_object(fields: &[(&str, Value)]) -> Value {
     let properties: Map<String, Value> =
-        fields.iter().map(|(name, shape)| ((*name).to_owned(), shape.clone())).collect();
+        fields.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
     json!({ "type": "object", "properties": properties })
 }
 
-/// An object with more fields, which it may lack.
-pub(super) fn with_optional(mut shape: Value, fields: &[(&str, Value)]) -> Value {
+/// Adds optional fields to the schema of an object.
+pub(super) fn with_optional(mut schema: Value, fields: &[(&str, Value)]) -> Value {
     for (name, field) in fields {
-        shape["properties"][*name] = field.clone();
+        schema["properties"][*name] = field.clone();
     }
-    shape
+    schema
 }
 
-pub(super) fn nullable(shape: Value) -> Value {
-    match shape.get("type").and_then(Value::as_str).map(str::to_owned) {
-        Some(kind) => {
-            let mut shape = shape;
-            shape["type"] = json!([kind, "null"]);
-            if let Some(words) = shape.get_mut("enum").and_then(Value::as_array_mut) {
-                words.push(Value::Null);
+/// Allows `null` in addition to a schema.
+pub(super) fn nullable(schema: Value) -> Value {
+    match schema.get("type").and_then(Value::as_str).map(str::to_owned) {
+        Some(type_name) => {
+            let mut schema = schema;
+            schema["type"] = json!([type_name, "null"]);
+            if let Some(values) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+                values.push(Value::Null);
             }
-            shape
+            schema
         }
-        None => json!({ "anyOf": [shape, { "type": "null" }] }),
+        // A reference has no type of its own to extend.
+        None => json!({ "anyOf": [schema, { "type": "null" }] }),
     }
 }
 
-pub(super) fn string_enum(words: &[&str]) -> Value {
-    json!({ "type": "string", "enum": words })
+pub(super) fn string_enum(values: &[&str]) -> Value {
+    json!({ "type": "string", "enum": values })
 }
 
 pub(super) fn string_array() -> Value {

@@ -1,4 +1,4 @@
-//! Discovery on demand, and what it changed.
+//! Refreshes sources on request and reports what changed.
 
 use axum::Extension;
 use axum::extract::State;
@@ -21,19 +21,19 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     let flag = || json!({ "type": "boolean", "default": false });
     vec![
         ApiRoute::new("POST", "/api/refresh", "refresh", post(refresh_all))
-            .summary("Look at every source that is not fresh, and say what changed")
+            .summary("Refresh every source that is not fresh, and report what changed")
             .requires(Permission::Use)
-            .query_param("force", flag(), "Contact fresh ones too")
-            .json_response(200, "Refreshed", "One outcome for each source, in the order of their ids")
+            .query_param("force", flag(), "Refresh fresh sources too")
+            .json_response(200, "Refreshed", "One outcome per source, in the order of their ids")
             .error_responses(&[400]),
         ApiRoute::new("POST", "/api/sources/{id}/refresh", "refresh_source", post(refresh_source))
-            .summary("Look at a source that is not fresh, and say what changed")
+            .summary("Refresh a source that is not fresh, and report what changed")
             .requires(Permission::Use)
             .source_param()
-            .query_param("force", flag(), "Contact it even when it is fresh, and read an unchanged inventory anew")
+            .query_param("force", flag(), "Refresh it even if it is fresh, and process an unchanged tool list again")
             .json_response(200, "Outcome", "What changed")
-            .json_response(502, "Outcome", "It was reached and failed; `error` says how")
-            .json_response(503, "Outcome", "It could not be reached, or not in time; `error` says how")
+            .json_response(502, "Outcome", "The source was reached and failed; see `error`")
+            .json_response(503, "Outcome", "The source could not be reached in time; see `error`")
             .error_responses(&[400, 404]),
     ]
 }
@@ -61,6 +61,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![("Change", change), ("Renamed", renamed), ("Outcome", outcome), ("Refreshed", refreshed)]
 }
 
+/// `POST /api/refresh`.
 async fn refresh_all(
     State(app): State<AppState>,
     trace: Option<Extension<Trace>>,
@@ -72,6 +73,7 @@ async fn refresh_all(
     Ok(response::json_response(StatusCode::OK, &json!({ "results": results }))?)
 }
 
+/// `POST /api/sources/{id}/refresh`.
 async fn refresh_source(
     State(app): State<AppState>,
     trace: Option<Extension<Trace>>,
@@ -84,7 +86,7 @@ async fn refresh_source(
     Ok(response::json_response(outcome_status(&outcome), &outcome)?)
 }
 
-/// Whether it was the way to the source that failed, or the source.
+/// Maps a failed refresh to 503 if the source was unavailable, else to 502.
 fn outcome_status(outcome: &RefreshOutcome) -> StatusCode {
     match (outcome.status, outcome.error.as_ref().map(|error| error.code)) {
         (RefreshStatus::Failed, Some(Code::ToolUnavailable)) => StatusCode::SERVICE_UNAVAILABLE,

@@ -1,4 +1,4 @@
-//! Answers: JSON, and JSON with a tag by which a client asks whether it has changed.
+//! JSON responses, with or without an `ETag` for conditional requests.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -10,42 +10,44 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::{Code, Result};
 
 const JSON_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/json");
-/// Kept by nobody but who asked, and only used again after asking whether it still holds.
+/// `Cache-Control` of tagged responses: only the client may cache them, and it must revalidate before each use.
 const REVALIDATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 
-/// An answer that can be given many times.
+/// A JSON body with its tag; can be sent any number of times.
 #[derive(Debug, Clone)]
 pub(super) struct TaggedResponse {
     pub(super) body: Bytes,
     pub(super) etag: HeaderValue,
-    /// Where the next page is, for a list that has no room for a cursor of its own.
+    /// `Link` to the next page, for a JSON array that has no place for a cursor.
     pub(super) link: Option<HeaderValue>,
 }
 
+/// Builds a JSON response without a tag.
 pub(crate) fn json_response(status: StatusCode, value: &impl Serialize) -> Result<Response> {
     Ok((status, [(header::CONTENT_TYPE, JSON_CONTENT_TYPE)], to_json_bytes(value)?).into_response())
 }
 
+/// Serialises a response body.
 pub(super) fn to_json_bytes(value: &impl Serialize) -> Result<Bytes> {
-    Ok(serde_json::to_vec(value).context(Code::Internal, "write an answer as JSON")?.into())
+    Ok(serde_json::to_vec(value).context(Code::Internal, "serialise a response")?.into())
 }
 
-/// A strong tag for what is known by a text.
+/// Derives a strong tag from a text that identifies the content.
 pub(super) fn make_etag(text: impl AsRef<[u8]>) -> HeaderValue {
     let quoted = format!("\"{}\"", Fingerprint::digest(text).short_hex(32));
-    // Hexadecimal digits between quotes are always a legal value.
+    // Quoted hexadecimal digits are always a valid header value.
     HeaderValue::from_str(&quoted).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
 impl TaggedResponse {
-    /// Tagged by its own content.
+    /// Tags a body by its content.
     pub(super) fn from_body(body: Bytes) -> TaggedResponse {
         TaggedResponse { etag: make_etag(&body), body, link: None }
     }
 
-    /// The whole, or that the client has it already.
-    pub(super) fn to_response(&self, params: &HeaderMap) -> Response {
-        if matches_etag(params, &self.etag) {
+    /// Builds the response: the body, or 304 if the client has it.
+    pub(super) fn to_response(&self, request_headers: &HeaderMap) -> Response {
+        if matches_etag(request_headers, &self.etag) {
             return not_modified(&self.etag);
         }
         let mut response = Response::new(Body::from(self.body.clone()));
@@ -60,26 +62,28 @@ impl TaggedResponse {
     }
 }
 
-pub(super) fn not_modified(tag: &HeaderValue) -> Response {
+/// Builds a 304 response.
+pub(super) fn not_modified(etag: &HeaderValue) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NOT_MODIFIED;
-    response.headers_mut().insert(header::ETAG, tag.clone());
+    response.headers_mut().insert(header::ETAG, etag.clone());
     response.headers_mut().insert(header::CACHE_CONTROL, REVALIDATE);
     response
 }
 
-/// `If-None-Match`: a list of tags, weak ones too, or `*`.
-fn matches_etag(params: &HeaderMap, tag: &HeaderValue) -> bool {
-    lists_etag(params, tag) || params.get_all(header::IF_NONE_MATCH).iter().any(|given| given == "*")
+/// True when `If-None-Match` lists the tag or is `*`.
+fn matches_etag(headers: &HeaderMap, etag: &HeaderValue) -> bool {
+    lists_etag(headers, etag) || headers.get_all(header::IF_NONE_MATCH).iter().any(|value| value == "*")
 }
 
-/// Whether `If-None-Match` has this very tag, so that there is such an answer.
-pub(super) fn lists_etag(params: &HeaderMap, tag: &HeaderValue) -> bool {
-    let tag = tag.as_bytes();
-    let mut given = params.get_all(header::IF_NONE_MATCH).iter().map(HeaderValue::as_bytes);
-    given.any(|given| {
-        let mut each = given.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-        given == tag || each.any(|one| one.strip_prefix(b"W/").unwrap_or(one) == tag)
+/// True when `If-None-Match` lists this very tag, strong or weak. It then proves that the response is valid: the client
+/// can know the tag only from an earlier response.
+pub(super) fn lists_etag(headers: &HeaderMap, etag: &HeaderValue) -> bool {
+    let etag = etag.as_bytes();
+    let mut values = headers.get_all(header::IF_NONE_MATCH).iter().map(HeaderValue::as_bytes);
+    values.any(|value| {
+        let mut tags = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        value == etag || tags.any(|tag| tag.strip_prefix(b"W/").unwrap_or(tag) == etag)
     })
 }
 
@@ -88,21 +92,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_known_in_every_spelling() {
-        let ours = make_etag("x");
-        let text = ours.to_str().unwrap().to_owned();
-        let known = |given: &str| {
+    fn an_etag_matches_in_every_form_of_if_none_match() {
+        let etag = make_etag("x");
+        let text = etag.to_str().unwrap().to_owned();
+        let matches = |value: &str| {
             let mut headers = HeaderMap::new();
-            headers.insert(header::IF_NONE_MATCH, given.parse().unwrap());
-            matches_etag(&headers, &ours)
+            headers.insert(header::IF_NONE_MATCH, value.parse().unwrap());
+            matches_etag(&headers, &etag)
         };
-        for given in
+        for value in
             [text.clone(), format!("W/{text}"), format!("\"a\", {text}"), format!("\"a\",W/{text} "), "*".into()]
         {
-            assert!(known(&given), "{given}");
+            assert!(matches(&value), "{value}");
         }
-        for given in ["\"a\"", "", "a", &text[1..]] {
-            assert!(!known(given), "{given}");
+        for value in ["\"a\"", "", "a", &text[1..]] {
+            assert!(!matches(value), "{value}");
         }
     }
 }

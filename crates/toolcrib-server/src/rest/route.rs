@@ -1,4 +1,4 @@
-//! One row of the table of routes: where it is, what it needs of who comes, and what the document says of it.
+//! Builder for one row of the route table: path, handler, required permission, and its part of the OpenAPI document.
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use crate::auth::{Permission, authorize};
 use crate::state::AppState;
 
+/// One operation of the REST API.
 #[derive(Debug)]
 pub(crate) struct ApiRoute {
     method: &'static str,
     path: &'static str,
-    /// Its `operationId`.
     operation_id: &'static str,
     summary: &'static str,
     required: Permission,
@@ -23,79 +23,84 @@ pub(crate) struct ApiRoute {
 }
 
 impl ApiRoute {
-    /// The handler must be for the same method: `Route::new("GET", "/api/x", "list_x", get(list))`.
+    /// Begins a route. The handler must be for the same method: `ApiRoute::new("GET", "/api/x", "list_x", get(list_x))`.
+    /// Without [`ApiRoute::requires`] it needs [`Permission::Manage`], so that a forgotten permission is not a leak.
     pub(super) fn new(
         method: &'static str,
         path: &'static str,
-        operation: &'static str,
+        operation_id: &'static str,
         handler: MethodRouter<AppState>,
     ) -> ApiRoute {
-        let (parameters, answers) = (Vec::new(), Map::new());
         let route = ApiRoute {
             method,
             path,
-            operation_id: operation,
+            operation_id,
             summary: "",
             required: Permission::Manage,
-            parameters,
+            parameters: Vec::new(),
             body: None,
-            responses: answers,
+            responses: Map::new(),
             handler,
         };
         route.error_responses(&[401, 403, 429])
     }
 
+    /// Sets the summary in the document.
     pub(super) fn summary(self, summary: &'static str) -> ApiRoute {
         ApiRoute { summary, ..self }
     }
 
-    /// A route that says nothing is for those who manage.
-    pub(super) fn requires(self, needs: Permission) -> ApiRoute {
-        ApiRoute { required: needs, ..self }
+    /// Sets the permission that a client needs.
+    pub(super) fn requires(self, permission: Permission) -> ApiRoute {
+        ApiRoute { required: permission, ..self }
     }
 
-    /// What `{name}` in the path stands for.
-    pub(super) fn path_param(self, name: &str, schema: Value, about: &str) -> ApiRoute {
-        self.parameter(json!({ "name": name, "in": "path", "required": true, "description": about, "schema": schema }))
+    /// Describes the parameter `{name}` of the path.
+    pub(super) fn path_param(self, name: &str, schema: Value, description: &str) -> ApiRoute {
+        self.parameter(
+            json!({ "name": name, "in": "path", "required": true, "description": description, "schema": schema }),
+        )
     }
 
-    /// A parameter of the query that may be left out.
-    pub(super) fn query_param(self, name: &str, schema: Value, about: &str) -> ApiRoute {
-        self.parameter(json!({ "name": name, "in": "query", "description": about, "schema": schema }))
+    /// Describes an optional query parameter.
+    pub(super) fn query_param(self, name: &str, schema: Value, description: &str) -> ApiRoute {
+        self.parameter(json!({ "name": name, "in": "query", "description": description, "schema": schema }))
     }
 
-    /// A parameter of the query that must be there.
-    pub(super) fn required_query_param(self, name: &str, schema: Value, about: &str) -> ApiRoute {
-        self.parameter(json!({ "name": name, "in": "query", "required": true, "description": about, "schema": schema }))
+    /// Describes a required query parameter.
+    pub(super) fn required_query_param(self, name: &str, schema: Value, description: &str) -> ApiRoute {
+        self.parameter(
+            json!({ "name": name, "in": "query", "required": true, "description": description, "schema": schema }),
+        )
     }
 
-    /// A JSON body of this shape, a name among the `schemas`.
+    /// Describes a required JSON body by the name of its schema.
     pub(super) fn request_body(self, schema: &str) -> ApiRoute {
         let content = json!({ "application/json": { "schema": schema_ref(schema) } });
         ApiRoute { body: Some(json!({ "required": true, "content": content })), ..self }
     }
 
-    /// As `takes`, where all of it may be left out.
+    /// Describes an optional JSON body by the name of its schema.
     pub(super) fn optional_body(self, schema: &str) -> ApiRoute {
         let content = json!({ "application/json": { "schema": schema_ref(schema) } });
         ApiRoute { body: Some(json!({ "content": content })), ..self }
     }
 
-    /// JSON of this shape, a name among the `schemas`.
-    pub(super) fn json_response(self, status: u16, schema: &str, about: &str) -> ApiRoute {
+    /// Describes a JSON response by the name of its schema.
+    pub(super) fn json_response(self, status: u16, schema: &str, description: &str) -> ApiRoute {
         self.response(
             status,
-            json!({ "description": about, "content": { "application/json": { "schema": schema_ref(schema) } } }),
+            json!({ "description": description, "content": { "application/json": { "schema": schema_ref(schema) } } }),
         )
     }
 
-    /// Something other than JSON, or nothing.
+    /// Describes any response, such as one without a body.
     pub(super) fn response(mut self, status: u16, response: Value) -> ApiRoute {
         self.responses.insert(status.to_string(), response);
         self
     }
 
-    /// The envelope of an error, with these statuses.
+    /// Adds responses with the error envelope for these statuses.
     pub(super) fn error_responses(self, statuses: &[u16]) -> ApiRoute {
         statuses.iter().fold(self, |route, status| {
             let response = json!({ "$ref": "#/components/responses/Error" });
@@ -103,43 +108,46 @@ impl ApiRoute {
         })
     }
 
-    /// `{id}` in the path is a source.
+    /// Describes `{id}` in the path as a source.
     pub(super) fn source_param(self) -> ApiRoute {
-        self.path_param("id", json!({ "type": "string", "minLength": 1 }), "A source")
+        self.path_param("id", json!({ "type": "string", "minLength": 1 }), "Id of a source")
     }
 
-    /// `{name}` in the path is a tool.
+    /// Describes `{name}` in the path as a tool.
     pub(super) fn tool_param(self) -> ApiRoute {
-        let about = "`source__tool`, `source:tool`, or the tool's own name when it is unique";
-        self.path_param("name", json!({ "type": "string", "minLength": 1 }), about)
+        let description = "`source__tool`, `source:tool`, or the tool's own name if it is unique";
+        self.path_param("name", json!({ "type": "string", "minLength": 1 }), description)
     }
 
-    /// JSON of one of these shapes.
-    pub(super) fn json_response_any(self, status: u16, schemas: &[&str], about: &str) -> ApiRoute {
-        let shapes: Vec<Value> = schemas.iter().map(|schema| schema_ref(schema)).collect();
-        let content = json!({ "application/json": { "schema": { "anyOf": shapes } } });
-        self.response(status, json!({ "description": about, "content": content }))
+    /// Describes a JSON response with one of several schemas.
+    pub(super) fn json_response_any(self, status: u16, schemas: &[&str], description: &str) -> ApiRoute {
+        let refs: Vec<Value> = schemas.iter().map(|schema| schema_ref(schema)).collect();
+        let content = json!({ "application/json": { "schema": { "anyOf": refs } } });
+        self.response(status, json!({ "description": description, "content": content }))
     }
 
-    /// With `If-None-Match`, the tag of an answer that the client has.
+    /// Describes that the route supports conditional requests with `If-None-Match`.
     pub(super) fn conditional(self) -> ApiRoute {
-        let about = "The `ETag` of an answer at hand: while it holds, the answer is 304";
-        let header =
-            json!({ "name": "If-None-Match", "in": "header", "description": about, "schema": { "type": "string" } });
-        self.parameter(header).response(304, json!({ "description": "What the client has still holds" }))
+        let description = "`ETag` of a cached response: as long as it is current, the response is 304";
+        let header = json!({
+            "name": "If-None-Match", "in": "header", "description": description, "schema": { "type": "string" },
+        });
+        self.parameter(header).response(304, json!({ "description": "The cached response is current" }))
     }
 
+    /// Adds a parameter object of OpenAPI.
     pub(super) fn parameter(mut self, parameter: Value) -> ApiRoute {
         self.parameters.push(parameter);
         self
     }
 
+    /// Adds the route to a router, behind the authorization middleware.
     pub(super) fn register(self, router: Router<AppState>, app: &AppState) -> Router<AppState> {
-        let guarded = self.handler.layer(from_fn_with_state((app.clone(), self.required), authorize));
-        router.route(self.path, guarded)
+        let authorized = self.handler.layer(from_fn_with_state((app.clone(), self.required), authorize));
+        router.route(self.path, authorized)
     }
 
-    /// Writes the operation into the document's `paths`.
+    /// Adds the operation to the `paths` of the document.
     pub(super) fn describe(self, paths: &mut Map<String, Value>) {
         let mut operation = json!({
             "operationId": self.operation_id,
@@ -156,21 +164,23 @@ impl ApiRoute {
     }
 }
 
-/// What a route is about: the first word after `/api/`.
+/// Returns the tag that groups a route in the document: the first segment after `/api/`.
 fn openapi_tag(path: &str) -> &str {
     let rest = path.strip_prefix("/api/").unwrap_or("operations");
     rest.split('/').next().unwrap_or_default()
 }
 
-/// On the machine itself, who reads and calls needs no token.
-fn security(needs: Permission) -> Value {
-    match needs {
+/// Returns the security requirements of a permission. For reads and calls the token is optional, because local clients
+/// need none.
+fn security(required: Permission) -> Value {
+    match required {
         Permission::Public => json!([]),
         Permission::Read | Permission::Use => json!([{}, { "token": [] }]),
         Permission::Manage => json!([{ "token": [] }]),
     }
 }
 
+/// Returns a reference to a named schema.
 pub(super) fn schema_ref(schema: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{schema}") })
 }

@@ -1,4 +1,4 @@
-//! What agents ask first: which tool fits, and what there is at all.
+//! `GET /api/search` and `GET /api/context`: finds tools, and summarises the catalogue for a system prompt.
 
 use std::time::Duration;
 
@@ -21,12 +21,13 @@ use super::route::{ApiRoute, schema_ref};
 use crate::auth::Permission;
 use crate::state::AppState;
 
-/// Nobody reads on.
+/// Maximum number of hits.
 const MAX_SEARCH_HITS: u64 = 200;
-/// How many characters a question may have; a task in full has room.
+/// Maximum length of a search text, in characters: enough for the description of a whole task.
 const MAX_QUERY_CHARS: usize = 2_000;
+/// Maximum token budget of a summary.
 const MAX_CONTEXT_BUDGET: u64 = 100_000;
-/// How long counts of tokens are waited for that may be on their way to the store.
+/// How long a request waits for token counts, which are also written to the store.
 const TOKEN_COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -34,25 +35,25 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     let budget = json!({ "type": "integer", "minimum": 1, "maximum": MAX_CONTEXT_BUDGET, "default": SummaryBudget::DEFAULT_TOKENS });
     vec![
         ApiRoute::new("GET", "/api/search", "search_tools", get(search_tools))
-            .summary("The tools that fit a task, a question or a name")
+            .summary("Search tools by task, question or name")
             .requires(Permission::Read)
             .required_query_param(
                 "q",
                 json!({ "type": "string", "minLength": 1, "maxLength": MAX_QUERY_CHARS }),
-                "What the tool is for, or its name in any spelling",
+                "Purpose of the tool, or its name in any spelling",
             )
-            .query_param("limit", limit, "At most so many hits")
-            .query_param("source", json!({ "type": "string" }), "Only the tools of one source")
-            .query_param("tag", json!({ "type": "string" }), "Only the tools of sources with this tag")
-            .query_param("group", json!({ "type": "string" }), "There are no groups in this version")
-            .json_response(200, "Found", "The best first")
+            .query_param("limit", limit, "Maximum number of hits")
+            .query_param("source", json!({ "type": "string" }), "Only tools of this source")
+            .query_param("tag", json!({ "type": "string" }), "Only tools of sources with this tag")
+            .query_param("group", json!({ "type": "string" }), "Reserved; there are no groups in this version")
+            .json_response(200, "Found", "Best hit first")
             .conditional()
             .error_responses(&[400, 404]),
         ApiRoute::new("GET", "/api/context", "get_context", get(get_context))
-            .summary("The summary for a system prompt: some of the tools there are, and how to find the others")
+            .summary("Summary for a system prompt: the most important tools, and how to find the others")
             .requires(Permission::Read)
-            .query_param("budget", budget, "The most tokens it may have")
-            .json_response(200, "Context", "The text and what it saves")
+            .query_param("budget", budget, "Maximum number of tokens")
+            .json_response(200, "Context", "The text, its tokens, and the tokens of all definitions")
             .conditional()
             .error_responses(&[400]),
     ]
@@ -71,16 +72,22 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let found = object_schema(&[
         ("hits", json!({ "type": "array", "items": schema_ref("Hit") })),
         ("total", count()),
-        ("tokens", json!({ "type": "integer", "minimum": 0, "description": "What the hits cost an agent to read" })),
+        (
+            "tokens",
+            json!({ "type": "integer", "minimum": 0, "description": "Tokens that an agent needs to read the hits" }),
+        ),
     ]);
     let found = with_optional(found, &[("hint", text())]);
     let context = object_schema(&[("text", text()), ("tokens", count()), ("tokens_full", count()), ("tools", count())]);
     vec![("Hit", hit), ("Found", found), ("Context", context)]
 }
 
+/// `GET /api/search`.
 async fn search_tools(State(app): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
-    let (registry, query) = (app.registry.clone(), uri.query().unwrap_or_default().to_owned());
-    let make = move |view: &View| {
+    let registry = app.registry.clone();
+    let query = uri.query().unwrap_or_default().to_owned();
+    // Parsed only on a cache miss.
+    let render = move |view: &View| {
         let params = QueryParams::parse(&query)?;
         params.reject_group()?;
         let query = Query {
@@ -91,36 +98,39 @@ async fn search_tools(State(app): State<AppState>, uri: Uri, headers: HeaderMap)
         };
         render_body(&view.search(&query).to_response())
     };
-    app.respond_cached(&uri, &headers, make).await
+    app.respond_cached(&uri, &headers, render).await
 }
 
+/// Returns the search text in `q`.
 fn query_text(params: &QueryParams) -> Result<String> {
     match params.text("q") {
-        None => Err(Error::new(Code::BadRequest, "`q` says what to look for, such as `q=create+an+issue`")),
+        None => Err(Error::new(Code::BadRequest, "`q` is missing; send a search text such as `q=create+an+issue`")),
         Some(text) if text.chars().count() > MAX_QUERY_CHARS => {
-            Err(Error::new(Code::BadRequest, "`q` is too long; a few sentences will do"))
+            Err(Error::new(Code::BadRequest, format!("`q` has more than {MAX_QUERY_CHARS} characters")))
         }
         Some(text) => Ok(text.to_owned()),
     }
 }
 
+/// `GET /api/context`.
 async fn get_context(State(app): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
     let catalog = app.registry.catalog();
-    if catalog.sources().any(|part| !part.segment.has_token_counts()) {
-        // Counts are stored for the next start; a store that hangs must not keep a reader waiting.
-        let _late = tokio::time::timeout(TOKEN_COUNT_TIMEOUT, app.registry.count_tokens()).await;
+    if catalog.sources().any(|source| !source.segment.has_token_counts()) {
+        // The counts are also written to the store; a store that hangs must not block a read. Without them the summary
+        // counts again.
+        let _ = tokio::time::timeout(TOKEN_COUNT_TIMEOUT, app.registry.count_tokens()).await;
     }
     let query = uri.query().unwrap_or_default().to_owned();
-    let make = move |view: &View| {
+    let render = move |view: &View| {
         let params = QueryParams::parse(&query)?;
         let budget = params
             .number("budget", 1..=MAX_CONTEXT_BUDGET)?
             .map_or(SummaryBudget::DEFAULT_TOKENS, |budget| budget as usize);
         render_body(&view.summary(SummaryBudget::from_tokens(budget)?))
     };
-    app.respond_cached(&uri, &headers, make).await
+    app.respond_cached(&uri, &headers, render).await
 }
 
-fn render_body(answer: &impl serde::Serialize) -> Result<RenderedBody> {
-    Ok(RenderedBody { body: response::to_json_bytes(answer)?, link: None })
+fn render_body(value: &impl serde::Serialize) -> Result<RenderedBody> {
+    Ok(RenderedBody { body: response::to_json_bytes(value)?, link: None })
 }

@@ -1,4 +1,4 @@
-//! Sources as they stand. Reads contact nobody.
+//! Reads sources. Makes no network requests and starts no process.
 
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ use crate::state::AppState;
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
         ApiRoute::new("GET", "/api/sources", "list_sources", get(list_sources))
-            .summary("Every source, how it stands and what it offers; contacts nobody")
+            .summary("Every source with its status; makes no network requests and starts no process")
             .requires(Permission::Read)
-            .json_response(200, "Sources", "In the order of their ids")
+            .json_response(200, "Sources", "Sources in the order of their ids")
             .conditional(),
         ApiRoute::new("GET", "/api/sources/{id}", "get_source", get(get_source))
-            .summary("One source; contacts nobody")
+            .summary("One source with its status; makes no network requests and starts no process")
             .requires(Permission::Read)
             .source_param()
-            .json_response(200, "Source", "How it stands")
+            .json_response(200, "Source", "The source")
             .error_responses(&[404]),
     ]
 }
@@ -44,11 +44,12 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("state", string_enum(&["closed", "open", "half_open"])),
         ("retry_at", nullable(json!({ "type": "string", "format": "date-time" }))),
     ]);
-    let set_aside = object_schema(&[("name", json!({ "type": "string" })), ("reason", json!({ "type": "string" }))]);
+    let excluded_tool =
+        object_schema(&[("name", json!({ "type": "string" })), ("reason", json!({ "type": "string" }))]);
     let text = || json!({ "type": "string" });
     let count = || json!({ "type": "integer", "minimum": 0 });
     let source = object_schema(&[
-        ("id", json!({ "type": "string", "description": "Prefixes its tools: `id__tool`" })),
+        ("id", json!({ "type": "string", "description": "Prefix of its tools: `id__tool`" })),
         ("title", nullable(text())),
         ("kind", text()),
         ("origin", string_enum(&["config", "runtime"])),
@@ -68,34 +69,39 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("ttl_ms", count()),
         ("discovery_timeout_ms", count()),
         ("connection", string_enum(&["none", "connected", "resting"])),
-        ("failures", json!({ "type": "integer", "minimum": 0, "description": "Discoveries and calls in a row" })),
+        (
+            "failures",
+            json!({ "type": "integer", "minimum": 0, "description": "Consecutive failures of discoveries and calls" }),
+        ),
         ("failing_since", nullable(json!({ "type": "string", "format": "date-time" }))),
         ("breaker", schema_ref("Breaker")),
-        ("set_aside", json!({ "type": "array", "items": set_aside })),
+        ("set_aside", json!({ "type": "array", "items": excluded_tool })),
     ]);
     let sources = object_schema(&[("sources", json!({ "type": "array", "items": schema_ref("Source") }))]);
     vec![("Source", source), ("Sources", sources), ("Failure", failure), ("Breaker", breaker)]
 }
 
-/// The list as it was last written. It goes by the clock and by connections too, so it is kept apart from what goes by
-/// the catalogue alone.
+/// Cache of the rendered source list. Separate from [`ResponseCache`](super::ResponseCache), because the list also depends
+/// on the clock (freshness) and on connection states.
 #[derive(Debug, Default)]
 pub(crate) struct SourceListCache(ArcSwapOption<(SourcesVersion, TaggedResponse)>);
 
+/// `GET /api/sources`.
 async fn list_sources(State(app): State<AppState>, headers: HeaderMap) -> Result<Response, ApiError> {
-    if let Some(kept) = &*app.source_list_cache.0.load()
-        && app.registry.is_current(&kept.0)
+    if let Some(cached) = &*app.source_list_cache.0.load()
+        && app.registry.is_current(&cached.0)
     {
-        return Ok(kept.1.to_response(&headers));
+        return Ok(cached.1.to_response(&headers));
     }
-    // What changes after this moment was taken is seen by the next who asks.
-    let moment = app.registry.sources_version();
-    let written = TaggedResponse::from_body(response::to_json_bytes(&json!({ "sources": app.registry.sources() }))?);
-    let response = written.to_response(&headers);
-    app.source_list_cache.0.store(Some(Arc::new((moment, written))));
+    // The version is taken before the list is read: a change in between makes the entry outdated, never wrong.
+    let version = app.registry.sources_version();
+    let tagged = TaggedResponse::from_body(response::to_json_bytes(&json!({ "sources": app.registry.sources() }))?);
+    let response = tagged.to_response(&headers);
+    app.source_list_cache.0.store(Some(Arc::new((version, tagged))));
     Ok(response)
 }
 
+/// `GET /api/sources/{id}`.
 async fn get_source(State(app): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
     let id = find_source_id(&app.registry, &name)?;
     let view = app.registry.source(&id).ok_or_else(|| app.registry.unknown_source_error(id.as_str()))?;

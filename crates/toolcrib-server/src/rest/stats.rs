@@ -1,4 +1,4 @@
-//! What was counted, and the configuration as it holds.
+//! `GET /api/stats` and `GET /api/config`: usage counters and the effective configuration.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -16,13 +16,13 @@ use crate::state::AppState;
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
         ApiRoute::new("GET", "/api/stats", "get_stats", get(get_stats))
-            .summary("Cache hits and misses, ages, calls")
+            .summary("Cache hits and misses, cache ages, and calls")
             .requires(Permission::Read)
-            .json_response(200, "Stats", "A hit is a need met while the source was fresh"),
+            .json_response(200, "Stats", "A hit is a lookup of tools while their source was fresh"),
         ApiRoute::new("GET", "/api/config", "get_config", get(get_config))
-            .summary("The merged configuration with the origin of each value; nothing secret")
+            .summary("Effective configuration with the origin of each value; secrets are masked")
             .requires(Permission::Read)
-            .json_response(200, "Config", "What all files, commands and variables come to"),
+            .json_response(200, "Config", "Merged from files, run-time declarations and environment variables"),
     ]
 }
 
@@ -70,11 +70,13 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![("Stats", stats), ("Config", config)]
 }
 
+/// `GET /api/stats`.
 async fn get_stats(State(app): State<AppState>) -> Result<Response, ApiError> {
     Ok(response::json_response(StatusCode::OK, &app.registry.stats())?)
 }
 
+/// `GET /api/config`.
 async fn get_config(State(app): State<AppState>) -> Result<Response, ApiError> {
-    let merged = app.registry.effective_config(&app.loaded_config.load(), &app.data_dir);
-    Ok(response::json_response(StatusCode::OK, &merged)?)
+    let config = app.registry.effective_config(&app.loaded_config.load(), &app.data_dir);
+    Ok(response::json_response(StatusCode::OK, &config)?)
 }

@@ -1,4 +1,4 @@
-//! Tokens for those who come over the network. A token itself is in the answer to its making, and nowhere else.
+//! Access tokens. The secret of a token is in the response that creates it and nowhere else; only its digest is stored.
 
 use axum::Extension;
 use axum::extract::State;
@@ -22,48 +22,48 @@ use crate::auth::Principal;
 use crate::state::AppState;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
-    let one = |route: ApiRoute| {
-        route.path_param("id", json!({ "type": "string", "minLength": 1 }), "A token's id, or its name")
-    };
+    let with_id =
+        |route: ApiRoute| route.path_param("id", json!({ "type": "string", "minLength": 1 }), "Id or name of a token");
     vec![
         ApiRoute::new("GET", "/api/tokens", "list_tokens", get(list_tokens))
-            .summary("The tokens there are, without what they are")
-            .json_response(200, "Tokens", "In the order of their names"),
+            .summary("All tokens, without their secrets")
+            .json_response(200, "Tokens", "Tokens in the order of their names"),
         ApiRoute::new("POST", "/api/tokens", "create_token", post(create_token))
-            .summary("Make a token; it is told in this answer and never again")
+            .summary("Create a token; its secret is in this response only")
             .request_body("NewToken")
             .json_response(201, "CreatedToken", "The token")
             .error_responses(&[400, 409, 413, 415, 503]),
-        one(ApiRoute::new("GET", "/api/tokens/{id}", "get_token", get(get_token)))
-            .summary("A token, without what it is")
+        with_id(ApiRoute::new("GET", "/api/tokens/{id}", "get_token", get(get_token)))
+            .summary("One token, without its secret")
             .json_response(200, "Token", "The token")
             .error_responses(&[400, 404]),
-        one(ApiRoute::new("PATCH", "/api/tokens/{id}", "change_token", patch(change_token)))
-            .summary("Give a token another name or role")
+        with_id(ApiRoute::new("PATCH", "/api/tokens/{id}", "change_token", patch(change_token)))
+            .summary("Change the name or role of a token")
             .optional_body("TokenChange")
             .json_response(200, "Token", "The token as it is now")
             .error_responses(&[400, 404, 409, 413, 415, 503]),
-        one(ApiRoute::new("DELETE", "/api/tokens/{id}", "revoke_token", delete(revoke_token)))
-            .summary("Revoke a token: from now on it opens nothing")
-            .response(204, json!({ "description": "It is gone" }))
+        with_id(ApiRoute::new("DELETE", "/api/tokens/{id}", "revoke_token", delete(revoke_token)))
+            .summary("Revoke a token; it is rejected from now on")
+            .response(204, json!({ "description": "The token was revoked" }))
             .error_responses(&[400, 404, 503]),
     ]
 }
 
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    let (text, role) = (json!({ "type": "string" }), string_enum(&["viewer", "agent", "admin"]));
-    let moment = json!({ "type": "string", "format": "date-time" });
+    let text = json!({ "type": "string" });
+    let role = string_enum(&["viewer", "agent", "admin"]);
+    let timestamp = json!({ "type": "string", "format": "date-time" });
     let fields = [
         ("id", text.clone()),
         ("name", text.clone()),
         ("role", role.clone()),
-        ("created_at", moment.clone()),
-        ("expires_at", nullable(moment)),
+        ("created_at", timestamp.clone()),
+        ("expires_at", nullable(timestamp)),
         ("expired", json!({ "type": "boolean" })),
     ];
     let created: Vec<(&str, Value)> = fields.iter().cloned().chain([("token", text)]).collect();
     let name = json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$" });
-    let expires = json!({ "type": ["string", "null"], "description": "Such as `12h`, `30d` or `8w`; never otherwise" });
+    let expires = json!({ "type": ["string", "null"], "description": "Lifetime such as `12h`, `30d` or `8w`; default: unlimited" });
     let mut new = object_schema(&[("name", name.clone()), ("role", role.clone())]);
     new["properties"]["expires"] = expires;
     new["additionalProperties"] = json!(false);
@@ -79,6 +79,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Body of `POST /api/tokens`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CreateTokenBody {
@@ -87,6 +88,7 @@ struct CreateTokenBody {
     expires: Option<String>,
 }
 
+/// Body of `PATCH /api/tokens/{id}`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChangeTokenBody {
@@ -94,36 +96,39 @@ struct ChangeTokenBody {
     role: Option<Role>,
 }
 
+/// `GET /api/tokens`.
 async fn list_tokens(State(app): State<AppState>) -> Result<Response, ApiError> {
     Ok(response::json_response(StatusCode::OK, &json!({ "tokens": app.registry.tokens() }))?)
 }
 
+/// `GET /api/tokens/{id}`.
 async fn get_token(State(app): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
     Ok(response::json_response(StatusCode::OK, &app.registry.token(&name)?)?)
 }
 
+/// `POST /api/tokens`.
 async fn create_token(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
     JsonBody(new): JsonBody<CreateTokenBody>,
 ) -> Result<Response, ApiError> {
-    let wrong = |text: &str| {
-        let message =
-            format!("`expires` is a length of time such as `12h` or `30d`, not `{}`", sanitize_truncated(text, 40));
+    let invalid = |text: &str| {
+        let message = format!("`expires` is a duration such as `12h` or `30d`, not `{}`", sanitize_truncated(text, 40));
         Error::new(Code::BadRequest, message)
     };
     let expires =
-        new.expires.as_deref().map(|text| parse_long_duration(text).ok_or_else(|| wrong(text))).transpose()?;
+        new.expires.as_deref().map(|text| parse_long_duration(text).ok_or_else(|| invalid(text))).transpose()?;
     let created = app.registry.create_token(&new.name, new.role, expires, principal.actor()).await?;
     let mut response = response::json_response(StatusCode::CREATED, &created)?;
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // An id is made of hexadecimal digits.
+    // An id has hexadecimal digits only, so this never fails.
     if let Ok(location) = HeaderValue::from_str(&format!("/api/tokens/{}", created.view.id)) {
         response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(response)
 }
 
+/// `PATCH /api/tokens/{id}`.
 async fn change_token(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
@@ -134,6 +139,7 @@ async fn change_token(
     Ok(response::json_response(StatusCode::OK, &changed)?)
 }
 
+/// `DELETE /api/tokens/{id}`.
 async fn revoke_token(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,

@@ -1,4 +1,5 @@
-//! Tools, a page at a time or one in full, in our own form or a provider's. Reads contact nobody.
+//! Reads tools: pages of the list, or one tool with all details; in Toolcrib's own format or a provider's. Makes no
+//! network requests and starts no process.
 
 mod page;
 mod removed;
@@ -23,35 +24,39 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     let limit = json!({ "type": "integer", "minimum": 1, "maximum": page::MAX_TOOLS_PER_PAGE });
     vec![
         ApiRoute::new("GET", "/api/tools", "list_tools", get(list_tools))
-            .summary("Tools in the order of their names, a page at a time; contacts nobody")
+            .summary("A page of all tools in name order; makes no network requests and starts no process")
             .requires(Permission::Read)
-            .query_param("source", json!({ "type": "string" }), "Only those of one source")
+            .query_param("source", json!({ "type": "string" }), "Only tools of this source")
             .query_param(
                 "format",
                 string_enum(&FORMAT_NAMES),
-                "`json` is our own; another is the array that a provider takes",
+                "`json` is Toolcrib's own format; the others are the array that a provider expects",
             )
             .query_param(
                 "state",
                 string_enum(&page::STATES),
-                "Only those in this state; `deprecated` ones are gone from their source",
+                "Only tools in this state; `deprecated` tools are not offered by their source any more",
             )
-            .query_param("limit", limit, "How many; 100 unless told, and all in a provider's format")
-            .query_param("cursor", json!({ "type": "string" }), "`next_cursor` of the page before")
-            .query_param("group", json!({ "type": "string" }), "There are no groups in this version")
-            .json_response_any(200, &["Tools", "Provided"], "A page; a provider's array names the next one in `Link`")
+            .query_param("limit", limit, "Tools per page; default 100, or all in a provider's format")
+            .query_param("cursor", json!({ "type": "string" }), "`next_cursor` of the previous page")
+            .query_param("group", json!({ "type": "string" }), "Reserved; there are no groups in this version")
+            .json_response_any(
+                200,
+                &["Tools", "Provided"],
+                "A page; in a provider's format the header `Link` has the next one",
+            )
             .conditional()
             .error_responses(&[400, 404]),
         ApiRoute::new("GET", "/api/tools/{name}", "get_tool", get(get_tool))
-            .summary("One tool in full: schemas, how it is carried out, how it fares")
+            .summary("One tool with its schemas, execution and call counters")
             .requires(Permission::Read)
             .tool_param()
             .query_param(
                 "at",
                 json!({ "type": "string" }),
-                "As it was then: `7d`, `2026-11-15`, `2026-11-15T20:00:00Z`",
+                "The tool at this time: `7d`, `2026-11-15`, `2026-11-15T20:00:00Z`",
             )
-            .json_response_any(200, &["ToolDetail", "PastTool"], "What is known of it, or what it was")
+            .json_response_any(200, &["ToolDetail", "PastTool"], "The tool now, or at the given time")
             .conditional()
             .error_responses(&[400, 403, 404, 503]),
     ]
@@ -60,17 +65,17 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let text = || json!({ "type": "string" });
     let time = || json!({ "type": "string", "format": "date-time" });
-    let anything = |kinds: &[&str]| json!({ "type": kinds });
+    let types = |names: &[&str]| json!({ "type": names });
     let tool = object_schema(&[
         ("id", json!({ "type": "string", "description": "`source:tool`" })),
-        ("name", json!({ "type": "string", "description": "As agents know it: `source__tool`" })),
+        ("name", json!({ "type": "string", "description": "Name for agents: `source__tool`" })),
         ("source", text()),
         ("original_name", text()),
         ("kind", text()),
         ("title", nullable(text())),
         ("description", nullable(text())),
-        ("input_schema", anything(&["object", "null"])),
-        ("annotations", anything(&["object", "null"])),
+        ("input_schema", types(&["object", "null"])),
+        ("annotations", types(&["object", "null"])),
         ("tags", string_array()),
         ("policy", string_enum(&["allow", "ask", "deny", "hide"])),
         ("enabled", json!({ "type": "boolean" })),
@@ -91,8 +96,8 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("url_template", nullable(text())),
         ("security", json!({ "type": "array", "items": { "type": "object", "additionalProperties": string_array() } })),
     ]);
-    let more = object_schema(&[
-        ("output_schema", anything(&["object", "boolean", "null"])),
+    let details = object_schema(&[
+        ("output_schema", types(&["object", "boolean", "null"])),
         ("execution", execution),
         ("notes", string_array()),
         ("calls", json!({ "type": "integer", "minimum": 0 })),
@@ -100,24 +105,26 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("last_called", nullable(time())),
         ("last_error", nullable(schema_ref("Failure"))),
     ]);
-    let more = with_optional(more, &[("deprecated", json!({ "type": "boolean" }))]);
-    let provided = json!({ "type": "array", "items": { "type": "object" } });
+    let details = with_optional(details, &[("deprecated", json!({ "type": "boolean" }))]);
+    let provider_array = json!({ "type": "array", "items": { "type": "object" } });
     vec![
         ("Tool", tool),
         ("Tools", tools),
-        ("ToolDetail", json!({ "allOf": [schema_ref("Tool"), more] })),
-        ("Provided", provided),
+        ("ToolDetail", json!({ "allOf": [schema_ref("Tool"), details] })),
+        ("Provided", provider_array),
     ]
 }
 
+/// `GET /api/tools`.
 async fn list_tools(State(app): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
-    let (registry, query) = (app.registry.clone(), uri.query().unwrap_or_default().to_owned());
-    let make =
+    let registry = app.registry.clone();
+    let query = uri.query().unwrap_or_default().to_owned();
+    let render =
         move |view: &_| page::ToolListQuery::parse(&registry, &QueryParams::parse(&query)?)?.render(&registry, view);
-    app.respond_cached(&uri, &headers, make).await
+    app.respond_cached(&uri, &headers, render).await
 }
 
-/// Its counters change with every call, so that it is written anew each time.
+/// `GET /api/tools/{name}`. Not cached, because the counters change with every call.
 async fn get_tool(
     State(app): State<AppState>,
     headers: HeaderMap,

@@ -1,4 +1,4 @@
-//! Who is asking, as we see it: for programs that want to know what their token may, and for the console's script.
+//! `GET /api/whoami`: the principal of the request, for programs that check their token and for the console's script.
 
 use axum::Extension;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -15,12 +15,12 @@ use crate::auth::{Permission, Principal};
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
         ApiRoute::new("GET", "/api/whoami", "whoami", get(whoami))
-            .summary("Who you are here, and what you may")
+            .summary("Name and role of the client")
             .requires(Permission::Read)
             .json_response(
                 200,
                 "Visitor",
-                "`local` is whoever came without a token; `csrf` is a console session's alone",
+                "`local` is a local process without a token; only console sessions have a `csrf` token",
             ),
     ]
 }
@@ -31,6 +31,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![("Visitor", object_schema(&[("name", text.clone()), ("role", role), ("csrf", nullable(text))]))]
 }
 
+/// Returns the principal. Not cacheable, because it carries the CSRF token.
 async fn whoami(Extension(principal): Extension<Principal>) -> Result<Response, ApiError> {
     let Principal { name, role, csrf, .. } = principal;
     let mut response =

@@ -1,4 +1,4 @@
-//! Which tools a page of the list has, and where the next one begins.
+//! Parses the query of `GET /api/tools` and renders the page.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -13,45 +13,50 @@ use crate::rest::query::QueryParams;
 
 pub(super) const MAX_TOOLS_PER_PAGE: u64 = 1_000;
 const DEFAULT_TOOLS_PER_PAGE: usize = 100;
+/// Values of the parameter `state`.
 pub(super) const STATES: [&str; 4] = ["active", "disabled", "deprecated", "held"];
 
+/// Parsed query of a tool list.
 #[derive(Debug)]
 pub(super) struct ToolListQuery {
     source: Option<SourceId>,
     format: Format,
     state: Option<ToolStateFilter>,
-    /// The name before the first.
+    /// Name of the last tool of the previous page, from the cursor.
     after_name: Option<String>,
     limit: Option<usize>,
-    /// The query without a cursor, for the address of the next page.
+    /// The query without the cursor, for the `Link` to the next page.
     base_query: String,
 }
 
-/// What can be asked for; of these, a catalogue has the first two.
+/// Filter by state. The catalogue has active and disabled tools only; removed ones come from the inventory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ToolStateFilter {
     Active,
     Disabled,
     Deprecated,
+    /// Held for approval; reserved, no tool is in this state yet.
     Held,
 }
 
 impl ToolListQuery {
+    /// Parses and checks the query parameters.
     pub(super) fn parse(registry: &Registry, params: &QueryParams) -> Result<ToolListQuery> {
         params.reject_group()?;
         let text = |name: &str| params.text(name).map(|value| (name.to_owned(), value.to_owned()));
-        let kept = ["source", "format", "state", "limit"].into_iter().filter_map(text);
-        let address = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(kept).finish();
+        let pairs = ["source", "format", "state", "limit"].into_iter().filter_map(text);
+        let base_query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
         Ok(ToolListQuery {
             source: params.source(registry)?,
             format: Format::parse(params.text("format").unwrap_or("json"))?,
             state: params.text("state").map(ToolStateFilter::parse).transpose()?,
             after_name: params.text("cursor").map(parse_cursor).transpose()?,
             limit: params.number("limit", 1..=MAX_TOOLS_PER_PAGE)?.map(|limit| limit as usize),
-            base_query: address,
+            base_query,
         })
     }
 
+    /// Renders the page. Provider formats are a plain array, so their next page is in the `Link` header.
     pub(super) fn render(&self, registry: &Registry, view: &View) -> Result<RenderedBody> {
         let limit = self.limit.unwrap_or(if self.format == Format::Json { DEFAULT_TOOLS_PER_PAGE } else { usize::MAX });
         let page = match (self.state, self.format) {
@@ -70,13 +75,13 @@ impl ToolListQuery {
     }
 
     fn matches(&self, tool: &ToolRef<'_>) -> bool {
-        let state = match self.state {
+        let state_matches = match self.state {
             None => true,
             Some(ToolStateFilter::Active) => tool.status() == ToolStatus::Active,
             Some(ToolStateFilter::Disabled) => tool.status() == ToolStatus::Disabled,
             Some(ToolStateFilter::Deprecated | ToolStateFilter::Held) => false,
         };
-        state && self.source.as_ref().is_none_or(|source| source == tool.source())
+        state_matches && self.source.as_ref().is_none_or(|source| source == tool.source())
     }
 }
 
@@ -96,14 +101,15 @@ impl ToolStateFilter {
     }
 }
 
-/// Hexadecimal digits and base64 need no escaping.
+/// Wraps the rendered array of tools. Written by hand to avoid parsing the array; the hash and the cursor need no escaping.
 fn render_envelope(page: &RenderedPage, hash: &str, next: Option<String>) -> String {
     let next = next.map_or_else(|| "null".to_owned(), |next| format!("\"{next}\""));
     format!("{{\"tools\":{},\"inventory_hash\":\"{hash}\",\"next_cursor\":{next}}}", page.array)
 }
 
+/// Returns the tool name in a cursor. A cursor names a tool and not an index, so that changes of the list do not shift it.
 fn parse_cursor(cursor: &str) -> Result<String> {
     let decoded = BASE64.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let name = decoded.as_deref().and_then(|text| text.strip_prefix("after ")).map(str::to_owned);
-    name.ok_or_else(|| Error::new(Code::BadRequest, "no page has this `cursor`; begin without one"))
+    name.ok_or_else(|| Error::new(Code::BadRequest, "unknown or expired `cursor`; start without one"))
 }

@@ -1,5 +1,5 @@
-//! Tools that their source no longer offers. What they were is in the history; the list has what is known of them
-//! without reading it.
+//! The list of tools that their source no longer offers (`state=deprecated`). It has only the fields of the inventory;
+//! their last definitions are in the history.
 
 use serde_json::{Value, json};
 use toolcrib::core::inventory::{SourceState, ToolState};
@@ -9,6 +9,7 @@ use toolcrib::core::tool::{SEPARATOR, ToolName};
 use toolcrib::core::{ResultExt, text};
 use toolcrib::{Code, Registry, Result, SourceId};
 
+/// Renders a page of removed tools in name order.
 pub(super) fn render_page(
     registry: &Registry,
     source: Option<&SourceId>,
@@ -19,38 +20,46 @@ pub(super) fn render_page(
     let sources = inventory.sources().filter(|(id, _)| source.is_none_or(|source| source == *id));
     let mut tools: Vec<(ToolName, Value)> = Vec::new();
     for (id, state) in sources {
-        let declared = registry.declaration(id);
-        collect_removed(&mut tools, id, state, declared.as_ref().map(|source| &source.settings.tools));
+        let declaration = registry.declaration(id);
+        collect_removed(&mut tools, id, state, declaration.as_ref().map(|source| &source.settings.tools));
     }
-    tools.sort_by(|(one, _), (other, _)| one.cmp(other));
+    tools.sort_by(|(a, _), (b, _)| a.cmp(b));
     tools.retain(|(name, _)| after.is_none_or(|after| name.as_str() > after));
-    let more = tools.len() > limit;
+    let has_more = tools.len() > limit;
     tools.truncate(limit);
-    let last = tools.last().map(|(name, _)| name.clone()).filter(|_| more);
-    let shown: Vec<&Value> = tools.iter().map(|(_, tool)| tool).collect();
-    Ok(RenderedPage { array: serde_json::to_string(&shown).context(Code::Internal, "write tools as JSON")?, last })
+    let last = tools.last().map(|(name, _)| name.clone()).filter(|_| has_more);
+    let page: Vec<&Value> = tools.iter().map(|(_, tool)| tool).collect();
+    Ok(RenderedPage { array: serde_json::to_string(&page).context(Code::Internal, "serialise tools")?, last })
 }
 
-/// What a rule hides is hidden when it is gone, too.
+/// Collects the removed tools of one source. Tools that a policy hides stay hidden.
 fn collect_removed(tools: &mut Vec<(ToolName, Value)>, id: &SourceId, state: &SourceState, rules: Option<&Rules>) {
     let prefix = if state.kind == "builtin" { String::new() } else { format!("{id}{SEPARATOR}") };
-    for (own, tool) in state.tools.iter().filter(|(_, tool)| tool.deprecated) {
-        let name = ToolName::from_original(&prefix, own);
-        let verdict = rules.map_or_else(Verdict::default, |rules| rules.verdict(&[own, name.as_str()], Verdict::Allow));
+    for (original_name, tool) in state.tools.iter().filter(|(_, tool)| tool.deprecated) {
+        let name = ToolName::from_original(&prefix, original_name);
+        let verdict =
+            rules.map_or_else(Verdict::default, |rules| rules.verdict(&[original_name, name.as_str()], Verdict::Allow));
         if verdict != Verdict::Hide {
-            let shown = tool_json(id, &state.kind, own, &name, tool, verdict);
-            tools.push((name, shown));
+            let json = tool_json(id, &state.kind, original_name, &name, tool, verdict);
+            tools.push((name, json));
         }
     }
 }
 
-fn tool_json(id: &SourceId, kind: &str, own: &str, name: &ToolName, tool: &ToolState, verdict: Verdict) -> Value {
-    let own = text::sanitize(own);
+fn tool_json(
+    id: &SourceId,
+    kind: &str,
+    original_name: &str,
+    name: &ToolName,
+    tool: &ToolState,
+    verdict: Verdict,
+) -> Value {
+    let original_name = text::sanitize(original_name);
     json!({
-        "id": format!("{id}:{own}"),
+        "id": format!("{id}:{original_name}"),
         "name": name,
         "source": id,
-        "original_name": own,
+        "original_name": original_name,
         "kind": kind,
         "title": null,
         "description": null,
