@@ -1,26 +1,29 @@
-//! The console: plain pages for people, rendered here, from the same registry that everything else reads.
-//! Text from sources is text, always: maud escapes it, and nothing a page says is run.
+//! The web console: server-rendered HTML pages over the same registry as all other interfaces. Works without scripts.
+//! Text from sources is untrusted: maud escapes it, and the content security policy forbids inline code.
 
-mod error_page;
 mod page;
 
-mod activity;
 mod overview;
-mod source;
 mod sources;
+
+mod activity;
+mod source;
 mod tool;
 mod tools;
 
 mod actions;
-mod activity_list;
 mod add_form;
+mod form_data;
+
+mod activity_list;
 mod alerts;
-mod assets;
 mod chart;
 mod diff;
-mod form_data;
 mod history;
 mod text;
+
+mod assets;
+mod error_page;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -32,31 +35,32 @@ pub(crate) use error_page::not_found;
 use crate::auth::{Permission, Principal, authorize};
 use crate::state::AppState;
 
+/// Builds the router of all pages and form actions.
 pub(crate) fn router(app: &AppState) -> Router<AppState> {
-    let admitted = |needs| from_fn_with_state((app.clone(), needs), authorize);
+    let authorized = |permission| from_fn_with_state((app.clone(), permission), authorize);
     Router::new()
-        .route("/", get(overview::show).layer(admitted(Permission::Read)))
-        .route("/sources", get(sources::show).layer(admitted(Permission::Read)))
-        .route("/sources/{id}", get(source::show).layer(admitted(Permission::Read)))
-        .route("/tools", get(tools::show).layer(admitted(Permission::Read)))
-        .route("/tools/{name}", get(tool::show).layer(admitted(Permission::Read)))
-        .route("/activity", get(activity::show).layer(admitted(Permission::Read)))
-        .route("/refresh", post(actions::refresh_all).layer(admitted(Permission::Use)))
-        .route("/sources/{id}/refresh", post(actions::refresh_source).layer(admitted(Permission::Use)))
-        .route("/tools/{name}/call", post(tool::call_tool).layer(admitted(Permission::Use)))
-        .route("/sources", post(actions::add_source).layer(admitted(Permission::Manage)))
-        .route("/sources/{id}/{action}", post(actions::change_source).layer(admitted(Permission::Manage)))
-        .route("/tools/{name}/{action}", post(actions::change_tool).layer(admitted(Permission::Manage)))
+        .route("/", get(overview::show).layer(authorized(Permission::Read)))
+        .route("/sources", get(sources::show).layer(authorized(Permission::Read)))
+        .route("/sources/{id}", get(source::show).layer(authorized(Permission::Read)))
+        .route("/tools", get(tools::show).layer(authorized(Permission::Read)))
+        .route("/tools/{name}", get(tool::show).layer(authorized(Permission::Read)))
+        .route("/activity", get(activity::show).layer(authorized(Permission::Read)))
+        .route("/refresh", post(actions::refresh_all).layer(authorized(Permission::Use)))
+        .route("/sources/{id}/refresh", post(actions::refresh_source).layer(authorized(Permission::Use)))
+        .route("/tools/{name}/call", post(tool::call_tool).layer(authorized(Permission::Use)))
+        .route("/sources", post(actions::add_source).layer(authorized(Permission::Manage)))
+        .route("/sources/{id}/{action}", post(actions::change_source).layer(authorized(Permission::Manage)))
+        .route("/tools/{name}/{action}", post(actions::change_tool).layer(authorized(Permission::Manage)))
         .route("/assets/{file}", get(assets::serve_asset))
         .layer(from_fn(error_page::render_error_pages))
 }
 
-/// A page for somebody we may know nothing of.
+/// Renders a page without navigation, for clients that may not be signed in.
 pub(crate) fn plain_page(title: &str, content: Markup) -> Markup {
     page::render_shell(title, html! {}, html! { div.refusal { h1 { (title) } (content) } })
 }
 
-/// What proves that a form was made here; only those with a session need it.
+/// Renders the hidden CSRF field of a form; empty without a session.
 fn csrf_field(principal: &Principal) -> Markup {
     html! { @if let Some(csrf) = &principal.csrf { input type="hidden" name="csrf" value=(csrf); } }
 }

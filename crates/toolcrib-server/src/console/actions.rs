@@ -1,8 +1,10 @@
-//! What forms wish for: each is done as over REST, and answered with the page where it shows.
+//! Handlers of form submissions. Each performs the same operation as its REST route, then redirects to the page that shows
+//! the result.
 
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Redirect;
+use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::{EnableTarget, EnabledState};
 use toolcrib::{Code, Error, Refresh, Result, Trace};
 
@@ -13,34 +15,37 @@ use crate::auth::Principal;
 use crate::rest::{ApiError, declare_source, find_source_id, remove_source};
 use crate::state::AppState;
 
-/// Declares a source and discovers it; one that fails is kept, and its page says why.
+/// Declares a source and discovers it. If the discovery fails, the source stays and its page shows the error.
 pub(super) async fn add_source(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
     trace: Option<Extension<Trace>>,
-    fields: FormData,
+    form_data: FormData,
 ) -> Result<Redirect, ApiError> {
-    let (name, keys) = add_form::parse_form(&fields)?;
-    let declared = declare_source(&app, &principal, &name, keys, trace.map(|trace| trace.0)).await;
-    // Who filled in a form sees which source it is about; the key is what helps.
-    let outcome = declared.map_err(|mut error| {
+    let (name, keys) = add_form::parse_form(&form_data)?;
+    let result = declare_source(&app, &principal, &name, keys, trace.map(|trace| trace.0)).await;
+    // The user knows which source the form is about; the message starts with the key instead of `name.key`.
+    let outcome = result.map_err(|mut error| {
         error.message = error.message.strip_prefix(&format!("{name}.")).unwrap_or(&error.message).to_owned();
         error
     })?;
     Ok(Redirect::to(&format!("/sources/{}", outcome.source)))
 }
 
+/// Refreshes all sources.
 pub(super) async fn refresh_all(State(app): State<AppState>) -> Redirect {
     app.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
     Redirect::to("/sources")
 }
 
+/// Refreshes one source. A failure is shown on its page.
 pub(super) async fn refresh_source(State(app): State<AppState>, Path(id): Path<String>) -> Result<Redirect, ApiError> {
     let id = find_source_id(&app.registry, &id)?;
     app.registry.refresh(Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() }).await;
     Ok(Redirect::to(&format!("/sources/{id}")))
 }
 
+/// Enables, disables or removes a source.
 pub(super) async fn change_source(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
@@ -55,6 +60,7 @@ pub(super) async fn change_source(
     Ok(Redirect::to(&format!("/sources/{id}")))
 }
 
+/// Enables or disables a tool.
 pub(super) async fn change_tool(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
@@ -69,6 +75,9 @@ fn parse_action(action: &str) -> Result<EnabledState> {
     match action {
         "enable" => Ok(EnabledState::Enabled),
         "disable" => Ok(EnabledState::Disabled),
-        _ => Err(Error::new(Code::NotFound, "nothing of this kind can be done here")),
+        _ => {
+            let action = sanitize_truncated(action, 40);
+            Err(Error::new(Code::NotFound, format!("unknown action `{action}`")))
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `/activity`: what happened since this server started, the newest first; it goes on by itself.
+//! `/activity`: activity since the server started, newest first. The console's script updates it live.
 
 use axum::Extension;
 use axum::extract::{RawQuery, State};
@@ -14,31 +14,34 @@ use crate::auth::Principal;
 use crate::state::AppState;
 
 const MAX_ENTRIES_SHOWN: usize = 100;
+/// Values and labels of the filter by kind.
 const KIND_OPTIONS: [(&str, &str); 5] = [
     ("", "everything"),
     ("calls", "calls"),
-    ("errors", "what failed"),
+    ("errors", "errors"),
     ("discoveries", "discoveries"),
-    ("records", "what changed"),
+    ("records", "changes"),
 ];
 
+/// Renders the page.
 pub(super) async fn show(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
     RawQuery(query): RawQuery,
 ) -> Markup {
     let context = PageContext { app: &app, principal: &principal };
-    let asked = |key: &str| {
+    let param = |key: &str| {
         let mut pairs = form_urlencoded::parse(query.as_deref().unwrap_or_default().as_bytes());
         pairs.find(|(name, _)| name == key).map(|(_, value)| value.into_owned()).unwrap_or_default()
     };
-    let (kind, source) = (asked("kind"), asked("source"));
+    let kind = param("kind");
+    let source = param("source");
     let sources = app.registry.sources();
-    let found = app.activity.recent_entries(|moment| matches_filter(moment, &kind, &source), MAX_ENTRIES_SHOWN);
+    let entries = app.activity.recent_entries(|entry| matches_filter(entry, &kind, &source), MAX_ENTRIES_SHOWN);
     let content = html! {
         header.head {
             h1 { "Activity" }
-            p.faint { "Since this server started; what changed before is on the page of each source." }
+            p.faint { "Since this server started. Earlier changes are on the page of each source." }
         }
         section.card aria-labelledby="calls-title" {
             h2 id="calls-title" { "Calls, last hour" }
@@ -46,42 +49,43 @@ pub(super) async fn show(
         }
         form.filters method="get" action="/activity" data-search {
             label {
-                span.unseen { "What" }
+                span.unseen { "Kind" }
                 select name="kind" {
-                    @for (value, words) in KIND_OPTIONS { option value=(value) selected[value == kind] { (words) } }
+                    @for (value, label) in KIND_OPTIONS { option value=(value) selected[value == kind] { (label) } }
                 }
             }
             label { span.unseen { "Source" } select name="source" {
                 option value="" { "all sources" }
-                @for one in &sources { option value=(one.id) selected[one.id.as_str() == source] { (one.id) } }
+                @for view in &sources { option value=(view.id) selected[view.id.as_str() == source] { (view.id) } }
             } }
             button.no-script { "Show" }
         }
         div id="found" {
-            @if found.is_empty() {
+            @if entries.is_empty() {
                 p.empty {
                     @if kind.is_empty() && source.is_empty() {
-                        "Nothing has happened yet. " a href="/tools" { "Try a tool" } ", and the call appears here."
+                        "No activity yet. " a href="/tools" { "Try a tool" } ", and the call appears here."
                     } @else {
-                        "Nothing of this kind has happened."
+                        "No activity matches these filters."
                     }
                 }
-            } @else { (render_entries(&found)) }
+            } @else { (render_entries(&entries)) }
         }
     };
     context.render_page(NavItem::Activity, "Activity", content)
 }
 
-fn matches_filter(moment: &ActivityEntry, kind: &str, source: &str) -> bool {
-    let (own, failed, of) = match &moment.event {
-        ActivityEvent::Called(called) => ("calls", called.code != "OK", called.source.as_ref()),
+/// True when an entry matches the filters; an empty filter matches all.
+fn matches_filter(entry: &ActivityEntry, kind: &str, source: &str) -> bool {
+    let (entry_kind, failed, entry_source) = match &entry.event {
+        ActivityEvent::Called(call) => ("calls", call.code != "OK", call.source.as_ref()),
         ActivityEvent::Discovered(outcome) => ("discoveries", outcome.error.is_some(), Some(&outcome.source)),
         ActivityEvent::Recorded(record) => ("records", false, record.event.source()),
     };
-    let kind_fits = match kind {
+    let kind_matches = match kind {
         "" => true,
         "errors" => failed,
-        kind => kind == own,
+        kind => kind == entry_kind,
     };
-    kind_fits && (source.is_empty() || of.is_some_and(|of| of.as_str() == source))
+    kind_matches && (source.is_empty() || entry_source.is_some_and(|id| id.as_str() == source))
 }

@@ -1,4 +1,4 @@
-//! Calls, discoveries and records as lines that people read.
+//! Renders calls, discoveries and journal records as list items.
 
 use maud::{Markup, html};
 use toolcrib::call::CallFinished;
@@ -12,43 +12,44 @@ use super::history::render_code_spans;
 use super::text::{Tone, format_count, format_millis, format_number, state_badge, time_ago};
 use crate::activity::{ActivityEntry, ActivityEvent};
 
-/// The newest first.
-pub(super) fn render_entries(moments: &[ActivityEntry]) -> Markup {
+/// Renders entries in the given order.
+pub(super) fn render_entries(entries: &[ActivityEntry]) -> Markup {
     html! {
         ol.moments {
-            @for moment in moments {
+            @for entry in entries {
                 li {
-                    @match &moment.event {
-                        ActivityEvent::Called(called) => { (render_call(called)) }
+                    @match &entry.event {
+                        ActivityEvent::Called(call) => { (render_call(call)) }
                         ActivityEvent::Discovered(outcome) => { (render_discovery(outcome)) }
                         ActivityEvent::Recorded(record) => { (render_record(record)) }
                     }
-                    span.when { (time_ago(moment.at)) }
+                    span.when { (time_ago(entry.at)) }
                 }
             }
         }
     }
 }
 
-fn render_call(called: &CallFinished) -> Markup {
-    let well = called.code == "OK";
+fn render_call(call: &CallFinished) -> Markup {
+    let succeeded = call.code == "OK";
     html! {
         span.what { "call" }
         span.text {
-            @match &called.source {
-                Some(_) => { a.name href=(tool_path(&called.tool)) { (called.tool) } }
-                None => { span.name { (called.tool) } }
+            // Without a source the tool is unknown and has no page.
+            @match &call.source {
+                Some(_) => { a.name href=(tool_path(&call.tool)) { (call.tool) } }
+                None => { span.name { (call.tool) } }
             }
-            " " @if well { (state_badge(Tone::Good, "done")) } @else { (state_badge(Tone::Bad, called.code)) }
-            " " span.faint { (format_millis(called.elapsed_ms)) " · by " (called.caller) }
+            " " @if succeeded { (state_badge(Tone::Good, "done")) } @else { (state_badge(Tone::Bad, call.code)) }
+            " " span.faint { (format_millis(call.elapsed_ms)) " · by " (call.caller) }
         }
     }
 }
 
 fn render_discovery(outcome: &RefreshOutcome) -> Markup {
-    let (tone, words) = match outcome.status {
+    let (tone, label) = match outcome.status {
         RefreshStatus::Success => (Tone::Good, describe_delta(outcome)),
-        RefreshStatus::Unchanged => (Tone::Good, format!("{}, as before", format_count(outcome.unchanged, "tool"))),
+        RefreshStatus::Unchanged => (Tone::Good, format!("{}, unchanged", format_count(outcome.unchanged, "tool"))),
         RefreshStatus::Fresh => (Tone::Good, "fresh".into()),
         RefreshStatus::Disabled => (Tone::Quiet, "disabled".into()),
         RefreshStatus::Failed => (Tone::Bad, "failed".into()),
@@ -56,12 +57,13 @@ fn render_discovery(outcome: &RefreshOutcome) -> Markup {
     html! {
         span.what { "discovery" }
         span.text {
-            (source_link(&outcome.source)) " " (state_badge(tone, &words)) " " span.faint { (format_millis(outcome.elapsed_ms)) }
+            (source_link(&outcome.source)) " " (state_badge(tone, &label)) " " span.faint { (format_millis(outcome.elapsed_ms)) }
             @if let Some(error) = &outcome.error { span.message { (render_code_spans(&sanitize_truncated(&error.message, 200))) } }
         }
     }
 }
 
+/// Describes the changes of a discovery, such as "2 added, 1 removed".
 fn describe_delta(outcome: &RefreshOutcome) -> String {
     let parts =
         [(outcome.added.len(), "added"), (outcome.changed.len(), "changed"), (outcome.removed.len(), "removed")];
@@ -84,7 +86,7 @@ fn source_link(id: &SourceId) -> Markup {
     html! { a.name href=(format!("/sources/{id}")) { (id) } }
 }
 
-/// The page of a tool, whatever its name is made of.
+/// Returns the path of a tool's page, with its name percent-encoded.
 pub(super) fn tool_path(name: &str) -> String {
     let encoded: String = url::form_urlencoded::byte_serialize(name.as_bytes()).collect();
     format!("/tools/{}", encoded.replace('+', "%20"))

@@ -1,4 +1,4 @@
-//! The form that adds a source, and what is read out of it: the keys that would stand in a configuration file.
+//! The form that adds a source. Its fields are parsed into the keys of a configuration file.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
@@ -8,21 +8,22 @@ use super::csrf_field;
 use super::form_data::FormData;
 use super::page::PageContext;
 
+/// Renders the form inside a disclosure, which is initially open if `open` is set.
 pub(super) fn render_form(context: &PageContext<'_>, open: bool) -> Markup {
     html! {
         details.add open[open] data-keep {
             summary { "Add a source" }
-            // What an address leads to opens what it is in.
+            // The id is on the form and not on the disclosure: browsers open a closed disclosure around a link target.
             form.stack id="add" method="post" action="/sources" data-act {
                 (csrf_field(context.principal))
                 fieldset.kinds {
-                    legend { "What it is" }
-                    (kind_option("command", "MCP server, started here", true))
-                    (kind_option("url", "MCP server, elsewhere", false))
+                    legend { "Kind" }
+                    (kind_option("command", "MCP server on stdio", true))
+                    (kind_option("url", "Remote MCP server", false))
                     (kind_option("openapi", "API with an OpenAPI document", false))
                     (kind_option("workflow", "Workflow (Arazzo)", false))
                 }
-                (text_input("name", "Name", "github", "Becomes the prefix of its tools: name__tool", true))
+                (text_input("name", "Name", "github", "Prefix of its tools: name__tool", true))
                 (command_fields())
                 (remote_fields())
                 p { button.primary { "Add and discover" } }
@@ -31,45 +32,47 @@ pub(super) fn render_form(context: &PageContext<'_>, open: bool) -> Markup {
     }
 }
 
+/// Fields of an MCP server on stdio.
 fn command_fields() -> Markup {
     html! {
         div.for-command {
             (text_input("command", "Command", "npx -y @modelcontextprotocol/server-everything",
-                "Program and arguments, as in a shell; quotes hold words together", false))
+                "Program and arguments, as in a shell; quotes group words", false))
             (multiline_input("env", "Environment", "TOKEN=${env:TOKEN}",
-                "NAME=VALUE, one a line; a reference keeps a secret out of the store"))
-            (text_input("cwd", "Directory", "", "Where it starts; by itself, beside the configuration", false))
+                "NAME=VALUE, one per line; a reference keeps a secret out of the store"))
+            (text_input("cwd", "Working directory", "", "Default: the directory of the configuration file", false))
         }
     }
 }
 
+/// Fields of the other kinds. The style sheet shows those of the selected kind.
 fn remote_fields() -> Markup {
     html! {
         div.for-url {
-            (text_input("url", "Address", "https://docs.example.com/mcp", "Where it answers", false))
+            (text_input("url", "URL", "https://docs.example.com/mcp", "MCP endpoint of the server", false))
             label {
                 span { "Transport" }
                 select name="transport" {
                     option value="http" { "Streamable HTTP" }
-                    option value="sse" { "SSE (older)" }
+                    option value="sse" { "SSE (legacy)" }
                 }
             }
         }
         div.for-openapi {
             (text_input("openapi", "Document", "https://shop.example.com/openapi.json",
-                "A file or an address, JSON or YAML", false))
-            (text_input("base_url", "Base address", "", "Where requests go, whatever the document says", false))
+                "File or URL, JSON or YAML", false))
+            (text_input("base_url", "Base URL", "", "Overrides the server URL in the document", false))
         }
-        div.for-workflow { (text_input("workflow", "Document", "./errands.arazzo.yaml", "A file", false)) }
+        div.for-workflow { (text_input("workflow", "Document", "./errands.arazzo.yaml", "File, JSON or YAML", false)) }
         div.for-url.for-openapi {
             (secret_input("bearer", "Bearer token", "${env:DOCS_TOKEN}", "Best as a reference: ${env:NAME} or ${file:PATH}"))
-            (multiline_input("headers", "Headers", "X-Team: core", "Name: value, one a line"))
+            (multiline_input("headers", "Headers", "X-Team: core", "Name: value, one per line"))
         }
     }
 }
 
-fn kind_option(value: &str, words: &str, checked: bool) -> Markup {
-    html! { label { input type="radio" name="kind" value=(value) checked[checked]; span { (words) } } }
+fn kind_option(value: &str, label: &str, checked: bool) -> Markup {
+    html! { label { input type="radio" name="kind" value=(value) checked[checked]; span { (label) } } }
 }
 
 fn text_input(name: &str, label: &str, placeholder: &str, hint: &str, required: bool) -> Markup {
@@ -96,7 +99,7 @@ fn multiline_input(name: &str, label: &str, placeholder: &str, hint: &str) -> Ma
     })
 }
 
-/// What is typed into, between its label and its hint.
+/// Renders an input with its label and hint; `control` gets the id of the hint.
 fn labelled_input(name: &str, label: &str, hint: &str, control: impl FnOnce(&str) -> Markup) -> Markup {
     let id = format!("add-{name}-hint");
     html! {
@@ -107,67 +110,70 @@ fn labelled_input(name: &str, label: &str, hint: &str, control: impl FnOnce(&str
     }
 }
 
-/// The name and the keys that somebody filled in.
-pub(super) fn parse_form(fields: &FormData) -> Result<(String, Map<String, Value>)> {
-    let given = |key: &str| fields.get(key).map(str::trim).filter(|text| !text.is_empty());
-    let needed =
-        |key: &str, words: &str| given(key).ok_or_else(|| Error::new(Code::BadRequest, format!("{words} is missing")));
+/// Returns the name and the keys that the form describes. Fields of other kinds than the selected one are ignored.
+pub(super) fn parse_form(form_data: &FormData) -> Result<(String, Map<String, Value>)> {
+    let optional = |key: &str| form_data.get(key).map(str::trim).filter(|text| !text.is_empty());
+    let required = |key: &str, label: &str| {
+        optional(key).ok_or_else(|| Error::new(Code::BadRequest, format!("{label} is missing")))
+    };
     let mut keys = Map::new();
-    let kind = given("kind").unwrap_or("command");
+    let kind = optional("kind").unwrap_or("command");
     match kind {
         "command" => {
-            let mut command = split_command(needed("command", "the command")?)?.into_iter();
+            let mut command = split_command(required("command", "the command")?)?.into_iter();
             keys.insert("command".into(), json!(command.next()));
             keys.insert("args".into(), command.collect());
-            keys.insert("env".into(), parse_pairs(given("env"), '=')?);
-            if let Some(directory) = given("cwd") {
+            keys.insert("env".into(), parse_pairs(optional("env"), '=')?);
+            if let Some(directory) = optional("cwd") {
                 keys.insert("cwd".into(), json!(directory));
             }
         }
         "url" => {
-            keys.insert("url".into(), json!(needed("url", "the address")?));
-            keys.insert("transport".into(), json!(given("transport").unwrap_or("http")));
+            keys.insert("url".into(), json!(required("url", "the URL")?));
+            keys.insert("transport".into(), json!(optional("transport").unwrap_or("http")));
         }
         "openapi" => {
-            keys.insert("openapi".into(), json!(needed("openapi", "the document")?));
-            if let Some(base) = given("base_url") {
+            keys.insert("openapi".into(), json!(required("openapi", "the document")?));
+            if let Some(base) = optional("base_url") {
                 keys.insert("base_url".into(), json!(base));
             }
         }
         "workflow" => {
-            keys.insert("workflow".into(), json!(needed("workflow", "the document")?));
+            keys.insert("workflow".into(), json!(required("workflow", "the document")?));
         }
         _ => {
             return Err(Error::new(
                 Code::BadRequest,
-                "a source is a command, an address, an OpenAPI document or a workflow",
+                "unknown kind of source; choose a command, a URL, an OpenAPI document or a workflow",
             ));
         }
     }
     if matches!(kind, "url" | "openapi") {
-        keys.insert("headers".into(), parse_pairs(given("headers"), ':')?);
-        if let Some(token) = given("bearer") {
+        keys.insert("headers".into(), parse_pairs(optional("headers"), ':')?);
+        if let Some(token) = optional("bearer") {
             keys.insert("auth".into(), json!({ "bearer": token }));
         }
     }
-    Ok((needed("name", "the name")?.to_owned(), keys))
+    Ok((required("name", "the name")?.to_owned(), keys))
 }
 
-/// What was written wrongly is not repeated: it may be a secret.
+/// Parses one pair per line. The error does not repeat the line, which may be a secret.
 fn parse_pairs(lines: Option<&str>, separator: char) -> Result<Value> {
     let mut pairs = Map::new();
     for line in lines.unwrap_or_default().lines().filter(|line| !line.trim().is_empty()) {
         let Some((name, value)) = line.split_once(separator).filter(|(name, _)| !name.trim().is_empty()) else {
-            return Err(Error::new(Code::BadRequest, format!("a line is not of the form `NAME{separator}VALUE`")));
+            return Err(Error::new(Code::BadRequest, format!("malformed line; write `NAME{separator}VALUE`")));
         };
         pairs.insert(name.trim().to_owned(), json!(value.trim()));
     }
     Ok(pairs.into())
 }
 
-/// A command line as words: blanks part them, quotes hold them together, a backslash takes the next as it is.
+/// Splits a command line like a POSIX shell: at whitespace, with single and double quotes and backslash escapes.
 fn split_command(line: &str) -> Result<Vec<String>> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None::<char>);
+    let mut words = Vec::new();
+    let mut word = None::<String>;
+    let mut quote = None::<char>;
     let mut characters = line.chars();
     while let Some(character) = characters.next() {
         match (quote, character) {
@@ -182,7 +188,7 @@ fn split_command(line: &str) -> Result<Vec<String>> {
         }
     }
     if quote.is_some() {
-        return Err(Error::new(Code::BadRequest, "a quote in the command is not closed"));
+        return Err(Error::new(Code::BadRequest, "unclosed quote in the command"));
     }
     words.extend(word);
     Ok(words)
@@ -193,25 +199,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_line_is_read_as_a_shell_would() {
-        let read = |line: &str| split_command(line).unwrap();
-        assert_eq!(read("npx  -y server ."), ["npx", "-y", "server", "."]);
-        assert_eq!(read(r#"sh -c 'echo "a b"' "" c\ d"#), ["sh", "-c", "echo \"a b\"", "", "c d"]);
+    fn a_command_line_is_split_like_in_a_shell() {
+        let split = |line: &str| split_command(line).unwrap();
+        assert_eq!(split("npx  -y server ."), ["npx", "-y", "server", "."]);
+        assert_eq!(split(r#"sh -c 'echo "a b"' "" c\ d"#), ["sh", "-c", "echo \"a b\"", "", "c d"]);
         assert!(split_command("sh 'open").is_err());
     }
 
     #[test]
-    fn a_filled_form_is_what_a_file_would_say() {
-        let fields = FormData::parse(
+    fn a_form_becomes_the_keys_of_a_configuration_file() {
+        let form_data = FormData::parse(
             "kind=url&name=docs&url=https%3A%2F%2Fx%2Fmcp&transport=http&headers=X-Team%3A+core%0D%0A&bearer=&command=",
         );
-        let (name, keys) = parse_form(&fields).unwrap();
+        let (name, keys) = parse_form(&form_data).unwrap();
         assert_eq!(name, "docs");
         assert_eq!(
             Value::Object(keys),
             json!({ "url": "https://x/mcp", "transport": "http", "headers": { "X-Team": "core" } })
         );
-        let wrong = parse_form(&FormData::parse("kind=url&name=docs&url=x&headers=hunter2")).unwrap_err();
-        assert!(!wrong.message.contains("hunter2"), "{}", wrong.message);
+        let error = parse_form(&FormData::parse("kind=url&name=docs&url=x&headers=hunter2")).unwrap_err();
+        assert!(!error.message.contains("hunter2"), "{}", error.message);
     }
 }

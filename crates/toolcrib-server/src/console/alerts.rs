@@ -1,4 +1,4 @@
-//! What needs somebody: sources that fail, with their reason and the next step.
+//! Alerts: failing sources with their error and the next step, store problems, and sources that were never discovered.
 
 use maud::{Markup, html};
 use toolcrib::core::freshness::Freshness;
@@ -14,8 +14,10 @@ use super::page::PageContext;
 use super::text::{Tone, format_count, state_badge, time_ago_or};
 use crate::auth::Permission;
 
+/// Maximum number of failing sources in the alert; the rest is behind a link.
 const MAX_SOURCES_SHOWN: usize = 6;
 
+/// Renders the enabled sources whose last discovery or call failed.
 pub(super) fn render_failing_sources(sources: &[SourceView]) -> Markup {
     let failing: Vec<&SourceView> =
         sources.iter().filter(|source| source.enabled && source.last_error.is_some()).collect();
@@ -44,7 +46,7 @@ pub(super) fn render_failing_sources(sources: &[SourceView]) -> Markup {
     }
 }
 
-/// What is wrong with the store, and what cannot be done meanwhile.
+/// Renders an alert while the store is damaged, missing or unavailable. Shown on every page.
 pub(super) fn render_store_alert(registry: &Registry) -> Markup {
     let is_down = registry.store_health().state == StoreState::Down;
     html! {
@@ -56,22 +58,22 @@ pub(super) fn render_store_alert(registry: &Registry) -> Markup {
         } @else if is_down {
             section.attention role="alert" aria-labelledby="store-title" {
                 h2 id="store-title" { "The store does not answer" }
-                p.message { "Lists and calls go on from memory. Changes are refused until it answers again; the log says why." }
+                p.message { "Lists and calls continue from memory. Changes are refused until it answers again; see the log for the reason." }
             }
         }
     }
 }
 
-/// Sources that nobody has needed yet: their tools are not known.
+/// Renders a notice about sources that were never discovered, so that their tools are unknown.
 pub(super) fn render_undiscovered(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
-    let missing =
+    let is_missing =
         |source: &&SourceView| source.enabled && source.last_error.is_none() && source.freshness == Freshness::Missing;
-    let busy = |source: &SourceView| context.app.activity.discovery_stage(&source.id).is_some();
-    let waiting = sources.iter().filter(missing).filter(|source| !busy(source)).count();
+    let is_discovering = |source: &SourceView| context.app.activity.discovery_stage(&source.id).is_some();
+    let undiscovered = sources.iter().filter(is_missing).filter(|source| !is_discovering(source)).count();
     html! {
-        @if waiting > 0 {
+        @if undiscovered > 0 {
             section.notice aria-label="Not discovered yet" {
-                p { (format_count(waiting, "source")) " not discovered yet: that happens when a tool is first asked for." }
+                p { (format_count(undiscovered, "source")) " not discovered yet; the first list, search or call discovers them." }
                 @if context.is_allowed(Permission::Use) {
                     form method="post" action="/refresh" data-act {
                         (csrf_field(context.principal)) button { "Discover now" }
@@ -82,40 +84,42 @@ pub(super) fn render_undiscovered(context: &PageContext<'_>, sources: &[SourceVi
     }
 }
 
-/// The last error of a source, in full.
+/// Renders the last error of a source in full.
 pub(super) fn render_last_error(source: &SourceView) -> Markup {
     html! {
         @if let Some(error) = &source.last_error {
             section.attention aria-labelledby="error-title" {
                 h2 id="error-title" { "Last error" }
                 p { code { (error.code.as_str()) } " " span.faint { (time_ago_or(source.last_checked, "")) } }
-                pre.message tabindex="0" role="group" aria-label="What it said" { (sanitize(&error.message)) }
+                pre.message tabindex="0" role="group" aria-label="Error message" { (sanitize(&error.message)) }
                 p.faint { (render_code_spans(next_step(source, error.code))) }
             }
         }
     }
 }
 
+/// A source with a stored tool list keeps serving it, which is only a warning.
 fn failure_badge(source: &SourceView) -> Markup {
     match source.tool_count {
         0 => state_badge(Tone::Bad, "failed"),
-        tools => state_badge(Tone::Warning, &format!("failing, the last {} still served", format_count(tools, "tool"))),
+        tools => state_badge(Tone::Warning, &format!("failing; serving the last {}", format_count(tools, "tool"))),
     }
 }
 
+/// Returns what the user can do about an error.
 fn next_step(source: &SourceView, code: Code) -> &'static str {
     match code {
         Code::ConfigInvalid if source.origin == Origin::Config => {
-            "Put its declaration right in the configuration file; it is read again by itself."
+            "Correct its declaration in the configuration file, which is reloaded automatically."
         }
-        Code::ConfigInvalid => "Its declaration cannot be used: remove the source and add it again.",
-        Code::Forbidden => "Somebody has to allow it first: `toolcrib trust`.",
-        Code::Unauthorized | Code::AuthRequired => "Check its credentials: the source refuses them.",
+        Code::ConfigInvalid => "Its declaration is invalid: remove the source and add it again.",
+        Code::Forbidden => "It has to be trusted first: run `toolcrib trust`.",
+        Code::Unauthorized | Code::AuthRequired => "Check its credentials: the source rejects them.",
         Code::ToolUnavailable | Code::StoreUnavailable | Code::RateLimited if source.transport != Some("stdio") => {
-            "Look whether it answers at its address, and whether this machine reaches it. Then refresh."
+            "Check that it answers at its URL and can be reached from this machine. Then refresh."
         }
         Code::ToolUnavailable | Code::StoreUnavailable | Code::RateLimited => {
-            "Look whether it runs and can be reached; `toolcrib logs` has the last words of a server. Then refresh."
+            "Check that the server starts; `toolcrib logs` shows its last stderr output. Then refresh."
         }
         Code::ToolNotImplemented
         | Code::ToolInvalidInput
@@ -123,6 +127,6 @@ fn next_step(source: &SourceView, code: Code) -> &'static str {
         | Code::NotFound
         | Code::Conflict
         | Code::BadRequest
-        | Code::Internal => "Look at what it says; `toolcrib doctor` looks for the reason. Then refresh.",
+        | Code::Internal => "Read the error; `toolcrib doctor` helps to find the cause. Then refresh.",
     }
 }

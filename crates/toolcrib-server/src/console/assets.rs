@@ -1,4 +1,5 @@
-//! The style, the script and the mark: part of this binary, named by their content, so that browsers may keep them.
+//! Static files of the console, embedded in the binary. Their names contain a hash of the content, so that browsers can
+//! cache them for ever.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
@@ -25,22 +26,23 @@ pub(super) static LOGO: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("mark", "svg", "image/svg+xml", include_str!("../../assets/mark.svg")));
 
 impl Asset {
-    fn new(name: &str, extension: &str, kind: &'static str, text: &'static str) -> Asset {
+    fn new(name: &str, extension: &str, content_type: &'static str, text: &'static str) -> Asset {
         let hash = Sha256::digest(text).iter().take(6).fold(String::new(), |mut hash, byte| {
-            // Writing to a string does not fail.
-            let _done = write!(hash, "{byte:02x}");
+            // Writing to a `String` never fails.
+            let _ = write!(hash, "{byte:02x}");
             hash
         });
-        Asset { path: format!("/assets/{name}.{hash}.{extension}"), content_type: kind, text }
+        Asset { path: format!("/assets/{name}.{hash}.{extension}"), content_type, text }
     }
 }
 
+/// `GET /assets/{file}`.
 pub(super) async fn serve_asset(Path(file): Path<String>) -> Response {
     let path = format!("/assets/{file}");
     match [&*STYLE, &*SCRIPT, &*LOGO].into_iter().find(|asset| asset.path == path) {
         Some(asset) => {
-            let kept = (header::CACHE_CONTROL, "public, max-age=31536000, immutable");
-            ([(header::CONTENT_TYPE, asset.content_type), kept], asset.text).into_response()
+            let cache_control = (header::CACHE_CONTROL, "public, max-age=31536000, immutable");
+            ([(header::CONTENT_TYPE, asset.content_type), cache_control], asset.text).into_response()
         }
         None => StatusCode::NOT_FOUND.into_response(),
     }

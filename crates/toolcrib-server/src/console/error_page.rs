@@ -1,4 +1,4 @@
-//! What went wrong, as a page: an error on its way to a browser is dressed as one.
+//! Error pages: turns error envelopes of console routes into HTML.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -13,10 +13,10 @@ use super::history::render_code_spans;
 use super::page::render_shell;
 use crate::auth::InsufficientRole;
 
-/// No error says more.
+/// Maximum size of an error body that is read; envelopes are much smaller.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
-/// Makes a page of every refusal below.
+/// Middleware that renders every error response of the inner routes as a page.
 pub(crate) async fn render_error_pages(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let failed = response.status().is_client_error() || response.status().is_server_error();
@@ -24,25 +24,28 @@ pub(crate) async fn render_error_pages(request: Request, next: Next) -> Response
     if failed && !kind.starts_with(b"text/html") { to_error_page(response).await } else { response }
 }
 
+/// Replaces the body of an error response by a page; status and other headers stay.
 async fn to_error_page(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let body = to_bytes(body, MAX_ERROR_BYTES).await.unwrap_or_default();
     let envelope: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let said = |key: &str| envelope["error"][key].as_str().map(str::to_owned);
-    let code = said("code").unwrap_or_else(|| "NOT_FOUND".into());
-    let message = said("message").unwrap_or_else(|| "there is nothing here".into());
+    let field = |key: &str| envelope["error"][key].as_str().map(str::to_owned);
+    // A missing asset has an empty body.
+    let code = field("code").unwrap_or_else(|| "NOT_FOUND".into());
+    let message = field("message").unwrap_or_else(|| "there is nothing at this address".into());
     let advice = advice(&parts);
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     Response::from_parts(parts.clone(), Body::from(render_page(parts.status, &code, &message, advice).into_string()))
 }
 
+/// Builds the page for an unknown path.
 pub(crate) fn not_found() -> Response {
     let page = render_page(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no page at this address", suggested_links());
     (StatusCode::NOT_FOUND, page).into_response()
 }
 
-/// What to do next; nothing where the message alone says it.
+/// Returns the next step for a status; empty if the message says it already.
 fn advice(parts: &Parts) -> Markup {
     match parts.status {
         StatusCode::NOT_FOUND => suggested_links(),
@@ -53,14 +56,14 @@ fn advice(parts: &Parts) -> Markup {
         },
         StatusCode::FORBIDDEN => html! {},
         StatusCode::SERVICE_UNAVAILABLE => {
-            html! { "It may pass: try again in a moment, or go to the " a href="/sources" { "sources" } "." }
+            html! { "This may be temporary: try again in a moment, or go to the " a href="/sources" { "sources" } "." }
         }
-        _ => html! { "Go back and try otherwise, or to the " a href="/" { "overview" } "." },
+        _ => html! { "Go back and try again, or go to the " a href="/" { "overview" } "." },
     }
 }
 
 fn suggested_links() -> Markup {
-    html! { a href="/tools" { "Look among the tools" } " or go to the " a href="/" { "overview" } "." }
+    html! { a href="/tools" { "Search the tools" } " or go to the " a href="/" { "overview" } "." }
 }
 
 fn render_page(status: StatusCode, code: &str, message: &str, advice: Markup) -> Markup {
@@ -69,7 +72,7 @@ fn render_page(status: StatusCode, code: &str, message: &str, advice: Markup) ->
         StatusCode::UNAUTHORIZED => "Sign in",
         StatusCode::FORBIDDEN => "Not allowed",
         StatusCode::SERVICE_UNAVAILABLE => "Not available",
-        _ => "That did not work",
+        _ => "Request failed",
     };
     let content = html! {
         div.refusal {
@@ -91,7 +94,7 @@ fn render_page(status: StatusCode, code: &str, message: &str, advice: Markup) ->
     )
 }
 
-/// A message begins in lower case and has no dot; on a page it is a sentence.
+/// Turns an error message, which starts in lower case and has no full stop, into a sentence.
 fn to_sentence(message: &str) -> String {
     let mut characters = message.chars();
     let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();

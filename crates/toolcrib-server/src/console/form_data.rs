@@ -1,4 +1,4 @@
-//! What a form sent: names and values, in their order.
+//! Extractor for submitted forms.
 
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
@@ -6,14 +6,17 @@ use toolcrib::{Code, Error};
 
 use crate::rest::{ApiError, read_body};
 
+/// Names and values of a form, in their order.
 #[derive(Debug, Default)]
 pub(super) struct FormData(Vec<(String, String)>);
 
 impl FormData {
+    /// Parses form-encoded text, such as a body or a query.
     pub(super) fn parse(text: &str) -> FormData {
         FormData(url::form_urlencoded::parse(text.as_bytes()).into_owned().collect())
     }
 
+    /// Returns the first value of a field.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -25,7 +28,7 @@ impl<S: Send + Sync> FromRequest<S> for FormData {
     async fn from_request(request: Request, _state: &S) -> Result<FormData, Response> {
         let (parts, body) = request.into_parts();
         let bytes = read_body(&parts.headers, body).await?;
-        let wrong = |_| ApiError(Error::new(Code::BadRequest, "the form is not UTF-8")).into_response();
-        std::str::from_utf8(&bytes).map(FormData::parse).map_err(wrong)
+        let invalid = |_| ApiError(Error::new(Code::BadRequest, "the form is not UTF-8")).into_response();
+        std::str::from_utf8(&bytes).map(FormData::parse).map_err(invalid)
     }
 }

@@ -1,4 +1,4 @@
-//! What changed, from the journal: of a source, and of one tool with what it was before.
+//! Renders the history of a source or a tool from the journal, with diffs between the versions of a tool.
 
 use maud::{Markup, html};
 use serde_json::value::RawValue;
@@ -12,45 +12,47 @@ use super::tool::pretty_json;
 use crate::state::AppState;
 
 const MAX_RECORDS_SHOWN: usize = 30;
-/// Each version of a tool is read from the store, and compared with the one before.
+/// Versions shown at first. Few, because each is read from the store and compared with the previous one.
 const DEFAULT_VERSIONS_SHOWN: usize = 5;
+/// Versions shown on request.
 const MAX_VERSIONS_SHOWN: usize = 50;
 
+/// Renders the last records about a source, newest first.
 pub(super) async fn render_source_history(app: &AppState, id: &SourceId) -> Markup {
-    let wanted = HistoryQuery { source: Some(id.clone()), limit: Some(MAX_RECORDS_SHOWN), ..HistoryQuery::default() };
-    match app.registry.history(&wanted).await {
+    let query = HistoryQuery { source: Some(id.clone()), limit: Some(MAX_RECORDS_SHOWN), ..HistoryQuery::default() };
+    match app.registry.history(&query).await {
         Ok(records) => render_list(&records.iter().rev().map(HistoryLine::from_record).collect::<Vec<_>>()),
-        Err(error) => render_unavailable("What changed", &error),
+        Err(error) => render_unavailable("The changes", &error),
     }
 }
 
-/// The last versions, or all that can be shown, with what differs from the one before.
+/// Renders the last versions of a tool, or up to [`MAX_VERSIONS_SHOWN`] of them, with their differences.
 pub(super) async fn render_tool_history(app: &AppState, name: &str, all: bool) -> Markup {
-    let most = if all { MAX_VERSIONS_SHOWN } else { DEFAULT_VERSIONS_SHOWN };
-    // One more tells whether there are more.
-    let mut versions = match app.registry.tool_history(name, most + 1).await {
+    let limit = if all { MAX_VERSIONS_SHOWN } else { DEFAULT_VERSIONS_SHOWN };
+    // One more than shown, to know whether there are older ones.
+    let mut versions = match app.registry.tool_history(name, limit + 1).await {
         Ok(versions) => versions,
-        Err(error) => return render_unavailable("What changed", &error),
+        Err(error) => return render_unavailable("The changes", &error),
     };
-    let more = versions.len() > most;
-    versions.truncate(most);
-    // Comparing takes as long as definitions are, which their sources decide: others want to be answered meanwhile.
-    let shown = tokio::task::spawn_blocking(move || {
+    let has_more = versions.len() > limit;
+    versions.truncate(limit);
+    // Sources decide how long definitions are, so comparing them may take too long for an async thread.
+    let list = tokio::task::spawn_blocking(move || {
         render_list(&versions.iter().map(HistoryLine::from_version).collect::<Vec<_>>())
     });
     html! {
-        (shown.await.unwrap_or_else(|_| html! { p.empty { "What changed cannot be shown now." } }))
-        @if more && all { p.faint { "What is older is told by " code { "toolcrib history" } "." } }
-        @else if more { p { a href="?versions=all#past-title" { "Older versions" } } }
+        (list.await.unwrap_or_else(|_| html! { p.empty { "The changes cannot be shown now." } }))
+        @if has_more && all { p.faint { "For older versions use " code { "toolcrib history" } "." } }
+        @else if has_more { p { a href="?versions=all#past-title" { "Older versions" } } }
     }
 }
 
-/// Something is known, but not to be had now.
-pub(super) fn render_unavailable(what: &str, error: &Error) -> Markup {
-    html! { p.empty { (what) " cannot be read now: " (render_code_spans(&sanitize_truncated(&error.message, 200))) "." } }
+/// Renders that data cannot be read from the store now; `subject` is plural.
+pub(super) fn render_unavailable(subject: &str, error: &Error) -> Markup {
+    html! { p.empty { (subject) " cannot be read now: " (render_code_spans(&sanitize_truncated(&error.message, 200))) "." } }
 }
 
-/// One line of a past.
+/// One line of a history.
 struct HistoryLine<'a> {
     at: toolcrib::core::Timestamp,
     actor: &'a str,
@@ -67,16 +69,16 @@ impl<'a> HistoryLine<'a> {
         let text = |raw: &RawValue| {
             sanitize(&pretty_json(&serde_json::from_str::<serde_json::Value>(raw.get()).unwrap_or_default()))
         };
-        let more = html! {
+        let details = html! {
             @if let (Some(before), Some(after)) = (&version.before, &version.after) {
                 details { summary { "What differs" } (diff::render_diff(&text(before), &text(after))) }
             }
         };
-        HistoryLine { at: version.at, actor: &version.actor, text: &version.text, details: more }
+        HistoryLine { at: version.at, actor: &version.actor, text: &version.text, details }
     }
 }
 
-/// The newest first.
+/// Renders the lines in the given order.
 fn render_list(lines: &[HistoryLine<'_>]) -> Markup {
     html! {
         @if lines.is_empty() { p.empty { "Nothing is recorded." } }
@@ -94,13 +96,13 @@ fn render_list(lines: &[HistoryLine<'_>]) -> Markup {
     }
 }
 
-/// A text in which what stands in backticks is a name.
+/// Renders a text with its parts in backticks as `<code>`.
 pub(super) fn render_code_spans(text: &str) -> Markup {
     let text = sanitize(text);
-    // One that stands alone is no more than itself, but of a text that was cut it began a name.
-    let paired = text.matches('`').count().is_multiple_of(2) || text.ends_with('…');
+    // An unpaired backtick is literal, except in a truncated text, where its closing one was cut off.
+    let is_paired = text.matches('`').count().is_multiple_of(2) || text.ends_with('…');
     html! {
-        @if paired {
+        @if is_paired {
             @for (index, piece) in text.split('`').enumerate() {
                 @if index % 2 == 1 { code { (piece) } } @else { (piece) }
             }

@@ -1,4 +1,4 @@
-//! `/`: how everything stands, what needs somebody, what happened last.
+//! `/`: key figures, alerts, sources and recent activity.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,12 +17,13 @@ use super::{alerts, chart};
 use crate::auth::Principal;
 use crate::state::AppState;
 
-/// Sources whose discoveries are drawn.
+/// Maximum number of sources in the chart of discovery durations.
 const MAX_DURATION_BARS: usize = 5;
 const MAX_COSTLY_SOURCES: usize = 3;
 const MAX_SOURCE_ROWS: usize = 30;
 const MAX_RECENT_ENTRIES: usize = 8;
 
+/// Renders the page.
 pub(super) async fn show(State(app): State<AppState>, Extension(principal): Extension<Principal>) -> Markup {
     let context = PageContext { app: &app, principal: &principal };
     let sources = app.registry.sources();
@@ -33,10 +34,10 @@ pub(super) async fn show(State(app): State<AppState>, Extension(principal): Exte
 fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
     let app = context.app;
     let stats = app.registry.stats();
-    let drawn = sources.iter().map(|source| (source.id.to_string(), app.activity.discovery_runs(&source.id)));
-    let mut drawn: Vec<_> = drawn.filter(|(_, runs)| !runs.is_empty()).collect();
-    drawn.sort_by_key(|(_, runs)| std::cmp::Reverse(runs.last().map(|run| run.elapsed_ms)));
-    drawn.truncate(MAX_DURATION_BARS);
+    let runs = sources.iter().map(|source| (source.id.to_string(), app.activity.discovery_runs(&source.id)));
+    let mut slowest: Vec<_> = runs.filter(|(_, runs)| !runs.is_empty()).collect();
+    slowest.sort_by_key(|(_, runs)| std::cmp::Reverse(runs.last().map(|run| run.elapsed_ms)));
+    slowest.truncate(MAX_DURATION_BARS);
     let recent = app.activity.recent_entries(|_| true, MAX_RECENT_ENTRIES);
     html! {
         header.head { h1 { "Overview" } }
@@ -49,20 +50,20 @@ fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup 
                 (chart::render_calls_chart(&app.activity.calls_in_last_hour(now())))
             }
             section.card aria-labelledby="tokens-title" {
-                h2 id="tokens-title" { "Tokens an agent is shown" }
+                h2 id="tokens-title" { "Tokens shown to an agent" }
                 @match app.activity.token_costs.get_or_request(&app.registry) {
                     Some(costs) => {
                         (chart::render_token_bars(costs.tokens_full, costs.tokens))
                         h3 { "The costliest sources" }
                         (chart::render_share_bars(&costliest_sources(context), costs.tokens_full))
                     }
-                    None => { p.faint data-pending { "Being counted…" } }
+                    None => { p.faint data-pending { "Counting…" } }
                 }
             }
-            @if !drawn.is_empty() {
+            @if !slowest.is_empty() {
                 section.card aria-labelledby="durations-title" {
-                    h2 id="durations-title" { "Last discovery took" }
-                    (chart::render_duration_bars(&drawn))
+                    h2 id="durations-title" { "Duration of the last discovery" }
+                    (chart::render_duration_bars(&slowest))
                 }
             }
         }
@@ -72,13 +73,13 @@ fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup 
         }
         section aria-labelledby="recent-title" {
             div.row { h2 id="recent-title" { "Recent" } a href="/activity" { "All activity" } }
-            @if recent.is_empty() { p.empty { "Nothing has happened since this server started." } }
+            @if recent.is_empty() { p.empty { "No activity since this server started." } }
             @else { (render_entries(&recent)) }
         }
     }
 }
 
-/// The sources that cost most, with their tokens.
+/// Returns the sources with the most tokens.
 fn costliest_sources(context: &PageContext<'_>) -> Vec<(String, usize)> {
     let view = context.catalog_view();
     let mut costs: BTreeMap<&SourceId, usize> = BTreeMap::new();
@@ -91,8 +92,10 @@ fn costliest_sources(context: &PageContext<'_>) -> Vec<(String, usize)> {
     costs
 }
 
+/// Renders the numbers at the top of the page.
 fn render_key_figures(context: &PageContext<'_>, sources: &[SourceView], stats: &Stats) -> Markup {
-    let (app, view) = (context.app, context.catalog_view());
+    let app = context.app;
+    let view = context.catalog_view();
     let used: HashSet<&str> = stats.tools.iter().filter(|tool| tool.calls > 0).map(|tool| tool.name.as_str()).collect();
     let tools = view.listed_tools().count();
     let unused = view.listed_tools().filter(|tool| !used.contains(tool.name().as_str())).count();
@@ -114,31 +117,32 @@ fn render_key_figures(context: &PageContext<'_>, sources: &[SourceView], stats: 
                 div { dt { "Tokens" } dd { (format_number(costs.tokens as u64)) }
                     dd.note {
                         @if saved > 0 { (format_percent(saved as u64, costs.tokens_full as u64)) " fewer than all definitions" }
-                        @else { "all definitions are as short" }
+                        @else { "no fewer than all definitions" }
                     } }
             } @else {
-                div { dt { "Tokens" } dd { "…" } dd.note { "being counted" } }
+                div { dt { "Tokens" } dd { "…" } dd.note { "counting" } }
             }
             div { dt { "Answered from cache" }
                 dd { (stats.hit_ratio.map_or_else(|| "–".to_owned(), |_| format_percent(stats.hits, stats.hits + stats.misses))) }
-                dd.note { (format_number(stats.hits)) " of " (format_number(stats.hits + stats.misses)) " requests" } }
+                dd.note { (format_number(stats.hits)) " of " (format_number(stats.hits + stats.misses)) " lookups" } }
         }
     }
 }
 
-/// How sources stand, in a few words.
+/// Describes how many sources have errors or are disabled.
 fn describe_health(sources: &[SourceView]) -> String {
     let failing = sources.iter().filter(|source| source.enabled && source.last_error.is_some()).count();
     let disabled = sources.iter().filter(|source| !source.enabled).count();
     let parts = [(failing, "with errors"), (disabled, "disabled")].into_iter().filter(|(count, _)| *count > 0);
-    let parts: Vec<String> = parts.map(|(count, words)| format!("{} {words}", format_number(count as u64))).collect();
-    if parts.is_empty() { "all well".into() } else { parts.join(", ") }
+    let parts: Vec<String> = parts.map(|(count, label)| format!("{} {label}", format_number(count as u64))).collect();
+    if parts.is_empty() { "no errors".into() } else { parts.join(", ") }
 }
 
+/// Renders the first sources with their state.
 fn render_table(app: &AppState, sources: &[SourceView]) -> Markup {
     html! {
         table.list {
-            caption.unseen { "Sources and how they stand" }
+            caption.unseen { "Sources and their state" }
             thead {
                 tr {
                     th scope="col" { "Source" } th scope="col" { "State" } th scope="col" { "Kind" }
@@ -147,13 +151,13 @@ fn render_table(app: &AppState, sources: &[SourceView]) -> Markup {
             }
             tbody {
                 @for source in sources.iter().take(MAX_SOURCE_ROWS) {
-                    @let (tone, word) = source_state(source, app.activity.discovery_stage(&source.id));
+                    @let (tone, label) = source_state(source, app.activity.discovery_stage(&source.id));
                     tr id=(format!("overview-{}", source.id)) {
                         th scope="row" {
                             a href=(format!("/sources/{}", source.id)) { (source.id) }
                             @if let Some(title) = &source.title { " " span.faint { (title) } }
                         }
-                        td data-label="State" { (state_badge(tone, &word)) }
+                        td data-label="State" { (state_badge(tone, &label)) }
                         td data-label="Kind" { (source_kind(source)) }
                         td.number data-label="Tools" { (format_number(source.tool_count as u64)) }
                         td data-label="Checked" { (time_ago_or(source.last_checked, "never")) }
@@ -167,7 +171,7 @@ fn render_table(app: &AppState, sources: &[SourceView]) -> Markup {
     }
 }
 
-/// The first page somebody sees.
+/// Renders the page of a server without sources.
 fn render_welcome() -> Markup {
     html! {
         header.head { h1 { "Overview" } }
@@ -175,7 +179,7 @@ fn render_welcome() -> Markup {
             h2 { "No sources yet" }
             p {
                 "A source is where tools come from: an MCP server, an API with an OpenAPI document, or a workflow. "
-                "Add the first and its tools appear here, counted, searchable and ready to try."
+                "Add one and its tools appear here, ready to search and try."
             }
             p { a.button href="/sources#add" { "Add a source" } }
             p.faint { "Or on the command line:" }

@@ -1,4 +1,4 @@
-//! What every page has: head, navigation, who is looking, and a place for its own content.
+//! Layout of all pages: document head, navigation, account, alerts and content.
 
 use maud::{DOCTYPE, Markup, html};
 use toolcrib::Caller;
@@ -11,7 +11,7 @@ use super::text::format_number;
 use crate::auth::{Permission, Principal};
 use crate::state::AppState;
 
-/// Where in the navigation a page stands.
+/// Entries of the navigation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NavItem {
     Overview,
@@ -20,7 +20,7 @@ pub(super) enum NavItem {
     Activity,
 }
 
-/// Who looks at which page.
+/// What every page needs: the state of the server and the principal that views the page.
 #[derive(Debug)]
 pub(super) struct PageContext<'a> {
     pub(super) app: &'a AppState,
@@ -28,30 +28,32 @@ pub(super) struct PageContext<'a> {
 }
 
 impl PageContext<'_> {
-    pub(super) fn is_allowed(&self, needs: Permission) -> bool {
-        self.principal.role.has_permission(needs)
+    /// True when the principal has a permission. Pages hide the actions it lacks; the routes check again.
+    pub(super) fn is_allowed(&self, permission: Permission) -> bool {
+        self.principal.role.has_permission(permission)
     }
 
-    /// The catalogue as pages show it: what is listed here is what is counted everywhere.
+    /// Returns the view of the catalogue that all pages use, so that their counts agree.
     pub(super) fn catalog_view(&self) -> View {
         self.app.registry.view(&Caller { name: "console".into() })
     }
 
-    /// A whole page; `title` is text from anywhere.
-    pub(super) fn render_page(&self, here: NavItem, title: &str, content: Markup) -> Markup {
-        let (sources, tools) = (self.app.registry.sources().len(), self.catalog_view().listed_tools().count());
-        let counts = |number: usize| Some(format_number(number as u64));
+    /// Renders a complete page. `title` may come from a source; maud escapes it.
+    pub(super) fn render_page(&self, current: NavItem, title: &str, content: Markup) -> Markup {
+        let source_count = self.app.registry.sources().len();
+        let tool_count = self.catalog_view().listed_tools().count();
+        let count = |number: usize| Some(format_number(number as u64));
         let links = [
             (NavItem::Overview, "/", "Overview", None),
-            (NavItem::Sources, "/sources", "Sources", counts(sources)),
-            (NavItem::Tools, "/tools", "Tools", counts(tools)),
+            (NavItem::Sources, "/sources", "Sources", count(source_count)),
+            (NavItem::Tools, "/tools", "Tools", count(tool_count)),
             (NavItem::Activity, "/activity", "Activity", None),
         ];
         let navigation = html! {
             nav aria-label="Pages" {
                 ul id="pages" {
-                    @for (place, path, name, count) in links {
-                        li { a href=(path) aria-current=[(place == here).then_some("page")] {
+                    @for (item, path, name, count) in links {
+                        li { a href=(path) aria-current=[(item == current).then_some("page")] {
                             span { (name) }
                             @if let Some(count) = count { span.count { (count) } }
                         } }
@@ -67,6 +69,7 @@ impl PageContext<'_> {
         render_shell(title, navigation, html! { (alerts::render_store_alert(&self.app.registry)) (content) })
     }
 
+    /// Renders who is signed in, or a link to sign in.
     fn render_account(&self) -> Markup {
         html! {
             @if self.principal.csrf.is_some() {
@@ -74,14 +77,14 @@ impl PageContext<'_> {
                 form method="post" action="/logout" { (csrf_field(self.principal)) button.quiet { "Sign out" } }
             } @else {
                 p.faint {
-                    span.roomy { @if self.is_allowed(Permission::Use) { "Looking and calling. " } @else { "Viewing only. " } } a href="/login" { "Sign in" } span.roomy { " to make changes." }
+                    span.roomy { @if self.is_allowed(Permission::Use) { "You can read and call. " } @else { "You can read. " } } a href="/login" { "Sign in" } span.roomy { " to make changes." }
                 }
              }
         }
     }
 }
 
-/// A page for somebody we know nothing of.
+/// Renders the document around navigation and content. Needs no principal, for error and login pages.
 pub(super) fn render_shell(title: &str, navigation: Markup, content: Markup) -> Markup {
     html! {
         (DOCTYPE)

@@ -1,4 +1,4 @@
-//! `/sources/{id}`: one source: how it stands, how it is declared, what it offers, what was set aside, its past.
+//! `/sources/{id}`: state, declaration, checks, tools, excluded tools and history of one source.
 
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -27,6 +27,7 @@ const MAX_TOOLS_SHOWN: usize = 200;
 const MAX_CHECKS_SHOWN: usize = 10;
 const MAX_ENTRIES_SHOWN: usize = 10;
 
+/// Renders the page.
 pub(super) async fn show(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
@@ -37,8 +38,8 @@ pub(super) async fn show(
     let source = SourceId::from_name(&id).ok().and_then(|id| app.registry.source(&id)).ok_or_else(unknown)?;
     let checks = app.registry.checks(&source.id).await;
     let records = history::render_source_history(&app, &source.id).await;
-    let (tone, word) = source_state(&source, app.activity.discovery_stage(&source.id));
-    let lately = app.activity.recent_entries(|moment| involves_source(&moment.event, &source.id), MAX_ENTRIES_SHOWN);
+    let (tone, label) = source_state(&source, app.activity.discovery_stage(&source.id));
+    let recent = app.activity.recent_entries(|entry| involves_source(&entry.event, &source.id), MAX_ENTRIES_SHOWN);
     let content = html! {
         nav.trail aria-label="Where you are" { a href="/sources" { "Sources" } " / " span { (source.id) } }
         header.head data-source=(source.id) {
@@ -46,12 +47,12 @@ pub(super) async fn show(
             (render_actions(&context, &source))
         }
         p.standing id="standing" {
-            (state_badge(tone, &word))
+            (state_badge(tone, &label))
             span {
                 (source_kind(&source)) " · " (format_count(source.tool_count, "tool")) " · "
                 @match source.last_checked { Some(at) => { "checked " (time_ago(at)) } None => { "never checked" } }
             }
-            @if tone == Tone::Aged { span { "· the next who needs it renews its list" } }
+            @if tone == Tone::Aged { span { "· refreshed on the next use" } }
         }
         (alerts::render_last_error(&source))
         div.columns.two {
@@ -63,31 +64,33 @@ pub(super) async fn show(
         }
         @if !source.set_aside.is_empty() { (render_excluded(&source)) }
         (render_tools(&app, &source))
-        section aria-labelledby="past-title" { h2 id="past-title" { "What changed" } (records) }
-        @if !lately.is_empty() {
-            section aria-labelledby="lately-title" { h2 id="lately-title" { "Recent" } (render_entries(&lately)) }
+        section aria-labelledby="past-title" { h2 id="past-title" { "Changes" } (records) }
+        @if !recent.is_empty() {
+            section aria-labelledby="lately-title" { h2 id="lately-title" { "Recent" } (render_entries(&recent)) }
         }
     };
     Ok(context.render_page(NavItem::Sources, source.id.as_str(), content))
 }
 
-fn involves_source(what: &ActivityEvent, id: &SourceId) -> bool {
-    match what {
-        ActivityEvent::Called(called) => called.source.as_ref() == Some(id),
+/// True for calls and discoveries of a source.
+fn involves_source(event: &ActivityEvent, id: &SourceId) -> bool {
+    match event {
+        ActivityEvent::Called(call) => call.source.as_ref() == Some(id),
         ActivityEvent::Discovered(outcome) => outcome.source == *id,
-        // What was recorded is told in full above.
+        // Records are in the history section of the page.
         ActivityEvent::Recorded(_) => false,
     }
 }
 
+/// Renders the effective settings of a source; secrets are masked.
 fn render_declaration(app: &AppState, source: &SourceView) -> Markup {
-    let keys = app.registry.effective_source(&source.id).map(|definition| show_source_keys(&definition));
+    let keys = app.registry.effective_source(&source.id).map(|source| show_source_keys(&source));
     let text = keys.and_then(|keys| serde_json::to_string_pretty(&keys).ok());
     let millis = |millis: u64| format_duration(std::time::Duration::from_millis(millis));
     html! {
         dl.facts {
             div {
-                dt { "From" }
+                dt { "Origin" }
                 dd {
                     @match source.origin {
                         Origin::Config => { "the configuration" }
@@ -95,43 +98,44 @@ fn render_declaration(app: &AppState, source: &SourceView) -> Markup {
                     }
                 }
             }
-            div { dt { "Reached by" } dd { code { (sanitize(&source_location(source))) } } }
-            div { dt { "Kept fresh for" } dd { (millis(source.ttl_ms)) } }
-            div { dt { "Discovery ends after" } dd { (millis(source.discovery_timeout_ms)) } }
+            div { dt { "Location" } dd { code { (sanitize(&source_location(source))) } } }
+            div { dt { "TTL" } dd { (millis(source.ttl_ms)) } }
+            div { dt { "Discovery timeout" } dd { (millis(source.discovery_timeout_ms)) } }
             div {
                 dt { "Connection" }
                 dd {
                     @match source.connection {
-                        ConnectionState::None => { "none now" }
+                        ConnectionState::None => { "none" }
                         ConnectionState::Connected => { "open" }
                         ConnectionState::BreakerOpen => {
-                            "paused after failures"
-                            @if let Some(retry_at) = source.breaker.retry_at { ", next try at " (retry_at.to_string()) }
+                            "circuit breaker open"
+                            @if let Some(retry_at) = source.breaker.retry_at { ", retry at " (retry_at.to_string()) }
                         }
                     }
                 }
             }
             @if source.failures > 0 {
                 div {
-                    dt { "Failures in a row" }
+                    dt { "Consecutive failures" }
                     dd {
                         (source.failures)
-                        @if let Some(since) = source.failing_since { ", the first " (time_ago(since)) }
+                        @if let Some(since) = source.failing_since { ", first " (time_ago(since)) }
                     }
                 }
             }
             @if let Some(hash) = &source.inventory_hash { div { dt { "Inventory" } dd { code { (hash.short_hex(12)) } } } }
         }
         @if let Some(text) = text {
-            details { summary { "As it would stand in a file" } pre tabindex="0" { code { (sanitize(&text)) } } }
+            details { summary { "As keys of a configuration file" } pre tabindex="0" { code { (sanitize(&text)) } } }
         }
     }
 }
 
+/// Renders the last discovery checks, newest first.
 fn render_checks(checks: &Result<Vec<DiscoveryCheck>, Error>) -> Markup {
     let checks = match checks {
         Ok(checks) => checks,
-        Err(error) => return history::render_unavailable("Its checks", error),
+        Err(error) => return history::render_unavailable("The checks", error),
     };
     html! {
         @if checks.is_empty() { p.faint { "It has not been contacted yet." } }
@@ -153,11 +157,12 @@ fn render_checks(checks: &Result<Vec<DiscoveryCheck>, Error>) -> Markup {
     }
 }
 
+/// Renders the tools that are not offered to agents, with the reasons.
 fn render_excluded(source: &SourceView) -> Markup {
     html! {
         section aria-labelledby="aside-title" {
-            h2 id="aside-title" { "Set aside" }
-            p.faint { "Offered by the source, but not to agents, each for its reason." }
+            h2 id="aside-title" { "Excluded tools" }
+            p.faint { "Offered by the source, but not listed for agents." }
             dl.aside {
                 @for tool in &source.set_aside {
                     div { dt { code { (sanitize_truncated(&tool.name, 120)) } } dd { (sanitize(&tool.reason)) } }
@@ -167,31 +172,32 @@ fn render_excluded(source: &SourceView) -> Markup {
     }
 }
 
-/// Why nothing is listed.
+/// Explains why no tools are listed.
 fn empty_reason(source: &SourceView) -> &'static str {
     match (source.enabled, &source.last_error, source.last_checked) {
-        (false, _, _) if source.tool_count > 0 => "It is disabled: its tools are known, and offered to nobody.",
-        (false, _, _) => "It is disabled: enable it, and its tools are discovered.",
-        (true, Some(_), _) => "None are known: it has failed before it could tell any.",
-        (true, None, None) => "None are known yet: refresh it, or ask for one of its tools.",
-        (true, None, Some(_)) => "It answers, and offers none.",
+        (false, _, _) if source.tool_count > 0 => "The source is disabled, so its tools are hidden from agents.",
+        (false, _, _) => "The source is disabled; enable it to discover its tools.",
+        (true, Some(_), _) => "No tools are known: every discovery has failed so far.",
+        (true, None, None) => "No tools are known yet: refresh the source to discover them.",
+        (true, None, Some(_)) => "The source answers and offers no tools.",
     }
 }
 
+/// Renders the first tools of a source, with a link to all of them.
 fn render_tools(app: &AppState, source: &SourceView) -> Markup {
     let view = app.registry.view(&Caller { name: "console".into() });
     let all: Vec<_> = view.listed_tools().filter(|tool| *tool.source() == source.id).collect();
-    let own = &all[..all.len().min(MAX_TOOLS_SHOWN)];
+    let shown = &all[..all.len().min(MAX_TOOLS_SHOWN)];
     html! {
         section aria-labelledby="tools-title" {
             div.row {
                 h2 id="tools-title" { "Tools" }
-                @if !own.is_empty() {
-                    a href=(format!("/tools?source={}", source.id)) { "Search among them" }
+                @if !shown.is_empty() {
+                    a href=(format!("/tools?source={}", source.id)) { "Search these tools" }
                 }
             }
-            @if own.is_empty() { p.empty { (empty_reason(source)) } }
-            @else { ul.names { @for tool in own {
+            @if shown.is_empty() { p.empty { (empty_reason(source)) } }
+            @else { ul.names { @for tool in shown {
                 li {
                     a.name href=(tool_path(tool.name().as_str())) { (sanitize_truncated(tool.original_name(), 100)) }
                     @if tool.status() == catalog::ToolStatus::Disabled {
@@ -202,10 +208,10 @@ fn render_tools(app: &AppState, source: &SourceView) -> Markup {
                     }
                 }
             } } }
-            @if all.len() > own.len() {
+            @if all.len() > shown.len() {
                 p {
                     a href=(format!("/tools?source={}", source.id)) {
-                        (format_count(all.len() - own.len(), "more tool"))
+                        (format_count(all.len() - shown.len(), "more tool"))
                     }
                 }
             }

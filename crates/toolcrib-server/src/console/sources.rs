@@ -1,4 +1,4 @@
-//! `/sources`: every source, what can be done with it, and the form that adds one.
+//! `/sources`: all sources with their state and actions, and the form that adds one.
 
 use axum::Extension;
 use axum::extract::State;
@@ -9,11 +9,12 @@ use toolcrib::registry::SourceView;
 
 use super::history::render_code_spans;
 use super::page::{NavItem, PageContext};
-use super::text::{format_count, format_number, source_kind, source_state, state_badge, time_ago_or};
+use super::text::{format_number, source_kind, source_state, state_badge, time_ago_or};
 use super::{add_form, csrf_field};
 use crate::auth::{Permission, Principal};
 use crate::state::AppState;
 
+/// Renders the page.
 pub(super) async fn show(State(app): State<AppState>, Extension(principal): Extension<Principal>) -> Markup {
     let context = PageContext { app: &app, principal: &principal };
     let sources = app.registry.sources();
@@ -53,7 +54,7 @@ pub(super) async fn show(State(app): State<AppState>, Extension(principal): Exte
 fn render_table(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
     html! {
         table.list.sources {
-            caption.unseen { "Sources, how they stand and what can be done with them" }
+            caption.unseen { "Sources with their state and actions" }
             thead { tr {
                 th scope="col" { "Source" } th scope="col" { "State" } th.number scope="col" { "Tools" }
                 th scope="col" { "Checked" } th scope="col" { span.unseen { "Actions" } }
@@ -63,8 +64,9 @@ fn render_table(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
     }
 }
 
+/// Renders the row of a source, and a second row with its error.
 fn render_row(context: &PageContext<'_>, source: &SourceView) -> Markup {
-    let (tone, word) = source_state(source, context.app.activity.discovery_stage(&source.id));
+    let (tone, label) = source_state(source, context.app.activity.discovery_stage(&source.id));
     html! {
         tr id=(format!("source-{}", source.id)) {
             th scope="row" {
@@ -73,18 +75,18 @@ fn render_row(context: &PageContext<'_>, source: &SourceView) -> Markup {
                 span.under { (source_kind(source)) " · " (sanitize_truncated(&source_location(source), 120)) }
             }
             td data-label="State" {
-                (state_badge(tone, &word))
+                (state_badge(tone, &label))
             }
             td.number data-label="Tools" {
                 (format_number(source.tool_count as u64))
                 @if !source.set_aside.is_empty() {
-                    span.under { (format_count(source.set_aside.len(), "set aside").trim_end_matches('s')) }
+                    span.under { (format_number(source.set_aside.len() as u64)) " excluded" }
                 }
             }
             td data-label="Checked" { (time_ago_or(source.last_checked, "never")) }
             td.actions { (render_actions(context, source)) }
         }
-        // A row of its own, for in a column among others it would be one word wide.
+        // A separate row, because the error would be one word wide in a column.
         @if let Some(error) = source.last_error.as_ref().filter(|_| source.enabled) {
             tr.more id=(format!("error-{}", source.id)) {
                 td.message colspan="5" { (render_code_spans(&sanitize_truncated(&error.message, 300))) }
@@ -93,39 +95,40 @@ fn render_row(context: &PageContext<'_>, source: &SourceView) -> Markup {
     }
 }
 
-/// Where it is, in one line.
+/// Returns the command line or URL of a source.
 pub(super) fn source_location(source: &SourceView) -> String {
     match (&source.command, &source.url) {
         (Some(command), _) => format!("{command} {}", source.args.as_deref().unwrap_or_default().join(" ")),
         (None, Some(url)) => url.clone(),
-        (None, None) => "part of Toolcrib".into(),
+        (None, None) => "built in".into(),
     }
 }
 
-/// What this visitor may do with a source.
+/// Renders the actions on a source that the principal may use.
 pub(super) fn render_actions(context: &PageContext<'_>, source: &SourceView) -> Markup {
-    let (id, managing) = (&source.id, context.is_allowed(Permission::Manage));
-    // What enables and what disables is one button to who presses it: it keeps its place and its focus.
-    let button = |action: &str, word: &str| {
-        let place = if matches!(action, "enable" | "disable") { "switch" } else { action };
+    let id = &source.id;
+    let can_manage = context.is_allowed(Permission::Manage);
+    // Enable and disable share an id, so that the button keeps its focus when the script replaces one by the other.
+    let button = |action: &str, label: &str| {
+        let key = if matches!(action, "enable" | "disable") { "switch" } else { action };
         html! {
-            form id=(format!("{place}-form-{id}")) method="post" action=(format!("/sources/{id}/{action}")) data-act
+            form id=(format!("{key}-form-{id}")) method="post" action=(format!("/sources/{id}/{action}")) data-act
                 data-follow=[(action == "remove").then_some("")] {
-                (csrf_field(context.principal)) button id=(format!("{place}-{id}")) { (word) span.unseen { " " (id) } }
+                (csrf_field(context.principal)) button id=(format!("{key}-{id}")) { (label) span.unseen { " " (id) } }
             }
         }
     };
     html! {
         div.actions {
             @if source.enabled && context.is_allowed(Permission::Use) { (button("refresh", "Refresh")) }
-            @if managing && source.kind != "unknown" {
+            @if can_manage && source.kind != "unknown" {
                 @if source.enabled { (button("disable", "Disable")) } @else { (button("enable", "Enable")) }
             }
-            @if managing && source.origin == Origin::Runtime {
+            @if can_manage && source.origin == Origin::Runtime {
                 details.sure id=(format!("sure-{id}")) name="sure" {
                     summary { "Remove…" span.unseen { " " (id) } }
                     div {
-                        p { "Its tools leave the catalogue; what happened stays in the history." }
+                        p { "Its tools are removed from the catalogue; its history stays." }
                         (button("remove", "Remove for good"))
                     }
                 }

@@ -1,4 +1,4 @@
-//! Numbers, times and states as people read them.
+//! Formats numbers, times and states for people.
 
 use maud::{Markup, html};
 use toolcrib::clock::Clock;
@@ -6,12 +6,12 @@ use toolcrib::core::Timestamp;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::registry::{ConnectionState, DiscoveryStage, DiscoveryStatus, SourceView};
 
-/// How something stands, by a shape and a colour; a word always stands beside it.
+/// Colour and shape of a state badge, as a CSS class. The badge always has a label too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
     Good,
     Busy,
-    /// Good, but not of today.
+    /// Good, but stale.
     Aged,
     Quiet,
     Warning,
@@ -19,6 +19,7 @@ pub(super) enum Tone {
 }
 
 impl Tone {
+    /// CSS class of the tone.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Tone::Good => "good",
@@ -31,23 +32,23 @@ impl Tone {
     }
 }
 
-/// A state in one word, with its shape.
-pub(super) fn state_badge(tone: Tone, word: &str) -> Markup {
-    html! { span.state.(tone.as_str()) { (word) } }
+/// Renders a state badge.
+pub(super) fn state_badge(tone: Tone, label: &str) -> Markup {
+    html! { span.state.(tone.as_str()) { (label) } }
 }
 
-/// How a source stands, worst first.
+/// Returns the tone and label of a source's state. Of several that apply, the most important one wins.
 pub(super) fn source_state(source: &SourceView, stage: Option<DiscoveryStage>) -> (Tone, String) {
-    let busy = match stage {
+    let progress = match stage {
         Some(DiscoveryStage::Contacting) => Some("contacting…".to_owned()),
         Some(DiscoveryStage::Recording { tools }) => Some(format!("recording {}…", format_count(tools, "tool"))),
         None if source.status == DiscoveryStatus::Discovering => Some("discovering…".to_owned()),
         None => None,
     };
-    match busy {
+    match progress {
         _ if !source.enabled => (Tone::Quiet, "disabled".into()),
-        Some(words) => (Tone::Busy, words),
-        None if source.connection == ConnectionState::BreakerOpen => (Tone::Bad, "paused after failures".into()),
+        Some(label) => (Tone::Busy, label),
+        None if source.connection == ConnectionState::BreakerOpen => (Tone::Bad, "circuit breaker open".into()),
         None if source.last_error.is_some() && source.tool_count > 0 => (Tone::Warning, "failing".into()),
         None if source.last_error.is_some() => (Tone::Bad, "failed".into()),
         None => match source.freshness {
@@ -58,7 +59,7 @@ pub(super) fn source_state(source: &SourceView, stage: Option<DiscoveryStage>) -
     }
 }
 
-/// `18,204`.
+/// Formats a number with separators, such as `18,204`.
 pub(super) fn format_number(number: impl TryInto<u64>) -> String {
     let digits = number.try_into().unwrap_or(u64::MAX).to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -71,17 +72,17 @@ pub(super) fn format_number(number: impl TryInto<u64>) -> String {
     text
 }
 
-/// `1 tool`, `3 tools`, `2 matches`.
-pub(super) fn format_count(number: usize, thing: &str) -> String {
+/// Formats a number with a noun: `1 tool`, `3 tools`, `2 matches`.
+pub(super) fn format_count(number: usize, noun: &str) -> String {
     let ending = match number {
         1 => "",
-        _ if thing.ends_with("ch") => "es",
+        _ if noun.ends_with("ch") => "es",
         _ => "s",
     };
-    format!("{} {thing}{ending}", format_number(number as u64))
+    format!("{} {noun}{ending}", format_number(number as u64))
 }
 
-/// `87 %`, and near the whole `99.8 %`: all is only said of all, and none of none.
+/// Formats a share as `87 %`. Rounding never produces `0 %` or `100 %`, which mean exactly none and exactly all.
 pub(super) fn format_percent(part: u64, whole: u64) -> String {
     let share = part.min(whole) as f64 * 100.0 / whole.max(1) as f64;
     match share {
@@ -92,7 +93,7 @@ pub(super) fn format_percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// `412 ms`, `1.2 s`, `3 min`.
+/// Formats a duration: `412 ms`, `1.2 s`, `3 min`.
 pub(super) fn format_millis(millis: u64) -> String {
     match millis {
         0..1_000 => format!("{millis} ms"),
@@ -101,16 +102,18 @@ pub(super) fn format_millis(millis: u64) -> String {
     }
 }
 
+/// Returns the time of the system clock.
 pub(super) fn now() -> Timestamp {
     Clock::system().now()
 }
 
-/// A moment by how long ago it was; the moment itself is told by the element.
+/// Renders how long ago a time was; the exact time is in the attributes of the element.
 pub(super) fn time_ago(at: Timestamp) -> Markup {
-    let full = at.to_string();
-    html! { time datetime=(full) title=(full) { (format_age(now().since(at).as_secs())) } }
+    let exact = at.to_string();
+    html! { time datetime=(exact) title=(exact) { (format_age(now().since(at).as_secs())) } }
 }
 
+/// Renders how long ago a time was, or `never` for none.
 pub(super) fn time_ago_or(at: Option<Timestamp>, never: &str) -> Markup {
     match at {
         Some(at) => time_ago(at),
@@ -129,7 +132,7 @@ fn format_age(seconds: u64) -> String {
     }
 }
 
-/// A kind as people call it.
+/// Returns the display name of a kind of source.
 pub(super) fn kind_name(kind: &str) -> &str {
     match kind {
         "mcp" => "MCP",
@@ -140,10 +143,10 @@ pub(super) fn kind_name(kind: &str) -> &str {
     }
 }
 
-/// A kind, and for a server how it is spoken to.
+/// Returns the display name of a source's kind, with the transport for MCP.
 pub(super) fn source_kind(source: &SourceView) -> String {
     match source.transport.filter(|_| source.kind == "mcp") {
-        Some("stdio") => "MCP, started here".into(),
+        Some("stdio") => "MCP on stdio".into(),
         Some(transport) => format!("MCP over {}", transport.to_uppercase()),
         None => kind_name(&source.kind).to_owned(),
     }
@@ -154,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_times_are_written_for_people() {
+    fn numbers_shares_and_times_are_formatted() {
         for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (18_204, "18,204"), (1_234_567, "1,234,567")] {
             assert_eq!(format_number(number as u64), text);
         }
