@@ -1,4 +1,4 @@
-//! `/tools/{name}`: one tool: what it does, what it takes, a form to try it, how to hand it to a model, its past.
+//! `/tools/{name}`: description, arguments, a form to call it, snippets, facts and history of one tool.
 
 pub(super) mod form;
 mod result;
@@ -32,6 +32,7 @@ use crate::rest::ApiError;
 use crate::state::AppState;
 use form::ArgumentForm;
 
+/// Renders the page.
 pub(super) async fn show(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
@@ -41,85 +42,92 @@ pub(super) async fn show(
 ) -> Result<Markup, ApiError> {
     let detail = app.registry.tool_detail(&name)?;
     let all = FormData::parse(query.as_deref().unwrap_or_default()).get("versions").is_some();
-    let past = match headers.contains_key(KEEP_HISTORY_HEADER) {
-        true => html! { section id="past" data-kept {} },
-        false => render_history(&app, &detail, all).await,
+    let history = if headers.contains_key(KEEP_HISTORY_HEADER) {
+        html! { section id="past" data-kept {} }
+    } else {
+        render_history(&app, &detail, all).await
     };
-    let asked = ToolPageContent {
+    let page_content = ToolPageContent {
         host: request_host(&app, &headers),
-        history: past,
+        history,
         form_data: FormData::default(),
         result: result::render_empty(),
     };
-    render_blocking(app, principal, move |context| render_page(context, &detail, &asked)).await
+    render_blocking(app, principal, move |context| render_page(context, &detail, &page_content)).await
 }
 
-/// A page takes as long as schemas and results are, which their sources decide: others want to be answered meanwhile.
+/// Renders on a blocking thread. Sources decide how large schemas and results are, so rendering may take too long for an
+/// async thread.
 async fn render_blocking<T: Send + 'static>(
     app: AppState,
     principal: Principal,
-    make: impl FnOnce(&PageContext<'_>) -> T + Send + 'static,
+    render: impl FnOnce(&PageContext<'_>) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
-    let made = tokio::task::spawn_blocking(move || make(&PageContext { app: &app, principal: &principal })).await;
-    made.map_err(|error| ApiError(Error::new(Code::Internal, "the page could not be made").with_cause(error)))
+    let rendered = tokio::task::spawn_blocking(move || render(&PageContext { app: &app, principal: &principal })).await;
+    rendered.map_err(|error| ApiError(Error::new(Code::Internal, "rendering the page failed").with_cause(error)))
 }
 
-/// The form was sent: the same page, with what came of it.
+/// Handles the submitted form: calls the tool, or reads a page of an earlier result, and renders the page with the result.
 pub(super) async fn call_tool(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    filled: FormData,
+    form_data: FormData,
 ) -> Result<Markup, ApiError> {
     let detail = app.registry.tool_detail(&name)?;
-    let (filled, read) = render_blocking(app.clone(), principal.clone(), move |_| {
-        let read = ArgumentForm::from_schema(&input_schema(&detail)).parse(&filled);
-        (filled, read)
+    let (form_data, arguments) = render_blocking(app.clone(), principal.clone(), move |_| {
+        let arguments = ArgumentForm::from_schema(&input_schema(&detail)).parse(&form_data);
+        (form_data, arguments)
     })
     .await?;
     let detail = app.registry.tool_detail(&name)?;
-    let answered = match (filled.get(result::PAGE_FIELD_NAME), read) {
-        // Reads on in a large result; nothing is called.
+    let result = match (form_data.get(result::PAGE_FIELD_NAME), arguments) {
+        // A further page of a large result; nothing is called.
         (Some(cursor), _) => app.registry.result_page(None, cursor),
         (None, Ok(arguments)) => {
             let context = PageContext { app: &app, principal: &principal };
-            let consent = filled.get("consent").is_some() && context.is_allowed(Permission::Manage);
+            let consent = form_data.get("consent").is_some() && context.is_allowed(Permission::Manage);
             let options = CallOptions { consent, stateless: true, ..CallOptions::default() };
             app.registry.call(&principal.caller(), detail.view.name.as_str(), arguments, options).await
         }
         (None, Err(error)) => Err(error),
     };
+    // Read again, because the call changed the counters.
     let detail = app.registry.tool_detail(&name)?;
-    let past = render_history(&app, &detail, false).await;
+    let history = render_history(&app, &detail, false).await;
     let host = request_host(&app, &headers);
     render_blocking(app, principal, move |context| {
-        let answer = result::render_result(context, detail.view.name.as_str(), &answered);
-        render_page(context, &detail, &ToolPageContent { host, history: past, form_data: filled, result: answer })
+        let result = result::render_result(context, detail.view.name.as_str(), &result);
+        render_page(context, &detail, &ToolPageContent { host, history, form_data, result })
     })
     .await
 }
 
-/// What the script sends when only numbers can have changed: it keeps the past as it is shown.
+/// Sent by the script when only counters can have changed: it keeps the history that is on the page, which is expensive
+/// to render.
 const KEEP_HISTORY_HEADER: &str = "x-past-kept";
 
+/// Renders the section with the versions of the tool.
 async fn render_history(app: &AppState, detail: &ToolDetail, all: bool) -> Markup {
     let history = history::render_tool_history(app, detail.view.name.as_str(), all).await;
-    html! { section id="past" aria-labelledby="past-title" { h2 id="past-title" { "What changed" } (history) } }
+    html! { section id="past" aria-labelledby="past-title" { h2 id="past-title" { "Changes" } (history) } }
 }
 
-/// Where this visitor reaches us, for the commands that the page shows.
+/// Returns the host and port by which the browser reaches the server, for the commands on the page.
 fn request_host(app: &AppState, headers: &HeaderMap) -> String {
-    let asked = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let plain = asked.filter(|host| host.parse::<Authority>().is_ok());
-    plain.map_or_else(|| app.auth.address.to_string(), str::to_owned)
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let valid = host.filter(|host| host.parse::<Authority>().is_ok());
+    valid.map_or_else(|| app.auth.address.to_string(), str::to_owned)
 }
 
-/// What a page shows beside the tool.
+/// Parts of the page that do not come from the tool itself.
 struct ToolPageContent {
     host: String,
     history: Markup,
+    /// Values of the form, to fill it in again after a call.
     form_data: FormData,
+    /// The rendered result of the last call.
     result: Markup,
 }
 
@@ -127,8 +135,9 @@ fn input_schema(detail: &ToolDetail) -> Value {
     serde_json::from_str(detail.input_schema().get()).unwrap_or_default()
 }
 
-fn render_page(context: &PageContext<'_>, detail: &ToolDetail, asked: &ToolPageContent) -> Markup {
-    let (view, schema) = (&detail.view, input_schema(detail));
+fn render_page(context: &PageContext<'_>, detail: &ToolDetail, page_content: &ToolPageContent) -> Markup {
+    let view = &detail.view;
+    let schema = input_schema(detail);
     let output: Option<Value> = detail.output_schema().and_then(|raw| serde_json::from_str(raw.get()).ok());
     let hints = EffectHints::parse(view.annotations.as_deref().map(|raw| raw.get()));
     let content = html! {
@@ -164,33 +173,34 @@ fn render_page(context: &PageContext<'_>, detail: &ToolDetail, asked: &ToolPageC
                 }
                 @if let Some(output) = &output {
                     section aria-labelledby="answer-title" {
-                        h2 id="answer-title" { "Answer" } (schema_tree::render_schema(output, "Its shape is not told."))
+                        h2 id="answer-title" { "Result" } (schema_tree::render_schema(output, "The schema has no properties."))
                     }
                 }
                 section aria-labelledby="use-title" {
-                    h2 id="use-title" { "Use it" } (snippets::render_snippets(context.app, &asked.host, detail, &schema))
+                    h2 id="use-title" { "Use it" } (snippets::render_snippets(context.app, &page_content.host, detail, &schema))
                 }
             }
             div {
-                (render_try_form(context, detail, &schema, asked))
+                (render_try_form(context, detail, &schema, page_content))
                 section.card aria-labelledby="facts-title" { h2 id="facts-title" { "Facts" } (render_facts(context, detail)) }
             }
         }
-        (asked.history)
+        (page_content.history)
         section aria-labelledby="raw-title" {
-            h2 id="raw-title" { "As its source defines it" }
+            h2 id="raw-title" { "Definition by the source" }
             details { summary { "Raw definition" } pre tabindex="0" { code { (sanitize(&pretty_json(&detail.definition))) } } }
         }
     };
     context.render_page(NavItem::Tools, view.name.as_str(), content)
 }
 
+/// Renders the description, with a paragraph for each blank line.
 fn render_paragraphs(description: &str) -> Markup {
-    let clean = sanitize(description);
+    let text = sanitize(description);
     html! {
-        @if clean.trim().is_empty() { p.faint { "Its source does not say what it does." } }
+        @if text.trim().is_empty() { p.faint { "The source gives no description." } }
         @else {
-            @for paragraph in clean.split("\n\n").filter(|text| !text.trim().is_empty()) {
+            @for paragraph in text.split("\n\n").filter(|text| !text.trim().is_empty()) {
                 p { (history::render_code_spans(paragraph.trim())) }
             }
         }
@@ -198,50 +208,58 @@ fn render_paragraphs(description: &str) -> Markup {
 }
 
 fn render_enable_button(context: &PageContext<'_>, detail: &ToolDetail) -> Markup {
-    let (action, word) = match detail.view.state {
+    let (action, label) = match detail.view.state {
         catalog::ToolStatus::Active => ("disable", "Disable"),
         catalog::ToolStatus::Disabled => ("enable", "Enable"),
     };
     html! {
         @if context.is_allowed(Permission::Manage) {
             form method="post" action=(format!("{}/{action}", tool_path(detail.view.name.as_str()))) data-act {
-                (csrf_field(context.principal)) button id="switch" { (word) }
+                (csrf_field(context.principal)) button id="switch" { (label) }
             }
         }
     }
 }
 
-fn render_try_form(context: &PageContext<'_>, detail: &ToolDetail, schema: &Value, asked: &ToolPageContent) -> Markup {
+/// Renders the form that calls the tool, or the reason why it cannot be called.
+fn render_try_form(
+    context: &PageContext<'_>,
+    detail: &ToolDetail,
+    schema: &Value,
+    page_content: &ToolPageContent,
+) -> Markup {
     let view = &detail.view;
-    // What somebody is filling in stays while the page follows what happens, unless it fits the tool no more.
-    let kept = format!("{} {} {}", view.state.as_str(), view.policy.as_str(), detail.fingerprint);
+    // On a live update the script keeps the form with its input as long as this key stays the same.
+    let keep_key = format!("{} {} {}", view.state.as_str(), view.policy.as_str(), detail.fingerprint);
     html! {
-        section.card.attempt id="try" aria-labelledby="try-title" data-keep=(kept) {
+        section.card.attempt id="try" aria-labelledby="try-title" data-keep=(keep_key) {
             h2 id="try-title" { "Try it" }
             @if !context.is_allowed(Permission::Use) { p.empty { "Calls need the agent role: " a href="/login" { "sign in" } "." } }
-            @else if view.policy == Verdict::Deny { p.empty { "A rule denies every call of this tool." } }
-            @else if view.state == catalog::ToolStatus::Disabled { p.empty { "It is disabled; enable it to call it." } }
+            @else if view.policy == Verdict::Deny { p.empty { "A policy denies every call of this tool." } }
+            @else if view.state == catalog::ToolStatus::Disabled { p.empty { "The tool is disabled; enable it to call it." } }
             @else {
                 form.stack method="post" action=(format!("{}/call#try", tool_path(view.name.as_str()))) data-call {
                     (csrf_field(context.principal))
-                    (ArgumentForm::from_schema(schema).render(&asked.form_data))
+                    (ArgumentForm::from_schema(schema).render(&page_content.form_data))
                     @if view.policy == Verdict::Ask {
                         label.check {
                             input type="checkbox" name="consent" value="yes" required;
-                            span { "I have looked at the arguments: call it" }
+                            span { "I have checked the arguments and consent to the call" }
                         }
                     }
                     p { button.primary { "Call" } }
                 }
             }
-            div id="answer" data-keep { (asked.result) }
+            div id="answer" data-keep { (page_content.result) }
         }
     }
 }
 
+/// Renders source, costs, counters and dates of the tool.
 fn render_facts(context: &PageContext<'_>, detail: &ToolDetail) -> Markup {
-    let (view, catalog) = (&detail.view, context.app.registry.catalog());
-    // Asked for so that counting begins.
+    let view = &detail.view;
+    let catalog = context.app.registry.catalog();
+    // The result is not needed; this starts the count if necessary.
     let _ = context.app.activity.token_costs.get_or_request(&context.app.registry);
     let tool = catalog.find(view.name.as_str()).ok().filter(|tool| tool.catalog_source.segment.has_token_counts());
     let tokens = tool.map(|tool| tool.catalog_source.segment.token_count(tool.entry));
@@ -252,14 +270,14 @@ fn render_facts(context: &PageContext<'_>, detail: &ToolDetail) -> Markup {
                 dd { a href=(format!("/sources/{}", view.source)) { (view.source) } " (" (kind_name(&detail.kind)) ")" }
             }
             @if view.original_name != view.name.as_str() {
-                div { dt { "Its own name" } dd { code { (sanitize_truncated(&view.original_name, 120)) } } }
+                div { dt { "Original name" } dd { code { (sanitize_truncated(&view.original_name, 120)) } } }
             }
             div {
-                dt { "Costs" }
+                dt { "Cost" }
                 dd {
                     @match tokens {
                         Some(tokens) => { (format_number(u64::from(tokens))) " tokens" }
-                        None => { span data-pending { "being counted…" } }
+                        None => { span data-pending { "counting…" } }
                     }
                 }
             }
@@ -272,9 +290,9 @@ fn render_facts(context: &PageContext<'_>, detail: &ToolDetail) -> Markup {
                 }
             }
             @if let (Some(method), Some(url)) = (&detail.execution.method, &detail.execution.url_template) {
-                div { dt { "Carried out by" } dd { code { (method) " " (sanitize_truncated(url, 160)) } } }
+                div { dt { "Execution" } dd { code { (method) " " (sanitize_truncated(url, 160)) } } }
             }
-            @else { div { dt { "Carried out by" } dd { (detail.execution.mode.replace('_', " ")) } } }
+            @else { div { dt { "Execution" } dd { (detail.execution.mode.replace('_', " ")) } } }
             @if !detail.tags.is_empty() {
                 div { dt { "Tags" } dd { @for tag in &detail.tags { span.tag { (sanitize_truncated(tag, 40)) } } } }
             }
@@ -285,18 +303,18 @@ fn render_facts(context: &PageContext<'_>, detail: &ToolDetail) -> Markup {
     }
 }
 
-/// JSON in lines, whatever it is.
+/// Formats a value as indented JSON.
 pub(super) fn pretty_json(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     serde_json::to_string_pretty(&value).unwrap_or_default()
 }
 
-/// What a visitor did wrong in a form, where a call never began.
+/// Error of a form with invalid input, before any call.
 pub(super) fn invalid_input(message: String) -> Error {
     Error::new(Code::ToolInvalidInput, message)
 }
 
-/// How long a call took, for a line below its result.
+/// Formats the duration of a call.
 fn elapsed_text(millis: u64) -> String {
     format!("took {}", format_millis(millis))
 }

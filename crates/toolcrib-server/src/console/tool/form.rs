@@ -1,4 +1,5 @@
-//! A form made from a schema, and what is read out of it again: fields for what a form can say, JSON for the rest.
+//! A form generated from the input schema of a tool: fields for simple arguments, JSON for the rest. The submitted values
+//! are parsed back into arguments.
 
 mod attributes;
 mod field;
@@ -14,56 +15,60 @@ use crate::console::history::render_code_spans;
 use attributes::InputField;
 use field::{FieldKind, FormField, TextSize};
 
+/// The form of one tool.
 #[derive(Debug)]
 pub(in crate::console) struct ArgumentForm {
     fields: Vec<FormField>,
-    /// Some arguments have no field.
+    /// True when some arguments have no field.
     is_partial: bool,
 }
 
-/// The name under which the whole is given as JSON.
+/// Name of the field for all arguments as JSON. Other fields start with `/`, so it cannot collide.
 const JSON_FIELD_NAME: &str = "arguments";
 
 impl ArgumentForm {
+    /// Builds the form for a schema.
     pub(in crate::console) fn from_schema(schema: &Value) -> ArgumentForm {
         let mut count = field::FieldCount::default();
         let fields = field::build_fields(schema, schema, "", 0, &mut count);
         ArgumentForm { fields, is_partial: count.is_partial }
     }
 
-    /// The arguments that somebody filled in.
-    pub(in crate::console) fn parse(&self, given: &FormData) -> Result<Value> {
-        if let Some(text) = given.get(JSON_FIELD_NAME).filter(|text| !text.trim().is_empty()) {
+    /// Parses the submitted values into arguments. The JSON field takes precedence over all others.
+    pub(in crate::console) fn parse(&self, form_data: &FormData) -> Result<Value> {
+        if let Some(text) = form_data.get(JSON_FIELD_NAME).filter(|text| !text.trim().is_empty()) {
             return serde_json::from_str(text)
-                .map_err(|error| invalid_input(format!("the arguments are no JSON: {error}")));
+                .map_err(|error| invalid_input(format!("the arguments are not valid JSON: {error}")));
         }
         let mut arguments = Map::new();
         for field in &self.fields {
-            if let Some(value) = field.parse(given)? {
+            if let Some(value) = field.parse(form_data)? {
                 arguments.insert(field.name.clone(), value);
             }
         }
         Ok(arguments.into())
     }
 
-    pub(in crate::console) fn render(&self, filled: &FormData) -> Markup {
-        let whole = filled.get(JSON_FIELD_NAME).unwrap_or_default();
+    /// Renders the form, filled in with earlier values.
+    pub(in crate::console) fn render(&self, form_data: &FormData) -> Markup {
+        let json_text = form_data.get(JSON_FIELD_NAME).unwrap_or_default();
         html! {
             @if self.fields.is_empty() && !self.is_partial { p.faint { "It takes no arguments." } }
-            @for field in &self.fields { (render_field(field, filled)) }
-            @if self.is_partial { p.faint { "Some arguments have no field here; give them as JSON." } }
-            details.whole open[!whole.is_empty()] {
+            @for field in &self.fields { (render_field(field, form_data)) }
+            @if self.is_partial { p.faint { "Some arguments have no field here; enter them as JSON." } }
+            details.whole open[!json_text.is_empty()] {
                 summary { "All arguments as JSON" }
                 label {
-                    span { "Taken instead of the fields above" }
-                    textarea name=(JSON_FIELD_NAME) rows="4" spellcheck="false" placeholder="{ }" { "\n" (whole) }
+                    span { "Used instead of the fields above" }
+                    textarea name=(JSON_FIELD_NAME) rows="4" spellcheck="false" placeholder="{ }" { "\n" (json_text) }
                 }
             }
         }
     }
 }
 
-fn render_field(field: &FormField, filled: &FormData) -> Markup {
+/// Renders a field with its label and hint; an object becomes a fieldset.
+fn render_field(field: &FormField, form_data: &FormData) -> Markup {
     let label = html! {
         span {
             code { (sanitize_truncated(&field.name, 80)) } " "
@@ -80,16 +85,18 @@ fn render_field(field: &FormField, filled: &FormData) -> Markup {
     };
     html! {
         @if let FieldKind::Group(fields) = &field.kind {
-            fieldset { legend { (label) } (hint) @for field in fields { (render_field(field, filled)) } }
+            fieldset { legend { (label) } (hint) @for field in fields { (render_field(field, form_data)) } }
         } @else {
-            div.field { label { (label) (render_control(field, filled)) } (hint) }
+            div.field { label { (label) (render_control(field, form_data)) } (hint) }
         }
     }
 }
 
-fn render_control(field: &FormField, filled: &FormData) -> Markup {
-    let text = filled.get(&field.path).map_or_else(|| field.default.clone().unwrap_or_default(), str::to_owned);
-    let (name, hint) = (&field.path, field.has_hint().then(|| field.hint_id()));
+/// Renders the input, select or text area of a field.
+fn render_control(field: &FormField, form_data: &FormData) -> Markup {
+    let text = form_data.get(&field.path).map_or_else(|| field.default.clone().unwrap_or_default(), str::to_owned);
+    let name = &field.path;
+    let hint = field.has_hint().then(|| field.hint_id());
     let text = sanitize(&text);
     let input = InputField {
         name,
@@ -99,38 +106,39 @@ fn render_control(field: &FormField, filled: &FormData) -> Markup {
         is_required: field.required,
     };
     let required = input.aria_required();
-    let area = |rows: usize, placeholder: &str| {
+    // A browser drops the first line break in a text area, hence the extra one.
+    let text_area = |rows: usize, placeholder: &str| {
         html! {
             textarea name=(name) rows=(rows) placeholder=(field.placeholder.as_deref().unwrap_or(placeholder))
                 spellcheck="false" aria-describedby=[&hint] aria-required=[required] { "\n" (text) }
         }
     };
-    let choices = |choices: &[(String, String)]| {
+    let select = |choices: &[(String, String)]| {
         html! {
             select name=(name) aria-describedby=[&hint] aria-required=[required] {
                 option value="" { "–" }
-                @for (value, words) in choices { option value=(value) selected[*value == text] { (words) } }
+                @for (value, label) in choices { option value=(value) selected[*value == text] { (label) } }
             }
         }
     };
     match &field.kind {
         FieldKind::Boolean => {
-            choices(&[("true", "yes"), ("false", "no")].map(|(value, words)| (value.into(), words.into())))
+            select(&[("true", "yes"), ("false", "no")].map(|(value, label)| (value.into(), label.into())))
         }
         FieldKind::Choice(values) => {
-            let words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let all: Vec<_> =
-                values.iter().map(|value| (value.to_string(), sanitize_truncated(&words(value), 80))).collect();
-            choices(&all)
+            let label = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let choices: Vec<_> =
+                values.iter().map(|value| (value.to_string(), sanitize_truncated(&label(value), 80))).collect();
+            select(&choices)
         }
-        // What is no number would not be shown, and could not be put right.
+        // A number input shows nothing for a text that is not a number, so the user could not correct it.
         FieldKind::Number if text.is_empty() || text.parse::<f64>().is_ok() => field.attributes.render_number(&input),
         FieldKind::Number => field.attributes.render_text(&input),
-        // A field of one line would lose the breaks of what stands in it.
+        // A single-line input would drop the line breaks of its value.
         FieldKind::Text(TextSize::SingleLine) if !text.contains('\n') => field.attributes.render_text(&input),
-        FieldKind::Text(_) => area(if text.contains('\n') { 4 } else { 2 }, ""),
-        FieldKind::Lines(_) => area(2, "one a line"),
-        FieldKind::Json | FieldKind::Group(_) => area(3, "JSON"),
+        FieldKind::Text(_) => text_area(if text.contains('\n') { 4 } else { 2 }, ""),
+        FieldKind::Lines(_) => text_area(2, "one per line"),
+        FieldKind::Json | FieldKind::Group(_) => text_area(3, "JSON"),
     }
 }
 
@@ -141,10 +149,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_filled_in_is_read_by_the_schema() {
+    fn submitted_values_are_parsed_by_the_types_of_the_schema() {
         let who =
             json!({ "type": "object", "properties": { "name": { "type": "string" }, "age": { "type": "integer" } } });
-        let list = |of: &str| json!({ "type": "array", "items": { "type": of } });
+        let list = |item_type: &str| json!({ "type": "array", "items": { "type": item_type } });
         let schema = json!({
             "type": "object",
             "required": ["title"],
@@ -162,27 +170,27 @@ mod tests {
                 "a/b~c": { "type": "string" },
             },
         });
-        let read = |query: &str| ArgumentForm::from_schema(&schema).parse(&FormData::parse(query));
-        assert_eq!(read("/title=&/tags=&/who/name=").unwrap(), json!({}));
+        let parse = |query: &str| ArgumentForm::from_schema(&schema).parse(&FormData::parse(query));
+        assert_eq!(parse("/title=&/tags=&/who/name=").unwrap(), json!({}));
         let filled = "/title=x&/count=3&/deep=false&/level=3&/tags=a%0D%0Ab&/sizes=1.5&/who/name=Ada&/who/age=36\
             &/filter=[{\"a\":1}]&/a~1b~0c=y";
         assert_eq!(
-            read(filled).unwrap(),
+            parse(filled).unwrap(),
             json!({
                 "title": "x", "count": 3, "deep": false, "level": 3, "tags": ["a", "b"], "sizes": [1.5],
                 "who": { "name": "Ada", "age": 36 }, "filter": [{ "a": 1 }], "a/b~c": "y",
             })
         );
-        assert_eq!(read("/count=many&/title=x").unwrap(), json!({ "title": "x", "count": "many" }));
-        assert_eq!(read("arguments={\"title\":\"\"}").unwrap(), json!({ "title": "" }));
-        assert_eq!(read("arguments={\"z\":1}&/title=x").unwrap(), json!({ "z": 1 }));
-        for wrong in ["arguments={", "/filter=[&/title=x"] {
-            assert_eq!(read(wrong).unwrap_err().code, toolcrib::Code::ToolInvalidInput);
+        assert_eq!(parse("/count=many&/title=x").unwrap(), json!({ "title": "x", "count": "many" }));
+        assert_eq!(parse("arguments={\"title\":\"\"}").unwrap(), json!({ "title": "" }));
+        assert_eq!(parse("arguments={\"z\":1}&/title=x").unwrap(), json!({ "z": 1 }));
+        for malformed in ["arguments={", "/filter=[&/title=x"] {
+            assert_eq!(parse(malformed).unwrap_err().code, toolcrib::Code::ToolInvalidInput);
         }
     }
 
     #[test]
-    fn an_optional_object_is_sent_once_somebody_changed_it() {
+    fn an_optional_object_is_sent_only_if_it_was_changed() {
         let size = json!({ "type": "integer", "default": 3 });
         let paper = json!({ "type": "object", "properties": { "size": size, "name": { "type": "string" } } });
         let form = |required: &Value| {
@@ -190,15 +198,15 @@ mod tests {
                 &json!({ "type": "object", "required": required, "properties": { "paper": paper.clone() } }),
             )
         };
-        let read = |required: Value, query: &str| form(&required).parse(&FormData::parse(query)).unwrap();
-        assert_eq!(read(json!([]), "/paper/size=3&/paper/name="), json!({}));
-        assert_eq!(read(json!([]), "/paper/size=3&/paper/name=A"), json!({ "paper": { "size": 3, "name": "A" } }));
-        assert_eq!(read(json!([]), "/paper/size=&/paper/name="), json!({}));
-        assert_eq!(read(json!(["paper"]), "/paper/size=3&/paper/name="), json!({ "paper": { "size": 3 } }));
+        let parse = |required: Value, query: &str| form(&required).parse(&FormData::parse(query)).unwrap();
+        assert_eq!(parse(json!([]), "/paper/size=3&/paper/name="), json!({}));
+        assert_eq!(parse(json!([]), "/paper/size=3&/paper/name=A"), json!({ "paper": { "size": 3, "name": "A" } }));
+        assert_eq!(parse(json!([]), "/paper/size=&/paper/name="), json!({}));
+        assert_eq!(parse(json!(["paper"]), "/paper/size=3&/paper/name="), json!({ "paper": { "size": 3 } }));
     }
 
     #[test]
-    fn a_definition_that_all_fields_share_is_not_repeated_without_bound() {
+    fn a_large_definition_shared_by_all_fields_is_bounded() {
         let long = "x".repeat(200_000);
         for target in
             [json!({ "type": "string", "default": long }), json!({ "enum": [long] }), json!({ "example": long })]
@@ -211,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_that_double_at_each_level_have_a_form() {
+    fn a_schema_that_doubles_at_each_level_has_a_bounded_form() {
         let keys = ["allOf", "anyOf", "oneOf"];
         for key in keys {
             let next = |n: usize| json!({ "$ref": format!("#/$defs/d{}", n + 1) });
@@ -228,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn a_form_says_when_an_argument_has_no_field() {
-        let with = |names: Vec<String>| {
+    fn a_form_is_partial_when_an_argument_has_no_field() {
+        let form_with = |names: Vec<String>| {
             let properties: Map<String, Value> = names.into_iter().map(|name| (name, json!({}))).collect();
             ArgumentForm::from_schema(&json!({ "type": "object", "properties": properties }))
         };
-        let numbered = |count: usize| with((0..count).map(|number| format!("n{number}")).collect());
+        let numbered = |count: usize| form_with((0..count).map(|number| format!("n{number}")).collect());
         assert!(!numbered(80).is_partial);
         assert!(numbered(81).is_partial);
-        assert!(with(vec!["x".repeat(201)]).is_partial);
+        assert!(form_with(vec!["x".repeat(201)]).is_partial);
     }
 }

@@ -1,8 +1,8 @@
-//! What a call answered: text as text, JSON in lines, pictures of a few plain kinds, errors with their code.
+//! Renders the result of a call: text, indented JSON, images of a few safe types, and errors.
 
 use maud::{Markup, html};
 use serde_json::Value;
-use toolcrib::core::text::{sanitize as clean, sanitize_truncated};
+use toolcrib::core::text::{sanitize, sanitize_truncated};
 use toolcrib::{CallOutput, Error};
 
 use super::{elapsed_text, pretty_json};
@@ -11,30 +11,32 @@ use crate::console::csrf_field;
 use crate::console::page::PageContext;
 use crate::console::text::{Tone, state_badge};
 
-/// Kinds that a browser draws and runs nothing of.
+/// Image types without active content; SVG is not among them.
 const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-/// What a page can carry of one picture, as base64.
+/// Maximum size of an image, as base64.
 const MAX_IMAGE_LEN: usize = 4 * 1024 * 1024;
+/// Maximum size of a rendered text, in bytes.
 const MAX_TEXT_LEN: usize = 100_000;
 
-/// The field that asks for more of a large result.
+/// Form field with the cursor of the next page of a large result.
 pub(super) const PAGE_FIELD_NAME: &str = "page";
 
-/// Before anything was called: what says aloud how a call ended has to be there already.
+/// Renders the empty result area. The live region must exist before a call, or screen readers do not announce the outcome.
 pub(super) fn render_empty() -> Markup {
     render_outcome(html! {})
 }
 
-fn render_outcome(words: Markup) -> Markup {
-    html! { div id="outcome" role="status" { (words) } }
+fn render_outcome(content: Markup) -> Markup {
+    html! { div id="outcome" role="status" { (content) } }
 }
 
-pub(super) fn render_result(context: &PageContext<'_>, tool: &str, answered: &Result<CallOutput, Error>) -> Markup {
-    match answered {
+/// Renders the output or the error of a call.
+pub(super) fn render_result(context: &PageContext<'_>, tool: &str, result: &Result<CallOutput, Error>) -> Markup {
+    match result {
         Ok(output) => html! {
             (render_outcome(html! { h3 {
                 @if output.is_error() {
-                    (state_badge(Tone::Bad, "the tool says that it failed"))
+                    (state_badge(Tone::Bad, "error reported by the tool"))
                 } @else {
                     (state_badge(Tone::Good, "done"))
                 }
@@ -42,7 +44,7 @@ pub(super) fn render_result(context: &PageContext<'_>, tool: &str, answered: &Re
                 small.faint { (elapsed_text(output.elapsed_ms)) }
             } }))
             @for block in parse_blocks(output.content()) { (render_block(&block)) }
-            @if let Some(structured) = output.structured() { h4 { "Structured" } (render_text(structured)) }
+            @if let Some(structured) = output.structured() { h4 { "Structured content" } (render_text(structured)) }
             @if let Some(page) = &output.page {
                 p.faint { "Page " (page.number) " of " (page.page_count) " of a large result." }
                 @if let Some(next) = &page.next {
@@ -56,9 +58,9 @@ pub(super) fn render_result(context: &PageContext<'_>, tool: &str, answered: &Re
         },
         Err(error) => html! {
             (render_outcome(html! { h3 { (state_badge(Tone::Bad, error.code.as_str())) } }))
-            pre.message tabindex="0" role="group" aria-label="What it said" { (clean(&error.message)) }
+            pre.message tabindex="0" role="group" aria-label="Error message" { (sanitize(&error.message)) }
             @if let Some(details) = &error.details {
-                details { summary { "Details" } pre tabindex="0" { code { (clean(&pretty_json(details))) } } }
+                details { summary { "Details" } pre tabindex="0" { code { (sanitize(&pretty_json(details))) } } }
             }
         },
     }
@@ -68,33 +70,35 @@ fn parse_blocks(content: &str) -> Vec<Value> {
     serde_json::from_str(content).unwrap_or_default()
 }
 
+/// Renders one content block; types other than text and image as JSON.
 fn render_block(block: &Value) -> Markup {
-    let said = |key: &str| block.get(key).and_then(Value::as_str);
-    match said("type") {
-        Some("text") => render_text(said("text").unwrap_or_default()),
+    let field = |key: &str| block.get(key).and_then(Value::as_str);
+    match field("type") {
+        Some("text") => render_text(field("text").unwrap_or_default()),
         Some("image") => {
-            render_image(said("mimeType"), said("data")).unwrap_or_else(|| render_text(&block_json(block)))
+            render_image(field("mimeType"), field("data")).unwrap_or_else(|| render_text(&block_json(block)))
         }
         _ => render_text(&block_json(block)),
     }
 }
 
-/// A picture, where it is of a known kind and nothing but base64.
-fn render_image(kind: Option<&str>, data: Option<&str>) -> Option<Markup> {
-    let (kind, data) = (IMAGE_TYPES.into_iter().find(|known| Some(*known) == kind)?, data?);
-    let plain = data.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='));
-    let fits = plain && data.len() <= MAX_IMAGE_LEN;
-    fits.then(|| {
+/// Renders an image as a data URL, if its type is safe and its data is base64.
+fn render_image(mime_type: Option<&str>, data: Option<&str>) -> Option<Markup> {
+    let mime_type = IMAGE_TYPES.into_iter().find(|known| Some(*known) == mime_type)?;
+    let data = data?;
+    let is_base64 = data.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='));
+    let is_valid = is_base64 && data.len() <= MAX_IMAGE_LEN;
+    is_valid.then(|| {
         html! {
             figure {
-                img src=(format!("data:{kind};base64,{data}")) alt="The picture that the tool answered with";
-                figcaption.faint { (kind) }
+                img src=(format!("data:{mime_type};base64,{data}")) alt="Image returned by the tool";
+                figcaption.faint { (mime_type) }
             }
         }
     })
 }
 
-/// A block that is shown as JSON; of what it carries as base64 only the beginning.
+/// Formats a block as JSON, with its base64 data truncated.
 fn block_json(block: &Value) -> String {
     let mut block = block.clone();
     for key in ["data", "blob"] {
@@ -105,13 +109,14 @@ fn block_json(block: &Value) -> String {
     pretty_json(&block)
 }
 
+/// Renders a text; JSON objects and arrays are indented.
 fn render_text(text: &str) -> Markup {
     let parsed: Option<Value> =
         serde_json::from_str(text).ok().filter(|value: &Value| value.is_object() || value.is_array());
     let text = parsed.map_or_else(|| text.to_owned(), |value| pretty_json(&value));
-    let cut = text.floor_char_boundary(MAX_TEXT_LEN);
+    let end = text.floor_char_boundary(MAX_TEXT_LEN);
     html! {
-        pre.answer tabindex="0" { code { (clean(&text[..cut])) } }
-        @if cut < text.len() { p.faint { "The rest (" (text.len() - cut) " bytes) is left out here." } }
+        pre.answer tabindex="0" { code { (sanitize(&text[..end])) } }
+        @if end < text.len() { p.faint { "The rest (" (text.len() - end) " bytes) is not shown." } }
     }
 }

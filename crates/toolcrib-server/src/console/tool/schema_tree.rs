@@ -1,4 +1,4 @@
-//! A schema as a tree that people read: names, types, what must be given, choices, limits, and what each is for.
+//! Renders a schema as a tree: names, types, required marks, choices, limits and descriptions.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -7,20 +7,21 @@ use toolcrib::core::outline::{self, ArgumentList, ArgumentOutline};
 use crate::console::history::render_code_spans;
 use crate::console::text::format_count;
 
-/// So many choices stand in a line; the others are a click away.
+/// Maximum number of choices in a line; the others are in a disclosure.
 const MAX_INLINE_CHOICES: usize = 12;
 const MAX_CHOICES: usize = 500;
 
-pub(super) fn render_schema(schema: &Value, nothing: &str) -> Markup {
+/// Renders the properties of a schema, or `empty_text` if it has none.
+pub(super) fn render_schema(schema: &Value, empty_text: &str) -> Markup {
     let arguments = outline::list_arguments_with(schema, MAX_CHOICES);
-    html! { @if arguments.is_empty() { p.faint { (nothing) } } @else { (render_level(&arguments)) } }
+    html! { @if arguments.is_empty() { p.faint { (empty_text) } } @else { (render_level(&arguments)) } }
 }
 
 fn render_level(arguments: &ArgumentList) -> Markup {
     html! {
         ul.tree {
             @for argument in &arguments.items { (render_argument(argument)) }
-            @if let Some(ending) = arguments.omitted_note() { li.faint { (ending) } }
+            @if let Some(note) = arguments.omitted_note() { li.faint { (note) } }
         }
     }
 }
@@ -41,13 +42,13 @@ fn render_argument(argument: &ArgumentOutline) -> Markup {
     }
 }
 
-fn render_choices(all: &[String]) -> Markup {
-    let (first, others) = all.split_at(all.len().min(MAX_INLINE_CHOICES));
-    let shown = |choices: &[String]| html! { @for choice in choices { code { (choice) } " " } };
+fn render_choices(choices: &[String]) -> Markup {
+    let (inline, others) = choices.split_at(choices.len().min(MAX_INLINE_CHOICES));
+    let render = |choices: &[String]| html! { @for choice in choices { code { (choice) } " " } };
     html! {
-        p.choices { span.faint { "one of " } (shown(first)) }
+        p.choices { span.faint { "one of " } (render(inline)) }
         @if !others.is_empty() {
-            details.choices { summary { (format_count(others.len(), "more choice")) } (shown(others)) }
+            details.choices { summary { (format_count(others.len(), "more choice")) } (render(others)) }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The tool as each provider takes it, and as a command and a request: ready to be copied.
+//! Snippets to copy: a command line, an HTTP request, and the definition of the tool in each provider's format.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ const PROVIDER_FORMATS: [(Format, &str); 5] = [
     (Format::Gemini, "Gemini"),
 ];
 
-/// `host` is what this visitor calls us.
+/// Renders all snippets; `host` is the host and port by which the browser reaches the server.
 pub(super) fn render_snippets(app: &AppState, host: &str, detail: &ToolDetail, schema: &Value) -> Markup {
     let view = app.registry.view(&Caller { name: "console".into() });
     let name = detail.view.name.as_str();
@@ -39,6 +39,7 @@ pub(super) fn render_snippets(app: &AppState, host: &str, detail: &ToolDetail, s
     }
 }
 
+/// Renders the definition for a provider, or why the provider does not support the tool.
 fn render_definition(format: Format, title: &str, projected: &ProjectedTool) -> Markup {
     let text = projected
         .text
@@ -54,8 +55,8 @@ fn render_definition(format: Format, title: &str, projected: &ProjectedTool) -> 
                 details.snippet {
                     summary { (title) }
                     p.message {
-                        "It cannot be had in this form: "
-                        (sanitize(projected.unsupported_reason.as_deref().unwrap_or("no reason is known")))
+                        "Not supported in this format: "
+                        (sanitize(projected.unsupported_reason.as_deref().unwrap_or("unknown reason")))
                     }
                 }
             }
@@ -76,8 +77,9 @@ fn render_snippet(id: &str, title: &str, text: &str, open: bool) -> Markup {
     }
 }
 
+/// Builds a `toolcrib call` command.
 fn cli_command(name: &str, arguments: &Map<String, Value>) -> String {
-    // What is no plain key would be taken for an option, or be cut at the wrong place.
+    // Such keys would be parsed as an option, or split at the wrong place.
     if arguments.keys().any(|key| key.is_empty() || key.starts_with('-') || key.contains(['=', ':'])) {
         return format!("toolcrib call {name} --args {}", shell_quote(&json!(arguments).to_string()));
     }
@@ -90,18 +92,19 @@ fn cli_command(name: &str, arguments: &Map<String, Value>) -> String {
     format!("toolcrib call {name}{}", words.collect::<String>())
 }
 
+/// Builds a `curl` command for the REST API.
 fn curl_command(host: &str, token: Option<&str>, name: &str, arguments: &Map<String, Value>) -> String {
-    let (address, body) =
-        (format!("http://{host}/api/tools/{name}/call"), json!({ "arguments": arguments }).to_string());
+    let url = format!("http://{host}/api/tools/{name}/call");
+    let body = json!({ "arguments": arguments }).to_string();
     let token = token.map(|token| format!("  -H {token} \\\n")).unwrap_or_default();
-    let kind = "-H 'Content-Type: application/json'";
-    format!("curl {} \\\n{token}  {kind} \\\n  -d {}", shell_quote(&address), shell_quote(&body))
+    let content_type = "-H 'Content-Type: application/json'";
+    format!("curl {} \\\n{token}  {content_type} \\\n  -d {}", shell_quote(&url), shell_quote(&body))
 }
 
-/// One word for a shell, whatever is in it.
+/// Quotes a word for a POSIX shell, if necessary.
 fn shell_quote(word: &str) -> String {
-    let plain = word.chars().all(|character| character.is_ascii_alphanumeric() || "_-=.:/".contains(character));
-    if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    let is_safe = word.chars().all(|character| character.is_ascii_alphanumeric() || "_-=.:/".contains(character));
+    if is_safe { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]
@@ -109,14 +112,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snippet_is_one_command_whatever_a_schema_says() {
+    fn a_snippet_is_a_single_command_for_any_schema() {
         let properties = json!({ "a'b": { "type": "string", "default": "$(x)" }, "n": { "type": "integer" } });
         let schema = json!({ "required": ["a'b", "n"], "properties": properties });
         assert_eq!(cli_command("s__t", &example::example_arguments(&schema)), r"toolcrib call s__t 'a'\''b=$(x)' n:=1");
         for key in ["--config", "-c", "a=b", "a:", ""] {
             let schema = json!({ "required": [key], "properties": { key: { "type": "string" } } });
-            let whole = format!("toolcrib call s__t --args '{{\"{key}\":\"…\"}}'");
-            assert_eq!(cli_command("s__t", &example::example_arguments(&schema)), whole);
+            let expected = format!("toolcrib call s__t --args '{{\"{key}\":\"…\"}}'");
+            assert_eq!(cli_command("s__t", &example::example_arguments(&schema)), expected);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What a list of tools is asked for: words, filters, an order, a page. It stands in the address, to be passed on.
+//! Search text, filters, sort order and page of the tool list. They are in the URL, so that a list can be bookmarked and
+//! shared.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +11,22 @@ use url::form_urlencoded;
 use super::row::tool_hints;
 use crate::console::text::kind_name;
 
+/// Parsed query of the tool list; empty strings match everything.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ToolFilters {
     pub(super) query: String,
     pub(super) source: Option<SourceId>,
     kind: String,
     state: String,
+    /// `read-only` or `destructive`, by the hints of the source.
     hint: String,
     pub(super) usage: UsageFilter,
     pub(super) order: SortOrder,
-    /// From one.
+    /// Number of the page, starting at 1.
     pub(super) page: usize,
 }
 
+/// Filter by whether a tool was ever called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum UsageFilter {
     #[default]
@@ -31,9 +35,10 @@ pub(super) enum UsageFilter {
     Never,
 }
 
+/// Sort order of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum SortOrder {
-    /// By name, or what a search finds best.
+    /// By relevance with a search text, else by name.
     #[default]
     Best,
     Cost,
@@ -46,10 +51,10 @@ const USAGE_OPTIONS: [(&str, &str); 3] = [("", "used or not"), ("ever", "used"),
 const EFFECT_OPTIONS: [(&str, &str); 3] =
     [("", "any effect"), ("read-only", "read-only"), ("destructive", "destructive")];
 const SORT_OPTIONS: [(&str, &str); 4] = [
-    ("", "best or by name"),
+    ("", "by relevance or name"),
     ("cost", "most tokens first"),
     ("calls", "most calls first"),
-    ("used", "last used first"),
+    ("used", "recently used first"),
 ];
 
 impl UsageFilter {
@@ -63,39 +68,40 @@ impl UsageFilter {
 }
 
 impl ToolFilters {
-    /// What is not understood is left out: an address that somebody edited still shows tools.
+    /// Parses a query. Unknown parameters and invalid values are ignored, so that an edited URL still shows tools.
     pub(super) fn parse(query: &str) -> ToolFilters {
-        let mut asked = ToolFilters { page: 1, ..ToolFilters::default() };
+        let mut filters = ToolFilters { page: 1, ..ToolFilters::default() };
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
             let value = value.trim();
             match &*key {
-                "q" => asked.query = value.chars().take(500).collect(),
-                "source" => asked.source = SourceId::from_name(value).ok(),
-                "kind" => asked.kind = value.to_owned(),
-                "state" => asked.state = value.to_owned(),
-                "hint" => asked.hint = value.to_owned(),
+                "q" => filters.query = value.chars().take(500).collect(),
+                "source" => filters.source = SourceId::from_name(value).ok(),
+                "kind" => filters.kind = value.to_owned(),
+                "state" => filters.state = value.to_owned(),
+                "hint" => filters.hint = value.to_owned(),
                 "used" => {
-                    asked.usage = match value {
+                    filters.usage = match value {
                         "ever" => UsageFilter::Ever,
                         "never" => UsageFilter::Never,
                         _ => UsageFilter::Any,
                     }
                 }
                 "order" => {
-                    asked.order = match value {
+                    filters.order = match value {
                         "cost" => SortOrder::Cost,
                         "calls" => SortOrder::Calls,
                         "used" => SortOrder::LastUsed,
                         _ => SortOrder::Best,
                     }
                 }
-                "page" => asked.page = value.parse().unwrap_or(1).clamp(1, 1_000_000),
+                "page" => filters.page = value.parse().unwrap_or(1).clamp(1, 1_000_000),
                 _ => {}
             }
         }
-        asked
+        filters
     }
 
+    /// True when a tool passes all filters except usage and search text.
     pub(super) fn matches(&self, tool: &ToolRef<'_>) -> bool {
         self.source.as_ref().is_none_or(|source| source == tool.source())
             && (self.kind.is_empty() || self.kind == tool.catalog_source.options.kind)
@@ -111,28 +117,30 @@ impl ToolFilters {
         self.state == "disabled"
     }
 
-    /// Whether every word of the query is part of a tool's name.
+    /// True when every word of the search text is part of a tool's name.
     pub(super) fn matches_name(&self, tool: &ToolRef<'_>) -> bool {
         let name = format!("{} {}", tool.name(), tool.original_name()).to_lowercase();
         self.query.to_lowercase().split_whitespace().all(|word| name.contains(word))
     }
 
-    /// Whether there are filters that a search knows nothing of.
+    /// True when there are filters that the search itself does not support, so that they apply to its results.
     pub(super) fn has_post_search_filters(&self) -> bool {
         self.usage != UsageFilter::Any || [&self.kind, &self.state, &self.hint].iter().any(|text| !text.is_empty())
     }
 
+    /// True when any filter or search text is set.
     pub(super) fn has_filters(&self) -> bool {
         self.source.is_some()
             || self.usage != UsageFilter::Any
             || [&self.query, &self.kind, &self.state, &self.hint].iter().any(|text| !text.is_empty())
     }
 
+    /// Returns the URL of another page with the same filters.
     pub(super) fn page_url(&self, page: usize) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         let source = self.source.as_ref().map(SourceId::as_str).unwrap_or_default();
         let page = if page > 1 { page.to_string() } else { String::new() };
-        let given = [
+        let params = [
             ("q", &*self.query),
             ("source", source),
             ("kind", &self.kind),
@@ -142,7 +150,7 @@ impl ToolFilters {
             ("order", self.order_value()),
             ("page", &page),
         ];
-        given.into_iter().filter(|(_, value)| !value.is_empty()).for_each(|(key, value)| {
+        params.into_iter().filter(|(_, value)| !value.is_empty()).for_each(|(key, value)| {
             query.append_pair(key, value);
         });
         format!("/tools?{}", query.finish())
@@ -165,6 +173,7 @@ impl ToolFilters {
         }
     }
 
+    /// Renders the search and filter form.
     pub(super) fn render_form(&self, sources: &[&str], kinds: &BTreeSet<&str>) -> Markup {
         let source = self.source.as_ref().map(SourceId::as_str).unwrap_or_default();
         let sources: Vec<(&str, &str)> =
@@ -176,7 +185,7 @@ impl ToolFilters {
                 label.wide {
                     span.unseen { "Search" }
                     input type="search" name="q" value=(self.query) autocomplete="off" spellcheck="false"
-                        placeholder="What should the tool do? Or its name";
+                        placeholder="Purpose or name of a tool";
                 }
                 (render_select("source", "Source", &sources, source))
                 (render_select("kind", "Kind", &kinds, &self.kind))
@@ -190,11 +199,11 @@ impl ToolFilters {
     }
 }
 
-fn render_select(name: &str, label: &str, choices: &[(&str, &str)], chosen: &str) -> Markup {
+fn render_select(name: &str, label: &str, choices: &[(&str, &str)], selected: &str) -> Markup {
     html! {
         label { span.unseen { (label) }
             select name=(name) {
-                @for (value, words) in choices { option value=(value) selected[*value == chosen] { (words) } }
+                @for (value, text) in choices { option value=(value) selected[*value == selected] { (text) } }
             }
         }
     }

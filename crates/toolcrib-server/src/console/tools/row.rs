@@ -1,4 +1,4 @@
-//! One line of the list of tools.
+//! One row of the tool list.
 
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -13,6 +13,7 @@ use crate::console::activity_list::tool_path;
 use crate::console::history::render_code_spans;
 use crate::console::text::{Tone, format_number, state_badge, time_ago_or};
 
+/// Data of one row.
 #[derive(Debug)]
 pub(super) struct ToolRow {
     name: String,
@@ -22,19 +23,21 @@ pub(super) struct ToolRow {
     hints: EffectHints,
     verdict: Verdict,
     state: ToolStatus,
+    /// Token count of the definition; `None` until it is counted.
     tokens: Option<u32>,
     calls: u64,
     errors: u64,
     last_called: Option<Timestamp>,
 }
 
-/// What a tool's source says of its effects; nothing holds it to that.
+/// Hints of a source about the effects of a tool. They are claims and not enforced.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::console) struct EffectHints {
     pub(in crate::console) read_only: bool,
     pub(in crate::console) destructive: bool,
 }
 
+/// The hints in MCP annotations. Values of other types than boolean count as false.
 #[derive(Deserialize)]
 struct AnnotationHints {
     #[serde(rename = "readOnlyHint")]
@@ -44,13 +47,16 @@ struct AnnotationHints {
 }
 
 impl EffectHints {
+    /// Parses the annotations of a tool.
     pub(in crate::console) fn parse(annotations: Option<&str>) -> EffectHints {
-        let said: Option<AnnotationHints> = annotations.and_then(|text| serde_json::from_str(text).ok());
+        let hints: Option<AnnotationHints> = annotations.and_then(|text| serde_json::from_str(text).ok());
         let is_true = |value: Option<serde_json::Value>| value.and_then(|value| value.as_bool()).unwrap_or(false);
-        said.map(|said| EffectHints { read_only: is_true(said.read_only), destructive: is_true(said.destructive) })
+        hints
+            .map(|hints| EffectHints { read_only: is_true(hints.read_only), destructive: is_true(hints.destructive) })
             .unwrap_or_default()
     }
 
+    /// Renders the hints as tags.
     pub(in crate::console) fn render(self) -> Markup {
         html! {
             @if self.read_only { span.tag { "read-only" } }
@@ -59,31 +65,38 @@ impl EffectHints {
     }
 }
 
+/// Returns the hints of a tool in the catalogue.
 pub(super) fn tool_hints(tool: &ToolRef<'_>) -> EffectHints {
     let annotations = tool.tool().ok().and_then(|tool| tool.listing.annotations);
     EffectHints::parse(annotations.as_deref().map(|raw| raw.get()))
 }
 
 impl ToolRow {
-    pub(super) fn from_tool(tool: &ToolRef<'_>, tokens: Option<u32>, count: Option<&ToolStats>) -> ToolRow {
-        let face = tool.tool().ok().map(|content| content.listing);
-        let described = face.as_ref().map(|face| first_sentence(&face.description)).unwrap_or_default();
+    /// Collects the data of a row. A tool whose definition cannot be read from the store has its name only.
+    pub(super) fn from_tool(tool: &ToolRef<'_>, tokens: Option<u32>, stats: Option<&ToolStats>) -> ToolRow {
+        let listing = tool.tool().ok().map(|tool| tool.listing);
+        let summary = listing.as_ref().map(|listing| first_sentence(&listing.description)).unwrap_or_default();
         ToolRow {
             name: tool.name().to_string(),
             source: tool.source().to_string(),
-            title: face.as_ref().and_then(|face| face.title.as_deref()).map(|title| sanitize_truncated(title, 80)),
-            summary: described,
-            hints: EffectHints::parse(face.as_ref().and_then(|face| face.annotations.as_deref()).map(|raw| raw.get())),
+            title: listing
+                .as_ref()
+                .and_then(|listing| listing.title.as_deref())
+                .map(|title| sanitize_truncated(title, 80)),
+            summary,
+            hints: EffectHints::parse(
+                listing.as_ref().and_then(|listing| listing.annotations.as_deref()).map(|raw| raw.get()),
+            ),
             verdict: tool.verdict(),
             state: tool.status(),
             tokens,
-            calls: count.map_or(0, |count| count.calls),
-            errors: count.map_or(0, |count| count.errors),
-            last_called: count.and_then(|count| count.last_called),
+            calls: stats.map_or(0, |stats| stats.calls),
+            errors: stats.map_or(0, |stats| stats.errors),
+            last_called: stats.and_then(|stats| stats.last_called),
         }
     }
 
-    /// The part after the prefix, which the source's name already tells.
+    /// Returns the name without its prefix; the source has a column of its own.
     fn short_name(&self) -> &str {
         self.name.strip_prefix(&self.source).and_then(|rest| rest.strip_prefix("__")).unwrap_or(&self.name)
     }
@@ -112,19 +125,21 @@ impl ToolRow {
     }
 }
 
+/// Renders the policy of a tool as a tag, unless it is `allow`.
 pub(in crate::console) fn verdict_badge(verdict: Verdict) -> Markup {
     match verdict {
         Verdict::Allow => html! {},
-        Verdict::Ask => html! { span.tag { "asks first" } },
+        Verdict::Ask => html! { span.tag { "needs consent" } },
         Verdict::Deny => html! { span.tag.warning { "denied" } },
         Verdict::Hide => html! { span.tag { "hidden" } },
     }
 }
 
+/// Renders the table of tools.
 pub(super) fn render_table(rows: &[ToolRow]) -> Markup {
     html! {
         table.list.tools {
-            caption.unseen { "Tools, what they cost and how they are used" }
+            caption.unseen { "Tools with their token costs and calls" }
             thead { tr {
                 th scope="col" { "Tool" } th scope="col" { "Source" } th.number scope="col" { "Tokens" }
                 th.number scope="col" { "Calls" } th scope="col" { "Last used" }

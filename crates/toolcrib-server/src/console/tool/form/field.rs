@@ -1,4 +1,4 @@
-//! One field of a form: where its value goes, of what shape it is, and how text becomes that value.
+//! One field of an argument form: how it is derived from the schema, and how its submitted text becomes a JSON value.
 
 use serde_json::{Map, Value};
 use toolcrib::Result;
@@ -13,76 +13,86 @@ use crate::console::form_data::FormData;
 use crate::console::tool::example;
 use crate::console::tool::schema_type::single_type;
 
-/// Schemas come from outside: so many fields, so deep, so many choices.
+/// Maximum number of fields. This and the following limits bound the size of the page, because schemas are untrusted.
 const MAX_FIELDS: usize = 80;
+/// Maximum depth of nested fieldsets; deeper objects are entered as JSON.
 const MAX_GROUP_DEPTH: usize = 3;
+/// Maximum number of choices in a select.
 const MAX_CHOICES: usize = 500;
 const MAX_NAME_LEN: usize = 200;
 const MAX_PLACEHOLDER_LEN: usize = 120;
-/// All fields may refer to one definition, whose default or choices are then shown for each.
+/// Maximum size of a default value. All fields may refer to one definition, whose default is then repeated for each.
 const MAX_DEFAULT_LEN: usize = 4_000;
+/// Maximum size of all choices of a select.
 const MAX_CHOICES_LEN: usize = 64 * 1024;
 const MAX_DESCRIPTION_LEN: usize = 2_000;
-/// A text that may be longer than this gets room for several lines.
+/// A text with a larger `maxLength` gets a multi-line input.
 const MAX_SINGLE_LINE_LEN: u64 = 250;
 
+/// A field of the form.
 #[derive(Debug)]
 pub(super) struct FormField {
-    /// Its place among all fields of the form.
+    /// Number of the field within the form, for unique ids.
     index: usize,
     pub(super) name: String,
-    /// A JSON pointer to where its value goes.
+    /// JSON pointer to the argument; also the name of the input.
     pub(super) path: String,
     pub(super) required: bool,
     pub(super) description: String,
-    /// As it would be typed in.
+    /// Default value as input text.
     pub(super) default: Option<String>,
-    /// Something that would do, to be seen while the field is empty.
+    /// Example value, shown while the field is empty.
     pub(super) placeholder: Option<String>,
-    /// What kind of text it is, as the schema calls it, or what the JSON has to be.
+    /// Format of a text, or type of a JSON value.
     note: Option<String>,
-    /// What it must be beyond its shape, in words.
+    /// Further constraints of the schema, in words.
     pub(super) limits: Vec<String>,
     pub(super) attributes: InputAttributes,
     pub(super) kind: FieldKind,
 }
 
+/// How a field is rendered and parsed.
 #[derive(Debug)]
 pub(super) enum FieldKind {
     Text(TextSize),
     Number,
     Boolean,
     Choice(Vec<Value>),
-    /// A list of plain values; whether they are numbers.
+    /// An array of texts or numbers, one per line.
     Lines(ItemKind),
+    /// An object with fields of its own.
     Group(Vec<FormField>),
+    /// Anything else, entered as JSON.
     Json,
 }
 
-/// What a text is likely to need.
+/// Size of a text input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextSize {
     SingleLine,
     MultiLine,
 }
 
+/// Type of the items of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ItemKind {
     Text,
     Number,
 }
 
-/// How many fields a form has so far, and whether an argument had to go without one.
+/// Counts the fields while a form is built.
 #[derive(Debug, Default)]
 pub(super) struct FieldCount {
     fields: usize,
+    /// True when an argument got no field because of a limit.
     pub(super) is_partial: bool,
 }
 
+/// Builds the fields for the properties of an object schema; `parent` is the JSON pointer of the object.
 pub(super) fn build_fields(
     root: &Value,
     schema: &Value,
-    at: &str,
+    parent: &str,
     depth: usize,
     count: &mut FieldCount,
 ) -> Vec<FormField> {
@@ -90,7 +100,7 @@ pub(super) fn build_fields(
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let mut fields = Vec::new();
     for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-        // `false` is how a schema says that there is no such argument.
+        // The schema `false` forbids the property.
         if *property == Value::Bool(false) {
             continue;
         }
@@ -99,21 +109,23 @@ pub(super) fn build_fields(
             continue;
         }
         count.fields += 1;
-        let number = count.fields;
+        let index = count.fields;
         let target = resolve_references(root, property);
-        let path = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
-        let said = |key: &str| property.get(key).or_else(|| target.get(key));
-        let description = said("description").and_then(Value::as_str).unwrap_or_default();
+        let path = format!("{parent}/{}", name.replace('~', "~0").replace('/', "~1"));
+        let keyword = |key: &str| property.get(key).or_else(|| target.get(key));
+        let description = keyword("description").and_then(Value::as_str).unwrap_or_default();
         let description = &description[..description.floor_char_boundary(MAX_DESCRIPTION_LEN)];
-        let (value, mut shape) = (sole_alternative(root, target), field_kind(root, target, &path, depth, count));
-        if let FieldKind::Text(needed) = &mut shape {
-            *needed = text_size(name, description, value);
+        // The only alternative besides `null`, if the schema has alternatives.
+        let value_schema = sole_alternative(root, target);
+        let mut kind = field_kind(root, target, &path, depth, count);
+        if let FieldKind::Text(size) = &mut kind {
+            *size = text_size(name, description, value_schema);
         }
-        let items = value.get("items").map_or(&Value::Null, |items| resolve_references(root, items));
-        let kind = single_type(root, target);
-        let note = match &shape {
-            FieldKind::Text(_) => said("format").or_else(|| value.get("format")).and_then(Value::as_str),
-            FieldKind::Json => kind,
+        let items = value_schema.get("items").map_or(&Value::Null, |items| resolve_references(root, items));
+        let type_name = single_type(root, target);
+        let note = match &kind {
+            FieldKind::Text(_) => keyword("format").or_else(|| value_schema.get("format")).and_then(Value::as_str),
+            FieldKind::Json => type_name,
             FieldKind::Number
             | FieldKind::Boolean
             | FieldKind::Choice(_)
@@ -121,32 +133,33 @@ pub(super) fn build_fields(
             | FieldKind::Group(_) => None,
         };
         fields.push(FormField {
-            index: number,
+            index,
             required: required.contains(&name.as_str()),
             description: description.to_owned(),
-            default: said("default")
+            default: keyword("default")
                 .filter(|value| fits_within(value, MAX_DEFAULT_LEN))
-                .map(|value| to_input_text(value, &shape)),
-            placeholder: find_placeholder(root, property, target, &shape)
+                .map(|value| to_input_text(value, &kind)),
+            placeholder: find_placeholder(root, property, target, &kind)
                 .map(|text| sanitize_truncated(&text, MAX_PLACEHOLDER_LEN)),
             note: note.map(|note| sanitize_truncated(note, 40)),
-            limits: outline::describe_limits(value, items),
-            attributes: InputAttributes::from_schema(value, kind),
+            limits: outline::describe_limits(value_schema, items),
+            attributes: InputAttributes::from_schema(value_schema, type_name),
             name: name.clone(),
             path,
-            kind: shape,
+            kind,
         });
     }
     fields
 }
 
+/// Chooses the kind of field for a schema.
 fn field_kind(root: &Value, schema: &Value, path: &str, depth: usize, count: &mut FieldCount) -> FieldKind {
     let choices = [schema, sole_alternative(root, schema)].map(|schema| array_at(schema, "enum"));
-    let fits = |choices: &&[Value]| {
-        let share = MAX_CHOICES_LEN / choices.len().max(1);
-        (1..=MAX_CHOICES).contains(&choices.len()) && choices.iter().all(|choice| fits_within(choice, share))
+    let is_selectable = |choices: &&[Value]| {
+        let max_len = MAX_CHOICES_LEN / choices.len().max(1);
+        (1..=MAX_CHOICES).contains(&choices.len()) && choices.iter().all(|choice| fits_within(choice, max_len))
     };
-    if let Some(choices) = choices.into_iter().find(fits) {
+    if let Some(choices) = choices.into_iter().find(is_selectable) {
         return FieldKind::Choice(choices.to_vec());
     }
     match single_type(root, schema) {
@@ -172,33 +185,34 @@ fn field_kind(root: &Value, schema: &Value, path: &str, depth: usize, count: &mu
     }
 }
 
-/// Whether a value takes at most so many bytes.
-fn fits_within(value: &Value, most: usize) -> bool {
-    json::truncated_json(value, most + 4).len() <= most
+/// True when a value takes at most `max` bytes as JSON.
+fn fits_within(value: &Value, max: usize) -> bool {
+    json::truncated_json(value, max + 4).len() <= max
 }
 
-/// Whether a text is likely to have several lines, by what is said of it.
+/// Guesses from name, description and schema whether a text is likely to have several lines.
 fn text_size(name: &str, description: &str, schema: &Value) -> TextSize {
     const NAMES: [&str; 9] = ["content", "body", "text", "code", "script", "markdown", "html", "sql", "patch"];
     const WORDS: [&str; 4] = ["multi-line", "multiline", "markdown", "several lines"];
-    let (name, description) = (name.to_lowercase(), description.to_lowercase());
-    let most = schema.get("maxLength").and_then(Value::as_u64);
-    // A code of three letters is no program.
-    if most.is_some_and(|most| most <= MAX_SINGLE_LINE_LEN) || schema.get("pattern").is_some() {
+    let name = name.to_lowercase();
+    let description = description.to_lowercase();
+    let max_length = schema.get("maxLength").and_then(Value::as_u64);
+    // An argument `code` with a short limit or a pattern is an identifier and not a program.
+    if max_length.is_some_and(|max| max <= MAX_SINGLE_LINE_LEN) || schema.get("pattern").is_some() {
         return TextSize::SingleLine;
     }
-    let long = most.is_some()
+    let is_long = max_length.is_some()
         || schema.get("contentMediaType").is_some()
         || NAMES.iter().any(|known| name.split(['_', '-', ' ']).any(|part| part == *known))
         || WORDS.iter().any(|word| description.contains(word));
-    if long { TextSize::MultiLine } else { TextSize::SingleLine }
+    if is_long { TextSize::MultiLine } else { TextSize::SingleLine }
 }
 
-/// What a schema gives as an example; made up where an empty field would say nothing of what belongs there.
-fn find_placeholder(root: &Value, property: &Value, target: &Value, shape: &FieldKind) -> Option<String> {
-    let given =
+/// Returns the example of a schema; for JSON values and timestamps without one, a generated example shows the syntax.
+fn find_placeholder(root: &Value, property: &Value, target: &Value, kind: &FieldKind) -> Option<String> {
+    let example =
         property.get("example").or_else(|| target.get("example")).or_else(|| array_at(target, "examples").first());
-    let made_up = || match shape {
+    let generated = || match kind {
         FieldKind::Json if single_type(root, target).is_some() => {
             Some(example::example_value(root, property).to_string())
         }
@@ -213,11 +227,15 @@ fn find_placeholder(root: &Value, property: &Value, target: &Value, shape: &Fiel
         | FieldKind::Group(_)
         | FieldKind::Json => None,
     };
-    given.filter(|value| fits_within(value, MAX_DEFAULT_LEN)).map(|value| to_input_text(value, shape)).or_else(made_up)
+    example
+        .filter(|value| fits_within(value, MAX_DEFAULT_LEN))
+        .map(|value| to_input_text(value, kind))
+        .or_else(generated)
 }
 
-fn to_input_text(value: &Value, shape: &FieldKind) -> String {
-    match (value, shape) {
+/// Converts a value to the text that a user would enter for it.
+fn to_input_text(value: &Value, kind: &FieldKind) -> String {
+    match (value, kind) {
         (Value::String(text), FieldKind::Text(_)) => text.clone(),
         (Value::Array(items), FieldKind::Lines(_)) => items
             .iter()
@@ -229,7 +247,7 @@ fn to_input_text(value: &Value, shape: &FieldKind) -> String {
 }
 
 impl FormField {
-    /// What is to be filled in, in a word or two.
+    /// Label of the expected input.
     pub(super) fn kind_label(&self) -> String {
         let kind = match &self.kind {
             FieldKind::Text(_) => "text",
@@ -245,30 +263,31 @@ impl FormField {
         self.note.as_ref().map_or_else(|| kind.to_owned(), |note| format!("{kind} ({note})"))
     }
 
-    /// Whether there is something to say below it.
+    /// True when a hint is rendered below the field.
     pub(super) fn has_hint(&self) -> bool {
         !self.description.is_empty() || !self.limits.is_empty()
     }
 
-    /// The element that says what it is for.
+    /// Id of the hint element.
     pub(super) fn hint_id(&self) -> String {
         format!("hint-{}", self.index)
     }
 
-    /// Its value; nothing where nothing was filled in, so that the schema says what is missing. Who means an empty text
-    /// or list writes it as JSON.
-    pub(super) fn parse(&self, given: &FormData) -> Result<Option<Value>> {
-        let text = self.submitted_text(given);
-        let read = match &self.kind {
+    /// Parses the submitted value. An empty input is a missing argument, so that validation reports what is required; an
+    /// empty text or list can be entered in the JSON field.
+    pub(super) fn parse(&self, form_data: &FormData) -> Result<Option<Value>> {
+        let text = self.submitted_text(form_data);
+        let value = match &self.kind {
             FieldKind::Group(fields) => {
                 let mut group = Map::new();
                 for field in fields {
-                    if let Some(value) = field.parse(given)? {
+                    if let Some(value) = field.parse(form_data)? {
                         group.insert(field.name.clone(), value);
                     }
                 }
-                let wanted = !group.is_empty() && (self.required || self.is_changed(given));
-                return Ok(wanted.then(|| group.into()));
+                // An optional object that has only its defaults was not meant to be sent.
+                let is_sent = !group.is_empty() && (self.required || self.is_changed(form_data));
+                return Ok(is_sent.then(|| group.into()));
             }
             FieldKind::Text(_) if text.is_empty() => None,
             FieldKind::Text(_) => Some(Value::String(text)),
@@ -277,42 +296,44 @@ impl FormField {
             {
                 None
             }
-            FieldKind::Lines(plain) => {
-                Some(text.lines().filter(|line| !line.is_empty()).map(|line| plain.parse(line)).collect())
+            FieldKind::Lines(item_kind) => {
+                Some(text.lines().filter(|line| !line.is_empty()).map(|line| item_kind.parse(line)).collect())
             }
-            // What is no number is sent as it is: the schema's own words say what is wrong with it.
+            // A text that is not a number is passed on as a string, so that validation reports the error.
             FieldKind::Number => Some(ItemKind::Number.parse(text.trim())),
             FieldKind::Boolean => Some(Value::Bool(text == "true")),
             FieldKind::Choice(_) => Some(serde_json::from_str(&text).unwrap_or(Value::String(text))),
             FieldKind::Json => Some(
                 serde_json::from_str(&text)
-                    .map_err(|error| invalid_input(format!("`{}` is no JSON: {error}", self.name)))?,
+                    .map_err(|error| invalid_input(format!("`{}` is not valid JSON: {error}", self.name)))?,
             ),
         };
-        Ok(read)
+        Ok(value)
     }
 
-    fn submitted_text(&self, given: &FormData) -> String {
-        given.get(&self.path).map(|text| text.replace("\r\n", "\n")).unwrap_or_default()
+    /// Returns the submitted text with the line breaks that browsers send normalised.
+    fn submitted_text(&self, form_data: &FormData) -> String {
+        form_data.get(&self.path).map(|text| text.replace("\r\n", "\n")).unwrap_or_default()
     }
 
-    /// Whether somebody wrote something else than stood there.
-    fn is_changed(&self, given: &FormData) -> bool {
+    /// True when the submitted text differs from the default.
+    fn is_changed(&self, form_data: &FormData) -> bool {
         match &self.kind {
-            FieldKind::Group(fields) => fields.iter().any(|field| field.is_changed(given)),
+            FieldKind::Group(fields) => fields.iter().any(|field| field.is_changed(form_data)),
             FieldKind::Text(_)
             | FieldKind::Number
             | FieldKind::Boolean
             | FieldKind::Choice(_)
             | FieldKind::Lines(_)
             | FieldKind::Json => {
-                self.submitted_text(given) != self.default.as_deref().map(sanitize).unwrap_or_default()
+                self.submitted_text(form_data) != self.default.as_deref().map(sanitize).unwrap_or_default()
             }
         }
     }
 }
 
 impl ItemKind {
+    /// Parses one item; a text that is not a number stays a string.
     fn parse(self, text: &str) -> Value {
         let number = match self {
             ItemKind::Number => serde_json::from_str(text).ok().filter(Value::is_number),
