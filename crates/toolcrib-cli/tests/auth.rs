@@ -105,7 +105,7 @@ fn the_link_that_is_printed_signs_in_once() {
     drop(served);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let (code, _, said) = run(&place, &["serve", "--listen", "127.0.0.1:0"]);
-    assert!(code == 2 && said.contains("can be read by others"), "{code} {said}");
+    assert!(code == 2 && said.contains("can be read by other users"), "{code} {said}");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn resume_after(headers: &HeaderMap, params: &QueryParams) -> Result<Option<u64>
     let seq = last_id.to_str().ok().and_then(|text| text.trim().parse().ok());
     seq.map(Some).ok_or_else(|| {
         let text = sanitize_truncated(&String::from_utf8_lossy(last_id.as_bytes()), 40);
-        Error::new(Code::BadRequest, format!("`Last-Event-ID` is the sequence number of a record, not `{text}`"))
+        Error::new(Code::BadRequest, format!("`Last-Event-ID` is the number of a record, not `{text}`"))
     })
 }
 

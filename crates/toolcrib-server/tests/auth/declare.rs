@@ -1,4 +1,5 @@
-//! What reaches into this machine is declared on it, or where the configuration lets everybody who manages.
+//! Tests who may declare sources that reach into this machine: local administrators, and remote ones only if the
+//! configuration permits it.
 
 use serde_json::{Value, json};
 use toolcrib::core::access::Role;
@@ -18,16 +19,18 @@ async fn patch_source(server: &AuthTestServer, headers: &str, path: &str, patch:
 }
 
 #[tokio::test]
-async fn nobody_elsewhere_reaches_into_this_machine() {
-    let (beyond, [.., admin]) = AuthTestServer::on_network().await;
-    let (registry, hand) = open_registry().await;
-    let asking = AuthTestServer::start(registry, hand, "127.0.0.1:0", true).await;
+async fn remote_administrators_cannot_declare_privileged_sources() {
+    let (remote, [.., admin]) = AuthTestServer::on_network().await;
+    let (registry, manual_clock) = open_registry().await;
+    let token_required = AuthTestServer::start(registry, manual_clock, "127.0.0.1:0", true).await;
     let local = AuthTestServer::on_loopback().await;
     let proxied = format!("X-Forwarded-For: 203.0.113.7\r\n{}", bearer_header(&local.admin_token));
-    for (server, headers) in
-        [(&beyond, bearer_header(&admin)), (&asking, bearer_header(&asking.admin_token)), (&local, proxied)]
-    {
-        for wish in [
+    for (server, headers) in [
+        (&remote, bearer_header(&admin)),
+        (&token_required, bearer_header(&token_required.admin_token)),
+        (&local, proxied),
+    ] {
+        for request_body in [
             program_source("a"),
             json!({ "name": "a", "builtin": ["file_write"], "roots": ["/"] }),
             json!({ "name": "a", "builtin": "all", "roots": ["/"] }),
@@ -35,11 +38,11 @@ async fn nobody_elsewhere_reaches_into_this_machine() {
             json!({ "name": "a", "url": "http://127.0.0.1:1/", "headers": { "X-Key": "${env:HOME}" } }),
             json!({ "name": "a", "url": "http://127.0.0.1:1/", "auth": { "bearer": "${file:/etc/passwd}" } }),
         ] {
-            let refused = server.post("/api/sources", &headers, wish.clone()).await;
-            assert_eq!((refused.status, refused.error_code().as_str()), (403, "FORBIDDEN"), "{wish}");
-            assert!(refused.body.contains("allow_commands"), "{refused:?}");
+            let rejection = server.post("/api/sources", &headers, request_body.clone()).await;
+            assert_eq!((rejection.status, rejection.error_code().as_str()), (403, "FORBIDDEN"), "{request_body}");
+            assert!(rejection.body.contains("allow_commands"), "{rejection:?}");
         }
-        for wish in [
+        for request_body in [
             json!({ "name": "a", "url": "http://127.0.0.1:1/" }),
             json!({ "name": "a", "url": "http://localhost:1/mcp" }),
             json!({ "name": "a", "url": "http://[::ffff:10.0.0.1]/", "transport": "sse" }),
@@ -52,14 +55,14 @@ async fn nobody_elsewhere_reaches_into_this_machine() {
                 "auth": { "oauth2": { "token_url": "http://10.0.0.1/t", "client_id": "i", "client_secret": "s" } } }),
             json!({ "name": "a", "builtin": ["url_fetch"], "allow_private": true }),
         ] {
-            let refused = server.post("/api/sources", &headers, wish.clone()).await;
-            assert_eq!((refused.status, refused.error_code().as_str()), (403, "FORBIDDEN"), "{wish}");
-            assert!(refused.body.contains("allow_private_sources"), "{refused:?}");
+            let rejection = server.post("/api/sources", &headers, request_body.clone()).await;
+            assert_eq!((rejection.status, rejection.error_code().as_str()), (403, "FORBIDDEN"), "{request_body}");
+            assert!(rejection.body.contains("allow_private_sources"), "{rejection:?}");
         }
-        // Declared on this machine; over the network everything may be changed but where it leads to.
-        let local = json!({ "url": "http://127.0.0.1:1/", "headers": { "X-Key": "plain" } });
-        let local = parse_source("b", &local, std::path::Path::new("/")).unwrap();
-        server.registry.declare_lazily(&local, Actor::new("test")).await.unwrap();
+        // A remote administrator may change a locally declared source, except for its target.
+        let declaration = json!({ "url": "http://127.0.0.1:1/", "headers": { "X-Key": "plain" } });
+        let source = parse_source("b", &declaration, std::path::Path::new("/")).unwrap();
+        server.registry.declare_lazily(&source, Actor::new("test")).await.unwrap();
         let safe = json!({ "name": "c", "builtin": "all" });
         assert_eq!(server.post("/api/sources", &headers, safe).await.status, 201);
         for patch in [
@@ -75,33 +78,35 @@ async fn nobody_elsewhere_reaches_into_this_machine() {
 }
 
 #[tokio::test]
-async fn who_manages_here_or_is_let_by_the_configuration_may() {
+async fn local_administrators_and_permitted_remote_ones_can_declare_privileged_sources() {
     let local = AuthTestServer::on_loopback().await;
     let admin = bearer_header(&local.admin_token);
     assert_eq!(local.post("/api/sources", &admin, program_source("a")).await.status, 201);
-    let wish = json!({ "name": "b", "url": "http://127.0.0.1:1/" });
-    assert_eq!(local.post("/api/sources", &admin, wish).await.status, 201);
+    let request_body = json!({ "name": "b", "url": "http://127.0.0.1:1/" });
+    assert_eq!(local.post("/api/sources", &admin, request_body).await.status, 201);
     let patch = json!({ "url": null, "command": "/nonexistent/program" });
     assert_eq!(patch_source(&local, &admin, "/api/sources/b", patch).await, 200);
     assert_eq!(local.post("/api/sources", "", program_source("c")).await.status, 401);
 
-    let (registry, hand) = open_registry().await;
+    let (registry, manual_clock) = open_registry().await;
     let token = registry.create_token("boss", Role::Admin, None, Actor::new("test")).await.unwrap().token;
     let config = Config { allow_commands: true, allow_private_sources: true, ..config_with_sources(["git"]) };
-    let (serving, directory) = build_configured_server(&registry, "0.0.0.0:0", false, config).await.unwrap();
-    let beyond = AuthTestServer::from_server(registry, hand, serving, directory);
-    assert_eq!(beyond.post("/api/sources", &bearer_header(&token), program_source("a")).await.status, 201);
-    let wish = json!({ "name": "b", "url": "http://127.0.0.1:1/" });
-    assert_eq!(beyond.post("/api/sources", &bearer_header(&token), wish).await.status, 201);
+    let (http_server, directory) = build_configured_server(&registry, "0.0.0.0:0", false, config).await.unwrap();
+    let remote = AuthTestServer::from_server(registry, manual_clock, http_server, directory);
+    assert_eq!(remote.post("/api/sources", &bearer_header(&token), program_source("a")).await.status, 201);
+    let request_body = json!({ "name": "b", "url": "http://127.0.0.1:1/" });
+    assert_eq!(remote.post("/api/sources", &bearer_header(&token), request_body).await.status, 201);
 }
 
 #[tokio::test]
-async fn of_two_who_declare_one_name_one_is_second() {
+async fn of_two_concurrent_declarations_of_one_name_one_conflicts() {
     let server = AuthTestServer::on_loopback().await;
     let admin = bearer_header(&server.admin_token);
-    let wish = |port: u16| json!({ "name": "a", "url": format!("http://127.0.0.1:{port}/") });
-    let both = [server.post("/api/sources", &admin, wish(1)), server.post("/api/sources", &admin, wish(2))];
-    let mut statuses = futures_util::future::join_all(both).await.into_iter().map(|one| one.status).collect::<Vec<_>>();
+    let request_body = |port: u16| json!({ "name": "a", "url": format!("http://127.0.0.1:{port}/") });
+    let both =
+        [server.post("/api/sources", &admin, request_body(1)), server.post("/api/sources", &admin, request_body(2))];
+    let responses = futures_util::future::join_all(both).await;
+    let mut statuses = responses.into_iter().map(|response| response.status).collect::<Vec<_>>();
     statuses.sort_unstable();
     assert_eq!(statuses, [201, 409]);
 }

@@ -1,4 +1,5 @@
-//! On loopback: reading and calling is free, changing is not, and whoever shows a token shows a good one.
+//! Tests access on loopback: reading and calling need no token, changing needs one, and an invalid token is rejected
+//! everywhere.
 
 use std::time::Duration;
 
@@ -13,38 +14,39 @@ use toolcrib::registry::RegistryNotice;
 use crate::support::{AuthTestServer, TEST_TIMEOUT, bearer_header};
 
 #[tokio::test]
-async fn looking_and_calling_is_free_and_changing_is_not() {
+async fn local_clients_read_and_call_without_a_token_but_change_only_with_one() {
     let server = AuthTestServer::on_loopback().await;
     for path in ["/", "/api/sources", "/api/openapi.json", "/healthz", "/login"] {
         assert_eq!(server.get(path, "").await.status, 200, "{path}");
     }
     assert_eq!(server.post("/mcp", "", json!({})).await.status, 400);
-    let wish = json!({ "name": "ci", "role": "agent" });
-    let refused = server.post("/api/tokens", "", wish.clone()).await;
-    assert_eq!((refused.status, refused.error_code().as_str()), (401, "UNAUTHORIZED"));
-    assert_eq!(refused.header("www-authenticate"), Some("Bearer realm=\"toolcrib\""));
-    assert!(refused.body.contains("admin.token"), "{refused:?}");
+    let request_body = json!({ "name": "ci", "role": "agent" });
+    let rejection = server.post("/api/tokens", "", request_body.clone()).await;
+    assert_eq!((rejection.status, rejection.error_code().as_str()), (401, "UNAUTHORIZED"));
+    assert_eq!(rejection.header("www-authenticate"), Some("Bearer realm=\"toolcrib\""));
+    assert!(rejection.body.contains("admin.token"), "{rejection:?}");
     assert_eq!(server.get("/api/tokens", "").await.status, 401);
 
     let admin = bearer_header(&server.admin_token);
-    let created = server.post("/api/tokens", &admin, wish.clone()).await;
+    let created = server.post("/api/tokens", &admin, request_body.clone()).await;
     assert_eq!((created.status, created.header("cache-control")), (201, Some("no-store")), "{created:?}");
-    let (created, token) = (created.json(), created.json()["token"].as_str().unwrap().to_owned());
+    let created = created.json();
+    let token = created["token"].as_str().unwrap().to_owned();
     assert!(token.starts_with("tcb_") && token.len() == 47, "{token}");
-    assert_eq!(server.post("/api/tokens", &admin, wish).await.error_code(), "CONFLICT");
+    assert_eq!(server.post("/api/tokens", &admin, request_body).await.error_code(), "CONFLICT");
 
     let listed = server.get("/api/tokens", &admin).await;
     assert_eq!(listed.json()["tokens"].as_array().unwrap().len(), 1);
     assert!(!listed.body.contains("hash") && !listed.body.contains(&token), "{}", listed.body);
-    let refused = server.get("/api/tokens", &bearer_header(&token)).await;
-    assert_eq!((refused.status, refused.error_code().as_str()), (403, "FORBIDDEN"));
-    assert!(refused.body.contains("role `admin`") && refused.body.contains("`ci`"), "{refused:?}");
+    let rejection = server.get("/api/tokens", &bearer_header(&token)).await;
+    assert_eq!((rejection.status, rejection.error_code().as_str()), (403, "FORBIDDEN"));
+    assert!(rejection.body.contains("role `admin`") && rejection.body.contains("`ci`"), "{rejection:?}");
 
-    // Who may read the history may not list tokens: it tells the name and the role.
+    // An agent may read the history but not list tokens, so a record contains only the name and the role.
     let history = server.get("/api/history", &bearer_header(&token)).await;
     let records = history.json()["records"].as_array().unwrap().clone();
-    let made = records.iter().find(|record| record["type"] == "TokenCreated").unwrap();
-    assert_eq!(made["data"], json!({ "name": "ci", "role": created["role"] }));
+    let record = records.iter().find(|record| record["type"] == "TokenCreated").unwrap();
+    assert_eq!(record["data"], json!({ "name": "ci", "role": created["role"] }));
     assert!(!history.body.contains(created["id"].as_str().unwrap()), "{}", history.body);
 
     let path = format!("/api/tokens/{}", created["id"].as_str().unwrap());
@@ -57,9 +59,9 @@ async fn looking_and_calling_is_free_and_changing_is_not() {
     assert_eq!(server.get("/api/sources", &bearer_header(&token)).await.status, 401);
 }
 
-/// The host that is looked at must be the one that the request is for, or a page elsewhere could name both.
+/// The checked host must be the one that the request is for; otherwise a page of another site could name both.
 #[tokio::test]
-async fn a_request_names_one_host_and_that_is_this_machine() {
+async fn ambiguous_and_foreign_hosts_are_rejected() {
     let server = AuthTestServer::on_loopback().await;
     let here = format!("Host: {}\r\n", server.address);
     let own = format!("http://{}/api/sources", server.address);
@@ -74,15 +76,15 @@ async fn a_request_names_one_host_and_that_is_this_machine() {
         ("http://localhost@evil.example/api/sources", here.clone(), 400, "BAD_REQUEST"),
         (&own, "Host: evil.example\r\n".into(), 400, "BAD_REQUEST"),
     ] {
-        let refused = server.get(path, &headers).await;
-        assert_eq!((refused.status, refused.error_code().as_str()), (status, code), "{path} {headers}");
+        let rejection = server.get(path, &headers).await;
+        assert_eq!((rejection.status, rejection.error_code().as_str()), (status, code), "{path} {headers}");
     }
     assert_eq!(server.get(&own, &here).await.status, 200);
     assert_eq!(server.get("/api/sources", "Host: LOCALHOST:80\r\n").await.status, 200);
 }
 
 #[tokio::test]
-async fn what_a_token_is_made_with_is_checked() {
+async fn invalid_token_requests_are_rejected() {
     let server = AuthTestServer::on_loopback().await;
     let admin = bearer_header(&server.admin_token);
     for body in [
@@ -96,14 +98,14 @@ async fn what_a_token_is_made_with_is_checked() {
         json!({ "name": "ci", "role": "agent", "hash": "x" }),
         json!([]),
     ] {
-        let refused = server.post("/api/tokens", &admin, body.clone()).await;
-        assert_eq!((refused.status, refused.error_code().as_str()), (400, "BAD_REQUEST"), "{body}");
+        let rejection = server.post("/api/tokens", &admin, body.clone()).await;
+        assert_eq!((rejection.status, rejection.error_code().as_str()), (400, "BAD_REQUEST"), "{body}");
     }
     assert_eq!(server.registry.tokens(), []);
 }
 
 #[tokio::test]
-async fn a_token_that_is_no_good_is_refused_even_where_none_is_needed() {
+async fn an_invalid_token_is_rejected_even_where_none_is_needed() {
     let server = AuthTestServer::on_loopback().await;
     let short = server.create_token("short", Role::Admin, Some(Duration::from_secs(60))).await;
     let revoked = server.create_token("revoked", Role::Admin, None).await;
@@ -122,17 +124,17 @@ async fn a_token_that_is_no_good_is_refused_even_where_none_is_needed() {
         format!("Authorization: {}\r\n", server.admin_token),
         format!("{}{}", bearer_header(&server.admin_token), bearer_header(&server.admin_token)),
     ] {
-        let refused = server.get("/api/sources", &header).await;
-        assert_eq!((refused.status, refused.error_code().as_str()), (401, "UNAUTHORIZED"), "{header}");
-        assert!(refused.header("www-authenticate").is_some());
-        assert!(!refused.body.contains("tcb_"), "{}", refused.body);
+        let rejection = server.get("/api/sources", &header).await;
+        assert_eq!((rejection.status, rejection.error_code().as_str()), (401, "UNAUTHORIZED"), "{header}");
+        assert!(rejection.header("www-authenticate").is_some());
+        assert!(!rejection.body.contains("tcb_"), "{}", rejection.body);
     }
     let lower = format!("authorization: bearer {}\r\n", server.admin_token);
     assert_eq!(server.get("/api/sources", &lower).await.status, 200);
 }
 
 #[tokio::test]
-async fn guessing_is_slowed_down_and_a_right_token_is_not() {
+async fn failed_tokens_are_rate_limited_and_valid_ones_are_not() {
     let server = AuthTestServer::on_loopback().await;
     let wrong = bearer_header("tcb_guess");
     for _ in 0..20 {
@@ -149,7 +151,7 @@ async fn guessing_is_slowed_down_and_a_right_token_is_not() {
 }
 
 #[tokio::test]
-async fn pages_of_other_sites_cannot_make_a_browser_act_here() {
+async fn cross_site_requests_are_rejected() {
     let server = AuthTestServer::on_loopback().await;
     for headers in [
         "Origin: https://evil.example\r\n",
@@ -157,15 +159,15 @@ async fn pages_of_other_sites_cannot_make_a_browser_act_here() {
         "Sec-Fetch-Site: cross-site\r\n",
         "Host: evil.example\r\n",
     ] {
-        let refused = server.post("/api/sources/git/refresh", headers, json!({})).await;
-        assert_eq!((refused.status, refused.error_code().as_str()), (403, "FORBIDDEN"), "{headers}");
-        let refused = server.post_form("/login", headers, &format!("token={}", server.admin_token)).await;
-        assert_eq!(refused.status, 403, "{headers}");
+        let rejection = server.post("/api/sources/git/refresh", headers, json!({})).await;
+        assert_eq!((rejection.status, rejection.error_code().as_str()), (403, "FORBIDDEN"), "{headers}");
+        let rejection = server.post_form("/login", headers, &format!("token={}", server.admin_token)).await;
+        assert_eq!(rejection.status, 403, "{headers}");
     }
-    // Another program's page on this machine, and our own under its other names.
+    // A page of another local program is rejected; a page of this server is accepted under each of its host names.
     let port = server.address.rsplit_once(':').unwrap().1;
-    let neighbour = server.post("/api/sources/git/refresh", "Origin: http://localhost:1\r\n", json!({})).await;
-    assert_eq!((neighbour.status, neighbour.error_code().as_str()), (403, "FORBIDDEN"));
+    let other_port = server.post("/api/sources/git/refresh", "Origin: http://localhost:1\r\n", json!({})).await;
+    assert_eq!((other_port.status, other_port.error_code().as_str()), (403, "FORBIDDEN"));
     assert_eq!(server.post("/mcp", "Origin: http://127.0.0.1:1\r\n", json!({})).await.status, 403);
     for name in ["localhost", "127.0.0.1", "[::1]"] {
         let own = format!("Origin: http://{name}:{port}\r\n");
@@ -178,24 +180,24 @@ async fn pages_of_other_sites_cannot_make_a_browser_act_here() {
 }
 
 #[tokio::test]
-async fn every_answer_says_how_a_browser_is_to_treat_it() {
+async fn every_response_has_security_headers() {
     let server = AuthTestServer::on_loopback().await;
     for path in ["/", "/login", "/api/sources", "/nowhere", "/healthz"] {
-        let answer = server.get(path, "").await;
-        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
-        assert!(answer.header("cache-control").is_some(), "{path}");
-        let page = answer.header("content-type").is_some_and(|kind| kind.starts_with("text/html"));
-        assert_eq!(answer.header("x-frame-options"), page.then_some("DENY"), "{path}");
-        // With `no-referrer` a form's origin would be `null`.
-        assert_eq!(answer.header("referrer-policy"), page.then_some("same-origin"), "{path}");
-        let policy = answer.header("content-security-policy").unwrap_or_default();
+        let response = server.get(path, "").await;
+        assert_eq!(response.header("x-content-type-options"), Some("nosniff"), "{path}");
+        assert!(response.header("cache-control").is_some(), "{path}");
+        let page = response.header("content-type").is_some_and(|kind| kind.starts_with("text/html"));
+        assert_eq!(response.header("x-frame-options"), page.then_some("DENY"), "{path}");
+        // With `no-referrer`, the origin of a form would be `null`.
+        assert_eq!(response.header("referrer-policy"), page.then_some("same-origin"), "{path}");
+        let policy = response.header("content-security-policy").unwrap_or_default();
         assert_eq!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), page, "{path}");
         assert!(!policy.contains("unsafe"), "{policy}");
     }
 }
 
 #[tokio::test]
-async fn history_tells_of_tokens_and_not_what_they_are() {
+async fn the_history_contains_no_token_secrets() {
     let server = AuthTestServer::on_loopback().await;
     let token = server.create_token("ci", Role::Agent, None).await;
     server.registry.revoke_token("ci", Actor::new("test")).await.unwrap();
@@ -203,8 +205,8 @@ async fn history_tells_of_tokens_and_not_what_they_are() {
     let history =
         json!(server.registry.history(&toolcrib::registry::HistoryQuery::default()).await.unwrap()).to_string();
     assert!(history.contains("TokenCreated") && history.contains("TokenRevoked"), "{history}");
-    let told = server.get("/api/history", "").await.body;
-    for text in [history, told] {
+    let response_body = server.get("/api/history", "").await.body;
+    for text in [history, response_body] {
         assert!(!text.contains(&token) && !text.contains(&hash), "{text}");
     }
     let who: Value = server.get("/api/whoami", "").await.json();
@@ -212,7 +214,7 @@ async fn history_tells_of_tokens_and_not_what_they_are() {
 }
 
 #[tokio::test]
-async fn what_a_proxy_passes_on_is_not_from_this_machine() {
+async fn forwarded_requests_are_not_local() {
     let server = AuthTestServer::on_loopback().await;
     for name in [
         "forwarded",
@@ -232,18 +234,18 @@ async fn what_a_proxy_passes_on_is_not_from_this_machine() {
         "cdn-loop",
         "via",
     ] {
-        let passed_on = format!("{name}: 203.0.113.7\r\n");
-        let refused = server.get("/api/sources", &passed_on).await;
-        assert_eq!((refused.status, refused.error_code().as_str()), (401, "UNAUTHORIZED"), "{name}");
-        assert!(refused.body.contains("a proxy"), "{refused:?}");
-        assert_eq!(server.post("/mcp", &passed_on, json!({})).await.status, 401, "{name}");
-        let shown = format!("{passed_on}{}", bearer_header(&server.admin_token));
-        assert_eq!(server.get("/api/sources", &shown).await.status, 200, "{name}");
+        let forwarded_header = format!("{name}: 203.0.113.7\r\n");
+        let rejection = server.get("/api/sources", &forwarded_header).await;
+        assert_eq!((rejection.status, rejection.error_code().as_str()), (401, "UNAUTHORIZED"), "{name}");
+        assert!(rejection.body.contains("a proxy"), "{rejection:?}");
+        assert_eq!(server.post("/mcp", &forwarded_header, json!({})).await.status, 401, "{name}");
+        let with_token = format!("{forwarded_header}{}", bearer_header(&server.admin_token));
+        assert_eq!(server.get("/api/sources", &with_token).await.status, 200, "{name}");
     }
 }
 
 #[tokio::test]
-async fn a_client_is_known_by_its_token_and_not_by_what_it_says() {
+async fn the_caller_is_named_by_its_token_and_cannot_impersonate_one() {
     let server = AuthTestServer::on_loopback().await;
     server.post("/api/refresh", "", json!({})).await;
     let token = server.create_token("ci", Role::Agent, None).await;
@@ -264,8 +266,8 @@ async fn a_client_is_known_by_its_token_and_not_by_what_it_says() {
              Mcp-Method: tools/call\r\nMcp-Name: git__push\r\n{headers}"
         );
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-        let answer = server.post("/mcp", &headers, body).await;
-        assert_eq!(answer.status, 200, "{answer:?}");
+        let response = server.post("/mcp", &headers, body).await;
+        assert_eq!(response.status, 200, "{response:?}");
         let caller = loop {
             if let RegistryNotice::CallFinished(called) = notices.recv().await.unwrap() {
                 break called.caller.clone();
@@ -276,14 +278,14 @@ async fn a_client_is_known_by_its_token_and_not_by_what_it_says() {
 }
 
 #[tokio::test]
-async fn a_stream_without_a_token_ends_when_every_client_needs_one() {
+async fn streams_without_a_token_end_when_tokens_become_required() {
     let server = AuthTestServer::on_loopback().await;
     let accept = "Accept: application/json, text/event-stream\r\n";
-    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" },
     }});
-    let greeted = server.post("/mcp", accept, hello).await;
-    let session = format!("{accept}Mcp-Session-Id: {}\r\n", greeted.header("mcp-session-id").unwrap());
+    let initialized = server.post("/mcp", accept, initialize).await;
+    let session = format!("{accept}Mcp-Session-Id: {}\r\n", initialized.header("mcp-session-id").unwrap());
     let listen = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {
         "notifications": { "toolsListChanged": true },
         "_meta": {
@@ -302,7 +304,7 @@ async fn a_stream_without_a_token_ends_when_every_client_needs_one() {
         server.open_stream_with("POST", "/mcp", &modern, &listen.to_string()).await,
     ];
     let mut with_token = server.open_stream("/api/events", &bearer_header(&server.admin_token)).await;
-    // Read again without a change for local clients, every stream goes on.
+    // A reload that does not change the access of local clients does not end their streams.
     server.set_loopback(LoopbackAccess::Open);
     server.set_loopback(LoopbackAccess::Owner);
     server.create_token("heard", Role::Viewer, None).await;
@@ -318,8 +320,8 @@ async fn a_stream_without_a_token_ends_when_every_client_needs_one() {
 }
 
 async fn read_until_contains(stream: &mut TcpStream, text: &str) {
-    let mut heard = Vec::new();
-    while !String::from_utf8_lossy(&heard).contains(text) {
-        heard.push(tokio::time::timeout(TEST_TIMEOUT, stream.read_u8()).await.unwrap().unwrap());
+    let mut received = Vec::new();
+    while !String::from_utf8_lossy(&received).contains(text) {
+        received.push(tokio::time::timeout(TEST_TIMEOUT, stream.read_u8()).await.unwrap().unwrap());
     }
 }

@@ -1,4 +1,4 @@
-//! Who may do what, over real HTTP.
+//! Tests authentication, roles, sessions and the console pages over real HTTP.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! What pages say: numbers that mean the same everywhere, limits of arguments, errors, and addresses that lead nowhere.
+//! Tests the contents of console pages: counts, limits of arguments, errors, and unknown tools and pages.
 
 use serde_json::{Value, json};
 use toolcrib::clock::Clock;
@@ -10,12 +10,13 @@ use toolcrib::{Refresh, Registry, RegistryOptions, SourceId};
 
 use crate::support::{AuthTestServer, bearer_header};
 
-/// Three sources: one with many tools, one that fails, one that is disabled.
+/// Starts a server with three sources: one with many tools, one that fails and one that is disabled.
 async fn start_with_three_sources() -> AuthTestServer {
-    let (clock, hand) = Clock::manual(Timestamp(1_794_700_800_000));
+    let (clock, manual_clock) = Clock::manual(Timestamp(1_794_700_800_000));
     let plain = |number: usize| json!({ "name": format!("open_door_{number}"), "inputSchema": { "type": "object" } });
     let many = ScriptedSource::new((0..300).map(plain).chain([constrained_tool()]));
-    let (broken, off) = (ScriptedSource::new(Vec::<Value>::new()), ScriptedSource::new([plain(0)]));
+    let broken = ScriptedSource::new(Vec::<Value>::new());
+    let off = ScriptedSource::new([plain(0)]);
     broken.fail(&format!("cannot start `{}`", "long/".repeat(100)));
     let connect = Some(ScriptedSource::connector_factory([("many", &many), ("broken", &broken), ("off", &off)]));
     let options = RegistryOptions { clock, connector_factory: connect, ..RegistryOptions::default() };
@@ -23,7 +24,7 @@ async fn start_with_three_sources() -> AuthTestServer {
     let off = EnableTarget::Source(SourceId::from_name("off").unwrap());
     registry.set_enabled(off, EnabledState::Disabled, Actor::new("test")).await.unwrap();
     registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
-    AuthTestServer::start(registry, hand, "127.0.0.1:0", false).await
+    AuthTestServer::start(registry, manual_clock, "127.0.0.1:0", false).await
 }
 
 fn constrained_tool() -> Value {
@@ -42,9 +43,9 @@ fn constrained_tool() -> Value {
 
 impl AuthTestServer {
     async fn get_page(&self, path: &str) -> String {
-        let answer = self.get(path, "").await;
-        assert_eq!(answer.status, 200, "{path}");
-        answer.body
+        let response = self.get(path, "").await;
+        assert_eq!(response.status, 200, "{path}");
+        response.body
     }
 }
 
@@ -56,7 +57,7 @@ fn assert_contains(page: &str, parts: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_list_says_how_much_there_is_and_where_it_ends() {
+async fn the_tool_list_shows_counts_and_valid_pages() {
     let server = start_with_three_sources().await;
     assert_contains(&server.get_page("/tools?q=open+door").await, &["The best 200 of 300 matches", "Page 1 of 4"]);
     assert_contains(&server.get_page("/tools?q=open+door&used=never").await, &["The best 200 of 300 matches"]);
@@ -67,7 +68,7 @@ async fn a_list_says_how_much_there_is_and_where_it_ends() {
 }
 
 #[tokio::test]
-async fn a_number_means_the_same_on_every_page() {
+async fn counts_agree_on_all_pages() {
     let server = start_with_three_sources().await;
     let page = server.get_page("/").await;
     assert_contains(
@@ -80,7 +81,7 @@ async fn a_number_means_the_same_on_every_page() {
 }
 
 #[tokio::test]
-async fn a_tool_tells_its_limits_and_an_example_that_keeps_them() {
+async fn a_tool_page_shows_limits_and_a_valid_example() {
     let server = start_with_three_sources().await;
     let page = server.get_page("/tools/many__fit").await;
     assert_contains(
@@ -91,18 +92,18 @@ async fn a_tool_tells_its_limits_and_an_example_that_keeps_them() {
     assert_contains(&page, &["whole number</span> <span class=\"needed\">required</span>"]);
     assert_contains(&page, &["type=\"number\" name=\"/count\" value=\"\" step=\"1\" min=\"2\" max=\"90\""]);
     assert_contains(&page, &["type=\"email\" name=\"/mail\"", "at most 60 characters"]);
-    // What could keep a browser busy for ever is told, and not run.
+    // A pattern that could take a browser very long is shown, but not set as a `pattern` attribute.
     assert_contains(&page, &["matching <code>^(a+)+$</code>"]);
     assert!(!page.contains("pattern="), "{page}");
     assert_contains(&page, &["toolcrib call many__fit count:=2 'line:={&quot;sku&quot;:&quot;………&quot;}'"]);
 }
 
 #[tokio::test]
-async fn sources_say_what_is_wrong_and_hide_what_is_secret() {
+async fn source_errors_are_shown_and_secrets_are_masked() {
     let server = start_with_three_sources().await;
     let page = server.get("/sources", &bearer_header(&server.admin_token)).await.body;
     assert_contains(&page, &["<tr class=\"more\" id=\"error-broken\"><td class=\"message\" colspan=\"5\">"]);
-    // Cut in the middle of a name, it is a name all the same.
+    // Text that is cut within backticks is still formatted as code.
     assert_contains(&page, &["cannot start <code>long/", "…</code></td>"]);
     assert_contains(&page, &["<input type=\"password\" name=\"bearer\"", "href=\"#add\""]);
     let unknown = server.get("/tools/nowhere__x", "").await;

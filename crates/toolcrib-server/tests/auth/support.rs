@@ -1,4 +1,4 @@
-//! A house with one scripted source, a clock that is moved by hand, and HTTP written by hand.
+//! Provides a test server with one scripted source and a manual clock, and a raw HTTP client for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,21 +26,21 @@ pub(crate) struct AuthTestServer {
     pub(crate) registry: Registry,
     pub(crate) clock: ManualClock,
     pub(crate) address: String,
-    /// What is in `admin.token`.
+    /// The contents of `admin.token`.
     pub(crate) admin_token: String,
     app_state: toolcrib_server::AppState,
     _directory: TempDir,
-    _leave: tokio_util::sync::DropGuard,
-    _running: JoinHandle<()>,
+    _shutdown_guard: tokio_util::sync::DropGuard,
+    _task: JoinHandle<()>,
 }
 
-/// A registry and its clock; nobody is served yet.
+/// Opens a registry with a manual clock, without a server.
 pub(crate) async fn open_registry() -> (Registry, ManualClock) {
-    let (clock, hand) = Clock::manual(Timestamp(1_794_700_800_000));
+    let (clock, manual_clock) = Clock::manual(Timestamp(1_794_700_800_000));
     let scripted = ScriptedSource::new([json!({ "name": "push", "inputSchema": { "type": "object" } })]);
-    let connect = Some(ScriptedSource::connector_factory([("git", &Arc::clone(&scripted))]));
-    let options = RegistryOptions { clock, connector_factory: connect, ..RegistryOptions::default() };
-    (Registry::open(config_with_sources(["git"]), options).await.unwrap(), hand)
+    let connector_factory = Some(ScriptedSource::connector_factory([("git", &Arc::clone(&scripted))]));
+    let options = RegistryOptions { clock, connector_factory, ..RegistryOptions::default() };
+    (Registry::open(config_with_sources(["git"]), options).await.unwrap(), manual_clock)
 }
 
 pub(crate) async fn build_server(
@@ -58,66 +58,65 @@ pub(crate) async fn build_configured_server(
     config: Config,
 ) -> Result<(HttpServer, TempDir)> {
     let directory = tempfile::tempdir().unwrap();
-    let found = LoadedConfig::from_config(config);
-    let setup = ServerConfig {
-        loaded_config: found,
+    let server_config = ServerConfig {
+        loaded_config: LoadedConfig::from_config(config),
         data_dir: directory.path().to_owned(),
         require_token,
         refuse_own_process: false,
     };
-    let surface = McpService::new(registry.clone(), setup.loaded_config.config.expose.clone());
-    let serving = HttpServer::new(bind(listen.parse().unwrap()).await?, surface, setup)?;
-    Ok((serving, directory))
+    let service = McpService::new(registry.clone(), server_config.loaded_config.config.expose.clone());
+    let http_server = HttpServer::new(bind(listen.parse().unwrap()).await?, service, server_config)?;
+    Ok((http_server, directory))
 }
 
 impl AuthTestServer {
-    /// On loopback.
+    /// Starts a server on loopback.
     pub(crate) async fn on_loopback() -> AuthTestServer {
-        let (registry, hand) = open_registry().await;
-        AuthTestServer::start(registry, hand, "127.0.0.1:0", false).await
+        let (registry, manual_clock) = open_registry().await;
+        AuthTestServer::start(registry, manual_clock, "127.0.0.1:0", false).await
     }
 
-    /// On every address; talked to on this machine. The tokens are for a viewer, an agent and an admin.
+    /// Starts a server that listens on every address. Returns it with the tokens of a viewer, an agent and an admin.
     pub(crate) async fn on_network() -> (AuthTestServer, [String; 3]) {
-        let (registry, hand) = open_registry().await;
+        let (registry, manual_clock) = open_registry().await;
         let mut tokens = Vec::new();
         for role in Role::ALL {
             let name = format!("the-{role}");
             tokens.push(registry.create_token(&name, role, None, Actor::new("test")).await.unwrap().token);
         }
-        (AuthTestServer::start(registry, hand, "0.0.0.0:0", false).await, tokens.try_into().unwrap())
+        (AuthTestServer::start(registry, manual_clock, "0.0.0.0:0", false).await, tokens.try_into().unwrap())
     }
 
     pub(crate) async fn start(
         registry: Registry,
-        hand: ManualClock,
+        manual_clock: ManualClock,
         listen: &str,
         require_token: bool,
     ) -> AuthTestServer {
-        let (serving, directory) = build_server(&registry, listen, require_token).await.unwrap();
-        AuthTestServer::from_server(registry, hand, serving, directory)
+        let (http_server, directory) = build_server(&registry, listen, require_token).await.unwrap();
+        AuthTestServer::from_server(registry, manual_clock, http_server, directory)
     }
 
     pub(crate) fn from_server(
         registry: Registry,
-        hand: ManualClock,
-        serving: HttpServer,
+        manual_clock: ManualClock,
+        http_server: HttpServer,
         directory: TempDir,
     ) -> AuthTestServer {
-        let address = format!("127.0.0.1:{}", serving.address().port());
-        let admin = std::fs::read_to_string(directory.path().join("admin.token")).unwrap().trim().to_owned();
-        let (leave, server) = (CancellationToken::new(), serving.app_state().clone());
-        let running = tokio::spawn(serving.run(leave.clone().cancelled_owned()));
-        let (_leave, _running, _directory) = (leave.drop_guard(), running, directory);
+        let address = format!("127.0.0.1:{}", http_server.address().port());
+        let admin_token = std::fs::read_to_string(directory.path().join("admin.token")).unwrap().trim().to_owned();
+        let app_state = http_server.app_state().clone();
+        let shutdown = CancellationToken::new();
+        let task = tokio::spawn(http_server.run(shutdown.clone().cancelled_owned()));
         AuthTestServer {
             registry,
-            clock: hand,
+            clock: manual_clock,
             address,
-            admin_token: admin,
-            app_state: server,
-            _directory,
-            _leave,
-            _running,
+            admin_token,
+            app_state,
+            _directory: directory,
+            _shutdown_guard: shutdown.drop_guard(),
+            _task: task,
         }
     }
 
@@ -125,35 +124,35 @@ impl AuthTestServer {
         self.registry.create_token(name, role, expires, Actor::new("test")).await.unwrap().token
     }
 
-    /// The configuration was changed, and read again.
+    /// Reloads the configuration with this loopback access.
     pub(crate) fn set_loopback(&self, loopback: LoopbackAccess) {
         let mut config = config_with_sources(["git"]);
         config.identity.loopback = loopback;
         self.app_state.set_config(LoadedConfig::from_config(config));
     }
 
-    /// Where the printed link leads.
+    /// Creates a one-time login link and returns its path.
     pub(crate) fn login_link(&self) -> String {
         self.app_state.create_login_path()
     }
 
-    /// `headers` are whole lines.
+    /// Sends a request and reads the response. `headers` are complete lines.
     pub(crate) async fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> RawHttpResponse {
         send_and_read(&self.address, method, path, headers, body.as_bytes()).await
     }
 
-    /// A stream, once its head has been answered.
+    /// Opens a stream and reads the head of the response.
     pub(crate) async fn open_stream(&self, path: &str, headers: &str) -> TcpStream {
         self.open_stream_with("GET", path, headers, "").await
     }
 
     pub(crate) async fn open_stream_with(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = send_request(&self.address, method, path, headers, body.as_bytes()).await;
-        let mut begun = Vec::new();
-        while !begun.ends_with(b"\r\n\r\n") {
-            begun.push(tokio::time::timeout(TEST_TIMEOUT, stream.read_u8()).await.unwrap().unwrap());
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(tokio::time::timeout(TEST_TIMEOUT, stream.read_u8()).await.unwrap().unwrap());
         }
-        assert!(begun.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&begun));
+        assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
         stream
     }
 
@@ -161,7 +160,7 @@ impl AuthTestServer {
         self.send("GET", path, headers, "").await
     }
 
-    /// JSON, with what is needed to send it.
+    /// Posts JSON with its content type.
     pub(crate) async fn post(&self, path: &str, headers: &str, body: Value) -> RawHttpResponse {
         self.send("POST", path, &format!("Content-Type: application/json\r\n{headers}"), &body.to_string()).await
     }
@@ -170,11 +169,11 @@ impl AuthTestServer {
         self.send("POST", path, &format!("Content-Type: application/x-www-form-urlencoded\r\n{headers}"), body).await
     }
 
-    /// Signs in with a token: the cookie as a header line, and the token of the session's pages.
+    /// Signs in with a token. Returns the cookie as a header line, and the CSRF token of the session.
     pub(crate) async fn sign_in(&self, token: &str) -> (String, String) {
-        let answer = self.post_form("/login", "", &format!("token={token}")).await;
-        assert_eq!(answer.status, 303, "{answer:?}");
-        let cookie = cookie_header(&answer);
+        let response = self.post_form("/login", "", &format!("token={token}")).await;
+        assert_eq!(response.status, 303, "{response:?}");
+        let cookie = cookie_header(&response);
         let csrf = self.get("/api/whoami", &cookie).await.json()["csrf"].as_str().unwrap().to_owned();
         (cookie, csrf)
     }
@@ -184,9 +183,9 @@ pub(crate) fn bearer_header(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 
-/// The cookie that an answer sets, as the header line that sends it.
+/// The header line that sends the cookie set by this response.
 #[track_caller]
-pub(crate) fn cookie_header(answer: &RawHttpResponse) -> String {
-    let set = answer.header("set-cookie").unwrap();
+pub(crate) fn cookie_header(response: &RawHttpResponse) -> String {
+    let set = response.header("set-cookie").unwrap();
     format!("Cookie: {}\r\n", set.split(';').next().unwrap())
 }

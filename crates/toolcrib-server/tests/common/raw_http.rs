@@ -1,4 +1,4 @@
-//! HTTP written by hand, so that a test can send what no client would.
+//! Sends HTTP requests as raw bytes, so that a test can send what no HTTP client would.
 
 #![allow(dead_code, reason = "each test binary uses its part of this")]
 #![allow(clippy::allow_attributes, reason = "an expectation would fail in the binary that uses it all")]
@@ -11,7 +11,7 @@ pub(crate) use toolcrib_testkit::http_response::RawHttpResponse;
 
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One request on a connection of its own. `headers` are whole lines, and may name a host of their own.
+/// Sends one request on a new connection and reads the response. `headers` are complete lines and may contain `Host`.
 pub(crate) async fn send_and_read(
     address: &str,
     method: &str,
@@ -23,7 +23,7 @@ pub(crate) async fn send_and_read(
     finish_request(&mut stream, b"").await
 }
 
-/// A request under way.
+/// Sends a request on a new connection and returns the connection without reading from it.
 pub(crate) async fn send_request(address: &str, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let host = if headers.contains("Host:") { String::new() } else { format!("Host: {address}\r\n") };
@@ -35,10 +35,10 @@ pub(crate) async fn send_request(address: &str, method: &str, path: &str, header
     stream
 }
 
-/// Sends the rest of a request, and reads its answer.
+/// Sends the rest of a request and reads its response.
 pub(crate) async fn finish_request(stream: &mut TcpStream, rest: &[u8]) -> RawHttpResponse {
     stream.write_all(rest).await.unwrap();
-    let mut answer = Vec::new();
-    tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
-    RawHttpResponse::parse(&answer)
+    let mut response = Vec::new();
+    tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut response)).await.unwrap().unwrap();
+    RawHttpResponse::parse(&response)
 }

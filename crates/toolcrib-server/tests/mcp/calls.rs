@@ -1,4 +1,4 @@
-//! Finding, describing and calling through the menu and by name.
+//! Tests searching, describing and calling tools, through the meta tools and by name.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ async fn start_shop() -> McpFixture {
 }
 
 #[tokio::test]
-async fn a_search_offers_nothing_that_every_call_refuses() {
+async fn a_search_does_not_return_denied_tools() {
     let shop =
         ScriptedSource::new([text_tool("order", "Orders goods"), text_tool("refund", "Gives money back for goods")]);
     let mut config = config_with_sources(["shop"]);
@@ -40,7 +40,7 @@ async fn a_search_offers_nothing_that_every_call_refuses() {
 }
 
 #[tokio::test]
-async fn a_tool_is_found_described_and_called() {
+async fn a_tool_can_be_found_described_and_called() {
     let fixture = start_shop().await;
     let found = fixture.call_text("search_tools", json!({ "query": "order goods" })).await;
     assert!(found.starts_with("shop__order(text*: string, times: integer) — Orders goods"), "{found}");
@@ -55,14 +55,14 @@ async fn a_tool_is_found_described_and_called() {
 
     let called = json!({ "name": "shop__order", "arguments": { "text": "tea" } });
     assert_eq!(fixture.call_text("call_tool", called).await, r#"order {"text":"tea"}"#);
-    // Unlisted, and callable by its name all the same; and arguments that somebody wrote as text.
+    // A tool that is not listed can be called by its name, and arguments may be JSON in a string.
     assert_eq!(fixture.call_text("shop__order", json!({ "text": "tea" })).await, r#"order {"text":"tea"}"#);
-    let written = json!({ "name": "shop/order", "arguments": "{\"text\":\"tea\"}" });
-    assert_eq!(fixture.call_text("call_tool", written).await, r#"order {"text":"tea"}"#);
+    let with_json_string = json!({ "name": "shop/order", "arguments": "{\"text\":\"tea\"}" });
+    assert_eq!(fixture.call_text("call_tool", with_json_string).await, r#"order {"text":"tea"}"#);
 }
 
 #[tokio::test]
-async fn the_first_greeting_carries_the_summary() {
+async fn the_instructions_contain_the_summary() {
     let fixture = start_shop().await;
     let (client, _server) = connect_client(&fixture.service, |_| {}).await;
     let instructions = client.server().instructions.clone().unwrap();
@@ -70,7 +70,7 @@ async fn the_first_greeting_carries_the_summary() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_come_back_with_the_faults_and_the_signature() {
+async fn argument_errors_contain_faults_and_signature() {
     let fixture = start_shop().await;
     for (name, arguments) in [
         ("call_tool", json!({ "name": "shop__order", "arguments": { "times": "x" } })),
@@ -84,7 +84,7 @@ async fn wrong_arguments_come_back_with_the_faults_and_the_signature() {
 }
 
 #[tokio::test]
-async fn the_signature_shows_the_argument_that_was_wrong() {
+async fn the_signature_in_an_error_shows_the_wrong_argument() {
     let mut order = text_tool("order", "Orders");
     for number in 0..30 {
         order["inputSchema"]["properties"][format!("option_number_{number}")] = json!({ "type": "integer" });
@@ -98,7 +98,7 @@ async fn the_signature_shows_the_argument_that_was_wrong() {
 }
 
 #[tokio::test]
-async fn an_unknown_tool_is_answered_with_near_names() {
+async fn an_unknown_tool_is_reported_with_similar_names() {
     let fixture = start_shop().await;
     for (name, arguments) in [
         ("call_tool", json!({ "name": "shop__ordr" })),
@@ -112,7 +112,7 @@ async fn an_unknown_tool_is_answered_with_near_names() {
 }
 
 #[tokio::test]
-async fn the_menu_itself_says_what_it_wants() {
+async fn meta_tools_report_their_own_argument_errors() {
     let fixture = start_shop().await;
     for (name, arguments) in [
         ("search_tools", json!({})),
@@ -134,56 +134,56 @@ async fn the_menu_itself_says_what_it_wants() {
 }
 
 #[tokio::test]
-async fn any_query_gets_an_answer() {
+async fn any_query_gets_a_response() {
     let fixture = start_shop().await;
     let long = "order ".repeat(100_000);
     for query in ["", " ", "\u{0}\u{7}\u{1b}[31m", "zzzz", "订购商品", "🙂", &long] {
-        let said = fixture.call_text("search_tools", json!({ "query": query })).await;
-        assert!(!said.is_empty());
+        let text = fixture.call_text("search_tools", json!({ "query": query })).await;
+        assert!(!text.is_empty());
     }
-    // As a client writes a text that it cut in the middle of a character.
-    let half = r#"{"name": "search_tools", "arguments": {"query": "order \ud83e"}}"#;
-    let half = RawValue::from_string(half.to_owned()).unwrap();
-    let answer = fixture.client.request("tools/call", Some(&half), &RequestOptions::new(TEST_TIMEOUT)).await.unwrap();
-    assert!(answer.get().contains("shop__order"), "{answer}");
+    // Half of a surrogate pair, as sent by a client that cut a text within a character.
+    let params = r#"{"name": "search_tools", "arguments": {"query": "order \ud83e"}}"#;
+    let params = RawValue::from_string(params.to_owned()).unwrap();
+    let result = fixture.client.request("tools/call", Some(&params), &RequestOptions::new(TEST_TIMEOUT)).await.unwrap();
+    assert!(result.get().contains("shop__order"), "{result}");
 }
 
 #[tokio::test]
-async fn the_menu_describes_itself() {
-    let said = start_shop().await.call_text("describe_tools", json!({ "names": ["search_tools"] })).await;
-    assert!(said.starts_with("search_tools(query*: string"), "{said}");
+async fn meta_tools_can_be_described() {
+    let text = start_shop().await.call_text("describe_tools", json!({ "names": ["search_tools"] })).await;
+    assert!(text.starts_with("search_tools(query*: string"), "{text}");
 }
 
 #[tokio::test]
-async fn a_limit_is_read_in_any_form_and_a_cut_is_told() {
+async fn a_search_limit_is_accepted_in_any_form_and_truncation_is_reported() {
     let many: Vec<Value> = (0..210).map(|number| text_tool(&format!("order_{number}"), "Orders")).collect();
     let shop = ScriptedSource::new(many);
     let fixture = start(ExposeMode::Search, &[("shop", &shop)]).await;
     fixture.registry.ensure_freshness(toolcrib::RequiredFreshness::Discovered, None, false).await;
     for (limit, lines) in [(json!(3), 3), (json!(3.0), 3), (json!("3"), 3), (json!(-1), 5), (json!(null), 5)] {
-        let said = fixture.call_text("search_tools", json!({ "query": "orders", "limit": limit })).await;
-        assert_eq!(said.lines().count(), lines, "{limit}: {said}");
+        let text = fixture.call_text("search_tools", json!({ "query": "orders", "limit": limit })).await;
+        assert_eq!(text.lines().count(), lines, "{limit}: {text}");
     }
     let all = fixture.call_text("search_tools", json!({ "query": "orders", "limit": 0 })).await;
     assert!(all.lines().count() == 201 && all.ends_with("(10 more match; more words narrow it down)"), "{all:.200}");
 }
 
 #[tokio::test]
-async fn who_must_be_allowed_first_is_told() {
+async fn untrusted_sources_are_reported() {
     let shop = ScriptedSource::new([text_tool("order", "Orders")]);
     let fixture = start(ExposeMode::Search, &[("shop", &shop)]).await;
     let why = "its file is not trusted yet; `toolcrib trust` allows it";
     let sources = vec![toolcrib::SourceId::parse("shop").unwrap()];
     let untrusted = Some(toolcrib::UntrustedFile { reason: why.to_owned(), sources });
     fixture.registry.set_trust(toolcrib::Trust { untrusted, ..toolcrib::Trust::default() });
-    let said = fixture.call_text("search_tools", json!({ "query": "orders" })).await;
-    assert!(said.contains(&format!("1 source is not used: {why}")) && !said.contains("search again"), "{said}");
+    let text = fixture.call_text("search_tools", json!({ "query": "orders" })).await;
+    assert!(text.contains(&format!("1 source is not used: {why}")) && !text.contains("search again"), "{text}");
     let (client, _server) = connect_client(&fixture.service, |_| {}).await;
     assert!(client.server().instructions.as_ref().unwrap().contains(why));
 }
 
 #[tokio::test]
-async fn results_and_errors_of_a_source_pass_unchanged() {
+async fn results_and_errors_of_a_source_are_forwarded_unchanged() {
     let odd = ScriptedSource::new([text_tool("say", "Says things")]);
     let fixture = start(ExposeMode::Search, &[("odd", &odd)]).await;
     let result = json!({
@@ -198,8 +198,8 @@ async fn results_and_errors_of_a_source_pass_unchanged() {
         "_meta": { "vendor/key": "kept" },
         "unknown": { "kept": true },
     });
-    let answer = result.clone();
-    odd.set_reply(move |_, _| answer.clone());
+    let reply = result.clone();
+    odd.set_reply(move |_, _| reply.clone());
     for (name, arguments) in [
         ("odd__say", json!({ "text": "x" })),
         ("call_tool", json!({ "name": "odd__say", "arguments": { "text": "x" } })),
@@ -228,26 +228,26 @@ async fn a_large_result_is_read_page_by_page() {
         assert!(page.to_string().len() < 300_000);
         let note = blocks.last().and_then(|block| block["text"].as_str()).unwrap_or_default().to_owned();
         let next = note.split("page: \"").nth(1).and_then(|rest| rest.split('"').next()).map(str::to_owned);
-        let told = blocks.len() - usize::from(note.starts_with("[page"));
-        read.extend(blocks[..told].iter().filter_map(|block| block["text"].as_str()));
+        let data_blocks = blocks.len() - usize::from(note.starts_with("[page"));
+        read.extend(blocks[..data_blocks].iter().filter_map(|block| block["text"].as_str()));
         match next {
             Some(next) => page = fixture.call("call_tool", json!({ "name": "big__say", "page": next })).await,
             None => break,
         }
     }
     assert_eq!(read, text);
-    assert_eq!(big.calls(), 1, "a page never calls again");
+    assert_eq!(big.calls(), 1, "reading a page does not call the tool again");
     let error = fixture.call_error("call_tool", json!({ "name": "big__say", "page": "nonsense" })).await;
     assert_eq!(error["code"], "TOOL_INVALID_INPUT");
 }
 
-/// The cursor that a page's note names.
+/// The cursor in the note at the end of a page.
 fn next_cursor(page: &Value) -> Option<String> {
     let note = page["content"].as_array()?.last()?["text"].as_str()?;
     Some(note.split("page: \"").nth(1)?.split('"').next()?.to_owned())
 }
 
-/// All that a call answers, read on by the same call with `page` among its arguments.
+/// Calls a tool and reads all pages of its result by calling it again with `page` among its arguments.
 async fn read_all_pages(fixture: &McpFixture, name: &str, mut arguments: Value) -> Vec<Value> {
     let mut pages = vec![fixture.call(name, arguments.clone()).await];
     while let Some(cursor) = pages.last().and_then(next_cursor) {
@@ -258,7 +258,7 @@ async fn read_all_pages(fixture: &McpFixture, name: &str, mut arguments: Value) 
 }
 
 #[tokio::test]
-async fn with_all_tools_listed_a_large_result_is_read_on_by_the_tool_itself() {
+async fn in_full_mode_further_pages_are_read_through_the_tool_itself() {
     let big = ScriptedSource::new([text_tool("say", "Says a lot")]);
     let fixture = start(ExposeMode::Full, &[("big", &big)]).await;
     let long = "0123456789".repeat(60_000);
@@ -268,7 +268,7 @@ async fn with_all_tools_listed_a_large_result_is_read_on_by_the_tool_itself() {
     let read: String = pages.iter().filter_map(|page| page["content"][0]["text"].as_str()).collect();
     assert_eq!((read == long, big.calls()), (true, 1));
 
-    // One that looks like a cursor and is none calls nothing, and any other text is the tool's own.
+    // An unknown value in the form of a cursor is an error; any other `page` is an argument of the tool.
     let unknown = format!("held-{:032x}-2", 7);
     let error = fixture.call_error("big__say", json!({ "text": "x", "page": unknown })).await;
     assert!(error["message"].as_str().unwrap().contains("call the tool again"), "{error}");
@@ -278,7 +278,7 @@ async fn with_all_tools_listed_a_large_result_is_read_on_by_the_tool_itself() {
 }
 
 #[tokio::test]
-async fn a_cursor_of_another_toolcrib_reaches_it() {
+async fn a_cursor_of_an_upstream_toolcrib_is_forwarded() {
     let mut call = text_tool("call_tool", "Calls a tool of the Toolcrib behind");
     call["inputSchema"]["properties"]["page"] = json!({ "type": "string" });
     let inner = ScriptedSource::new([call]);
@@ -288,14 +288,14 @@ async fn a_cursor_of_another_toolcrib_reaches_it() {
     assert_eq!(inner.calls(), 1);
 }
 
-/// Clients that hold results against the schema they were listed with refused what was cut.
+/// Clients that check results against the listed output schema rejected results that had been cut.
 #[tokio::test]
-async fn a_large_result_keeps_what_its_schema_declares() {
+async fn a_large_result_stays_valid_for_its_output_schema() {
     let mut say = text_tool("say", "Says a lot");
     say["outputSchema"] = json!({ "type": "object", "required": ["said"] });
     let big = ScriptedSource::new([say]);
     let fixture = start(ExposeMode::Full, &[("big", &big)]).await;
-    let answer = |text: usize, structured: usize| {
+    let result_of_size = |text: usize, structured: usize| {
         let structured = json!({ "said": "y".repeat(structured) });
         json!({ "content": [{ "type": "text", "text": "x".repeat(text) }], "structuredContent": structured })
     };
@@ -305,60 +305,62 @@ async fn a_large_result_keeps_what_its_schema_declares() {
         read_all_pages(&fixture, "big__say", json!({ "text": "x" })).await
     };
 
-    let apart = answer(200_000, 200_000);
-    assert_eq!(pages(&apart).await, [apart], "each is within the limit");
+    let within_limits = result_of_size(200_000, 200_000);
+    assert_eq!(pages(&within_limits).await, [within_limits], "each part is within the limit");
 
-    let much_text = answer(600_000, 200_000);
+    let much_text = result_of_size(600_000, 200_000);
     let split = pages(&much_text).await;
     assert_eq!(split.len(), 3);
     assert!(split.iter().all(|page| page["structuredContent"] == much_text["structuredContent"]));
 
-    let split = pages(&answer(300_000, 300_000)).await;
+    let split = pages(&result_of_size(300_000, 300_000)).await;
     assert_eq!(split.len(), 2);
     assert!(split.iter().all(|page| page["isError"] == true && page.get("structuredContent").is_none()));
     let stats = fixture.registry.stats();
     assert_eq!((stats.calls, stats.errors), (3, 0), "the tool did not fail");
 
-    // Through the menu nothing was declared.
+    // `call_tool` declares no output schema.
     let forwarded = json!({ "name": "big__say", "arguments": { "text": "x" } });
     let split = read_all_pages(&fixture, "call_tool", forwarded).await;
     assert!(split.iter().all(|page| page.get("isError").is_none()));
 }
 
 #[tokio::test]
-async fn what_is_no_method_is_said_so() {
+async fn an_unknown_method_is_an_error() {
     let fixture = start_shop().await;
-    let Err(WireError::Rpc(error)) = fixture.request("tools/dance", json!({})).await else { panic!("it danced") };
+    let Err(WireError::Rpc(error)) = fixture.request("tools/dance", json!({})).await else {
+        panic!("the unknown method was accepted")
+    };
     assert_eq!(error.code, -32601);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_step_of_progress_arrives_before_the_answer() {
+async fn all_progress_arrives_before_the_result() {
     let config = format!(
         "sources: {{ s: {{ command: {:?}, args: [--with, slow, --progress, \"4\"] }} }}",
         programs::scripted_server()
     );
     let config = Config::read(&config, "toolcrib.yaml", std::path::Path::new(".")).unwrap();
     let registry = Registry::open(config, RegistryOptions::default()).await.unwrap();
-    let surface = McpService::new(registry.clone(), Expose::default());
-    let (client, _server) = connect_client(&surface, |_| {}).await;
+    let service = McpService::new(registry.clone(), Expose::default());
+    let (client, _server) = connect_client(&service, |_| {}).await;
     for round in 0..50 {
         let (progress, mut steps) = tokio::sync::mpsc::channel(16);
         let mut options = RequestOptions::new(TEST_TIMEOUT);
         options.progress = Some(progress);
         let arguments = serde_json::value::to_raw_value(&json!({})).unwrap();
         client.call_tool("s__slow", &arguments, None, None, &options).await.unwrap();
-        let mut told = 0;
+        let mut received = 0;
         while steps.try_recv().is_ok() {
-            told += 1;
+            received += 1;
         }
-        assert_eq!(told, 4, "in round {round}");
+        assert_eq!(received, 4, "in round {round}");
     }
     registry.close().await;
 }
 
 #[tokio::test]
-async fn a_description_in_full_has_the_schemas_that_lists_leave_out() {
+async fn a_full_description_has_the_complete_schemas() {
     let mut order = text_tool("order", "Order a thing");
     let whole = json!({ "type": "object", "properties": { "text": { "type": "string", "maxLength": 9 } } });
     order["x-toolcrib-backing"] = json!({

@@ -1,4 +1,4 @@
-//! The MCP surface as a client sees it, over a byte stream, with scripted sources behind it.
+//! Tests the MCP service through a real client over a byte stream, with scripted sources.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

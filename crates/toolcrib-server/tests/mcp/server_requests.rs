@@ -1,4 +1,5 @@
-//! What a server asks and says during a call, as clients of either era meet it, directly and over a bridge.
+//! Tests elicitation and log messages that a server sends during a call, for clients of both eras, directly and over
+//! a bridge.
 
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ async fn open_asking_server(settings: Value) -> (Registry, McpService) {
     open_with_processes(json!({ "s": process_source(&SERVER_FLAGS, settings) }), ExposeMode::Full).await
 }
 
-async fn open_bridge(surface: &McpService) -> (Bridge, HttpTestServer) {
-    let served = HttpTestServer::start("127.0.0.1:0", surface).await;
+async fn open_bridge(service: &McpService) -> (Bridge, HttpTestServer) {
+    let served = HttpTestServer::start("127.0.0.1:0", service).await;
     (Bridge::open(served.url.clone()).await.unwrap(), served)
 }
 
@@ -33,12 +34,12 @@ fn accept_response() -> Value {
     json!({ "action": "accept", "content": { "how": "well" } })
 }
 
-/// One that can be asked.
+/// Declares that the client supports elicitation.
 fn enable_elicitation(options: &mut ClientOptions) {
     options.capabilities = to_raw_value(&json!({ "elicitation": {} })).unwrap();
 }
 
-/// One that answers at once.
+/// Makes the client accept every elicitation at once.
 fn answer_elicitation(options: &mut ClientOptions) {
     enable_elicitation(options);
     options.handler = Some(Arc::new(|_| async { Ok(to_raw_value(&accept_response()).unwrap()) }.boxed()));
@@ -48,7 +49,7 @@ fn use_modern_era(options: &mut ClientOptions) {
     options.era = Some(Era::Modern);
 }
 
-/// The levels of what a client hears during calls, two lines of a log, that carry this `_meta`.
+/// Makes two calls with this `_meta`, each of which logs one message, and returns the levels that the client received.
 async fn received_log_levels(client: &McpClient, meta: Value) -> Vec<String> {
     let mut notices = client.events();
     let mut levels = Vec::new();
@@ -56,11 +57,11 @@ async fn received_log_levels(client: &McpClient, meta: Value) -> Vec<String> {
         let arguments = json!({ "method": "notifications/message", "params": { "level": level, "data": "a word" } });
         let params = json!({ "name": "s__announce", "arguments": arguments, "_meta": meta });
         send_request(client, "tools/call", params).await.unwrap();
-        // All of it came before the answer.
+        // All messages arrive before the result of the call.
         while let Ok(notice) = notices.try_recv() {
             if let ConnectionEvent::Other { params: Some(params), .. } = notice {
-                let said: Value = serde_json::from_str(params.get()).unwrap();
-                levels.extend(said["level"].as_str().map(str::to_owned));
+                let message: Value = serde_json::from_str(params.get()).unwrap();
+                levels.extend(message["level"].as_str().map(str::to_owned));
             }
         }
     }
@@ -80,29 +81,29 @@ async fn check_logs(service: &(impl Service + Clone), what: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_hears_as_much_of_a_log_as_it_wants() {
-    let (registry, surface) = open_asking_server(json!({})).await;
-    check_logs(&surface, "directly").await;
-    let (bridge, _served) = open_bridge(&surface).await;
+async fn log_messages_are_filtered_by_the_level_of_the_client() {
+    let (registry, service) = open_asking_server(json!({})).await;
+    check_logs(&service, "directly").await;
+    let (bridge, _served) = open_bridge(&service).await;
     check_logs(&bridge, "over a bridge").await;
     bridge.close().await;
     registry.close().await;
 }
 
-/// There a level is said with each request, and without one nothing is logged.
+/// A modern server gets the level with each request, and logs nothing without one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_of_2026_is_told_the_level_that_a_client_of_2025_set() {
+async fn a_modern_server_gets_the_log_level_of_a_legacy_client() {
     for version in ["2025-11-25", "2026-07-28"] {
         let flags = [&SERVER_FLAGS[..], &["--version", version]].concat();
-        let (registry, surface) =
+        let (registry, service) =
             open_with_processes(json!({ "s": process_source(&flags, json!({})) }), ExposeMode::Full).await;
-        let (client, _served) = connect_client(&surface, |_| {}).await;
+        let (client, _served) = connect_client(&service, |_| {}).await;
         let level = async || {
             let meta: Value =
                 serde_json::from_str(&result_text(&call_tool(&client, "s__meta", json!({})).await)).unwrap();
             meta[LOG_LEVEL_KEY].clone()
         };
-        assert_eq!(level().await, Value::Null, "it wants what the server finds worth saying");
+        assert_eq!(level().await, Value::Null, "without a level the server decides");
         send_request(&client, "logging/setLevel", json!({ "level": "warning" })).await.unwrap();
         assert_eq!(level().await, if version == "2026-07-28" { json!("warning") } else { Value::Null });
         assert_eq!(received_log_levels(&client, json!({})).await, ["error"]);
@@ -110,72 +111,73 @@ async fn a_server_of_2026_is_told_the_level_that_a_client_of_2025_set() {
     }
 }
 
-async fn elicit(service: &(impl Service + Clone), how: impl FnOnce(&mut ClientOptions)) -> Value {
-    let (client, _served) = connect_client(service, how).await;
+async fn elicit(service: &(impl Service + Clone), configure: impl FnOnce(&mut ClientOptions)) -> Value {
+    let (client, _served) = connect_client(service, configure).await;
     serde_json::from_str(&result_text(&call_tool(&client, "s__elicit", json!({})).await)).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_is_asked_if_it_can_be() {
-    let (registry, surface) = open_asking_server(json!({})).await;
-    assert_eq!(elicit(&surface, answer_elicitation).await, accept_response());
-    assert_eq!(elicit(&surface, |_| {}).await["code"], -32601);
-    // Each client has a bridge of its own.
-    let (one, _served) = open_bridge(&surface).await;
-    assert_eq!(elicit(&one, answer_elicitation).await, accept_response());
-    let (other, _served) = open_bridge(&surface).await;
-    assert_eq!(elicit(&other, |_| {}).await["code"], -32601);
-    one.close().await;
-    other.close().await;
+async fn elicitation_reaches_clients_that_support_it() {
+    let (registry, service) = open_asking_server(json!({})).await;
+    assert_eq!(elicit(&service, answer_elicitation).await, accept_response());
+    assert_eq!(elicit(&service, |_| {}).await["code"], -32601);
+    // Each client has its own bridge.
+    let (supporting_bridge, _served) = open_bridge(&service).await;
+    assert_eq!(elicit(&supporting_bridge, answer_elicitation).await, accept_response());
+    let (unsupporting_bridge, _served) = open_bridge(&service).await;
+    assert_eq!(elicit(&unsupporting_bridge, |_| {}).await["code"], -32601);
+    supporting_bridge.close().await;
+    unsupporting_bridge.close().await;
     registry.close().await;
 }
 
-/// A question was put to the newest request, whichever it was for.
+/// An elicitation used to be sent on the newest request, whichever call it belonged to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_a_bridge_a_client_is_asked_through_the_request_that_it_is_about() {
+async fn over_a_bridge_elicitation_belongs_to_its_request() {
     let source = process_source(&SERVER_FLAGS, json!({}));
-    let (registry, surface) = open_with_processes(json!({ "s": source, "other": source }), ExposeMode::Full).await;
+    let (registry, service) = open_with_processes(json!({ "s": source, "other": source }), ExposeMode::Full).await;
     registry.refresh(toolcrib::Refresh::default()).await;
-    let (bridge, _served) = open_bridge(&surface).await;
+    let (bridge, _served) = open_bridge(&service).await;
     let (client, _stream) = connect_client(&bridge, |options| {
         enable_elicitation(options);
         use_modern_era(options);
     })
     .await;
-    // The servers are started for them, so both are under way before one asks.
+    // Both calls start a server process, so both are in progress before the first elicitation.
     let mut elicit = std::pin::pin!(call_tool(&client, "s__elicit", json!({ "n": 1 })));
     let mut hang = std::pin::pin!(call_tool(&client, "other__hang", json!({})));
-    let wanted = tokio::select! {
+    let input_required = tokio::select! {
         biased;
-        wanted = &mut elicit => wanted,
-        other = &mut hang => panic!("the wrong one: {other}"),
+        input_required = &mut elicit => input_required,
+        other = &mut hang => panic!("the hanging call ended: {other}"),
     };
-    assert_eq!(wanted["resultType"], "input_required", "{wanted}");
-    let (key, question) = wanted["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(input_required["resultType"], "input_required", "{input_required}");
+    let (key, question) = input_required["inputRequests"].as_object().unwrap().iter().next().unwrap();
     assert_eq!(question["params"]["asked"], json!({ "n": 1 }));
-    let again = json!({
+    let retry_params = json!({
         "name": "s__elicit",
         "arguments": { "n": 1 },
         "inputResponses": { key: accept_response() },
-        "requestState": wanted["requestState"],
+        "requestState": input_required["requestState"],
     });
     let answered = tokio::select! {
         biased;
-        answered = send_request(&client, "tools/call", again) => answered.unwrap(),
-        other = &mut hang => panic!("the wrong one: {other}"),
+        answered = send_request(&client, "tools/call", retry_params) => answered.unwrap(),
+        other = &mut hang => panic!("the hanging call ended: {other}"),
     };
     assert_eq!(serde_json::from_str::<Value>(&result_text(&answered)).unwrap(), accept_response());
     bridge.close().await;
     registry.close().await;
 }
 
-/// Whom a server of 2025 asks it does not say; so while one question is open there, no other is put. All else goes on.
+/// A legacy server does not say which client an elicitation is for. So only one is open per server at a time, and
+/// further ones are declined; everything else continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_never_answers_keeps_nobody_from_calling() {
-    let (registry, surface) = open_asking_server(json!({ "call_timeout": "6s" })).await;
-    let (other, _served) = connect_client(&surface, answer_elicitation).await;
+async fn an_unanswered_elicitation_does_not_block_other_calls() {
+    let (registry, service) = open_asking_server(json!({ "call_timeout": "6s" })).await;
+    let (other, _served) = connect_client(&service, answer_elicitation).await;
     call_tool(&other, "s__echo", json!({ "text": "here" })).await;
-    let (abandoning, _served) = connect_client(&surface, |options| {
+    let (abandoning, _served) = connect_client(&service, |options| {
         enable_elicitation(options);
         use_modern_era(options);
     })
@@ -185,7 +187,7 @@ async fn who_never_answers_keeps_nobody_from_calling() {
     assert_eq!(result_text(&call_tool(&other, "s__echo", json!({ "text": "here" })).await), "here");
     let elicited = async || result_text(&call_tool(&other, "s__elicit", json!({})).await);
     assert_eq!(elicited().await, r#"{"action":"decline"}"#);
-    // Its time is that of its call, and then others are asked again.
+    // The open elicitation ends with the timeout of its call; after that, others are forwarded again.
     let asked_again = async {
         while !elicited().await.contains("accept") {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;

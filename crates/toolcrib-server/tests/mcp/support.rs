@@ -1,4 +1,4 @@
-//! A client of ours, a surface, and scripted sources in between.
+//! Provides an MCP service over scripted sources with a connected client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use toolcrib::config_file::LoadedConfig;
 use toolcrib::core::config::{Config, Expose, ExposeMode};
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Registry, RegistryOptions};
@@ -25,7 +26,7 @@ pub(crate) struct McpFixture {
     _server: JoinHandle<()>,
 }
 
-/// A surface over these sources, and a client that has connected to it.
+/// Starts an MCP service over these sources and connects a client to it.
 pub(crate) async fn start(mode: ExposeMode, sources: &[(&str, &Arc<ScriptedSource>)]) -> McpFixture {
     start_exposed(Expose { mode, ..Expose::default() }, sources).await
 }
@@ -43,28 +44,28 @@ pub(crate) async fn start_configured(config: Config, sources: &[(&str, &Arc<Scri
     };
     let expose = config.expose.clone();
     let registry = Registry::open(config, options).await.unwrap();
-    let surface = McpService::new(registry.clone(), expose);
-    let (client, server) = connect_client(&surface, |_| {}).await;
-    McpFixture { registry, service: surface, client, _server: server }
+    let service = McpService::new(registry.clone(), expose);
+    let (client, server) = connect_client(&service, |_| {}).await;
+    McpFixture { registry, service, client, _server: server }
 }
 
-/// A source that is a process of its own: the scripted server with these flags.
+/// The declaration of a source that runs the scripted server as a process with these flags.
 pub(crate) fn process_source(flags: &[&str], settings: Value) -> Value {
     let mut source = json!({ "command": programs::scripted_server(), "args": flags });
     source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
     source
 }
 
-/// A surface over such sources.
+/// Opens an MCP service over process sources.
 pub(crate) async fn open_with_processes(sources: Value, mode: ExposeMode) -> (Registry, McpService) {
     let config = json!({ "sources": sources }).to_string();
     let config = Config::read(&config, "toolcrib.json", std::path::Path::new(".")).unwrap();
     let registry = Registry::open(config, RegistryOptions::default()).await.unwrap();
-    let surface = McpService::new(registry.clone(), Expose { mode, ..Expose::default() });
-    (registry, surface)
+    let service = McpService::new(registry.clone(), Expose { mode, ..Expose::default() });
+    (registry, service)
 }
 
-/// A surface at an address, until dropped.
+/// An HTTP server for an MCP service.
 pub(crate) struct HttpTestServer {
     pub(crate) url: Url,
     shutdown: CancellationToken,
@@ -72,23 +73,23 @@ pub(crate) struct HttpTestServer {
 }
 
 impl HttpTestServer {
-    pub(crate) async fn start(address: &str, surface: &McpService) -> HttpTestServer {
+    pub(crate) async fn start(address: &str, service: &McpService) -> HttpTestServer {
         let directory = tempfile::tempdir().unwrap();
-        let found = toolcrib::config_file::LoadedConfig::from_config(toolcrib::core::config::Config::default());
-        let setup = ServerConfig {
-            loaded_config: found,
+        let server_config = ServerConfig {
+            loaded_config: LoadedConfig::from_config(Config::default()),
             data_dir: directory.path().to_owned(),
             require_token: false,
             refuse_own_process: false,
         };
-        let serving = HttpServer::new(bind(address.parse().unwrap()).await.unwrap(), surface.clone(), setup).unwrap();
-        let url = format!("http://{}/mcp", serving.address()).parse().unwrap();
-        let leave = CancellationToken::new();
-        let running = tokio::spawn(serving.run(leave.clone().cancelled_owned()));
-        HttpTestServer { url, shutdown: leave, task: running }
+        let http_server =
+            HttpServer::new(bind(address.parse().unwrap()).await.unwrap(), service.clone(), server_config).unwrap();
+        let url = format!("http://{}/mcp", http_server.address()).parse().unwrap();
+        let shutdown = CancellationToken::new();
+        let task = tokio::spawn(http_server.run(shutdown.clone().cancelled_owned()));
+        HttpTestServer { url, shutdown, task }
     }
 
-    /// Takes leave of its clients; where it was.
+    /// Shuts the server down and returns its address.
     pub(crate) async fn stop(self) -> String {
         self.shutdown.cancel();
         self.task.await.unwrap();
@@ -96,10 +97,10 @@ impl HttpTestServer {
     }
 }
 
-/// Another client of the same surface, or of what leads to it.
+/// Connects another client to the same MCP service or to a bridge.
 pub(crate) async fn connect_client(
     service: &(impl Service + Clone),
-    how: impl FnOnce(&mut toolcrib_mcp::ClientOptions),
+    configure: impl FnOnce(&mut toolcrib_mcp::ClientOptions),
 ) -> (McpClient, JoinHandle<()>) {
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let (reader, writer) = tokio::io::split(theirs);
@@ -108,7 +109,7 @@ pub(crate) async fn connect_client(
     let server = tokio::spawn(serve_stream(service, reader, writer, options, CancellationToken::new()));
     let (reader, writer) = tokio::io::split(ours);
     let mut options = toolcrib_mcp::ClientOptions::new("test", "0");
-    how(&mut options);
+    configure(&mut options);
     let target = ConnectTarget::Stream { reader: Box::new(reader), writer: Box::new(writer) };
     (McpClient::connect(target, options).await.unwrap(), server)
 }
@@ -118,9 +119,10 @@ impl McpFixture {
         send_request(&self.client, method, params).await
     }
 
-    /// The names that are listed, page by page.
+    /// The names on all pages of the tool list.
     pub(crate) async fn list_tool_names(&self) -> Vec<String> {
-        let (mut names, mut params) = (Vec::new(), json!({}));
+        let mut names = Vec::new();
+        let mut params = json!({});
         loop {
             let page = self.request("tools/list", params).await.unwrap();
             let tools = page["tools"].as_array().unwrap();
@@ -136,12 +138,12 @@ impl McpFixture {
         self.request("tools/call", json!({ "name": name, "arguments": arguments })).await.unwrap()
     }
 
-    /// The text of a call's answer.
+    /// Calls a tool and returns the text of its result.
     pub(crate) async fn call_text(&self, name: &str, arguments: Value) -> String {
         result_text(&self.call(name, arguments).await)
     }
 
-    /// The error that a call is refused with.
+    /// Calls a tool and returns the error in its result.
     pub(crate) async fn call_error(&self, name: &str, arguments: Value) -> Value {
         let result = self.call(name, arguments).await;
         assert_eq!(result["isError"], true, "{result}");
@@ -160,13 +162,13 @@ pub(crate) fn result_text(result: &Value) -> String {
     blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// Waits until a client hears that its tools changed.
+/// Waits until a client is notified that its tools changed.
 pub(crate) async fn wait_for_tools_changed(notices: &mut tokio::sync::broadcast::Receiver<ConnectionEvent>) {
-    let heard = async { while !matches!(notices.recv().await.unwrap(), ConnectionEvent::ToolsChanged) {} };
-    tokio::time::timeout(TEST_TIMEOUT, heard).await.unwrap();
+    let tools_changed = async { while !matches!(notices.recv().await.unwrap(), ConnectionEvent::ToolsChanged) {} };
+    tokio::time::timeout(TEST_TIMEOUT, tools_changed).await.unwrap();
 }
 
-/// A tool with one required text.
+/// A tool with a required argument `text` and an optional one.
 pub(crate) fn text_tool(name: &str, description: &str) -> Value {
     json!({
         "name": name,

@@ -1,4 +1,4 @@
-//! What the surface costs an agent, in tokens, with the recorded lists of 47 real servers behind it.
+//! Tests how many tokens the MCP service costs an agent, with the recorded tool lists of 47 real servers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::support::{McpFixture, start};
 async fn start_with_recordings() -> Option<McpFixture> {
     let mut sources = Vec::new();
     for recording in programs::recorded_tool_lists()? {
-        // What comes after the scope and tells servers apart fits.
+        // The part after the scope identifies the server and fits into a source name.
         let stem = recording.file.file_stem()?.to_string_lossy().replace("-mcp-server", "").replace("mcp-server-", "");
         let name = stem.rsplit("__").next()?.chars().take(32).collect::<String>();
         let name = toolcrib::SourceId::from_name(&name).unwrap();
@@ -28,20 +28,20 @@ async fn start_with_recordings() -> Option<McpFixture> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_carries_little_and_pays_little() {
+async fn meta_tools_summary_and_searches_stay_within_their_token_budgets() {
     let Some(fixture) = start_with_recordings().await else {
-        return programs::skip("an_agent_carries_little_and_pays_little", "the recorded lists");
+        return programs::skip("meta_tools_summary_and_searches_stay_within_their_token_budgets", "the recorded lists");
     };
-    let menu = fixture.request("tools/list", json!({})).await.unwrap();
-    let menu = tokens::count(&menu["tools"].to_string());
-    assert!(menu <= 450, "the menu is {menu} tokens");
+    let list = fixture.request("tools/list", json!({})).await.unwrap();
+    let meta_tools = tokens::count(&list["tools"].to_string());
+    assert!(meta_tools <= 450, "the meta tools are {meta_tools} tokens");
 
     let (client, _server) = crate::support::connect_client(&fixture.service, |_| {}).await;
     let summary = tokens::count(client.server().instructions.as_deref().unwrap());
     assert!(summary <= 500, "the summary is {summary} tokens");
 
     let full = fixture.registry.view(&toolcrib::Caller { name: "test".into() }).full_token_count();
-    assert!((menu + summary) * 100 <= full, "{menu} and {summary} of {full}");
+    assert!((meta_tools + summary) * 100 <= full, "{meta_tools} and {summary} of {full}");
 
     let queries =
         std::fs::read_to_string(programs::data_dir().unwrap().join("retrieval/livemcp/queries.jsonl")).unwrap();
@@ -52,20 +52,23 @@ async fn an_agent_carries_little_and_pays_little() {
     }
     costs.sort_unstable();
     let median = costs[costs.len() / 2];
-    println!("menu {menu}, summary {summary}, full {full}, search answer median {median}, max {:?}", costs.last());
-    assert!(median <= 400, "half of the answers are over {median} tokens");
+    println!(
+        "meta tools {meta_tools}, summary {summary}, full {full}, search result median {median}, max {:?}",
+        costs.last()
+    );
+    assert!(median <= 400, "half of the search results are over {median} tokens");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_description_costs_at_most_the_schema_and_a_little() {
+async fn a_description_costs_little_more_than_the_schema() {
     let Some(fixture) = start_with_recordings().await else {
-        return programs::skip("a_description_costs_at_most_the_schema_and_a_little", "the recorded lists");
+        return programs::skip("a_description_costs_little_more_than_the_schema", "the recorded lists");
     };
     let view = fixture.registry.view(&toolcrib::Caller { name: "test".into() });
     for tool in view.offered_tools() {
         let schema = tokens::count(tool.tool().unwrap().listing.input_schema.get());
-        let said = fixture.call_text("describe_tools", json!({ "names": [tool.name().as_str()] })).await;
-        let cost = tokens::count(&said);
-        assert!(cost <= schema + 60, "{} costs {cost}, its schema {schema}:\n{said}", tool.name());
+        let description = fixture.call_text("describe_tools", json!({ "names": [tool.name().as_str()] })).await;
+        let cost = tokens::count(&description);
+        assert!(cost <= schema + 60, "{} costs {cost}, its schema {schema}:\n{description}", tool.name());
     }
 }

@@ -1,4 +1,4 @@
-//! Calls over REST.
+//! Tests tool calls over REST.
 
 use serde_json::{Value, json};
 use toolcrib::RegistryOptions;
@@ -14,12 +14,12 @@ fn order_tool() -> Value {
 }
 
 async fn call_tool(server: &RestTestServer, name: &str, body: Value) -> (u16, Value) {
-    let answer = server.post(&format!("/api/tools/{name}/call"), &body).await;
-    (answer.status, answer.json())
+    let response = server.post(&format!("/api/tools/{name}/call"), &body).await;
+    (response.status, response.json())
 }
 
 #[tokio::test]
-async fn a_call_answers_or_says_why_not() {
+async fn a_call_returns_a_result_or_an_error() {
     let shop = ScriptedSource::new([order_tool()]);
     let server = start_discovered(&[("shop", &shop)]).await;
     let (status, result) = call_tool(&server, "shop__order", json!({ "arguments": { "what": "tea" } })).await;
@@ -37,8 +37,8 @@ async fn a_call_answers_or_says_why_not() {
         ("shop__order", json!({ "arguments": { "what": "x" }, "yes": true }), 403, "FORBIDDEN"),
         ("shop__order", json!({ "page": "held-nonsense" }), 400, "TOOL_INVALID_INPUT"),
     ] {
-        let (got, answer) = call_tool(&server, name, body.clone()).await;
-        assert_eq!((got, &answer["error"]["code"]), (status, &json!(code)), "{name} {body}: {answer}");
+        let (actual, response) = call_tool(&server, name, body.clone()).await;
+        assert_eq!((actual, &response["error"]["code"]), (status, &json!(code)), "{name} {body}: {response}");
     }
     shop.set_reply(|_, _| json!({ "content": [], "isError": true }));
     assert_eq!(call_tool(&server, "order", json!({ "arguments": { "what": "x" } })).await.1["is_error"], true);
@@ -52,17 +52,17 @@ async fn a_call_answers_or_says_why_not() {
 }
 
 #[tokio::test]
-async fn who_goes_away_cancels_the_call() {
+async fn a_client_that_disconnects_cancels_its_call() {
     let shop = ScriptedSource::new([order_tool()]);
     let server = start_discovered(&[("shop", &shop)]).await;
     let mut notices = server.registry.subscribe();
     shop.pause();
     let body = json!({ "arguments": { "what": "tea" } }).to_string();
     let headers = "Content-Type: application/json\r\n";
-    let under_way = server.start_request("POST", "/api/tools/shop__order/call", headers, body.as_bytes()).await;
+    let connection = server.start_request("POST", "/api/tools/shop__order/call", headers, body.as_bytes()).await;
     wait_until("the call", async || shop.calls() == 1).await;
-    drop(under_way);
-    // Nothing but the client's absence ends it: the source holds on, and its own deadline is far.
+    drop(connection);
+    // The source is paused and the call timeout is long, so only the disconnect can end the call.
     let ended = async {
         loop {
             if let RegistryNotice::CallFinished(called) = notices.recv().await.unwrap() {
@@ -75,7 +75,7 @@ async fn who_goes_away_cancels_the_call() {
 }
 
 #[tokio::test]
-async fn a_large_result_is_read_page_by_page_or_whole() {
+async fn a_large_result_is_returned_in_pages_or_as_a_whole() {
     let shop = ScriptedSource::new(["list"]);
     shop.set_reply(|_, _| json!("x".repeat(20_000)));
     let text = json!({ "sources": { "shop": { "command": "scripted", "result_limit": "8KiB" } } }).to_string();

@@ -1,4 +1,4 @@
-//! What listeners hear.
+//! Tests the event stream.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -7,7 +7,7 @@ use toolcrib::testkit::ScriptedSource;
 
 use crate::support::{RestTestServer, TEST_TIMEOUT, start_discovered};
 
-/// One who listens.
+/// Reads events from an open event stream.
 struct EventStreamReader(Lines<BufReader<TcpStream>>);
 
 #[derive(Debug, PartialEq)]
@@ -20,12 +20,12 @@ struct ReceivedEvent {
 impl EventStreamReader {
     async fn open(server: &RestTestServer, path: &str, headers: &str) -> EventStreamReader {
         let stream = server.start_request("GET", path, headers, b"").await;
-        let mut ear = EventStreamReader(BufReader::new(stream).lines());
-        while ear.next_line().await.is_some_and(|line| line != ": listening") {}
-        ear
+        let mut reader = EventStreamReader(BufReader::new(stream).lines());
+        while reader.next_line().await.is_some_and(|line| line != ": listening") {}
+        reader
     }
 
-    /// Nothing once the stream has ended.
+    /// The next line, or `None` after the end of the stream.
     async fn next_line(&mut self) -> Option<String> {
         tokio::time::timeout(TEST_TIMEOUT, self.0.next_line()).await.unwrap().unwrap_or_default()
     }
@@ -34,7 +34,7 @@ impl EventStreamReader {
         let (mut event, mut id) = (String::new(), None);
         loop {
             let line = self.next_line().await?;
-            // What else there is are sizes of chunks and empty lines.
+            // All other lines are chunk sizes or empty.
             if let Some(name) = line.strip_prefix("event: ") {
                 (event, id) = (name.to_owned(), None);
             } else if let Some(number) = line.strip_prefix("id: ") {
@@ -47,49 +47,49 @@ impl EventStreamReader {
 
     async fn next_named(&mut self, event: &str) -> ReceivedEvent {
         loop {
-            let heard = self.next_event().await.unwrap();
-            if heard.event == event {
-                return heard;
+            let received = self.next_event().await.unwrap();
+            if received.event == event {
+                return received;
             }
         }
     }
 }
 
 #[tokio::test]
-async fn what_happens_is_heard_as_it_happens() {
+async fn events_are_streamed_as_they_happen() {
     let shop = ScriptedSource::new(["order"]);
     let server = start_discovered(&[("shop", &shop)]).await;
     let head = server.registry.inventory().version;
-    let mut ear = EventStreamReader::open(&server, "/api/events", "").await;
+    let mut reader = EventStreamReader::open(&server, "/api/events", "").await;
     server.post("/api/tools/shop__order/call", &json!({})).await.expect_json(200);
-    let call = ear.next_event().await.unwrap();
+    let call = reader.next_event().await.unwrap();
     assert_eq!((call.event.as_str(), call.id, &call.data["tool"]), ("call", None, &json!("shop__order")));
     assert_eq!((&call.data["code"], &call.data["caller"]), (&json!("OK"), &json!("rest")));
 
     shop.set_tools(["order", "return"]);
     server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(200);
-    let source = ear.next_named("source").await;
+    let source = reader.next_named("source").await;
     assert_eq!((&source.data["id"], &source.data["status"]), (&json!("shop"), &json!("discovering")));
-    assert_eq!(ear.next_named("progress").await.data["source"], "shop");
-    let record = ear.next_named("record").await;
+    assert_eq!(reader.next_named("progress").await.data["source"], "shop");
+    let record = reader.next_named("record").await;
     assert_eq!((record.id, &record.data["seq"]), (Some(head + 1), &json!(head + 1)));
     assert_eq!(
         (&record.data["type"], &record.data["data"]["added"]),
         (&json!("InventoryRecorded"), &json!(["return"]))
     );
     assert!(record.data["text"].is_string(), "{record:?}");
-    assert_eq!(ear.next_named("discovered").await.data["added"], json!(["shop__return"]));
-    assert_eq!(ear.next_named("source").await.data["tool_count"], 2);
+    assert_eq!(reader.next_named("discovered").await.data["added"], json!(["shop__return"]));
+    assert_eq!(reader.next_named("source").await.data["tool_count"], 2);
 
     server.send_as_admin("POST", "/api/sources/shop/disable", &Value::Null).await.expect_json(200);
-    assert_eq!(ear.next_named("record").await.id, Some(head + 2));
+    assert_eq!(reader.next_named("record").await.id, Some(head + 2));
     server.stop().await;
-    // The server does not wait for those who listen.
-    while ear.next_event().await.is_some() {}
+    // The server does not wait for listeners when it stops.
+    while reader.next_event().await.is_some() {}
 }
 
 #[tokio::test]
-async fn a_listener_goes_on_where_it_was_without_gap_or_duplicate() {
+async fn a_listener_resumes_without_gap_or_duplicate() {
     let shop = ScriptedSource::new(["order"]);
     let server = start_discovered(&[("shop", &shop)]).await;
     let switch = async |times: usize| {
@@ -105,20 +105,20 @@ async fn a_listener_goes_on_where_it_was_without_gap_or_duplicate() {
         EventStreamReader::open(&server, "/api/events?after=1", &format!("Last-Event-ID: {}\r\n", head - 2)).await;
     let mut beyond = EventStreamReader::open(&server, &format!("/api/events?after={}", u64::MAX), "").await;
     switch(2).await;
-    for (ear, first) in [(&mut by_query, 2), (&mut by_header, head - 1), (&mut beyond, head + 1)] {
+    for (reader, first) in [(&mut by_query, 2), (&mut by_header, head - 1), (&mut beyond, head + 1)] {
         for expected in first..=head + 2 {
-            assert_eq!(ear.next_named("record").await.id, Some(expected));
+            assert_eq!(reader.next_named("record").await.id, Some(expected));
         }
     }
 }
 
 #[tokio::test]
-async fn a_listener_that_falls_behind_misses_no_record() {
+async fn a_slow_listener_misses_no_record() {
     let shop = ScriptedSource::new(["order"]);
     let server = start_discovered(&[("shop", &shop)]).await;
     let head = server.registry.inventory().version;
     let mut slow = EventStreamReader::open(&server, "/api/events", "").await;
-    // More than its socket and its queue hold.
+    // More events than the socket and the queue can hold.
     for _ in 0..20_000 {
         let _ = server
             .registry
@@ -133,10 +133,10 @@ async fn a_listener_that_falls_behind_misses_no_record() {
     server.send_as_admin("POST", "/api/sources/shop/disable", &Value::Null).await.expect_json(200);
     let (mut lost, mut record) = (0, None);
     while record.is_none() {
-        let heard = slow.next_event().await.unwrap();
-        match heard.event.as_str() {
-            "lost" => lost += heard.data["count"].as_u64().unwrap(),
-            "record" => record = heard.id,
+        let received = slow.next_event().await.unwrap();
+        match received.event.as_str() {
+            "lost" => lost += received.data["count"].as_u64().unwrap(),
+            "record" => record = received.id,
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Lockfiles, differences, a tool's life, and a tool as it was.
+//! Tests lockfiles, differences, the history of a tool, and past versions of a tool.
 
 use serde_json::{Value, json};
 use toolcrib::testkit::ScriptedSource;
@@ -15,7 +15,7 @@ async fn refresh_shop(server: &RestTestServer, status: u16) {
 }
 
 #[tokio::test]
-async fn what_was_locked_is_compared_with_what_is_offered() {
+async fn a_lockfile_and_the_history_show_the_same_differences() {
     let shop = ScriptedSource::new([order_tool(&[])]);
     let server = start_discovered(&[("shop", &shop)]).await;
     let lock = server.get("/api/lock").await.expect_json(200);
@@ -32,13 +32,13 @@ async fn what_was_locked_is_compared_with_what_is_offered() {
     refresh_shop(&server, 200).await;
     let since = server.get(&format!("/api/diff?since={then}")).await.expect_json(200);
     assert_eq!(since, server.post("/api/diff", &lock).await.expect_json(200), "the same list was locked then");
-    let told = &since["sources"][0];
-    assert_eq!((&told["added"], &told["removed"]), (&json!(["shop__cancel"]), &json!([])));
-    assert_eq!(told["changed"][0]["class"], json!("breaking"));
-    assert_eq!(told["changed"][0]["notes"], json!(["`owner` became required"]));
+    let source_diff = &since["sources"][0];
+    assert_eq!((&source_diff["added"], &source_diff["removed"]), (&json!(["shop__cancel"]), &json!([])));
+    assert_eq!(source_diff["changed"][0]["class"], json!("breaking"));
+    assert_eq!(source_diff["changed"][0]["notes"], json!(["`owner` became required"]));
 
-    let life = server.get("/api/tools/shop__order/history").await.expect_json(200);
-    let steps = life["versions"].as_array().unwrap();
+    let tool_history = server.get("/api/tools/shop__order/history").await.expect_json(200);
+    let steps = tool_history["versions"].as_array().unwrap();
     assert_eq!(steps.iter().map(|step| step["what"].as_str().unwrap()).collect::<Vec<_>>(), ["changed", "added"]);
     assert_eq!(steps[0]["before"], steps[1]["after"]);
     assert_eq!(steps[0]["after"]["inputSchema"]["required"], json!(["owner"]));
@@ -46,20 +46,20 @@ async fn what_was_locked_is_compared_with_what_is_offered() {
     assert_eq!(past["input_schema"]["required"], json!([]));
     assert_eq!(server.get(&format!("/api/tools/shop__cancel?at={then}")).await.status, 404);
 
-    assert_eq!(server.get("/api/tools/shop__order?at=2999-01-01").await.status, 400, "nobody knows");
+    assert_eq!(server.get("/api/tools/shop__order?at=2999-01-01").await.status, 400, "a future time");
     let first = server.get("/api/history?after=0&limit=1").await.expect_json(200);
     assert_eq!(first["next_after"], first["records"][0]["seq"], "{first}");
     assert_eq!(server.get("/api/history?after=0&tool=shop__order").await.expect_json(200)["next_after"], json!(null));
 
-    // Whoever cannot be read is not the same as before, even with the last good list at hand.
+    // A source that cannot be read is reported with its error, although its last list is still known.
     shop.fail("out of order");
     refresh_shop(&server, 503).await;
-    for told in [
+    for diff in [
         server.get(&format!("/api/diff?since={then}")).await.expect_json(200),
         server.post("/api/diff", &server.get("/api/lock").await.json()).await.expect_json(200),
     ] {
-        assert_eq!(told["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"), "{told}");
-        assert!(told["sources"][0]["after"].is_string(), "{told}");
+        assert_eq!(diff["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"), "{diff}");
+        assert!(diff["sources"][0]["after"].is_string(), "{diff}");
     }
     server.stop().await;
 }

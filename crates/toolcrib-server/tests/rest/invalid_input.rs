@@ -1,4 +1,4 @@
-//! What a client may get wrong, and that none of it is our fault.
+//! Tests that invalid input gets a client error, never an internal one.
 
 use serde_json::{Value, json};
 use toolcrib::testkit::ScriptedSource;
@@ -6,15 +6,15 @@ use toolcrib::testkit::ScriptedSource;
 use crate::support::start_discovered;
 
 #[tokio::test]
-async fn bad_input_gets_the_envelope_and_the_right_status() {
+async fn invalid_input_gets_an_error_envelope_with_the_right_status() {
     let shop = ScriptedSource::new(["order"]);
     let server = start_discovered(&[("shop", &shop)]).await;
     let json = "Content-Type: application/json\r\n";
     let admin = &format!("Authorization: Bearer {}\r\n{json}", server.admin_token);
     let deep = format!("{{\"arguments\":{}1{}}}", "[".repeat(5_000), "]".repeat(5_000));
-    let packed = &format!("{json}Content-Encoding: gzip\r\n");
-    let packed_twice = &format!("{json}Content-Encoding: identity, br\r\n");
-    let wide = "Content-Type: application/json; charset=utf-16\r\n";
+    let gzip_encoded = &format!("{json}Content-Encoding: gzip\r\n");
+    let doubly_encoded = &format!("{json}Content-Encoding: identity, br\r\n");
+    let utf16 = "Content-Type: application/json; charset=utf-16\r\n";
     let (order, hash) = ("/api/tools/shop__order/call", "0".repeat(64));
     let locked = |tool: &str| {
         let source = format!(r#"{{"inventory_hash":"{hash}","tools":{{"shop__order":{tool}}}}}"#);
@@ -55,14 +55,14 @@ async fn bad_input_gets_the_envelope_and_the_right_status() {
         ("POST", "/api/tools/shop__order/call", json, "[]", 400, "BAD_REQUEST"),
         ("POST", "/api/tools/shop__order/call", json, &deep, 400, "BAD_REQUEST"),
         ("POST", "/api/tools/shop__order/call", json, &huge, 413, "BAD_REQUEST"),
-        // Read, for a lockfile may be that large, and then refused for what it is.
+        // A lockfile may be that large, so this body is read and rejected because it is no lockfile.
         ("POST", "/api/diff", json, &huge, 400, "BAD_REQUEST"),
         ("POST", "/api/tools/shop__order/call", "Content-Type: text/plain\r\n", "{}", 415, "BAD_REQUEST"),
         ("POST", "/api/tools/shop__order/call", "", "{}", 415, "BAD_REQUEST"),
-        ("POST", order, packed, "{}", 415, "BAD_REQUEST"),
-        ("POST", order, packed_twice, "{}", 415, "BAD_REQUEST"),
-        ("POST", order, wide, "{}", 415, "BAD_REQUEST"),
-        ("POST", "/mcp", packed, "{}", 415, "BAD_REQUEST"),
+        ("POST", order, gzip_encoded, "{}", 415, "BAD_REQUEST"),
+        ("POST", order, doubly_encoded, "{}", 415, "BAD_REQUEST"),
+        ("POST", order, utf16, "{}", 415, "BAD_REQUEST"),
+        ("POST", "/mcp", gzip_encoded, "{}", 415, "BAD_REQUEST"),
         ("POST", "/api/diff", json, &locked("5"), 400, "BAD_REQUEST"),
         ("POST", "/api/diff", json, &locked("[]"), 400, "BAD_REQUEST"),
         ("POST", "/api/diff", json, r#"{"version":"1","sources":{}}"#, 400, "BAD_REQUEST"),
@@ -98,29 +98,32 @@ async fn bad_input_gets_the_envelope_and_the_right_status() {
         ("POST", "/api/sources/shop/enable", "", "", 401, "UNAUTHORIZED"),
         ("DELETE", "/api/sources/shop", "Authorization: Bearer nonsense\r\n", "", 401, "UNAUTHORIZED"),
     ] {
-        let answer = server.send(method, path, headers, body.as_bytes()).await;
-        let shown: String = format!("{method} {path} {body}").chars().take(120).collect();
-        assert_eq!((answer.status, answer.error_code().as_str()), (status, code), "{shown}: {answer:?}");
-        let error = answer.json()["error"].clone();
-        assert!(error["retryable"].is_boolean() && error["message"].is_string(), "{shown}: {error}");
-        let ours = ["struct ", "enum ", "u32", "u64", "tuple", "map,", "sequence"];
-        let said = error["message"].as_str().unwrap_or_default();
-        assert!(!ours.iter().any(|word| said.contains(word)), "our own types are nobody's business: {shown}: {said}");
+        let response = server.send(method, path, headers, body.as_bytes()).await;
+        let request: String = format!("{method} {path} {body}").chars().take(120).collect();
+        assert_eq!((response.status, response.error_code().as_str()), (status, code), "{request}: {response:?}");
+        let error = response.json()["error"].clone();
+        assert!(error["retryable"].is_boolean() && error["message"].is_string(), "{request}: {error}");
+        let internal_words = ["struct ", "enum ", "u32", "u64", "tuple", "map,", "sequence"];
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(
+            !internal_words.iter().any(|word| message.contains(word)),
+            "names an internal type: {request}: {message}"
+        );
     }
     let plain = "Content-Type: application/json; charset=\"UTF-8\"\r\nContent-Encoding: identity\r\n";
     server.send("POST", "/api/refresh", plain, b"{}").await.expect_json(200);
-    let refused = server.send("PUT", "/api/sources/shop", "", b"").await;
-    let allowed = refused.header("allow").unwrap_or_default().to_lowercase();
-    assert!(["get", "patch", "delete"].iter().all(|method| allowed.contains(method)), "{refused:?}");
+    let rejection = server.send("PUT", "/api/sources/shop", "", b"").await;
+    let allowed = rejection.header("allow").unwrap_or_default().to_lowercase();
+    assert!(["get", "patch", "delete"].iter().all(|method| allowed.contains(method)), "{rejection:?}");
     let faults =
         server.send_as_admin("POST", "/api/sources", &json!({ "name": "a", "url": "x", "ttl": 7, "odd": 1 })).await;
     assert_eq!(faults.json()["error"]["details"]["faults"].as_array().map(Vec::len), Some(3), "{faults:?}");
     assert_eq!(server.get("/api/stats").await.expect_json(200)["calls"], Value::from(0));
 }
 
-/// What can be known to be wrong before anybody is contacted is no source; what only turns out to be, is kept.
+/// A declaration that is invalid by itself is rejected; one that only fails when the source is contacted is kept.
 #[tokio::test]
-async fn a_source_that_is_written_wrongly_is_refused_by_the_name_of_its_field() {
+async fn an_invalid_source_is_rejected_with_the_name_of_its_field() {
     let server = start_discovered(&[]).await;
     for (keys, field) in [
         (json!({ "url": "http://127.0.0.1:99999/mcp" }), "away.url"),
@@ -134,13 +137,17 @@ async fn a_source_that_is_written_wrongly_is_refused_by_the_name_of_its_field() 
     ] {
         let mut body = keys.clone();
         body["name"] = json!("away");
-        let refused = server.send_as_admin("POST", "/api/sources", &body).await;
-        assert_eq!((refused.status, refused.error_code().as_str()), (400, "CONFIG_INVALID"), "{keys}: {refused:?}");
-        let error = refused.json()["error"].clone();
-        assert!(error["message"].as_str().is_some_and(|said| said.contains(field)), "{keys}: {error}");
+        let rejection = server.send_as_admin("POST", "/api/sources", &body).await;
+        assert_eq!(
+            (rejection.status, rejection.error_code().as_str()),
+            (400, "CONFIG_INVALID"),
+            "{keys}: {rejection:?}"
+        );
+        let error = rejection.json()["error"].clone();
+        assert!(error["message"].as_str().is_some_and(|message| message.contains(field)), "{keys}: {error}");
         let fault = &error["details"]["faults"][0];
         assert_eq!((&fault["key"], &fault["line"]), (&json!(format!("sources.{field}")), &json!(null)), "{error}");
-        assert!(!refused.body.contains("hunter2"), "{refused:?}");
+        assert!(!rejection.body.contains("hunter2"), "{rejection:?}");
     }
     assert_eq!(server.get("/api/sources").await.expect_json(200)["sources"], json!([]));
 }

@@ -1,4 +1,4 @@
-//! REST over real HTTP: what routes answer, what bad input gets, what listeners hear, and what the document promises.
+//! Tests the REST API over real HTTP: routes, invalid input, event streams, connections, and the OpenAPI document.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

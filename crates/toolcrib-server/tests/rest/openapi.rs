@@ -1,4 +1,4 @@
-//! The document: as it was, true, and of use to Toolcrib itself.
+//! Tests the OpenAPI document: against its golden file, against real responses, and as a source of Toolcrib itself.
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use crate::support::{RestTestServer, start_discovered};
 
 const GOLDEN_PATH: &str = "tests/rest/openapi.json";
 
-/// What it was is in a file, so that a change of the interface is seen by whoever makes it.
+/// The golden file makes every change of the interface visible in a review.
 #[tokio::test]
-async fn the_document_is_as_it_was() {
+async fn the_openapi_document_matches_the_golden_file() {
     let server = start_discovered(&[]).await;
     let document = server.get("/api/openapi.json").await.expect_json(200);
     let written = format!("{}\n", serde_json::to_string_pretty(&document).unwrap());
@@ -20,32 +20,35 @@ async fn the_document_is_as_it_was() {
     if std::env::var_os("TOOLCRIB_WRITE_GOLDEN").is_some() {
         std::fs::write(&golden, &written).unwrap();
     }
-    let known = std::fs::read_to_string(&golden).unwrap_or_default();
-    let at = written.lines().zip(known.lines()).position(|(one, other)| one != other);
-    assert!(written == known, "it differs from line {at:?}; TOOLCRIB_WRITE_GOLDEN=1 writes {GOLDEN_PATH} anew");
+    let expected = std::fs::read_to_string(&golden).unwrap_or_default();
+    let first_difference = written.lines().zip(expected.lines()).position(|(one, other)| one != other);
+    assert!(
+        written == expected,
+        "it differs from line {first_difference:?}; run with TOOLCRIB_WRITE_GOLDEN=1 to rewrite {GOLDEN_PATH}"
+    );
 }
 
 #[tokio::test]
-async fn toolcrib_can_use_its_own_interface() {
+async fn toolcrib_can_call_its_own_api() {
     let shop = ScriptedSource::new(["order"]);
     let server = start_discovered(&[("shop", &shop)]).await;
     let document: Value = server.get("/api/openapi.json").await.expect_json(200);
     let paths = document["paths"].as_object().unwrap().values();
     let operations: usize = paths.map(|path| path.as_object().unwrap().len()).sum();
 
-    let other = Registry::open(config_with_sources([]), RegistryOptions::default()).await.unwrap();
+    let registry = Registry::open(config_with_sources([]), RegistryOptions::default()).await.unwrap();
     let keys = json!({
         "openapi": format!("http://{}/api/openapi.json", server.address), "auth": { "bearer": server.admin_token },
     });
     let source = toolcrib::core::config::parse_source("crib", &keys, Path::new("/")).unwrap();
     let id = source.id.clone();
-    let outcome = other.declare(source, toolcrib::core::inventory::Actor::new("test"), None).await.unwrap();
+    let outcome = registry.declare(source, toolcrib::core::inventory::Actor::new("test"), None).await.unwrap();
     assert_eq!((outcome.added.len(), outcome.error), (operations, None));
-    assert_eq!(other.source(&id).unwrap().set_aside, []);
+    assert_eq!(registry.source(&id).unwrap().set_aside, []);
 
     let caller = Caller { name: "test".into() };
     let call = async |tool: &str, input: Value| {
-        let output = other.call(&caller, tool, input, CallOptions::default()).await.unwrap();
+        let output = registry.call(&caller, tool, input, CallOptions::default()).await.unwrap();
         assert!(!output.is_error(), "{}", output.content());
         serde_json::from_str::<Value>(output.structured().unwrap()).unwrap()
     };
@@ -57,7 +60,7 @@ async fn toolcrib_can_use_its_own_interface() {
 }
 
 #[tokio::test]
-async fn answers_are_as_the_document_has_them() {
+async fn responses_match_the_openapi_document() {
     let shop = ScriptedSource::new(["order", "return"]);
     let server = start_discovered(&[("shop", &shop)]).await;
     shop.set_tools(["order"]);
@@ -102,24 +105,24 @@ async fn check_response(
     (method, path, route): (&str, &str, &str),
     body: &Value,
 ) {
-    let answer = server.send_as_admin(method, path, body).await;
+    let response = server.send_as_admin(method, path, body).await;
     let operation = &document["paths"][route][method.to_lowercase()];
-    let described = &operation["responses"][answer.status.to_string()];
-    assert!(described.is_object(), "{method} {path} answers {} unannounced: {}", answer.status, answer.body);
+    let described = &operation["responses"][response.status.to_string()];
+    assert!(described.is_object(), "{method} {path}: undocumented status {}: {}", response.status, response.body);
     let described = match described["$ref"].as_str() {
         Some(reference) => document.pointer(reference.trim_start_matches('#')).unwrap(),
         None => described,
     };
     let Some(content) = described.get("content") else {
-        assert_eq!(answer.body, "", "{method} {path}");
+        assert_eq!(response.body, "", "{method} {path}");
         return;
     };
     let mut schema = content["application/json"]["schema"].clone();
     schema["components"] = document["components"].clone();
     let faults: Vec<String> = jsonschema::validator_for(&schema)
         .unwrap()
-        .iter_errors(&answer.json())
+        .iter_errors(&response.json())
         .map(|error| error.to_string())
         .collect();
-    assert_eq!(faults, [""; 0], "{method} {path}: {}", answer.body);
+    assert_eq!(faults, [""; 0], "{method} {path}: {}", response.body);
 }

@@ -1,4 +1,4 @@
-//! What requests in progress get when the server is asked to leave.
+//! Tests how requests in progress end when the server shuts down.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ fn limits_with_drain_timeout(drain_timeout: Duration) -> ServerLimits {
     ServerLimits { drain_timeout, ..ServerLimits::default() }
 }
 
-/// Reads to the end of the connection.
+/// Reads the response until the connection is closed.
 async fn read_response(stream: &mut TcpStream) -> RawHttpResponse {
     finish_request(stream, b"").await
 }
 
-/// A call over MCP 2026-07-28.
+/// Starts a call over MCP 2026-07-28.
 async fn start_mcp_call(server: &RestTestServer, accept: &str) -> TcpStream {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -36,18 +36,18 @@ async fn start_mcp_call(server: &RestTestServer, accept: &str) -> TcpStream {
     server.start_request("POST", "/mcp", &headers, body.as_bytes()).await
 }
 
-/// A request of a session, whose id is in `headers`.
+/// Starts a request in the session whose id is in `headers`.
 async fn start_session_request(server: &RestTestServer, headers: &str, method: &str, params: Value) -> TcpStream {
     let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
     let headers = format!("{JSON_HEADER}Accept: application/json, text/event-stream\r\n{headers}");
     server.start_request("POST", "/mcp", &headers, body.as_bytes()).await
 }
 
-/// Begins a session; the header that its requests carry.
+/// Opens a session and returns the header line for its requests.
 async fn open_session(server: &RestTestServer) -> String {
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
-    let answer = read_response(&mut start_session_request(server, "", "initialize", params).await).await;
-    format!("Mcp-Session-Id: {}\r\n", answer.header("mcp-session-id").unwrap())
+    let response = read_response(&mut start_session_request(server, "", "initialize", params).await).await;
+    format!("Mcp-Session-Id: {}\r\n", response.header("mcp-session-id").unwrap())
 }
 
 fn expect_stopping(error: &Value) {
@@ -57,17 +57,17 @@ fn expect_stopping(error: &Value) {
     assert_eq!(error["error"], expected);
 }
 
-/// The same, of a call over MCP, in JSON or as the last event of a stream.
-fn expect_stopping_result(answer: &RawHttpResponse) {
-    assert_eq!(answer.status, 200, "{answer:?}");
-    let data = answer.body.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&answer.body);
+/// Expects the same error as the result of a call over MCP, in JSON or as the last event of a stream.
+fn expect_stopping_result(response: &RawHttpResponse) {
+    assert_eq!(response.status, 200, "{response:?}");
+    let data = response.body.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&response.body);
     let message: Value = serde_json::from_str(data).unwrap();
     assert_eq!((&message["id"], &message["result"]["isError"]), (&json!(7), &json!(true)), "{message}");
     expect_stopping(&serde_json::from_str(message["result"]["content"][0]["text"].as_str().unwrap()).unwrap());
 }
 
 #[tokio::test]
-async fn what_waits_for_nothing_closes_at_once_and_calls_finish() {
+async fn on_shutdown_idle_connections_close_and_calls_finish() {
     let shop = ScriptedSource::new(["order"]);
     let server = start_limited(&[("shop", &shop)], limits_with_drain_timeout(Duration::from_secs(3600))).await;
     let mut idle = server.connect().await;
@@ -82,8 +82,8 @@ async fn what_waits_for_nothing_closes_at_once_and_calls_finish() {
 
     server.begin_shutdown();
     for stream in [&mut idle, &mut half_sent, &mut events] {
-        let mut left = Vec::new();
-        tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut left)).await.unwrap().unwrap();
+        let mut rest = Vec::new();
+        tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
     }
     shop.resume();
     assert_eq!(read_response(&mut call).await.expect_json(200)["is_error"], false);
@@ -92,7 +92,7 @@ async fn what_waits_for_nothing_closes_at_once_and_calls_finish() {
 }
 
 #[tokio::test]
-async fn every_request_that_cannot_finish_gets_a_response() {
+async fn every_request_aborted_by_the_shutdown_gets_a_response() {
     let shop = ScriptedSource::new(["order"]);
     let server = start_limited(&[("shop", &shop)], limits_with_drain_timeout(Duration::from_millis(300))).await;
     let session = open_session(&server).await;
@@ -107,7 +107,7 @@ async fn every_request_that_cannot_finish_gets_a_response() {
         start_session_request(&server, &session, "tools/call", json!({ "name": "call_tool", "arguments": params() }))
             .await,
     ];
-    // The last one is refused, for its id is in use.
+    // The last one is rejected because its request id is in use.
     assert_eq!(read_response(&mut over_mcp.pop().unwrap()).await.status, 400);
     let refresh = "/api/sources/shop/refresh?force=true";
     let mut refreshing = server.start_request("POST", refresh, JSON_HEADER, b"{}").await;

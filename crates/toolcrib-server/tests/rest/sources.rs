@@ -1,4 +1,4 @@
-//! Sources: as they stand, declared, changed, removed, looked at.
+//! Tests how sources are listed, declared, changed, removed and refreshed.
 
 use std::time::Duration;
 
@@ -11,35 +11,35 @@ use toolcrib::{Refresh, RegistryOptions};
 use crate::support::{start_discovered, start_undiscovered, start_with};
 
 #[tokio::test]
-async fn the_list_is_never_older_than_the_sources() {
+async fn the_cached_source_list_is_never_stale() {
     let shop = ScriptedSource::new(["order"]);
-    let (clock, hand) = Clock::manual(Timestamp(1_700_000_000_000));
-    // Nothing is looked at behind the scenes.
+    let (clock, manual_clock) = Clock::manual(Timestamp(1_700_000_000_000));
+    // `revalidate: false`: no discovery runs in the background.
     let connector_factory = Some(ScriptedSource::connector_factory([("shop", &shop)]));
     let options = RegistryOptions { connector_factory, clock, revalidate: false, ..RegistryOptions::default() };
     let server = start_with(config_with_sources(["shop"]), options).await;
-    let shown = async || server.get("/api/sources").await.expect_json(200)["sources"][0].clone();
-    assert_eq!(shown().await["status"], "never");
+    let source = async || server.get("/api/sources").await.expect_json(200)["sources"][0].clone();
+    assert_eq!(source().await["status"], "never");
     server.registry.refresh(Refresh::default()).await;
-    let fresh = shown().await;
+    let fresh = source().await;
     assert_eq!(
         (&fresh["status"], &fresh["freshness"], &fresh["tool_count"]),
         (&json!("success"), &json!("fresh"), &json!(1))
     );
-    hand.advance(Duration::from_secs(299));
-    assert_eq!(shown().await["freshness"], "fresh");
-    hand.advance(Duration::from_secs(1));
-    assert_eq!(shown().await["freshness"], "stale");
-    assert_eq!(shown().await["connection"], "none");
+    manual_clock.advance(Duration::from_secs(299));
+    assert_eq!(source().await["freshness"], "fresh");
+    manual_clock.advance(Duration::from_secs(1));
+    assert_eq!(source().await["freshness"], "stale");
+    assert_eq!(source().await["connection"], "none");
     server.post("/api/tools/shop__order/call", &json!({})).await.expect_json(200);
-    assert_eq!(shown().await["connection"], "connected");
+    assert_eq!(source().await["connection"], "connected");
     shop.fail("it is away");
     server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(503);
-    assert_eq!(shown().await["last_error"]["message"], "it is away");
+    assert_eq!(source().await["last_error"]["message"], "it is away");
 }
 
 #[tokio::test]
-async fn a_refresh_tells_what_changed_and_what_failed() {
+async fn a_refresh_reports_changes_and_failures() {
     let shop = ScriptedSource::new(["order"]);
     let server = start_undiscovered(&[("shop", &shop)]).await;
     let first = server.post("/api/refresh", &Value::Null).await.expect_json(200);
@@ -60,7 +60,7 @@ async fn a_refresh_tells_what_changed_and_what_failed() {
 }
 
 #[tokio::test]
-async fn a_source_is_declared_changed_and_removed() {
+async fn a_source_can_be_declared_changed_and_removed() {
     let shop = ScriptedSource::new(["order"]);
     let options = RegistryOptions {
         connector_factory: Some(ScriptedSource::connector_factory([("shop", &shop)])),
@@ -88,7 +88,7 @@ async fn a_source_is_declared_changed_and_removed() {
     assert_eq!((&changed["title"], &changed["ttl_ms"]), (&json!("The shop"), &json!(300_000)));
     let off = server.send_as_admin("PATCH", "/api/sources/shop", &json!({ "enabled": false })).await.expect_json(200);
     assert_eq!((&off["enabled"], &off["title"]), (&json!(false), &json!("The shop")));
-    assert_eq!(off["tool_count"], 1, "its tools are known, if shown to nobody");
+    assert_eq!(off["tool_count"], 1, "the tools of a disabled source are still known");
     let config = server.get("/api/config").await;
     assert_eq!(config.expect_json(200)["sources"]["shop"]["headers"]["X-Key"], "***");
     assert!(!config.body.contains("hunter2"));
@@ -99,32 +99,32 @@ async fn a_source_is_declared_changed_and_removed() {
     let removed = server.send_as_admin("DELETE", "/api/sources/shop", &Value::Null).await;
     assert_eq!((removed.status, removed.body.as_str()), (204, ""));
     assert_eq!(server.get("/api/sources/shop").await.status, 404);
-    // A tool that went with its source is remembered; that nothing fits is not that there never was one.
-    let of_it = server.get("/api/history?tool=shop__order").await.expect_json(200);
-    assert!(of_it["records"].as_array().is_some_and(|records| !records.is_empty()), "{of_it}");
+    // The history still knows the tool of a removed source; a filter that matches nothing is not an unknown tool.
+    let tool_history = server.get("/api/history?tool=shop__order").await.expect_json(200);
+    assert!(tool_history["records"].as_array().is_some_and(|records| !records.is_empty()), "{tool_history}");
     assert_eq!(server.get("/api/history?tool=shop__order&after=9999").await.expect_json(200)["records"], json!([]));
     assert_eq!(server.send_as_admin("DELETE", "/api/sources/shop", &Value::Null).await.status, 404);
 }
 
 #[tokio::test]
-async fn a_source_that_cannot_be_discovered_is_kept_with_its_error() {
+async fn a_source_that_cannot_be_discovered_stays_with_its_error() {
     let server = start_with(config_with_sources([]), RegistryOptions::default()).await;
     let body = json!({ "id": "away", "url": "http://127.0.0.1:1/mcp", "connect_timeout": "1s" });
     let source = server.send_as_admin("POST", "/api/sources", &body).await.expect_json(201);
     assert_eq!((&source["status"], &source["last_error"]["code"]), (&json!("failed"), &json!("TOOL_UNAVAILABLE")));
     assert_eq!(server.get("/api/sources/away").await.expect_json(200)["status"], "failed");
-    // Who manages from this machine may declare programs too.
+    // A local administrator may also declare programs.
     let program = json!({ "name": "program", "command": "/nonexistent/program" });
     assert_eq!(server.send_as_admin("POST", "/api/sources", &program).await.expect_json(201)["status"], "failed");
 }
 
 #[tokio::test]
-async fn what_the_configuration_declares_is_changed_there() {
+async fn configured_sources_cannot_be_changed_or_removed_over_rest() {
     let shop = ScriptedSource::new(["order"]);
     let server = start_discovered(&[("shop", &shop)]).await;
     for (method, body) in [("DELETE", Value::Null), ("PATCH", json!({ "title": "x" }))] {
-        let refused = server.send_as_admin(method, "/api/sources/shop", &body).await;
-        assert!(refused.status == 409 && refused.body.contains("scripted:1"), "{refused:?}");
+        let rejection = server.send_as_admin(method, "/api/sources/shop", &body).await;
+        assert!(rejection.status == 409 && rejection.body.contains("scripted:1"), "{rejection:?}");
     }
     let off = server.send_as_admin("PATCH", "/api/sources/shop", &json!({ "enabled": false })).await.expect_json(200);
     assert_eq!(off["enabled"], false);

@@ -1,4 +1,4 @@
-//! A store that fails or hangs: reads do not touch it, and who watches over us is told.
+//! Tests a store that fails or hangs: reads do not need it, and readiness and metrics report it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ struct FaultyStore {
 }
 
 impl FaultyStore {
-    fn set_mode(&self, mood: u8) {
-        self.mode.store(mood, Ordering::SeqCst);
+    fn set_mode(&self, mode: u8) {
+        self.mode.store(mode, Ordering::SeqCst);
     }
 
     async fn available(&self) -> Result<&MemoryStore> {
@@ -106,22 +106,23 @@ impl Store for FaultyStore {
 }
 
 async fn start_with_faulty_store() -> (RestTestServer, Arc<FaultyStore>) {
-    let (shop, shaky) = (ScriptedSource::new(["order"]), Arc::new(FaultyStore::default()));
-    let connect = Some(ScriptedSource::connector_factory([("shop", &shop)]));
+    let shop = ScriptedSource::new(["order"]);
+    let faulty_store = Arc::new(FaultyStore::default());
+    let connector_factory = Some(ScriptedSource::connector_factory([("shop", &shop)]));
     let options =
-        RegistryOptions { connector_factory: connect, store: Some(shaky.clone()), ..RegistryOptions::default() };
+        RegistryOptions { connector_factory, store: Some(faulty_store.clone()), ..RegistryOptions::default() };
     let server = start_with(config_with_sources(["shop"]), options).await;
     server.registry.refresh(Refresh::default()).await;
-    (server, shaky)
+    (server, faulty_store)
 }
 
 #[tokio::test]
-async fn reads_and_calls_leave_the_store_alone() {
-    let (server, shaky) = start_with_faulty_store().await;
-    // Counting tokens for the first summary is work that is stored.
+async fn reads_and_calls_do_not_depend_on_the_store() {
+    let (server, faulty_store) = start_with_faulty_store().await;
+    // The first summary counts tokens and stores them, so it is requested while the store works.
     server.get("/api/context").await.expect_json(200);
-    for mood in [HANGING, FAILING] {
-        shaky.set_mode(mood);
+    for mode in [HANGING, FAILING] {
+        faulty_store.set_mode(mode);
         for path in [
             "/api/sources",
             "/api/sources/shop",
@@ -146,11 +147,11 @@ async fn reads_and_calls_leave_the_store_alone() {
 }
 
 #[tokio::test]
-async fn who_watches_is_told_while_the_store_fails() {
-    let (server, shaky) = start_with_faulty_store().await;
+async fn readiness_and_metrics_report_a_failing_store() {
+    let (server, faulty_store) = start_with_faulty_store().await;
     let ready = async || server.get("/readyz").await.expect_json(200);
     assert_eq!(ready().await, json!({ "status": "ready", "store": { "state": "ok" } }));
-    shaky.set_mode(FAILING);
+    faulty_store.set_mode(FAILING);
     wait_until("it is degraded", async || ready().await["status"] == "degraded").await;
     let store = ready().await["store"].clone();
     assert_eq!(store["state"], "down");
@@ -158,12 +159,12 @@ async fn who_watches_is_told_while_the_store_fails() {
     let metrics = server.get("/metrics").await.body;
     assert!(metrics.contains("\ntoolcrib_ready 1") && metrics.contains("\ntoolcrib_store{state=\"down\"} 1"));
     assert!(server.get("/").await.body.contains("The store does not answer"));
-    shaky.set_mode(HEALTHY);
+    faulty_store.set_mode(HEALTHY);
     wait_until("it is ready", async || ready().await["status"] == "ready").await;
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_not_called_large() {
+async fn a_truncated_body_is_a_bad_request() {
     let (server, _) = start_with_faulty_store().await;
     let mut stream = server.connect().await;
     let head = format!(
@@ -171,6 +172,6 @@ async fn a_body_that_breaks_off_is_not_called_large() {
          Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\n{{}}\r\nnonsense\r\n",
         server.address
     );
-    let answer = finish_request(&mut stream, head.as_bytes()).await;
-    assert_eq!((answer.status, answer.error_code().as_str()), (400, "BAD_REQUEST"), "{answer:?}");
+    let response = finish_request(&mut stream, head.as_bytes()).await;
+    assert_eq!((response.status, response.error_code().as_str()), (400, "BAD_REQUEST"), "{response:?}");
 }

@@ -1,4 +1,4 @@
-//! A served registry over scripted sources, and a small client.
+//! Provides a test server over scripted sources, and a small HTTP client for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) struct RestTestServer {
     _data_dir: TempDir,
 }
 
-/// Served, and not discovered yet.
+/// Starts a server whose sources are not discovered yet.
 pub(crate) async fn start_undiscovered(sources: &[(&str, &Arc<ScriptedSource>)]) -> RestTestServer {
     let options = RegistryOptions {
         connector_factory: Some(ScriptedSource::connector_factory(sources.iter().copied())),
@@ -35,7 +35,7 @@ pub(crate) async fn start_undiscovered(sources: &[(&str, &Arc<ScriptedSource>)])
     start_with(config_with_sources(sources.iter().map(|(id, _)| *id)), options).await
 }
 
-/// Served, and every source discovered.
+/// Starts a server and discovers every source.
 pub(crate) async fn start_discovered(sources: &[(&str, &Arc<ScriptedSource>)]) -> RestTestServer {
     let server = start_undiscovered(sources).await;
     server.registry.refresh(Refresh::default()).await;
@@ -46,7 +46,7 @@ pub(crate) async fn start_with(config: Config, options: RegistryOptions) -> Rest
     start_with_limits(config, options, ServerLimits::default()).await
 }
 
-/// Served within other limits, and every source discovered.
+/// Starts a server with these limits and discovers every source.
 pub(crate) async fn start_limited(sources: &[(&str, &Arc<ScriptedSource>)], limits: ServerLimits) -> RestTestServer {
     let options = RegistryOptions {
         connector_factory: Some(ScriptedSource::connector_factory(sources.iter().copied())),
@@ -58,23 +58,22 @@ pub(crate) async fn start_limited(sources: &[(&str, &Arc<ScriptedSource>)], limi
 }
 
 async fn start_with_limits(config: Config, options: RegistryOptions, limits: ServerLimits) -> RestTestServer {
-    let data = tempfile::tempdir().unwrap();
+    let data_dir = tempfile::tempdir().unwrap();
     let registry = Registry::open(config.clone(), options).await.unwrap();
-    let surface = McpService::new(registry.clone(), config.expose.clone());
-    let found = LoadedConfig::from_config(config);
-    let setup = ServerConfig {
-        loaded_config: found,
-        data_dir: data.path().to_owned(),
+    let service = McpService::new(registry.clone(), config.expose.clone());
+    let server_config = ServerConfig {
+        loaded_config: LoadedConfig::from_config(config),
+        data_dir: data_dir.path().to_owned(),
         require_token: false,
         refuse_own_process: false,
     };
     let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let serving = HttpServer::with_limits(listener, surface, setup, limits).unwrap();
-    let address = serving.address().to_string();
-    let token = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
-    let leave = CancellationToken::new();
-    let running = tokio::spawn(serving.run(leave.clone().cancelled_owned()));
-    RestTestServer { registry, address, admin_token: token, shutdown: leave, task: running, _data_dir: data }
+    let http_server = HttpServer::with_limits(listener, service, server_config, limits).unwrap();
+    let address = http_server.address().to_string();
+    let admin_token = std::fs::read_to_string(data_dir.path().join("admin.token")).unwrap().trim().to_owned();
+    let shutdown = CancellationToken::new();
+    let task = tokio::spawn(http_server.run(shutdown.clone().cancelled_owned()));
+    RestTestServer { registry, address, admin_token, shutdown, task, _data_dir: data_dir }
 }
 
 impl RestTestServer {
@@ -82,14 +81,14 @@ impl RestTestServer {
         self.send("GET", path, "", b"").await
     }
 
-    /// JSON with the administrator's token.
+    /// Sends JSON with the administrator's token.
     pub(crate) async fn send_as_admin(&self, method: &str, path: &str, body: &Value) -> RawHttpResponse {
         let headers = format!("Authorization: Bearer {}\r\nContent-Type: application/json\r\n", self.admin_token);
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.send(method, path, &headers, body.as_bytes()).await
     }
 
-    /// JSON without a token.
+    /// Posts JSON without a token.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> RawHttpResponse {
         self.send("POST", path, "Content-Type: application/json\r\n", body.to_string().as_bytes()).await
     }
@@ -102,12 +101,12 @@ impl RestTestServer {
         TcpStream::connect(&self.address).await.unwrap()
     }
 
-    /// A request under way.
+    /// Sends a request and returns the connection without reading from it.
     pub(crate) async fn start_request(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
         send_request(&self.address, method, path, headers, body).await
     }
 
-    /// Asks the server to leave.
+    /// Starts the shutdown of the server.
     pub(crate) fn begin_shutdown(&self) {
         self.shutdown.cancel();
     }
@@ -118,12 +117,12 @@ impl RestTestServer {
     }
 }
 
-/// Polls until it is so.
-pub(crate) async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+/// Polls until the condition holds. `what` names it in the failure message.
+pub(crate) async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let waiting = async {
-        while !is_so().await {
+        while !condition().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    assert!(tokio::time::timeout(TEST_TIMEOUT, waiting).await.is_ok(), "in vain: {what}");
+    assert!(tokio::time::timeout(TEST_TIMEOUT, waiting).await.is_ok(), "timed out waiting for: {what}");
 }

@@ -1,4 +1,4 @@
-//! Lists, pages, tags; one tool; search and summary.
+//! Tests tool lists with their pages and ETags, single tools, search and summary.
 
 use serde_json::{Value, json};
 use toolcrib::testkit::ScriptedSource;
@@ -26,7 +26,7 @@ async fn list_all_pages(server: &RestTestServer, query: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn pages_have_every_tool_once() {
+async fn pages_contain_every_tool_once() {
     let shop = ScriptedSource::new(numbered_tools(250));
     let server = start_discovered(&[("shop", &shop)]).await;
     let first = server.get("/api/tools").await.expect_json(200);
@@ -34,7 +34,7 @@ async fn pages_have_every_tool_once() {
     let all = list_all_pages(&server, "limit=37").await;
     assert_eq!(all.len(), 250);
     assert!(all.is_sorted());
-    // A position is a name: what goes before it does not shift what follows.
+    // A cursor holds a name, so tools removed before it do not shift the next page.
     let page = server.get("/api/tools?limit=10").await.expect_json(200);
     shop.set_tools(numbered_tools(250).into_iter().skip(10));
     server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(200);
@@ -47,7 +47,7 @@ async fn pages_have_every_tool_once() {
 }
 
 #[tokio::test]
-async fn reads_contact_nobody() {
+async fn reads_do_not_contact_sources() {
     let shop = ScriptedSource::new(numbered_tools(3));
     let server = start_undiscovered(&[("shop", &shop)]).await;
     for path in ["/api/tools", "/api/sources", "/api/search?q=tool", "/api/context", "/api/stats", "/api/config"] {
@@ -58,7 +58,7 @@ async fn reads_contact_nobody() {
 }
 
 #[tokio::test]
-async fn a_tag_holds_until_what_it_covers_changes() {
+async fn an_etag_is_valid_until_the_response_changes() {
     let (shop, mail) = (ScriptedSource::new(numbered_tools(3)), ScriptedSource::new(["send"]));
     let server = start_discovered(&[("shop", &shop), ("mail", &mail)]).await;
     for path in
@@ -76,15 +76,16 @@ async fn a_tag_holds_until_what_it_covers_changes() {
         assert_eq!(changed.status, 200, "{path}");
         server.send_as_admin("POST", "/api/tools/shop__tool_001/enable", &Value::Null).await.expect_json(200);
     }
-    let (one, other) = (server.get("/api/tools?limit=1").await, server.get("/api/tools?limit=2").await);
-    assert_ne!(one.header("etag"), other.header("etag"));
+    let one_tool = server.get("/api/tools?limit=1").await;
+    let two_tools = server.get("/api/tools?limit=2").await;
+    assert_ne!(one_tool.header("etag"), two_tools.header("etag"));
     let head = server.send("HEAD", "/api/tools", "", b"").await;
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     assert_eq!(head.header("etag"), server.get("/api/tools").await.header("etag"));
 }
 
 #[tokio::test]
-async fn what_is_switched_off_is_told_at_once() {
+async fn disabled_tools_and_sources_disappear_at_once() {
     let shop = ScriptedSource::new(numbered_tools(3));
     let server = start_discovered(&[("shop", &shop)]).await;
     let switched =
@@ -104,19 +105,19 @@ async fn what_is_switched_off_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_provider_s_array_names_its_next_page() {
+async fn a_provider_array_links_to_its_next_page() {
     let shop = ScriptedSource::new(numbered_tools(5));
     let server = start_discovered(&[("shop", &shop)]).await;
     let whole = server.get("/api/tools?format=anthropic").await;
     assert_eq!((whole.expect_json(200).as_array().unwrap().len(), whole.header("link")), (5, None));
     let page = server.get("/api/tools?format=anthropic&limit=2&source=shop").await;
     assert_eq!(page.expect_json(200).as_array().unwrap().len(), 2);
-    // The head of an answer is read in lower case, and cursors are not.
+    // The cursor itself is opaque, so only the start is compared.
     assert!(page.header("link").unwrap().starts_with("</api/tools?source=shop&format=anthropic&limit=2&cursor="));
 }
 
 #[tokio::test]
-async fn one_tool_has_its_schemas_and_how_it_fares() {
+async fn a_tool_is_found_by_every_name_with_its_counters() {
     let shop = ScriptedSource::new(["order"]);
     let server = start_discovered(&[("shop", &shop)]).await;
     server.post("/api/tools/shop__order/call", &json!({})).await.expect_json(200);
