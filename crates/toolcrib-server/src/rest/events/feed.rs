@@ -169,7 +169,6 @@ async fn forward_notices(registry: Registry, sender: broadcast::Sender<FeedEvent
 }
 
 /// True for records that change which tokens are valid.
-
 fn affects_tokens(notice: &RegistryNotice) -> bool {
     matches!(notice, RegistryNotice::RecordAppended(record) if matches!(
         record.event,
