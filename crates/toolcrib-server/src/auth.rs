@@ -35,7 +35,7 @@ use locality::PeerIdentifier;
 use rate_limit::TokenRateLimit;
 use sessions::{ConsoleSessions, Credential};
 
-/// The authenticated client of a request, inserted into the request's extensions by [`authorize`].
+/// The authenticated client of a request, inserted into the request's extensions by [`authorize()`].
 #[derive(Debug, Clone)]
 pub(crate) struct Principal {
     /// Name for logs, policies and the journal: `local`, `admin`, or the name of a token.
@@ -89,7 +89,7 @@ impl Authenticator {
         loopback: LoopbackAccess,
     ) -> Result<Authenticator> {
         let is_remote = !locality::is_loopback(address);
-        // The tokens in a damaged journal are unknown. The server starts all the same and accepts the admin token alone.
+        // The tokens in a damaged journal are unknown. The server still starts and accepts only the admin token.
         let tokens_reliable = registry.ensure_tokens_reliable().is_ok();
         if is_remote && tokens_reliable && !registry.tokens().iter().any(|token| !token.expired) {
             let message = format!(
