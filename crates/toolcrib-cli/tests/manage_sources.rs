@@ -52,7 +52,7 @@ fn what_cannot_be_discovered_is_kept_and_marked_failed() {
 fn what_is_written_wrongly_is_refused_before_anything_happens() {
     let toolcrib = Toolcrib::new();
     for (arguments, message) in [
-        (&["add", "x", "--url", "docs.example.com"][..], "x.url: expected an address that begins with `http://`"),
+        (&["add", "x", "--url", "docs.example.com"][..], "x.url: expected a URL that begins with `http://`"),
         (&["add", "call_tool", "--url", "http://x"], "`call_tool` cannot name a source: that name is reserved"),
         (&["add", "x", "--url", "http://x", "--header", "hunter2"], "`--header` takes NAME=VALUE"),
         (&["add", "x", "--env", "hunter2", "--", "server"], "`--env` takes NAME=VALUE"),
@@ -65,8 +65,8 @@ fn what_is_written_wrongly_is_refused_before_anything_happens() {
         (&["add", "x", "--openapi", "x.yaml", "--transport", "http"], "cannot be used with"),
         (&["add", "x", "--workflow", "x.yaml", "--bearer", "hunter2"], "cannot be used with"),
         (&["add", "x", "--tag", "a", "--url", "http://x"], "cannot be used with"),
-        (&["add", "x", "--openapi", "ftp://x"], "x.openapi: expected a file, or an address that begins with"),
-        (&["add", "x", "--openapi", "x.yaml", "--base-url", "x"], "x.base_url: expected an address that begins with"),
+        (&["add", "x", "--openapi", "ftp://x"], "x.openapi: expected a file or a URL that begins with"),
+        (&["add", "x", "--openapi", "x.yaml", "--base-url", "x"], "x.base_url: expected a URL that begins with"),
         (&["disabel", "x"], "a similar subcommand exists: 'disable'"),
         (&["import", "--from", "emacs"], "invalid value 'emacs'"),
         (&["import", "no-such-file.json"], "cannot read `no-such-file.json`"),

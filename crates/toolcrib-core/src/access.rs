@@ -1,4 +1,7 @@
-//! Who may do what over the network: roles, and the tokens that give them. Of a token only its hash is known here.
+//! Authorization model for network clients: roles, the permissions they grant, and access tokens.
+//!
+//! A token is stored as its SHA-256 hash; the token text itself exists only in the response that creates it.
+//! Authenticating requests is the job of the server crate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,82 +14,87 @@ use crate::fingerprint::Fingerprint;
 use crate::text::sanitize_truncated;
 use crate::time::Timestamp;
 
-/// Each may do what those before it may.
+/// Role of a client. Ordered: each role has all permissions of the roles before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Sees what there is.
+    /// Reads sources, tools and history.
     Viewer,
-    /// Calls and refreshes tools too.
+    /// Also calls tools and refreshes sources.
     Agent,
-    /// Changes what there is.
+    /// Also changes sources, tools and tokens.
     Admin,
 }
 
-/// What is asked of who comes.
+/// Permission that a route requires of its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// Open to whoever reaches the socket.
+    /// No credentials needed: any client that can open a connection.
     Public,
-    /// To see what there is.
+    /// Read sources, tools, history and statistics.
     Read,
-    /// To call and refresh tools.
+    /// Call tools and refresh sources.
     Use,
-    /// To change what there is.
+    /// Change sources, tools and tokens.
     Manage,
 }
 
-/// A token as it is remembered.
+/// Stored metadata of an access token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Short and random: it names the token where its name may change.
+    /// Short random identifier. Stable, while `name` may change.
     pub id: String,
     pub name: String,
     pub role: Role,
-    /// SHA-256 of the token.
+    /// SHA-256 of the token text, which is stored nowhere.
     pub hash: Fingerprint,
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
 }
 
 impl Token {
+    /// A token expires at `expires_at` itself, not after it.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 }
 
-/// How many tokens there may be.
+/// Maximum number of tokens; creating another one fails with `CONFLICT`.
 pub const MAX_ACCESS_TOKENS: usize = 1_000;
-/// How long one may live: 100 years.
+/// Longest time from creation to expiry: 100 years, which keeps all times far from overflow.
 pub const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
-/// Ids are so many hexadecimal digits, and no name looks like one.
+/// Length of a token id in hexadecimal digits. Names of this shape are rejected, so that `token revoke` can take either.
 const TOKEN_ID_DIGITS: usize = 12;
+/// Maximum length of a token name in bytes; allowed names are ASCII.
 const MAX_TOKEN_NAME_LEN: usize = 64;
-/// Who the journal and the logs know by these names holds no token.
+/// Names of built-in actors in the journal and the logs. A token of the same name could not be told apart from them.
 const RESERVED_TOKEN_NAMES: [&str; 7] = ["admin", "local", "cli", "config", "refresh", "rest", "console"];
 
-/// A name that may stand in logs, tables and addresses as it is.
+/// Checks that a token name is safe to print in logs, tables and URLs without escaping.
 pub fn check_token_name(name: &str) -> Result<()> {
-    let plain = |character: char| character.is_ascii_alphanumeric() || "._-@".contains(character);
-    let sound = name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(plain);
+    let is_allowed = |character: char| character.is_ascii_alphanumeric() || "._-@".contains(character);
+    let is_valid = name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(is_allowed);
     if RESERVED_TOKEN_NAMES.iter().any(|reserved| reserved.eq_ignore_ascii_case(name)) {
-        return Err(Error::new(Code::BadRequest, format!("`{name}` is the name of somebody else; take another")));
+        return Err(Error::new(Code::BadRequest, format!("`{name}` is a reserved name; choose another")));
     }
     if name.len() == TOKEN_ID_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(Error::new(Code::BadRequest, format!("`{name}` looks like the id of a token; take another name")));
+        return Err(Error::new(
+            Code::BadRequest,
+            format!("`{name}` looks like the id of a token; choose another name"),
+        ));
     }
-    if sound && name.len() <= MAX_TOKEN_NAME_LEN {
+    if is_valid && name.len() <= MAX_TOKEN_NAME_LEN {
         return Ok(());
     }
     let message = format!(
-        "`{}` is no name for a token: letters, digits and `.`, `_`, `-`, `@`, at most {MAX_TOKEN_NAME_LEN}, a letter or digit first",
+        "`{}` is not a valid token name: use letters, digits and `.`, `_`, `-`, `@`, at most {MAX_TOKEN_NAME_LEN} characters, a letter or digit first",
         sanitize_truncated(name, 80)
     );
     Err(Error::new(Code::BadRequest, message))
 }
 
 impl Permission {
-    /// The least role that may; none where anybody may.
+    /// Returns the lowest role with this permission, or `None` for [`Permission::Public`].
     pub fn min_role(self) -> Option<Role> {
         match self {
             Permission::Public => None,
@@ -98,12 +106,14 @@ impl Permission {
 }
 
 impl Role {
+    /// All roles, lowest first.
     pub const ALL: [Role; 3] = [Role::Viewer, Role::Agent, Role::Admin];
 
-    pub fn has_permission(self, needs: Permission) -> bool {
-        needs.min_role().is_none_or(|least| self >= least)
+    pub fn has_permission(self, permission: Permission) -> bool {
+        permission.min_role().is_none_or(|min_role| self >= min_role)
     }
 
+    /// Name in the configuration, in REST and in stored events.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Viewer => "viewer",
@@ -137,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_plain_and_bounded() {
+    fn token_names_are_restricted_ascii_of_bounded_length() {
         for name in ["ci", "ada@laptop", "build-1.2_x", "7", "0123456789ab-"] {
             assert!(check_token_name(name).is_ok(), "{name}");
         }
@@ -149,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_role_includes_the_smaller_ones() {
+    fn roles_are_ordered_and_parse_from_their_names() {
         assert!(Role::Viewer < Role::Agent && Role::Agent < Role::Admin);
         for role in Role::ALL {
             assert_eq!(role.as_str().parse::<Role>().unwrap(), role);

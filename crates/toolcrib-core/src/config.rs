@@ -1,5 +1,8 @@
-//! Configuration: a file's text becomes sources, defaults and what is exposed, with the line of everything, and with
-//! every mistake named at once. Finding and reading files, and resolving references, is left to others.
+//! Configuration files: parses YAML, TOML or JSON text into sources, defaults and settings of the server.
+//!
+//! Every value keeps its file and line, and all errors of a file are reported at once. An invalid source does not
+//! invalidate the file: it is listed with its errors. This module does no I/O: finding and reading files and resolving
+//! `${env:…}` references is done by the library.
 
 pub mod client;
 pub mod diagnostic;
@@ -40,53 +43,60 @@ use crate::source::{Source, SourceId, SourceSettings};
 use node::{ConfigNode, join_key};
 use reader::ConfigReader;
 
-/// What one file says, or several laid over each other.
+/// Content of one configuration file, or of several merged with [`Config::merge_over`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
+    /// Declared sources, invalid ones included, in file order.
     pub sources: Vec<ConfiguredSource>,
-    /// What the file restricts without declaring it: sources of the configuration that it is laid over.
+    /// Restrictions on sources that this file does not declare itself, applied when it is merged over another.
     pub narrowings: Vec<Narrowing>,
+    /// Settings for sources that do not set them.
     pub defaults: SourceSettings,
     pub expose: Expose,
-    /// Whether requests over HTTP may declare sources that start programs.
+    /// Whether HTTP requests may declare sources that start programs.
     pub allow_commands: bool,
     /// Whether an administrator may declare sources at private addresses over the network.
     pub allow_private_sources: bool,
     pub identity: Identity,
     pub warm: WarmPolicy,
-    /// Advice that stops nothing.
+    /// Problems that do not prevent the configuration from being used.
     pub warnings: Vec<ConfigDiagnostic>,
-    /// Where each key of `defaults`, `expose` and `identity`, and each single value at the top, was set, by its path such
-    /// as `defaults.ttl`.
+    /// Where each key of `defaults`, `expose` and `identity`, and each scalar at top level, was set, by its key path
+    /// such as `defaults.ttl`. A key without an entry has its default value.
     pub origins: BTreeMap<String, ConfigOrigin>,
 }
 
-/// A source as a file declares it. One that is invalid is kept with its faults and takes no other down.
+/// Source declared in a file. An invalid one keeps its errors, so that it can be listed without affecting the others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfiguredSource {
     pub id: SourceId,
+    /// Name in the file, of which `id` is the normalised form.
     pub original_name: String,
     pub source: Result<Source, Vec<ConfigDiagnostic>>,
     pub file: String,
     pub line: usize,
 }
 
-/// What agents are shown.
+/// How the catalogue is exposed to agents (key `expose`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expose {
     pub mode: ExposeMode,
-    /// In `Auto`, a catalogue below this many tokens is listed in full.
+    /// In [`ExposeMode::Auto`], a catalogue of fewer tokens than this is listed in full.
     pub full_below_tokens: u32,
-    /// Globs on tool names that are always listed.
+    /// Globs of tool names that are listed in every mode.
     pub essential: Vec<String>,
-    /// Whether names carry their source: `source__tool`.
+    /// Whether tool names have the prefix of their source: `source__tool`.
     pub prefix: bool,
 }
 
+/// Which tools an MCP client finds in `tools/list`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExposeMode {
+    /// `Full` for a small catalogue, `Search` for a large one.
     Auto,
+    /// Only the meta tools for search, and the essential tools.
     Search,
+    /// Every visible tool.
     Full,
 }
 
@@ -106,15 +116,15 @@ impl ExposeMode {
     }
 }
 
-/// When `serve` and `mcp` discover what is missing or stale.
+/// When `serve` and `mcp` discover sources whose tool list is missing or stale (key `warm`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WarmPolicy {
-    /// At the first list or search.
+    /// At the first tool list or search.
     #[default]
     Demand,
-    /// When a client connects.
+    /// When an MCP client connects.
     Client,
-    /// As soon as they run.
+    /// At startup.
     Start,
 }
 
@@ -130,13 +140,13 @@ impl WarmPolicy {
     }
 }
 
-/// How callers are identified.
+/// How clients are identified (key `identity`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Identity {
     pub loopback: LoopbackAccess,
 }
 
-/// Which processes on this machine may read and call without a token, from the widest to the strictest.
+/// Local processes that may connect without a token, ordered from permissive to strict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum LoopbackAccess {
     /// Every local process.
@@ -144,7 +154,7 @@ pub enum LoopbackAccess {
     /// Processes of the same user and of root, except those that Toolcrib itself started.
     #[default]
     Owner,
-    /// None.
+    /// None: every client needs a token.
     Token,
 }
 
@@ -160,20 +170,23 @@ impl LoopbackAccess {
     }
 }
 
+/// File and line where a key was set, for messages and `toolcrib config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigOrigin {
     pub file: String,
     pub line: usize,
 }
 
-/// Whose file it is.
+/// Which program a configuration file was written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigDialect {
+    /// Unknown keys are errors.
     Toolcrib,
-    /// Another client's: keys that we do not know only warn; `disabled` and `${workspaceFolder}` are understood.
+    /// Another MCP client: unknown keys are warnings; `disabled` and `${workspaceFolder}` are understood.
     Client,
 }
 
+/// File format. JSON allows comments and trailing commas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
     Yaml,
@@ -181,11 +194,12 @@ pub enum Syntax {
     Json,
 }
 
-/// The names of the map of sources: ours, most clients', and VS Code's.
+/// Top-level keys that hold the map of sources: Toolcrib's, most clients', and VS Code's.
 const SOURCE_MAP_KEYS: [&str; 3] = ["sources", "mcpServers", "servers"];
-/// The keys of a file that only Toolcrib has.
+/// Top-level keys that occur only in Toolcrib's own files.
 const TOOLCRIB_KEYS: [&str; 7] =
     ["sources", "defaults", "expose", "allow_commands", "allow_private_sources", "identity", "warm"];
+/// All known top-level keys, for "did you mean".
 const TOP_LEVEL_KEYS: [&str; 10] = [
     "sources",
     "mcpServers",
@@ -200,15 +214,17 @@ const TOP_LEVEL_KEYS: [&str; 10] = [
 ];
 
 impl Config {
-    /// Parses a file, taking syntax and dialect from its name and its keys.
+    /// Parses a file, detecting syntax and dialect from its name and its keys.
     pub fn read(text: &str, file: &str, base_dir: &Path) -> Result<Config, Vec<ConfigDiagnostic>> {
         let syntax = Syntax::from_file_name(file);
         let root = node::parse(text, file, syntax)?;
         Config::from_node(&root, file, base_dir, ConfigDialect::detect(file, &root))
     }
 
-    /// `file` is the name that messages show; relative paths are taken against `base_dir`. All mistakes at top level,
-    /// in `defaults` and in `expose` are returned at once; those of a source are kept in its declaration.
+    /// Parses a file of known syntax and dialect.
+    ///
+    /// `file` is the name shown in messages; relative paths are resolved against `base_dir`. All errors at top level, in
+    /// `defaults` and in `expose` are returned together; errors of a source are stored in its [`ConfiguredSource`].
     pub fn parse(
         text: &str,
         file: &str,
@@ -231,8 +247,8 @@ impl Config {
         for entry in top.entries {
             match entry.key.as_str() {
                 key if SOURCE_MAP_KEYS.contains(&key) => {
-                    let (declared, narrowings) = read_sources(&mut reader, &entry.node, key, None);
-                    config.sources.extend(declared);
+                    let (sources, narrowings) = read_sources(&mut reader, &entry.node, key, None);
+                    config.sources.extend(sources);
                     config.narrowings.extend(narrowings);
                 }
                 "defaults" => {
@@ -262,13 +278,17 @@ impl Config {
                 }
                 "warm" => {
                     let choices = WarmPolicy::ALL.map(|warm| (warm.as_str(), warm));
-                    let given = top.get("warm").and_then(|node| reader.read_choice(node, "warm", &choices));
-                    config.warm = given.unwrap_or_default();
+                    let warm = top.get("warm").and_then(|node| reader.read_choice(node, "warm", &choices));
+                    config.warm = warm.unwrap_or_default();
                     let origin = ConfigOrigin { file: file.to_owned(), line: entry.line };
                     config.origins.extend((!entry.node.is_null()).then(|| (entry.key.clone(), origin)));
                 }
                 "inputs" if dialect == ConfigDialect::Client => {
-                    reader.warn(entry.line, "inputs", "are not asked for; use `${env:NAME}` where one is needed");
+                    reader.warn(
+                        entry.line,
+                        "inputs",
+                        "prompting is not supported; use `${env:NAME}` instead of an input",
+                    );
                 }
                 key if TOP_LEVEL_KEYS.contains(&key) => {}
                 key => {
@@ -282,41 +302,46 @@ impl Config {
         if reader.errors.is_empty() { Ok(config) } else { Err(reader.errors) }
     }
 
-    /// This configuration laid over a lower one. A source wins whole, except that the `tools` rules of the lower one
-    /// go on to restrict it; one that is only narrowed stays the lower one's. `defaults` and `expose` win key by key.
+    /// Merges this configuration over one of lower precedence, such as a project's file over the user's.
+    ///
+    /// A source of the same id replaces the lower one as a whole, except that the `tools` rules of the lower one still
+    /// restrict it: a project cannot lift a restriction of the user. A [`Narrowing`] restricts the lower source in place.
+    /// `defaults`, `expose` and top-level scalars are merged key by key.
     pub fn merge_over(mut self, mut lower: Config) -> Config {
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.append(&mut lower.warnings);
         warnings.extend(narrowing::apply(&self.narrowings, &mut lower.sources));
-        let narrowed = |id: &SourceId| self.narrowings.iter().any(|narrowing| narrowing.id == *id);
-        let is_below = |id: &SourceId| lower.sources.iter().any(|below| below.id == *id);
+        let is_narrowed = |id: &SourceId| self.narrowings.iter().any(|narrowing| narrowing.id == *id);
+        let is_in_lower = |id: &SourceId| lower.sources.iter().any(|source| source.id == *id);
+        // A narrowing is also listed as an invalid source. Where it applied, the lower source takes its place.
         let mut sources: Vec<ConfiguredSource> =
-            self.sources.into_iter().filter(|above| !(narrowed(&above.id) && is_below(&above.id))).collect();
-        for below in lower.sources {
-            let Some(above) = sources.iter_mut().find(|above| above.id == below.id) else {
-                sources.push(below);
+            self.sources.into_iter().filter(|source| !(is_narrowed(&source.id) && is_in_lower(&source.id))).collect();
+        for lower_source in lower.sources {
+            let Some(upper_source) = sources.iter_mut().find(|source| source.id == lower_source.id) else {
+                sources.push(lower_source);
                 continue;
             };
-            match (&mut above.source, below.source) {
-                (Ok(redefined), Ok(below)) => {
+            match (&mut upper_source.source, lower_source.source) {
+                (Ok(redefined), Ok(lower)) => {
                     let rules = std::mem::take(&mut redefined.settings.tools);
-                    redefined.settings.tools = rules.restricted_by(below.settings.tools);
+                    redefined.settings.tools = rules.restricted_by(lower.settings.tools);
                 }
-                // Its rules are not known, so that nothing can be restricted by them.
-                (Ok(_), Err(faults)) => above.source = Err(faults),
+                // The lower source cannot be read, so its restrictions are unknown. Fail closed.
+                (Ok(_), Err(errors)) => upper_source.source = Err(errors),
                 (Err(_), Ok(_) | Err(_)) => {}
             }
         }
-        let set = |key: &str| self.origins.contains_key(&format!("expose.{key}"));
+        // A key wins only where the upper file set it; its default does not override the lower file.
+        let is_set = |key: &str| self.origins.contains_key(&format!("expose.{key}"));
         let expose = Expose {
-            mode: if set("mode") { self.expose.mode } else { lower.expose.mode },
-            full_below_tokens: if set("full_below_tokens") {
+            mode: if is_set("mode") { self.expose.mode } else { lower.expose.mode },
+            full_below_tokens: if is_set("full_below_tokens") {
                 self.expose.full_below_tokens
             } else {
                 lower.expose.full_below_tokens
             },
-            essential: if set("essential") { self.expose.essential } else { lower.expose.essential },
-            prefix: if set("prefix") { self.expose.prefix } else { lower.expose.prefix },
+            essential: if is_set("essential") { self.expose.essential } else { lower.expose.essential },
+            prefix: if is_set("prefix") { self.expose.prefix } else { lower.expose.prefix },
         };
         let has = |key: &str| self.origins.contains_key(key);
         let allow_commands = if has("allow_commands") { self.allow_commands } else { lower.allow_commands };
@@ -340,73 +365,83 @@ impl Config {
         }
     }
 
-    /// The sources that are valid.
+    /// Returns the sources without errors.
     pub fn valid_sources(&self) -> impl Iterator<Item = &Source> {
-        self.sources.iter().filter_map(|declaration| declaration.source.as_ref().ok())
+        self.sources.iter().filter_map(|configured| configured.source.as_ref().ok())
     }
 }
 
-/// Reads a map of sources. A fault stays with its source, even where its name cannot be an id. What only narrows a
-/// source is a fault too, unless the configuration below has that source.
+/// Reads a map of sources. Errors stay with their source, even where its name cannot become an id. An entry that only
+/// narrows a source is listed as an invalid source too, for the case that no lower configuration has that source.
 fn read_sources(
     reader: &mut ConfigReader<'_>,
     node: &ConfigNode,
     path: &str,
     client: Option<McpClientKind>,
 ) -> (Vec<ConfiguredSource>, Vec<Narrowing>) {
-    let mut declarations = Vec::new();
+    let mut sources = Vec::new();
     let mut narrowings = Vec::new();
-    let Some(section) = reader.as_section(node, path) else { return (declarations, narrowings) };
+    let Some(section) = reader.as_section(node, path) else { return (sources, narrowings) };
     for entry in section.entries {
         let path = join_key(path, &entry.key);
         let id = match SourceId::from_name(&entry.key) {
             Ok(id) => id,
             Err(error) => {
-                let fault = ConfigDiagnostic::new(reader.file, entry.line, &section.path, &error.message);
-                let (name_given, file) = (entry.key.clone(), reader.file.to_owned());
-                let (id, source) = (SourceId::placeholder(&entry.key), Err(vec![fault]));
-                declarations.push(ConfiguredSource { id, original_name: name_given, source, file, line: entry.line });
+                let diagnostic = ConfigDiagnostic::new(reader.file, entry.line, &section.path, &error.message);
+                sources.push(ConfiguredSource {
+                    id: SourceId::placeholder(&entry.key),
+                    original_name: entry.key.clone(),
+                    source: Err(vec![diagnostic]),
+                    file: reader.file.to_owned(),
+                    line: entry.line,
+                });
                 continue;
             }
         };
-        let mut one = ConfigReader::new(reader.file, reader.base_dir, reader.dialect);
+        // A reader per source, so that its errors can be told from those of the file.
+        let mut source_reader = ConfigReader::new(reader.file, reader.base_dir, reader.dialect);
         let rewritten;
         let node = match reader.dialect {
             ConfigDialect::Toolcrib => &entry.node,
             ConfigDialect::Client => {
-                rewritten = client::rewrite(&mut one, client, &entry.node, &path);
+                rewritten = client::rewrite(&mut source_reader, client, &entry.node, &path);
                 &rewritten
             }
         };
         let source = if narrowing::is_narrowing(node) {
-            narrowings.extend(narrowing::read(&mut one, &id, node, &path));
+            narrowings.extend(narrowing::read(&mut source_reader, &id, node, &path));
             None
         } else {
-            source::read(&mut one, &id, node, &path)
+            source::read(&mut source_reader, &id, node, &path)
         };
-        reader.warnings.append(&mut one.warnings);
-        let source = source.filter(|_| one.errors.is_empty()).ok_or(one.errors);
-        let (name_given, file) = (entry.key.clone(), reader.file.to_owned());
-        declarations.push(ConfiguredSource { id, original_name: name_given, source, file, line: entry.line });
+        reader.warnings.append(&mut source_reader.warnings);
+        let source = source.filter(|_| source_reader.errors.is_empty()).ok_or(source_reader.errors);
+        let original_name = entry.key.clone();
+        let file = reader.file.to_owned();
+        sources.push(ConfiguredSource { id, original_name, source, file, line: entry.line });
     }
-    (declarations, narrowings)
+    (sources, narrowings)
 }
 
-fn reject_duplicate_ids(reader: &mut ConfigReader<'_>, declarations: &[ConfiguredSource]) {
+/// Reports names that normalise to the same id, such as `My-Server` and `my_server`.
+fn reject_duplicate_ids(reader: &mut ConfigReader<'_>, sources: &[ConfiguredSource]) {
     let mut seen: BTreeMap<&SourceId, &ConfiguredSource> = BTreeMap::new();
-    for declaration in declarations {
-        let Some(first) = seen.insert(&declaration.id, declaration) else { continue };
+    for source in sources {
+        let Some(first) = seen.insert(&source.id, source) else { continue };
         let message = format!(
             "`{}` and `{}` (line {}) both become the source `{}`; rename one",
-            declaration.original_name, first.original_name, first.line, declaration.id
+            source.original_name, first.original_name, first.line, source.id
         );
-        reader.error(declaration.line, "sources", message);
+        reader.error(source.line, "sources", message);
     }
 }
 
+/// Returns the origin of each key of a section. A key that is null counts as unset.
 fn collect_origins(file: &str, node: &ConfigNode, path: &str) -> Vec<(String, ConfigOrigin)> {
-    let set = node.entries().iter().filter(|entry| !entry.node.is_null());
-    set.map(|entry| (join_key(path, &entry.key), ConfigOrigin { file: file.to_owned(), line: entry.line })).collect()
+    let entries = node.entries().iter().filter(|entry| !entry.node.is_null());
+    entries
+        .map(|entry| (join_key(path, &entry.key), ConfigOrigin { file: file.to_owned(), line: entry.line }))
+        .collect()
 }
 
 impl Default for Expose {
@@ -416,10 +451,10 @@ impl Default for Expose {
 }
 
 impl Syntax {
-    /// By the ending of a file's name; YAML, which JSON is a part of, when it says nothing.
+    /// Detects the syntax by file extension; YAML, a superset of JSON, where the extension is unknown.
     pub fn from_file_name(file: &str) -> Syntax {
-        let ending = file.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-        match ending.as_str() {
+        let extension = file.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+        match extension.as_str() {
             "json" | "jsonc" | "json5" => Syntax::Json,
             "toml" => Syntax::Toml,
             _ => Syntax::Yaml,
@@ -428,12 +463,13 @@ impl Syntax {
 }
 
 impl ConfigDialect {
-    /// A file called `toolcrib.…` is ours; another is a client's if it has their keys and none of ours.
+    /// `.mcp.json` is a client's file and `toolcrib.…` is Toolcrib's. Any other file is a client's if it has the keys of
+    /// clients and none that only Toolcrib has.
     fn detect(file: &str, root: &ConfigNode) -> ConfigDialect {
         let name = file.rsplit(['/', '\\']).next().unwrap_or_default();
         let has = |keys: &[&str]| keys.iter().any(|key| root.entries().iter().any(|entry| entry.key == *key));
-        let clients = has(&["mcpServers", "servers"]) && !has(&TOOLCRIB_KEYS);
-        if name == ".mcp.json" || (clients && !name.starts_with("toolcrib.")) {
+        let has_client_keys_only = has(&["mcpServers", "servers"]) && !has(&TOOLCRIB_KEYS);
+        if name == ".mcp.json" || (has_client_keys_only && !name.starts_with("toolcrib.")) {
             ConfigDialect::Client
         } else {
             ConfigDialect::Toolcrib

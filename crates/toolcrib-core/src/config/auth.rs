@@ -1,4 +1,4 @@
-//! How a source is authenticated with. No message here repeats a value.
+//! Reads the key `auth` of a source. Messages never quote a value, which may be a secret.
 
 use std::collections::BTreeMap;
 
@@ -8,39 +8,44 @@ use super::reader::{ConfigReader, Section, format_alternatives};
 use super::url_check;
 use crate::source::{Auth, KeyLocation};
 
-/// Which ways a source knows.
+/// Authentication methods that a kind of source supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AuthMethods {
-    /// One that needs nothing but itself.
+    /// Methods with a fixed credential: `bearer`, `basic`, `api_key`. For MCP servers.
     Static,
-    /// All but a map of them.
+    /// Also `oauth2`. Inside `schemes`, which cannot be nested.
     WithOauth2,
+    /// Also `schemes`, by the names of an OpenAPI document. For OpenAPI sources.
     All,
 }
 
+/// In the order of [`AuthMethods`]: each variant allows a prefix of this list.
 const AUTH_METHOD_KEYS: [&str; 5] = ["bearer", "basic", "api_key", "oauth2", "schemes"];
 const KEY_LOCATIONS: [(&str, KeyLocation); 3] =
     [("header", KeyLocation::Header), ("query", KeyLocation::Query), ("cookie", KeyLocation::Cookie)];
 
-pub(super) fn read(reader: &mut ConfigReader<'_>, source: &Section<'_>, ways: AuthMethods) -> Option<Auth> {
-    read_auth(reader, source.get("auth")?, &join_key(&source.path, "auth"), ways)
+/// Reads `auth`, if the source has it.
+pub(super) fn read(reader: &mut ConfigReader<'_>, source: &Section<'_>, allowed: AuthMethods) -> Option<Auth> {
+    read_auth(reader, source.get("auth")?, &join_key(&source.path, "auth"), allowed)
 }
 
-/// A header that stands on the source and that its authentication sets too.
+/// Reports a header that is set both in `headers` and by `auth`.
 pub(super) fn reject_duplicate_header(
     reader: &mut ConfigReader<'_>,
     section: &Section<'_>,
     headers: &BTreeMap<String, String>,
     auth: Option<&Auth>,
 ) {
-    let set = auth.map(header_names).unwrap_or_default();
-    if let Some(name) = set.iter().find(|set| headers.keys().any(|name| name.eq_ignore_ascii_case(set))) {
+    let auth_headers = auth.map(header_names).unwrap_or_default();
+    let is_duplicate = |auth_header: &&&str| headers.keys().any(|name| name.eq_ignore_ascii_case(auth_header));
+    if let Some(name) = auth_headers.iter().find(is_duplicate) {
         let line = section.entry("auth").map_or(section.line, |entry| entry.line);
-        let message = format!("`auth` and the header `{name}` say the same twice; keep one");
+        let message = format!("`auth` and `headers` both set `{name}`; keep one");
         reader.error(line, &section.path, message);
     }
 }
 
+/// Names of the headers that an authentication method sets.
 fn header_names(auth: &Auth) -> Vec<&str> {
     match auth {
         Auth::Bearer(_) | Auth::Basic { .. } | Auth::Oauth2 { .. } => vec!["Authorization"],
@@ -50,27 +55,29 @@ fn header_names(auth: &Auth) -> Vec<&str> {
     }
 }
 
-fn read_auth(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str, ways: AuthMethods) -> Option<Auth> {
+/// Reads one authentication method: a map with exactly one of the allowed keys.
+fn read_auth(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str, allowed: AuthMethods) -> Option<Auth> {
     let section = reader.as_section(node, path)?;
     reader.report_unknown_keys(&section, &AUTH_METHOD_KEYS);
-    let given: Vec<&str> = AUTH_METHOD_KEYS.into_iter().filter(|way| section.has(way)).collect();
-    let way = match given.as_slice() {
-        [way] => *way,
+    let present: Vec<&str> = AUTH_METHOD_KEYS.into_iter().filter(|method| section.has(method)).collect();
+    let method = match present.as_slice() {
+        [method] => *method,
         [] => {
-            reader.error(section.line, path, format!("needs one of {}", format_alternatives(ways.keys())));
+            reader.error(section.line, path, format!("needs one of {}", format_alternatives(allowed.keys())));
             return None;
         }
         [first, second, ..] => {
-            reader.error(section.line, path, format!("`{first}` and `{second}` cannot stand together; keep one"));
+            reader.error(section.line, path, format!("`{first}` and `{second}` are mutually exclusive; keep one"));
             return None;
         }
     };
-    let (node, path) = (section.get(way)?, join_key(path, way));
-    if !ways.keys().contains(&way) {
-        reader.error(node.line, &path, ways.rejection_message());
+    let node = section.get(method)?;
+    let path = join_key(path, method);
+    if !allowed.keys().contains(&method) {
+        reader.error(node.line, &path, allowed.rejection_message());
         return None;
     }
-    match way {
+    match method {
         "bearer" => {
             let token = reader.read_scalar(node, &path)?;
             check_header_value(reader, node.line, &path, &token);
@@ -92,12 +99,12 @@ impl AuthMethods {
         }
     }
 
-    /// Why a way that is known elsewhere is not known here.
+    /// Explains why a method of another kind of source is not allowed here.
     fn rejection_message(self) -> &'static str {
         match self {
             AuthMethods::Static => "belongs to a source with `openapi`; beside `url` use `bearer` with a token",
             AuthMethods::WithOauth2 | AuthMethods::All => {
-                "cannot stand inside `schemes`; name the schemes side by side"
+                "cannot be nested in `schemes`; list the schemes side by side"
             }
         }
     }
@@ -106,7 +113,7 @@ impl AuthMethods {
 fn read_schemes(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
     let section = reader.as_section(node, path)?;
     if section.entries.is_empty() {
-        reader.error(section.line, path, "names no scheme; the document has them under `securitySchemes`");
+        reader.error(section.line, path, "lists no scheme; use the names under `securitySchemes` in the document");
         return None;
     }
     let mut schemes = BTreeMap::new();
@@ -118,7 +125,7 @@ fn read_schemes(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) ->
     Some(Auth::Schemes(schemes))
 }
 
-/// Client credentials.
+/// Reads the OAuth 2.0 client credentials grant.
 fn read_oauth2(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
     let section = reader.as_section(node, path)?;
     reader.report_unknown_keys(&section, &["token_url", "client_id", "client_secret", "scopes"]);
@@ -127,14 +134,14 @@ fn read_oauth2(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> 
     let client_secret = read_required(reader, &section, "client_secret");
     let scopes = read_scopes(reader, &section);
     if let (Some(url), Some(node)) = (&token_url, section.get("token_url"))
-        && let Some(wrong) = url_check::find_url_error(url)
+        && let Some(message) = url_check::find_url_error(url)
     {
-        reader.error(node.line, &join_key(path, "token_url"), wrong);
+        reader.error(node.line, &join_key(path, "token_url"), message);
     }
     Some(Auth::Oauth2 { token_url: token_url?, client_id: client_id?, client_secret: client_secret?, scopes })
 }
 
-/// A list, or one text with spaces between them, as the protocol has it.
+/// Reads `scopes`: a list, or one text with spaces in between as in OAuth 2.0.
 fn read_scopes(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Vec<String> {
     match section.get("scopes").map(|node| &node.value) {
         Some(NodeValue::Text(text)) => text.split_whitespace().map(str::to_owned).collect(),

@@ -1,4 +1,5 @@
-//! Other clients' configuration files: where they are, where their servers stand in them, and reading them as ours.
+//! Configuration files of other MCP clients: their usual paths, where they keep their servers, and their import as
+//! Toolcrib sources.
 
 mod rewrite;
 mod variables;
@@ -11,6 +12,7 @@ use super::{Config, ConfigDiagnostic, ConfigDialect, ConfiguredSource, Syntax, r
 
 pub(super) use rewrite::rewrite;
 
+/// MCP client whose configuration files can be imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum McpClientKind {
     ClaudeDesktop,
@@ -23,14 +25,14 @@ pub enum McpClientKind {
     Zed,
 }
 
-/// What a client's file declares. A server whose name cannot be used is a fault and keeps no other out.
+/// Content of a client's file. Servers that cannot be imported are errors and do not affect the others.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ImportedConfig {
     pub config: Config,
     pub errors: Vec<ConfigDiagnostic>,
 }
 
-/// The system whose conventions say where files are.
+/// Operating system, for its conventions on where configuration files are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Os {
     Linux,
@@ -38,7 +40,7 @@ pub enum Os {
     Windows,
 }
 
-/// Every place where some client keeps its servers, for files that are not where they should be.
+/// Key paths under which some client keeps its servers, tried in this order where a file has none at its own path.
 const SERVER_MAP_PATHS: [&[&str]; 7] = [
     &["mcpServers"],
     &["servers"],
@@ -61,6 +63,7 @@ impl McpClientKind {
         McpClientKind::Zed,
     ];
 
+    /// Name on the command line, as in `toolcrib import cursor`.
     pub fn as_str(self) -> &'static str {
         match self {
             McpClientKind::ClaudeDesktop => "claude-desktop",
@@ -78,7 +81,7 @@ impl McpClientKind {
         McpClientKind::ALL.into_iter().find(|client| client.as_str() == name)
     }
 
-    /// Where its files usually are, the project's before the user's: the first that declares a server wins.
+    /// Returns the usual paths of its files, the project's before the user's. The first that declares a server wins.
     pub fn config_paths(self, home: &Path, project: &Path, os: Os) -> Vec<PathBuf> {
         let data = match os {
             Os::Linux => home.join(".config"),
@@ -107,8 +110,8 @@ impl McpClientKind {
         }
     }
 
-    /// Reads one of its files. `project` is the directory for which servers are wanted: Claude Code keeps those of
-    /// every project in one file. Keys that are not about servers are not looked at.
+    /// Reads one of its files. `project` selects the servers of one project where the file has those of all, as Claude
+    /// Code's does. Keys that are not about servers are ignored.
     pub fn read(
         self,
         text: &str,
@@ -120,7 +123,7 @@ impl McpClientKind {
         Ok(self.read_node(&root, file, base_dir, project))
     }
 
-    /// Reads a file of unknown origin: ours, or any client's.
+    /// Reads a file of unknown origin: Toolcrib's own, or any client's.
     pub fn read_any(
         text: &str,
         file: &str,
@@ -135,23 +138,23 @@ impl McpClientKind {
         Ok(McpClientKind::detect_from_node(file, &root).read_node(&root, file, base_dir, project))
     }
 
-    /// Whose file it most likely is, by its name and its keys.
+    /// Detects the client of a file by its name and its keys. A text that does not parse counts as empty.
     pub fn detect(text: &str, file: &str) -> McpClientKind {
         let root = node::parse(text, file, Syntax::from_file_name(file)).unwrap_or(ConfigNode::null(1));
         McpClientKind::detect_from_node(file, &root)
     }
 
     fn read_node(self, root: &ConfigNode, file: &str, base_dir: &Path, project: &Path) -> ImportedConfig {
-        // A file in `.vscode/` and the like speaks of the directory around it.
+        // Paths in `.vscode/mcp.json` and similar files are relative to the project, not to the dot directory.
         let in_dot_directory = base_dir.parent() == Some(project)
             && base_dir.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
         let base = if in_dot_directory { project } else { base_dir };
         let mut reader = ConfigReader::new(file, base, ConfigDialect::Client);
         if let Some(inputs) = root.get("inputs") {
-            reader.warn(inputs.line, "inputs", "are not asked for; use `${env:NAME}` where one is needed");
+            reader.warn(inputs.line, "inputs", "prompting is not supported; use `${env:NAME}` instead of an input");
         }
-        let places = self.server_maps(root, project);
-        if places.is_empty() {
+        let server_maps = self.server_maps(root, project);
+        if server_maps.is_empty() {
             reader.warn(
                 1,
                 "",
@@ -159,26 +162,26 @@ impl McpClientKind {
             );
         }
         let mut sources: Vec<ConfiguredSource> = Vec::new();
-        for (path, servers) in places {
-            // A client's file stands alone when it is imported, so it narrows nothing.
+        for (path, servers) in server_maps {
+            // An import has no lower configuration, so there is nothing to narrow.
             let (found, _) = read_sources(&mut reader, servers, &path, Some(self));
             super::reject_duplicate_ids(&mut reader, &found);
-            let known: Vec<_> = sources.iter().map(|declaration| declaration.id.clone()).collect();
-            sources.extend(found.into_iter().filter(|declaration| !known.contains(&declaration.id)));
+            let known: Vec<_> = sources.iter().map(|source| source.id.clone()).collect();
+            sources.extend(found.into_iter().filter(|source| !known.contains(&source.id)));
         }
         let config = Config { sources, warnings: reader.warnings, ..Config::default() };
         ImportedConfig { config, errors: reader.errors }
     }
 
-    /// The maps of servers in a file, those that win first.
+    /// Returns the maps of servers in a file with their key paths, highest precedence first.
     fn server_maps<'n>(self, root: &'n ConfigNode, project: &Path) -> Vec<(String, &'n ConfigNode)> {
-        let at = |path: &[&str]| {
+        let map_at = |path: &[&str]| {
             let node = path.iter().try_fold(root, |node, key| node.get(key))?;
             Some((path.join("."), node))
         };
-        let own: Vec<_> = match self {
+        let maps: Vec<_> = match self {
             McpClientKind::ClaudeDesktop | McpClientKind::Cursor | McpClientKind::Gemini | McpClientKind::Windsurf => {
-                at(&["mcpServers"]).into_iter().collect()
+                map_at(&["mcpServers"]).into_iter().collect()
             }
             McpClientKind::ClaudeCode => {
                 let local = root.get("projects").and_then(|projects| {
@@ -186,18 +189,19 @@ impl McpClientKind {
                     let path = join_key(&join_key("projects", &entry.key), "mcpServers");
                     Some((path, entry.node.get("mcpServers")?))
                 });
-                local.into_iter().chain(at(&["mcpServers"])).collect()
+                local.into_iter().chain(map_at(&["mcpServers"])).collect()
             }
             McpClientKind::Vscode => {
                 let paths: [&[&str]; 3] = [&["servers"], &["mcp", "servers"], &["mcp.servers"]];
-                paths.into_iter().filter_map(at).collect()
+                paths.into_iter().filter_map(map_at).collect()
             }
-            McpClientKind::Codex => at(&["mcp_servers"]).into_iter().collect(),
-            McpClientKind::Zed => at(&["context_servers"]).into_iter().collect(),
+            McpClientKind::Codex => map_at(&["mcp_servers"]).into_iter().collect(),
+            McpClientKind::Zed => map_at(&["context_servers"]).into_iter().collect(),
         };
-        if own.is_empty() { SERVER_MAP_PATHS.into_iter().filter_map(at).take(1).collect() } else { own }
+        if maps.is_empty() { SERVER_MAP_PATHS.into_iter().filter_map(map_at).take(1).collect() } else { maps }
     }
 
+    /// Key under which the client keeps its servers, for messages.
     fn servers_key(self) -> &'static str {
         match self {
             McpClientKind::ClaudeDesktop
@@ -211,6 +215,7 @@ impl McpClientKind {
         }
     }
 
+    /// Syntax of its files. Codex writes TOML and all others JSON, whatever the extension of a renamed file.
     fn syntax(self, file: &str) -> Syntax {
         match (self, Syntax::from_file_name(file)) {
             (McpClientKind::Codex, Syntax::Yaml | Syntax::Toml) => Syntax::Toml,
@@ -219,6 +224,7 @@ impl McpClientKind {
         }
     }
 
+    /// Keys that only one client uses decide first, then file names, then keys of single servers.
     fn detect_from_node(file: &str, root: &ConfigNode) -> McpClientKind {
         let file = file.replace('\\', "/");
         let name = file.rsplit('/').next().unwrap_or_default();
@@ -240,7 +246,7 @@ impl McpClientKind {
 }
 
 impl Os {
-    /// The one this was built for.
+    /// Returns the operating system this program was built for.
     pub fn current() -> Os {
         if cfg!(windows) {
             Os::Windows

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where: file, line, key, and what to write instead.
+//! Errors and warnings about a configuration: file, line, key, and a message that says what to write instead.
 
 use std::fmt;
 
@@ -8,22 +8,23 @@ use serde_json::json;
 use crate::error::{Code, Error};
 use crate::text::sanitize_truncated;
 
-/// One mistake or one piece of advice. It never repeats a value that may be a secret.
+/// One error or warning. The message never quotes a value that may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ConfigDiagnostic {
-    /// The file as it is shown to people.
+    /// Display name of the file.
     pub file: String,
-    /// Counted from one; zero where there are no lines, as in the environment.
+    /// Line number, counted from one; zero where there are no lines, as in the environment.
     pub line: usize,
-    /// Known for mistakes of syntax.
+    /// Column, counted from one. Known for syntax errors only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<usize>,
-    /// Where in the tree, such as `sources.files`; empty for the file as a whole.
+    /// Key path such as `sources.files`; empty for the file as a whole.
     pub key: String,
     pub message: String,
 }
 
 impl ConfigDiagnostic {
+    /// Creates a diagnostic. Key and message are sanitised and truncated: both may quote text of the file.
     pub fn new(file: &str, line: usize, key: &str, message: impl AsRef<str>) -> ConfigDiagnostic {
         ConfigDiagnostic {
             file: file.to_owned(),
@@ -39,14 +40,14 @@ impl ConfigDiagnostic {
         self
     }
 
-    /// All faults as the one error that every surface understands.
-    pub fn combined_error(faults: &[ConfigDiagnostic]) -> Error {
-        let message = faults.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("\n");
-        Error::new(Code::ConfigInvalid, message).with_details(json!({ "faults": faults }))
+    /// Combines diagnostics into one `CONFIG_INVALID` error with a line of text each.
+    pub fn combined_error(diagnostics: &[ConfigDiagnostic]) -> Error {
+        let message = diagnostics.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("\n");
+        Error::new(Code::ConfigInvalid, message).with_details(json!({ "faults": diagnostics }))
     }
 }
 
-/// `toolcrib.yaml:4: sources.files: unknown key …`
+/// Formats like a compiler: `toolcrib.yaml:4: sources.files: unknown key …`
 impl fmt::Display for ConfigDiagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
@@ -68,9 +69,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_reads_as_compilers_write_them() {
-        let fault = ConfigDiagnostic::new("toolcrib.yaml", 4, "sources.files", "unknown key `comand`");
-        assert_eq!(fault.to_string(), "toolcrib.yaml:4: sources.files: unknown key `comand`");
+    fn a_diagnostic_is_formatted_like_a_compiler_message() {
+        let diagnostic = ConfigDiagnostic::new("toolcrib.yaml", 4, "sources.files", "unknown key `comand`");
+        assert_eq!(diagnostic.to_string(), "toolcrib.yaml:4: sources.files: unknown key `comand`");
         assert_eq!(
             ConfigDiagnostic::new("x.json", 2, "", "expected `,`").with_column(7).to_string(),
             "x.json:2:7: expected `,`"

@@ -1,5 +1,5 @@
-//! Sources as a configuration file that reads back to the same sources. References stay references; literal values that
-//! may be secret are masked unless they are asked for.
+//! Exports sources as a configuration file that parses back to the same sources. References stay references; literals
+//! that may be secret are masked unless [`Secrets::Plain`] is requested.
 
 use serde_json::{Map, Value, json};
 
@@ -7,10 +7,10 @@ use super::show::show_source_keys;
 use super::source_keys::{Secrets, source_to_keys};
 use crate::source::Source;
 
-/// YAML with one line for each source, in the order of their ids.
+/// Exports as YAML, one line per source, sorted by id.
 pub fn export(sources: &[&Source], secrets: Secrets) -> String {
     let mut sources = sources.to_vec();
-    sources.sort_by(|one, other| one.id.cmp(&other.id));
+    sources.sort_by(|a, b| a.id.cmp(&b.id));
     let mut text = String::from(match secrets {
         Secrets::Masked => "# Written by `toolcrib export`. Values shown as `***` were left out.\n",
         Secrets::Plain => "# Written by `toolcrib export --secrets`. It may hold secrets: keep it safe.\n",
@@ -28,16 +28,16 @@ pub fn export(sources: &[&Source], secrets: Secrets) -> String {
     text
 }
 
-/// The same as JSON.
+/// Exports as JSON, sorted by id.
 pub fn export_json(sources: &[&Source], secrets: Secrets) -> Value {
     let mut sources = sources.to_vec();
-    sources.sort_by(|one, other| one.id.cmp(&other.id));
+    sources.sort_by(|a, b| a.id.cmp(&b.id));
     let keys = |source: &Source| Value::Object(source_to_keys(source, secrets));
     let sources: Map<String, Value> = sources.into_iter().map(|source| (source.id.to_string(), keys(source))).collect();
     json!({ "sources": sources })
 }
 
-/// Where a masked export of a source has `***` in the place of a literal: keys such as `env.TOKEN` or `args[2]`.
+/// Returns the keys that a masked export replaces by `***`, such as `env.TOKEN` or `args[2]`.
 pub fn masked_keys(source: &Source) -> Vec<String> {
     let masked = show_source_keys(source);
     let plain = Value::Object(source_to_keys(source, Secrets::Plain));
@@ -46,6 +46,7 @@ pub fn masked_keys(source: &Source) -> Vec<String> {
     keys
 }
 
+/// Walks both exports in parallel and collects the keys whose values differ.
 fn collect_differences(masked: &Value, plain: &Value, key: String, into: &mut Vec<String>) {
     match (masked, plain) {
         (Value::Object(masked), Value::Object(plain)) => {
@@ -64,7 +65,7 @@ fn collect_differences(masked: &Value, plain: &Value, key: String, into: &mut Ve
     }
 }
 
-/// JSON, which is YAML in flow style, except for characters that YAML wants escaped.
+/// Writes YAML in flow style, which is JSON except for additional characters that YAML wants escaped.
 fn write_flow(value: &Value, into: &mut String) {
     match value {
         Value::Object(object) => {
@@ -93,7 +94,7 @@ fn write_flow(value: &Value, into: &mut String) {
 fn quote_if_needed(key: &str) -> String {
     let is_plain = key.starts_with(|first: char| first.is_ascii_alphabetic())
         && key.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
-    // Older readers of YAML take these words for something else than text.
+    // YAML 1.1 parsers read these words as booleans or null.
     let is_word = matches!(key, "y" | "n" | "yes" | "no" | "on" | "off" | "true" | "false" | "null");
     if is_plain && !is_word {
         return key.to_owned();

@@ -1,4 +1,5 @@
-//! What HTTP allows as a header, as far as it is known before references are filled. Nothing here repeats a value.
+//! Checks of HTTP headers, as far as possible before references are resolved. Messages never quote a value, which may be
+//! a secret.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use super::reader::{ConfigReader, Section};
 use crate::reference::{ReferencePart, split_references};
 use crate::text::sanitize_truncated;
 
-/// `headers` of a source.
+/// Reads and checks the key `headers` of a source.
 pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> BTreeMap<String, String> {
     let headers = reader.read_map(section, "headers");
     let line = section.get("headers").map_or(section.line, |node| node.line);
@@ -19,20 +20,22 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> BTre
     headers
 }
 
+/// Reports a name with characters that RFC 9110 does not allow in a field name.
 pub(super) fn check_header_name(reader: &mut ConfigReader<'_>, line: usize, path: &str, name: &str) {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(legal) {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_allowed) {
         let shown = sanitize_truncated(name, 80);
-        reader.error(line, path, format!("`{shown}` is no name for a header: letters, digits and `-`"));
+        reader.error(line, path, format!("`{shown}` is not a valid header name: use letters, digits and `-`"));
     }
 }
 
+/// Reports control characters in the literal parts of a value: a line break could inject another header.
 pub(super) fn check_header_value(reader: &mut ConfigReader<'_>, line: usize, path: &str, value: &str) {
-    let illegal = |piece: &ReferencePart<'_>| match piece {
-        ReferencePart::Literal(text) => text.chars().any(|one| one.is_ascii_control() && one != '\t'),
+    let has_control_character = |part: &ReferencePart<'_>| match part {
+        ReferencePart::Literal(text) => text.chars().any(|character| character.is_ascii_control() && character != '\t'),
         ReferencePart::Reference(_) => false,
     };
-    if split_references(value).iter().any(illegal) {
-        reader.error(line, path, "no header can carry line breaks or other control characters");
+    if split_references(value).iter().any(has_control_character) {
+        reader.error(line, path, "a header cannot contain line breaks or other control characters");
     }
 }

@@ -1,4 +1,4 @@
-//! One source outside of a file, in the same words: what a request or a command declares.
+//! A single source declared outside a configuration file, with the same keys: by a REST request or a command.
 
 use std::path::Path;
 
@@ -7,16 +7,18 @@ use serde_json::{Value, json};
 use super::{Config, ConfigDiagnostic, ConfigDialect, Syntax};
 use crate::source::Source;
 
-/// Reads a source from the keys that would stand under its name in a file.
+/// Parses a source from the keys that a file would have under its name.
 pub fn parse_source(name: &str, keys: &Value, base_dir: &Path) -> Result<Source, Vec<ConfigDiagnostic>> {
     let text = json!({ "sources": { name: keys } }).to_string();
-    let declared = Config::parse(&text, "source", base_dir, Syntax::Json, ConfigDialect::Toolcrib);
-    let source = declared.and_then(|config| match config.sources.into_iter().next() {
-        Some(declaration) => declaration.source,
-        None => Err(vec![ConfigDiagnostic::new("source", 0, "", "says nothing")]),
+    // Through the same parser as a file, so that messages and checks are the same.
+    let config = Config::parse(&text, "source", base_dir, Syntax::Json, ConfigDialect::Toolcrib);
+    let source = config.and_then(|config| match config.sources.into_iter().next() {
+        Some(configured) => configured.source,
+        None => Err(vec![ConfigDiagnostic::new("source", 0, "", "declares no source")]),
     });
-    // Nobody wrote a line here.
-    source.map_err(|faults| faults.into_iter().map(|fault| ConfigDiagnostic { line: 0, ..fault }).collect())
+    // Line numbers would refer to the generated JSON, which the caller never sees.
+    let without_line = |diagnostic| ConfigDiagnostic { line: 0, ..diagnostic };
+    source.map_err(|diagnostics| diagnostics.into_iter().map(without_line).collect())
 }
 
 #[cfg(test)]
@@ -25,7 +27,7 @@ mod tests {
     use crate::source::SourceKind;
 
     #[test]
-    fn a_source_is_declared_in_the_words_of_a_file() {
+    fn an_inline_source_has_the_keys_and_messages_of_a_file() {
         let declare = |name, keys| parse_source(name, &keys, Path::new("/p"));
         let source = declare("My Docs", json!({ "url": "http://x", "ttl": "5m" })).unwrap();
         assert_eq!((source.id.as_str(), source.kind.transport()), ("my_docs", "http"));

@@ -1,5 +1,5 @@
-//! An entry that declares no source of its own and only restricts one of the configuration below it: `enabled: false`,
-//! `tools`, or both.
+//! Narrowings: entries of a file that declare no source but restrict one of a configuration with lower precedence, by
+//! `enabled: false`, `tools`, or both. A project's file uses them on the sources of the user.
 
 use super::node::ConfigNode;
 use super::reader::ConfigReader;
@@ -7,26 +7,29 @@ use super::{ConfigDiagnostic, ConfiguredSource, settings, source};
 use crate::policy::Rules;
 use crate::source::SourceId;
 
-/// What one file restricts of a source that another file declares.
+/// Restriction in one file of a source that another file declares.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Narrowing {
     pub id: SourceId,
+    /// `Some(true)` cannot enable a disabled source; it only leads to a warning.
     pub enabled: Option<bool>,
+    /// Rules that are applied on top of those of the source.
     pub tools: Rules,
     pub file: String,
     pub line: usize,
 }
 
+/// Keys that restrict a source and do not define one.
 const NARROWING_KEYS: [&str; 2] = ["enabled", "tools"];
 
-/// Whether an entry has these keys and no others.
+/// Whether an entry has only keys that restrict.
 pub(super) fn is_narrowing(node: &ConfigNode) -> bool {
     let entries = node.entries();
     !entries.is_empty() && entries.iter().all(|entry| NARROWING_KEYS.contains(&entry.key.as_str()))
 }
 
-/// Reads such an entry. The fault that it leaves in any case says that there is nothing to narrow; it is dropped with
-/// the declaration when the file is laid over a configuration that has the source.
+/// Reads a narrowing. It always reports an error too, which says that there is no source to restrict: the error is
+/// dropped when the file is merged over a configuration that has the source.
 pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNode, path: &str) -> Option<Narrowing> {
     let section = reader.as_section(node, path)?;
     let enabled = reader.read_bool(&section, "enabled");
@@ -34,23 +37,24 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNo
     let file = reader.file.to_owned();
     let narrowing = Narrowing { id: id.clone(), enabled, tools, file, line: section.line };
     let narrowing = reader.errors.is_empty().then_some(narrowing);
-    let message = format!("{}, or a source `{id}` in your own configuration to narrow", source::missing_kind_message());
+    let message =
+        format!("{}, or a source `{id}` in your user configuration to restrict", source::missing_kind_message());
     reader.error(section.line, path, message);
     narrowing
 }
 
-/// Restricts the sources of the configuration below. Returns what was asked for in vain.
+/// Applies narrowings to the sources of the lower configuration. Returns a warning for each attempt to enable a source.
 pub(super) fn apply(narrowings: &[Narrowing], sources: &mut [ConfiguredSource]) -> Vec<ConfigDiagnostic> {
     let mut warnings = Vec::new();
     for narrowing in narrowings {
-        let Some(declaration) = sources.iter_mut().find(|declaration| declaration.id == narrowing.id) else { continue };
-        let Ok(source) = &mut declaration.source else { continue };
+        let Some(configured) = sources.iter_mut().find(|source| source.id == narrowing.id) else { continue };
+        let Ok(source) = &mut configured.source else { continue };
         let settings = &mut source.settings;
         let key = format!("sources.{}.enabled", narrowing.id);
         match narrowing.enabled {
             Some(false) => settings.enabled = Some(false),
             Some(true) if settings.enabled == Some(false) => {
-                let message = format!("cannot enable a source that `{}` disables", declaration.file);
+                let message = format!("cannot enable a source that `{}` disables", configured.file);
                 warnings.push(ConfigDiagnostic::new(&narrowing.file, narrowing.line, &key, message));
             }
             Some(true) | None => {}

@@ -1,5 +1,7 @@
-//! A configuration file as one untyped tree in which every value knows its line, whatever syntax it was written in.
-//! Scalars keep their spelling, so that `1.10` in `env` stays `1.10`. What the keys mean is left to others.
+//! Untyped syntax tree of a configuration file, the same for YAML, TOML and JSON. Every value knows its line.
+//!
+//! Scalars keep their spelling, so that `1.10` in `env` stays `1.10`. Size, depth and alias copies are bounded here; the
+//! meaning of keys is defined by the modules that read the tree.
 
 mod json;
 mod to_json;
@@ -13,55 +15,60 @@ use super::diagnostic::ConfigDiagnostic;
 
 pub(crate) use to_json::yaml_to_json;
 
+/// Value with the line where it starts, counted from one.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ConfigNode {
     pub(super) value: NodeValue,
     pub(super) line: usize,
 }
 
+/// Value of a node. Maps keep the order of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum NodeValue {
     Null,
-    /// With its spelling: `no` is false where a flag is wanted, and text in `env`.
+    /// With its spelling: `no` is false for a boolean setting, and the text `no` in `env`.
     Bool(bool, String),
+    /// As it is spelled in the file.
     Number(String),
     Text(String),
     List(Vec<ConfigNode>),
     Map(Vec<NodeEntry>),
 }
 
+/// Key of a map with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct NodeEntry {
     pub(super) key: String,
-    /// The line of the key, which is not always that of its value.
+    /// Line of the key, which may differ from the line of its value.
     pub(super) line: usize,
     pub(super) node: ConfigNode,
 }
 
-/// Larger than any configuration, smaller than any harm.
+/// Maximum size of a file: far above real configurations, small enough to parse in memory.
 const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
-/// How many nodes the aliases of a configuration may copy in all: an alias bomb ends here.
+/// Maximum number of nodes that YAML aliases may copy in total. Stops alias bombs ("billion laughs").
 const MAX_ALIAS_COPIES: usize = 100_000;
-/// So many bytes of text are copied for the price of a node.
+/// A text counts as one more node for each of this many bytes, so that aliases of long texts are bounded too.
 const TEXT_BYTES_PER_NODE: usize = 256;
-/// Deeper than any configuration; the tree is walked by recursion.
+/// Maximum nesting depth. The tree is walked by recursion, so this protects the stack.
 const MAX_NODE_DEPTH: usize = 128;
 
-/// Parses a whole file; an empty one is null.
+/// Parses a whole file; an empty one is null. Duplicate keys are errors in every syntax.
 pub(super) fn parse(text: &str, file: &str, syntax: Syntax) -> Result<ConfigNode, Vec<ConfigDiagnostic>> {
     if text.len() > MAX_FILE_BYTES {
         return Err(vec![ConfigDiagnostic::new(file, 1, "", "the file is larger than 16 MiB")]);
     }
+    // Editors on Windows write a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let node = match syntax {
         Syntax::Yaml => yaml::parse(text, file, MAX_ALIAS_COPIES),
         Syntax::Toml => toml::parse(text, file),
         Syntax::Json => json::parse(text, file),
     }
-    .map_err(|fault| vec![fault])?;
-    let mut faults = Vec::new();
-    find_duplicate_keys(&node, file, "", &mut faults);
-    if faults.is_empty() { Ok(node) } else { Err(faults) }
+    .map_err(|diagnostic| vec![diagnostic])?;
+    let mut errors = Vec::new();
+    find_duplicate_keys(&node, file, "", &mut errors);
+    if errors.is_empty() { Ok(node) } else { Err(errors) }
 }
 
 impl ConfigNode {
@@ -77,12 +84,12 @@ impl ConfigNode {
         self.value == NodeValue::Null
     }
 
-    /// The value under a key of a map; null counts as absent.
+    /// Returns the value of a key of a map; null counts as absent.
     pub(super) fn get(&self, key: &str) -> Option<&ConfigNode> {
         self.entries().iter().find(|entry| entry.key == key && !entry.node.is_null()).map(|entry| &entry.node)
     }
 
-    /// The entries of a map; none for anything else.
+    /// Returns the entries of a map; an empty slice for anything else.
     pub(super) fn entries(&self) -> &[NodeEntry] {
         match &self.value {
             NodeValue::Map(entries) => entries,
@@ -92,6 +99,7 @@ impl ConfigNode {
         }
     }
 
+    /// Returns the text of a text node; numbers and booleans are not text.
     pub(super) fn as_text(&self) -> Option<&str> {
         match &self.value {
             NodeValue::Text(text) => Some(text),
@@ -101,7 +109,7 @@ impl ConfigNode {
         }
     }
 
-    /// What it is, in the words of a message.
+    /// Type of the value for messages such as "expected text, found a list".
     pub(super) fn type_name(&self) -> &'static str {
         match &self.value {
             NodeValue::Null => "nothing",
@@ -113,58 +121,57 @@ impl ConfigNode {
         }
     }
 
-    /// How many nodes it is made of and how deep they are nested, for what a YAML alias would copy. A long text counts as
-    /// several, for it is copied too.
+    /// Number of nodes and nesting depth, as the cost of copying this node for a YAML alias. A long text counts as several
+    /// nodes.
     fn size_and_depth(&self) -> (usize, usize) {
-        let of_text = |text: &str| text.len() / TEXT_BYTES_PER_NODE;
-        let of_all = |sizes: &mut dyn Iterator<Item = (usize, usize)>| {
-            let (size, depth) =
-                sizes.fold((0, 0), |(size, depth): (usize, usize), (more, deep)| (size + more, depth.max(deep)));
+        let text_cost = |text: &str| text.len() / TEXT_BYTES_PER_NODE;
+        let sum_children = |sizes: &mut dyn Iterator<Item = (usize, usize)>| {
+            let (size, depth) = sizes.fold((0, 0), |(size, depth): (usize, usize), (child_size, child_depth)| {
+                (size + child_size, depth.max(child_depth))
+            });
             (size + 1, depth + 1)
         };
-        let of_entry = |entry: &NodeEntry| {
+        let entry_cost = |entry: &NodeEntry| {
             let (size, depth) = entry.node.size_and_depth();
-            (size + of_text(&entry.key), depth)
+            (size + text_cost(&entry.key), depth)
         };
         match &self.value {
             NodeValue::Null => (1, 0),
-            NodeValue::Bool(_, text) | NodeValue::Number(text) | NodeValue::Text(text) => (1 + of_text(text), 0),
-            NodeValue::List(nodes) => of_all(&mut nodes.iter().map(ConfigNode::size_and_depth)),
-            NodeValue::Map(entries) => of_all(&mut entries.iter().map(of_entry)),
+            NodeValue::Bool(_, text) | NodeValue::Number(text) | NodeValue::Text(text) => (1 + text_cost(text), 0),
+            NodeValue::List(nodes) => sum_children(&mut nodes.iter().map(ConfigNode::size_and_depth)),
+            NodeValue::Map(entries) => sum_children(&mut entries.iter().map(entry_cost)),
         }
     }
 }
 
-fn find_duplicate_keys(node: &ConfigNode, file: &str, path: &str, faults: &mut Vec<ConfigDiagnostic>) {
+/// Reports keys that occur more than once in a map.
+fn find_duplicate_keys(node: &ConfigNode, file: &str, path: &str, errors: &mut Vec<ConfigDiagnostic>) {
     match &node.value {
         NodeValue::Null | NodeValue::Bool(..) | NodeValue::Number(_) | NodeValue::Text(_) => {}
-        NodeValue::List(nodes) => nodes.iter().for_each(|node| find_duplicate_keys(node, file, path, faults)),
+        NodeValue::List(nodes) => nodes.iter().for_each(|node| find_duplicate_keys(node, file, path, errors)),
         NodeValue::Map(entries) => {
             let mut seen = HashMap::new();
             for entry in entries {
                 if let Some(first) = seen.insert(entry.key.as_str(), entry.line) {
-                    faults.push(ConfigDiagnostic::new(
-                        file,
-                        entry.line,
-                        path,
-                        duplicate_key_message(&entry.key, first),
-                    ));
+                    let message = duplicate_key_message(&entry.key, first);
+                    errors.push(ConfigDiagnostic::new(file, entry.line, path, message));
                 }
-                find_duplicate_keys(&entry.node, file, &join_key(path, &entry.key), faults);
+                find_duplicate_keys(&entry.node, file, &join_key(path, &entry.key), errors);
             }
         }
     }
 }
 
-fn duplicate_key_message(key: &str, first: usize) -> String {
-    format!("the key `{key}` stands twice: here and in line {first}; keep one")
+fn duplicate_key_message(key: &str, first_line: usize) -> String {
+    format!("duplicate key `{key}`, first set in line {first_line}; keep one")
 }
 
+/// Appends a key to a key path: `sources` and `files` become `sources.files`.
 pub(super) fn join_key(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// Where the lines of a text begin, to turn offsets into lines and columns.
+/// Start offsets of the lines of a text, to convert byte offsets into lines and columns.
 struct LineIndex<'a> {
     text: &'a str,
     line_starts: Vec<usize>,
@@ -176,10 +183,12 @@ impl<'a> LineIndex<'a> {
         LineIndex { text, line_starts: starts }
     }
 
+    /// Line number of a byte offset, counted from one.
     fn line(&self, offset: usize) -> usize {
         self.line_starts.partition_point(|start| *start <= offset)
     }
 
+    /// Column of a byte offset in characters, counted from one.
     fn column(&self, offset: usize) -> usize {
         let start = self.line_starts[self.line(offset).saturating_sub(1)];
         self.text.get(start..offset).map_or(1, |before| before.chars().count() + 1)
@@ -190,7 +199,7 @@ impl<'a> LineIndex<'a> {
     }
 }
 
-/// Parsers begin their messages in capitals; ours follow a colon.
+/// Lowercases the first letter: messages of parsers start with a capital, but here they follow a colon.
 fn lower_first(message: &str) -> String {
     let mut characters = message.chars();
     characters.next().map(|first| first.to_lowercase().chain(characters).collect()).unwrap_or_default()

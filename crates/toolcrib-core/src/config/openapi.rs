@@ -1,4 +1,4 @@
-//! A source made from an OpenAPI document or from an Arazzo document of workflows: the keys that stand beside those.
+//! Reads OpenAPI and workflow sources: the document and the keys that belong to it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{auth, header, path};
 use crate::source::{OpenApiSource, PollSettings, WorkflowSource};
 use crate::text::did_you_mean;
 
-/// The keys that belong to `openapi`.
+/// Keys that are allowed beside `openapi`.
 pub(super) const OPENAPI_KEYS: [&str; 11] = [
     "base_url",
     "include",
@@ -24,10 +24,11 @@ pub(super) const OPENAPI_KEYS: [&str; 11] = [
     "poll",
 ];
 
-/// Methods that become tools only where somebody asks for them.
+/// HTTP methods that become tools only if `methods` lists them.
 const OPT_IN_METHODS: [&str; 3] = ["HEAD", "OPTIONS", "TRACE"];
 const POLL_KEYS: [&str; 6] = ["url", "status", "result", "done", "failed", "interval"];
 
+/// Reads an OpenAPI source. All keys are read before the document, so that one pass reports all errors.
 pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<OpenApiSource> {
     let include = reader.read_list(section, "include");
     let exclude = reader.read_list(section, "exclude");
@@ -38,7 +39,7 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Opti
     auth::reject_duplicate_header(reader, section, &headers, auth.as_ref());
     let allow_private = reader.read_bool(section, "allow_private").unwrap_or(false);
     let allow_refs =
-        reader.read_list(section, "allow_refs").iter().map(|place| resolve_location(reader, place)).collect();
+        reader.read_list(section, "allow_refs").iter().map(|text| resolve_location(reader, text)).collect();
     let variables = reader.read_map(section, "variables");
     let poll = read_polls(reader, section);
     let base_url = read_base_url(reader, section);
@@ -59,6 +60,7 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Opti
     })
 }
 
+/// Reads a workflow source. Its Arazzo document must be a local file.
 pub(super) fn read_workflow(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<WorkflowSource> {
     let text = reader.read_text(section, "workflow")?;
     if has_scheme(&text) {
@@ -66,50 +68,51 @@ pub(super) fn read_workflow(reader: &mut ConfigReader<'_>, section: &Section<'_>
         reader.error(
             line,
             &join_key(&section.path, "workflow"),
-            "expected a file; fetch the document and name it here",
+            "expected a file; download the document and give its path",
         );
         return None;
     }
     Some(WorkflowSource { document: path::to_absolute(reader.base_dir, &text) })
 }
 
-/// A file, or an address.
+/// Reads the location of a document: a file or a URL.
 fn read_document(reader: &mut ConfigReader<'_>, section: &Section<'_>, key: &str) -> Option<String> {
     let node = section.get(key)?;
     let text = reader.read_text(section, key)?;
     if has_scheme(&text) && !is_http_url(&text) {
-        let message = "expected a file, or an address that begins with `http://` or `https://`";
+        let message = "expected a file or a URL that begins with `http://` or `https://`";
         reader.error(node.line, &join_key(&section.path, key), message);
         return None;
     }
-    if let Some(wrong) = url_check::find_url_error(&text).filter(|_| is_http_url(&text)) {
-        reader.error(node.line, &join_key(&section.path, key), wrong);
+    if let Some(message) = url_check::find_url_error(&text).filter(|_| is_http_url(&text)) {
+        reader.error(node.line, &join_key(&section.path, key), message);
         return None;
     }
     Some(resolve_location(reader, &text))
 }
 
-/// An address as it is; a path against the configuration.
-fn resolve_location(reader: &ConfigReader<'_>, place: &str) -> String {
-    if is_http_url(place) { place.to_owned() } else { path::to_absolute(reader.base_dir, place) }
+/// Returns a URL as it is and a path resolved against the configuration file.
+fn resolve_location(reader: &ConfigReader<'_>, text: &str) -> String {
+    if is_http_url(text) { text.to_owned() } else { path::to_absolute(reader.base_dir, text) }
 }
 
 fn read_base_url(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<String> {
     let node = section.get("base_url")?;
     let url = reader.read_text(section, "base_url")?;
-    if let Some(wrong) = url_check::find_url_error(&url).filter(|_| !starts_with_template(&url)) {
-        reader.error(node.line, &join_key(&section.path, "base_url"), wrong);
+    if let Some(message) = url_check::find_url_error(&url).filter(|_| !starts_with_template(&url)) {
+        reader.error(node.line, &join_key(&section.path, "base_url"), message);
         return None;
     }
     Some(url)
 }
 
+/// Reads `methods` in upper case, without duplicates.
 fn read_methods(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Vec<String> {
     let path = join_key(&section.path, "methods");
     let line = section.get("methods").map_or(section.line, |node| node.line);
     let mut methods: Vec<String> = Vec::new();
-    for given in reader.read_list(section, "methods") {
-        let method = given.to_ascii_uppercase();
+    for text in reader.read_list(section, "methods") {
+        let method = text.to_ascii_uppercase();
         if OPT_IN_METHODS.contains(&method.as_str()) {
             if !methods.contains(&method) {
                 methods.push(method);
@@ -117,24 +120,25 @@ fn read_methods(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Vec<Str
             continue;
         }
         let reason = match method.as_str() {
-            "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "QUERY" => "; that one needs no asking for".to_owned(),
+            "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "QUERY" => "; that method is always included".to_owned(),
             other => did_you_mean(other, OPT_IN_METHODS),
         };
-        reader.error(line, &path, format!("expected `HEAD`, `OPTIONS` or `TRACE`, found `{given}`{reason}"));
+        reader.error(line, &path, format!("expected `HEAD`, `OPTIONS` or `TRACE`, found `{text}`{reason}"));
     }
     methods
 }
 
+/// Reads `poll`: settings by a glob on tool names.
 fn read_polls(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> BTreeMap<String, PollSettings> {
     let path = join_key(&section.path, "poll");
     let Some(globs) = section.get("poll").and_then(|node| reader.as_section(node, &path)) else {
         return BTreeMap::new();
     };
-    let each = globs.entries.iter().filter_map(|entry| {
+    let polls = globs.entries.iter().filter_map(|entry| {
         let poll = read_poll(reader, &entry.node, &join_key(&path, &entry.key))?;
         Some((entry.key.clone(), poll))
     });
-    each.collect()
+    polls.collect()
 }
 
 fn read_poll(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<PollSettings> {
@@ -145,23 +149,22 @@ fn read_poll(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Op
             reader.error(section.line, path, format!("needs `{key}`"));
         }
     }
-    let (url, status, result) = (
-        reader.read_text(&section, "url"),
-        read_pointer(reader, &section, "status"),
-        read_pointer(reader, &section, "result"),
-    );
-    let (done, failed) = (reader.read_list(&section, "done"), reader.read_list(&section, "failed"));
+    let url = reader.read_text(&section, "url");
+    let status = read_pointer(reader, &section, "status");
+    let result = read_pointer(reader, &section, "result");
+    let done = reader.read_list(&section, "done");
+    let failed = reader.read_list(&section, "failed");
     let interval = reader.read_duration(&section, "interval", ZeroDuration::Rejected);
     if interval.is_some_and(|interval| interval < PollSettings::MIN_INTERVAL) {
         reader.error(section.line, &join_key(path, "interval"), "must be `100ms` or more");
     }
     if section.has("done") && done.is_empty() {
-        reader.error(section.line, &join_key(path, "done"), "needs a value that means that it is done");
+        reader.error(section.line, &join_key(path, "done"), "needs at least one status value that means done");
     }
     Some(PollSettings { url: url?, status: status?, result, done, failed, interval })
 }
 
-/// A JSON pointer: nothing for the whole, or steps that each begin with `/`.
+/// Reads a JSON pointer: empty for the whole document, or segments that each start with `/`.
 fn read_pointer(reader: &mut ConfigReader<'_>, section: &Section<'_>, key: &str) -> Option<String> {
     let node = section.get(key)?;
     let path = join_key(&section.path, key);

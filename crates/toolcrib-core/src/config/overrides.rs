@@ -1,4 +1,5 @@
-//! What the environment says of single sources, for this process only: `TOOLCRIB_SOURCE_<ID>_ENABLED`, `_URL`, `_TOKEN`.
+//! Overrides of single sources by environment variables, for this process only: `TOOLCRIB_SOURCE_<ID>_ENABLED`, `_URL` and
+//! `_TOKEN`. They are applied to a copy of the source and never stored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,35 +8,38 @@ use super::diagnostic::ConfigDiagnostic;
 use crate::source::{Auth, RemoteSource, Source, SourceId, SourceKind};
 use crate::text::did_you_mean;
 
-/// The overrides by source, and the variables that make no sense.
+/// All overrides of an environment, and the variables that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overrides {
     pub by_source: BTreeMap<SourceId, Override>,
     pub errors: Vec<ConfigDiagnostic>,
 }
 
+/// Override of one source. `None` leaves a setting as it is.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Override {
     pub enabled: Option<bool>,
+    /// Replaces the URL of a server, or the base URL of an OpenAPI source.
     pub url: Option<String>,
+    /// Replaces the authentication by this bearer token.
     pub token: Option<String>,
 }
 
-/// Picks the overrides of known sources out of an environment. An empty variable counts as unset.
+/// Reads the overrides of known sources from an environment. An empty variable counts as unset.
 pub fn overrides_from_env<'a>(
     environment: impl IntoIterator<Item = (String, String)>,
     known: impl IntoIterator<Item = &'a SourceId>,
 ) -> Overrides {
     let known: BTreeMap<String, &SourceId> =
         known.into_iter().map(|id| (id.as_str().to_ascii_uppercase(), id)).collect();
-    // Sorted, so that faults come in one order whatever the environment's.
+    // Sorted, so that the order of errors does not depend on the environment.
     let variables: BTreeMap<String, String> = environment
         .into_iter()
         .filter(|(name, value)| name.starts_with("TOOLCRIB_SOURCE_") && !value.trim().is_empty())
         .collect();
     let mut overrides = Overrides::default();
     for (name, value) in variables {
-        let Some((id, what)) = name.strip_prefix("TOOLCRIB_SOURCE_").and_then(|rest| rest.rsplit_once('_')) else {
+        let Some((id, setting)) = name.strip_prefix("TOOLCRIB_SOURCE_").and_then(|rest| rest.rsplit_once('_')) else {
             overrides.add_error(&name, "expected `TOOLCRIB_SOURCE_<ID>_ENABLED`, `…_URL` or `…_TOKEN`");
             continue;
         };
@@ -45,25 +49,25 @@ pub fn overrides_from_env<'a>(
             overrides.add_error(&name, format!("no source has the id `{id}`{near}"));
             continue;
         };
-        let mut changed = overrides.by_source.get(*source).cloned().unwrap_or_default();
-        match what {
+        let mut source_override = overrides.by_source.get(*source).cloned().unwrap_or_default();
+        match setting {
             "ENABLED" => match parse_flag(&value) {
-                Some(enabled) => changed.enabled = Some(enabled),
+                Some(enabled) => source_override.enabled = Some(enabled),
                 None => overrides.add_error(&name, format!("expected `true` or `false`, found `{value}`")),
             },
-            "URL" => changed.url = Some(value),
-            "TOKEN" => changed.token = Some(value),
+            "URL" => source_override.url = Some(value),
+            "TOKEN" => source_override.token = Some(value),
             _ => overrides.add_error(&name, "ends in neither `_ENABLED`, `_URL` nor `_TOKEN`"),
         }
-        if changed != Override::default() {
-            overrides.by_source.insert((*source).clone(), changed);
+        if source_override != Override::default() {
+            overrides.by_source.insert((*source).clone(), source_override);
         }
     }
     overrides
 }
 
 impl Override {
-    /// The source as it is for this process. An address or a token changes nothing about a source without an address.
+    /// Returns the source with this override applied. URL and token are ignored for a source that is not remote.
     pub fn apply(&self, source: &Source) -> Source {
         let mut source = source.clone();
         source.settings.enabled = self.enabled.or(source.settings.enabled);
@@ -87,6 +91,7 @@ impl Override {
         self.apply_token(&mut remote.headers, &mut remote.auth);
     }
 
+    /// Sets the token and removes an `Authorization` header, which would conflict with it.
     fn apply_token(&self, headers: &mut BTreeMap<String, String>, auth: &mut Option<Auth>) {
         if let Some(token) = &self.token {
             headers.retain(|name, _| !name.eq_ignore_ascii_case("authorization"));
@@ -101,7 +106,7 @@ impl Overrides {
     }
 }
 
-/// Without the token, so that it reaches no log.
+/// Prints `***` for the token, so that it reaches no log.
 impl fmt::Debug for Override {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Override")
@@ -132,14 +137,15 @@ mod tests {
     fn check(variables: &[(&str, &str)], expected: &str) {
         let known = [source_id("docs"), source_id("my_docs"), source_id("my_url")];
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let found = overrides_from_env(variables, &known);
-        let mut lines: Vec<String> = found.by_source.iter().map(|(id, change)| format!("{id} {change:?}")).collect();
-        lines.extend(found.errors.iter().map(ConfigDiagnostic::to_string));
+        let overrides = overrides_from_env(variables, &known);
+        let mut lines: Vec<String> =
+            overrides.by_source.iter().map(|(id, source_override)| format!("{id} {source_override:?}")).collect();
+        lines.extend(overrides.errors.iter().map(ConfigDiagnostic::to_string));
         assert_eq!(lines.join("\n"), expected);
     }
 
     #[test]
-    fn variables_belong_to_the_source_with_that_id() {
+    fn variables_override_the_source_with_that_id() {
         check(&[("PATH", "/bin"), ("TOOLCRIB_DATA", "/x"), ("TOOLCRIB_SOURCE_DOCS_URL", "")], "");
         check(
             &[
@@ -154,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn unusable_variables_are_reported() {
         check(
             &[
                 ("TOOLCRIB_SOURCE_DOC_URL", "x"),
@@ -170,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_takes_the_place_of_a_header() {
+    fn a_token_replaces_the_authorization_header() {
         let change = Override { enabled: Some(false), url: Some("http://b".into()), token: Some("t".into()) };
         let headers = BTreeMap::from([("authorization".into(), "x".into()), ("Accept".into(), "y".into())]);
         let kind = SourceKind::Sse(RemoteSource { url: "http://a".into(), headers, auth: None });

@@ -1,9 +1,10 @@
-//! Paths in a file are relative to that file. Nothing here looks at a disk.
+//! Paths in a configuration file, which are relative to that file. Works on text alone, without file system access.
 
 use std::path::{Component, Path, PathBuf};
 
-/// An absolute path as it is; a relative one against `base`, without `.` and `..`. `~` becomes the home directory's
-/// reference, and a path that begins with a reference is left alone: what it stands for is known at use.
+/// Makes a path absolute: a relative one is joined to `base` and normalised.
+///
+/// `~` becomes `${env:HOME}`. A path that starts with a reference stays as it is, since its value is known only at use.
 pub(super) fn to_absolute(base: &Path, path: &str) -> String {
     if path == "~" {
         return "${env:HOME}".to_owned();
@@ -17,28 +18,29 @@ pub(super) fn to_absolute(base: &Path, path: &str) -> String {
     normalize(&base.join(path)).to_string_lossy().into_owned()
 }
 
-/// A bare program name is looked up by the system; one with a directory in it is a path.
+/// Makes the path of a program absolute. A bare name such as `npx` stays, to be found in `PATH`.
 pub(super) fn resolve_command(base: &Path, command: &str) -> String {
     let is_path = Path::new(command).components().count() > 1 || command.starts_with("~/");
     if is_path { to_absolute(base, command) } else { command.to_owned() }
 }
 
+/// Removes `.` and resolves `..` without following symbolic links.
 fn normalize(path: &Path) -> PathBuf {
-    let mut clean = PathBuf::new();
+    let mut normalized = PathBuf::new();
     for component in path.components() {
         match component {
             Component::CurDir => {}
-            // Above the root is the root; above a relative beginning, the step stays.
-            Component::ParentDir if matches!(clean.components().next_back(), Some(Component::Normal(_))) => {
-                clean.pop();
+            // The parent of the root is the root; `..` at the start of a relative path is kept.
+            Component::ParentDir if matches!(normalized.components().next_back(), Some(Component::Normal(_))) => {
+                normalized.pop();
             }
-            Component::ParentDir if clean.has_root() => {}
+            Component::ParentDir if normalized.has_root() => {}
             Component::ParentDir | Component::Normal(_) | Component::RootDir | Component::Prefix(_) => {
-                clean.push(component);
+                normalized.push(component);
             }
         }
     }
-    clean
+    normalized
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! Typed values out of the untyped tree. What is wrong is collected with its place, and reading goes on.
+//! Reads typed values out of the untyped tree of a configuration file.
+//!
+//! A wrong value is recorded as a diagnostic and reading continues, so that one pass reports all errors of a file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,26 +13,29 @@ use super::size::parse_size;
 use crate::text::did_you_mean;
 use crate::time::parse_duration;
 
-/// Nobody waits longer than this; it keeps what is computed with it within what a clock can say.
+/// Maximum of every duration setting: one year. Sums with the current time stay far from overflow.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// Collects errors and warnings while a configuration file is read.
 pub(super) struct ConfigReader<'a> {
+    /// Display name of the file.
     pub(super) file: &'a str,
-    /// What relative paths are relative to.
+    /// Directory that relative paths are resolved against.
     pub(super) base_dir: &'a Path,
     pub(super) dialect: ConfigDialect,
     pub(super) errors: Vec<ConfigDiagnostic>,
     pub(super) warnings: Vec<ConfigDiagnostic>,
 }
 
-/// A map of keys, and where it stands.
+/// Map of keys with its position in the file.
 pub(super) struct Section<'n> {
+    /// Key path such as `sources.files.auth`.
     pub(super) path: String,
     pub(super) line: usize,
     pub(super) entries: &'n [NodeEntry],
 }
 
-/// Whether a length of time may be none.
+/// Whether a duration of zero is allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ZeroDuration {
     Allowed,
@@ -38,11 +43,12 @@ pub(super) enum ZeroDuration {
 }
 
 impl<'n> Section<'n> {
-    /// The value under a key; null counts as absent.
+    /// Returns the value of a key; null counts as absent.
     pub(super) fn get(&self, key: &str) -> Option<&'n ConfigNode> {
         self.entry(key).map(|entry| &entry.node)
     }
 
+    /// Returns key and value, for the line of the key; null counts as absent.
     pub(super) fn entry(&self, key: &str) -> Option<&'n NodeEntry> {
         self.entries.iter().find(|entry| entry.key == key && !entry.node.is_null())
     }
@@ -65,7 +71,8 @@ impl<'a> ConfigReader<'a> {
         self.warnings.push(ConfigDiagnostic::new(self.file, line, key, message));
     }
 
-    /// A mistake in our own file, and none of our business in another client's.
+    /// Reports an unknown or misplaced key: an error in Toolcrib's files, a warning in those of other clients, which have
+    /// keys of their own.
     pub(super) fn error_or_warn(&mut self, line: usize, key: &str, message: impl AsRef<str>) {
         match self.dialect {
             ConfigDialect::Toolcrib => self.error(line, key, message),
@@ -73,6 +80,7 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
+    /// Returns a map as a section. Null is an empty section, anything else an error.
     pub(super) fn as_section<'n>(&mut self, node: &'n ConfigNode, path: &str) -> Option<Section<'n>> {
         match &node.value {
             NodeValue::Map(_) | NodeValue::Null => {
@@ -85,6 +93,7 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
+    /// Reports keys that are not in `known`, with the nearest known key.
     pub(super) fn report_unknown_keys(&mut self, section: &Section<'_>, known: &[&str]) {
         for entry in section.entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
             let near = did_you_mean(&entry.key, known.iter().copied());
@@ -92,13 +101,13 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    /// Text and nothing else.
+    /// Reads a non-empty text. A number or boolean is an error with the advice to quote it.
     pub(super) fn read_text(&mut self, section: &Section<'_>, key: &str) -> Option<String> {
         let node = section.get(key)?;
         match &node.value {
             NodeValue::Text(text) if !text.trim().is_empty() => Some(text.clone()),
             NodeValue::Text(_) => {
-                self.error(node.line, &join_key(&section.path, key), "expected text, found none between the quotes");
+                self.error(node.line, &join_key(&section.path, key), "expected text, found an empty string");
                 None
             }
             NodeValue::Bool(_, spelling) | NodeValue::Number(spelling) => {
@@ -113,7 +122,7 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    /// Text as a program or a server gets it: a number or a flag stands for its spelling.
+    /// Reads a scalar as text. A number or boolean keeps its spelling in the file, as programs and servers expect it.
     pub(super) fn read_scalar(&mut self, node: &ConfigNode, path: &str) -> Option<String> {
         match &node.value {
             NodeValue::Text(text) | NodeValue::Number(text) | NodeValue::Bool(_, text) => Some(text.clone()),
@@ -124,6 +133,7 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
+    /// Reads a list of scalars; absent means empty.
     pub(super) fn read_list(&mut self, section: &Section<'_>, key: &str) -> Vec<String> {
         let Some(node) = section.get(key) else { return Vec::new() };
         let path = join_key(&section.path, key);
@@ -138,7 +148,7 @@ impl<'a> ConfigReader<'a> {
             .collect()
     }
 
-    /// Names and their texts. A name without a value is left out, as in other clients.
+    /// Reads a map of names to scalars. A name whose value is null is skipped, as other clients do.
     pub(super) fn read_map(&mut self, section: &Section<'_>, key: &str) -> BTreeMap<String, String> {
         let Some(node) = section.get(key) else { return BTreeMap::new() };
         let path = join_key(&section.path, key);
@@ -151,6 +161,7 @@ impl<'a> ConfigReader<'a> {
             .collect()
     }
 
+    /// Reads a boolean.
     pub(super) fn read_bool(&mut self, section: &Section<'_>, key: &str) -> Option<bool> {
         let node = section.get(key)?;
         if let NodeValue::Bool(flag, _) = node.value {
@@ -160,13 +171,14 @@ impl<'a> ConfigReader<'a> {
         None
     }
 
+    /// Reads a duration such as `30s`, of at most [`MAX_DURATION`].
     pub(super) fn read_duration(&mut self, section: &Section<'_>, key: &str, zero: ZeroDuration) -> Option<Duration> {
         let node = section.get(key)?;
         let path = join_key(&section.path, key);
         let duration = match &node.value {
             NodeValue::Text(text) => parse_duration(text),
             NodeValue::Number(number) => {
-                let message = format!("expected a length of time, found the number {number}; write `{number}s`");
+                let message = format!("expected a duration, found the number {number}; write `{number}s`");
                 self.error(node.line, &path, message);
                 return None;
             }
@@ -174,22 +186,23 @@ impl<'a> ConfigReader<'a> {
         };
         match duration {
             Some(duration) if duration.is_zero() && zero == ZeroDuration::Rejected => {
-                self.error(node.line, &path, "must be more than nothing; write `30s`, say");
+                self.error(node.line, &path, "must be greater than zero, for example `30s`");
                 None
             }
             Some(duration) if duration > MAX_DURATION => {
-                self.error(node.line, &path, "must be a year at most; write `8760h` or less");
+                self.error(node.line, &path, "must be at most one year; write `8760h` or less");
                 None
             }
             Some(duration) => Some(duration),
             None => {
                 let found = self.describe_value(node);
-                self.error(node.line, &path, format!("expected a length of time such as `30s` or `5m`, found {found}"));
+                self.error(node.line, &path, format!("expected a duration such as `30s` or `5m`, found {found}"));
                 None
             }
         }
     }
 
+    /// Reads a size such as `256KiB`, greater than zero.
     pub(super) fn read_size(&mut self, section: &Section<'_>, key: &str) -> Option<u64> {
         let node = section.get(key)?;
         let size = match &node.value {
@@ -204,6 +217,7 @@ impl<'a> ConfigReader<'a> {
         size
     }
 
+    /// Reads a non-negative integer.
     pub(super) fn read_count(&mut self, section: &Section<'_>, key: &str) -> Option<u32> {
         let node = section.get(key)?;
         let count = match &node.value {
@@ -218,7 +232,7 @@ impl<'a> ConfigReader<'a> {
         count
     }
 
-    /// One of a few words.
+    /// Reads one of a fixed set of words.
     pub(super) fn read_choice<T: Copy>(&mut self, node: &ConfigNode, path: &str, choices: &[(&str, T)]) -> Option<T> {
         let word = node.as_text();
         if let Some((_, choice)) = choices.iter().find(|(name, _)| Some(*name) == word) {
@@ -226,16 +240,18 @@ impl<'a> ConfigReader<'a> {
         }
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         let near = did_you_mean(word.unwrap_or_default(), names.iter().copied());
-        let (found, wanted) = (self.describe_value(node), format_alternatives(&names));
-        self.error(node.line, path, format!("expected {wanted}, found {found}{near}"));
+        let found = self.describe_value(node);
+        let expected = format_alternatives(&names);
+        self.error(node.line, path, format!("expected {expected}, found {found}{near}"));
         None
     }
 
-    pub(super) fn type_error(&mut self, wanted: &str, node: &ConfigNode, path: &str) {
-        self.error(node.line, path, format!("expected {wanted}, found {}", node.type_name()));
+    /// Reports a value of the wrong type. Quotes no value, so it is safe for keys that hold secrets.
+    pub(super) fn type_error(&mut self, expected: &str, node: &ConfigNode, path: &str) {
+        self.error(node.line, path, format!("expected {expected}, found {}", node.type_name()));
     }
 
-    /// A value in a message. Only for keys that hold no secrets.
+    /// Quotes a value for a message. Only for keys that hold no secrets.
     fn describe_value(&self, node: &ConfigNode) -> String {
         match &node.value {
             NodeValue::Text(text) | NodeValue::Number(text) | NodeValue::Bool(_, text) => format!("`{text}`"),
@@ -244,7 +260,7 @@ impl<'a> ConfigReader<'a> {
     }
 }
 
-/// `a`, `b` or `c`, each in backticks.
+/// Formats names as "`a`, `b` or `c`".
 pub(super) fn format_alternatives(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     match quoted.split_last() {

@@ -1,50 +1,52 @@
-//! Addresses, arguments and other texts of a definition without the secrets that people write into them. References stay
-//! visible, the defaults inside them do not.
+//! Masks secrets in the URLs, arguments and other texts of a source definition with `***`.
+//!
+//! References such as `${env:TOKEN}` stay visible; default values inside them are masked. There are two policies: a strict
+//! one for display and export, which masks in case of doubt, and one for trust prompts, which shows in case of doubt.
+//! Recognition is heuristic: a short secret under an ordinary name is not found.
 
 use serde_json::Value;
 
 use crate::reference::{ReferencePart, split_references};
 
-/// An address without the user's name and password, without the literal values of its query, and without parts of its
-/// path that look like keys.
+/// Masks user name and password of a URL, the literal values of its query, and path segments that look like keys.
 pub fn mask_url(url: &str) -> String {
     SecretMasker::default().mask_url(url)
 }
 
-/// Arguments without what follows a telling name, as in `--token x`, `--api-key=x`, `-H "Authorization: x"`, `-e KEY=x`,
-/// and without what addresses hide. It is a courtesy: a short secret under a plain name is not recognised.
+/// Masks the values of arguments with a secret name, as in `--token x`, `--api-key=x`, `-H "Authorization: x"` and
+/// `-e KEY=x`, and the secrets of URLs. Best effort: a short secret under an ordinary name is not recognised.
 pub fn mask_args(args: &[String]) -> Vec<String> {
     SecretMasker::default().mask_args(args)
 }
 
-/// A single text such as a command or a path, treated like an argument.
+/// Masks a single text such as a command or a path like one argument.
 pub fn mask_text(text: &str) -> String {
     SecretMasker::default().mask_arg(text)
 }
 
-/// The literal texts that [`shown_args`] masks.
+/// Returns the literal texts that [`mask_args`] masks, for redaction elsewhere.
 pub fn secrets_in_args(args: &[String]) -> Vec<String> {
     let mut mask = SecretMasker::default();
     mask.mask_args(args);
     mask.masked_secrets
 }
 
-/// The literal texts that [`shown_url`] masks.
+/// Returns the literal texts that [`mask_url`] masks, for redaction elsewhere.
 pub fn secrets_in_url(url: &str) -> Vec<String> {
     let mut mask = SecretMasker::default();
     mask.mask_url(url);
     mask.masked_secrets
 }
 
-/// Arguments for a person who decides by reading them whether to trust a source. Masked is only what a flag, a name or a
-/// known beginning of a token calls secret, never a text for its looks alone and never a part of code: that would hide
-/// what is going to run.
+/// Masks arguments for a trust prompt, where a user decides by reading them. Masks only values that a flag, a name or a
+/// known token prefix marks as secret, never a text for its looks alone and never code: that would hide what is going to
+/// run.
 pub fn mask_args_for_trust(args: &[String]) -> Vec<String> {
     SecretMasker::for_trust().mask_args_for_trust(args)
 }
 
-/// The value of a variable of the environment, for the same decision: shown unless its name sounds secret or it is a
-/// known kind of token. An address is shown without its password.
+/// Masks the value of an environment variable for a trust prompt: shown unless its name is secret or it is a known kind
+/// of token. A URL is shown without its login.
 pub fn mask_variable_for_trust(name: &str, value: &str) -> String {
     let mut mask = SecretMasker::for_trust();
     if is_secret_name(name) || is_known_token(value) {
@@ -53,7 +55,7 @@ pub fn mask_variable_for_trust(name: &str, value: &str) -> String {
     if is_url(value) {
         return mask.mask_url(value);
     }
-    // Proxies are also written without `http://`.
+    // A proxy may be written without a scheme: `user:password@host:port`.
     let is_proxy = name.to_ascii_lowercase().ends_with("_proxy");
     match value.rsplit_once('@').filter(|_| is_proxy) {
         Some((login, host)) => format!("{}@{host}", mask.mask_login(login)),
@@ -61,8 +63,9 @@ pub fn mask_variable_for_trust(name: &str, value: &str) -> String {
     }
 }
 
-/// Whether a name of a flag, a variable, a header or a key says that its value is secret.
+/// Whether the name of a flag, a variable, a header or a key indicates that its value is secret.
 pub fn is_secret_name(name: &str) -> bool {
+    // Matched anywhere in the name, without separators.
     const SECRET_SUBSTRINGS: [&str; 11] = [
         "token",
         "secret",
@@ -76,14 +79,15 @@ pub fn is_secret_name(name: &str) -> bool {
         "credential",
         "connectionstring",
     ];
+    // Matched as whole words only: `key`, but not `monkey`.
     const SECRET_WORDS: [&str; 14] =
         ["auth", "bearer", "cookie", "dsn", "jwt", "key", "pass", "pat", "pin", "pw", "pwd", "sas", "sig", "signature"];
-    let joined: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
-    SECRET_SUBSTRINGS.iter().any(|part| joined.contains(part))
+    let letters: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    SECRET_SUBSTRINGS.iter().any(|part| letters.contains(part))
         || split_words(name).iter().any(|word| SECRET_WORDS.contains(&word.as_str()))
 }
 
-/// The words of `--api-key`, `API_KEY` and `apiKey`, in lower case.
+/// Splits `--api-key`, `API_KEY` and `apiKey` into words in lower case.
 fn split_words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut after_lower = false;
@@ -99,41 +103,44 @@ fn split_words(name: &str) -> Vec<String> {
     words
 }
 
-/// Writes texts with `***` in the place of literals that are secret, and collects those literals.
+/// Replaces secret literals by `***` and collects them.
 #[derive(Default)]
 struct SecretMasker {
     masked_secrets: Vec<String>,
     policy: MaskPolicy,
 }
 
+/// What happens in case of doubt.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum MaskPolicy {
-    /// Masks in case of doubt.
+    /// Mask it. For display and export.
     #[default]
     Strict,
-    /// Shows in case of doubt, for [`args_to_trust`] and [`variable_to_trust`].
+    /// Show it. For [`mask_args_for_trust`] and [`mask_variable_for_trust`].
     Trust,
 }
 
-/// What an argument announces about the one behind it.
+/// What an argument such as `--token` says about the next one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NextArg {
     Plain,
+    /// The value of a flag with a secret name.
     Secret,
     /// `user:password`, or a plain value such as the name of a script.
     Login,
-    /// `KEY=VALUE` or `Name: value`, whose value is secret whatever its name.
+    /// `KEY=VALUE` or `Name: value` behind `--env` or `-H`, secret whatever the name is.
     Pair,
-    /// `KEY=VALUE` as docker takes it, or code as node takes it.
+    /// Behind `-e`: `KEY=VALUE` for docker, code for node.
     PairOrCode,
-    /// A line for a shell, each word of which is an argument.
+    /// Behind `-c`: a shell command, each word of which is treated as an argument.
     ShellLine,
 }
 
-/// A value under a name that does not sound secret counts as one from this length on.
+/// Minimum length of a value under an ordinary name to be collected as a secret. Redacting shorter ones everywhere would
+/// garble ordinary text.
 const MIN_UNNAMED_SECRET_LEN: usize = 6;
 
-/// Headers whose values are no secrets.
+/// Headers whose values are not secret.
 const NON_SECRET_HEADERS: [&str; 5] =
     ["accept", "accept-language", "content-type", "user-agent", "mcp-protocol-version"];
 
@@ -183,10 +190,8 @@ impl SecretMasker {
             if matches!(name, "-H" | "--header" | "--env") || (name == "-e" && is_assignment(value)) {
                 return format!("{name}={}", self.mask_pair(value));
             }
-            return match is_secret_name(name) {
-                true => format!("{name}={}", self.mask_value(value)),
-                false => format!("{name}={}", self.mask_arg(value)),
-            };
+            let shown = if is_secret_name(name) { self.mask_value(value) } else { self.mask_arg(value) };
+            return format!("{name}={shown}");
         }
         if let Some(shown) = self.mask_json(arg) {
             return shown;
@@ -194,7 +199,7 @@ impl SecretMasker {
         if let Some((scheme, value)) = arg.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme)) {
             return format!("{scheme} {}", self.mask_value(value));
         }
-        // References are never cut at their spaces.
+        // A text with references is not split: they may contain spaces.
         if arg.contains(' ') && !arg.contains("${") {
             return self.mask_shell_line(arg);
         }
@@ -213,7 +218,7 @@ impl SecretMasker {
         let mut shown = Vec::with_capacity(args.len());
         for arg in args {
             shown.push(match next {
-                // A value that begins with `-` may be a flag that makes the program run something.
+                // Shown if it starts with `-`: it may be a flag that makes the program run something.
                 NextArg::Secret if !arg.starts_with('-') => self.mask_value(arg),
                 NextArg::Login if is_login(arg) => self.mask_value(arg),
                 NextArg::PairOrCode if is_code(arg) => arg.clone(),
@@ -260,7 +265,7 @@ impl SecretMasker {
         self.mask_args(&words).join(" ")
     }
 
-    /// `KEY=VALUE` or `Name: value`.
+    /// Masks the value of `KEY=VALUE` or `Name: value`.
     fn mask_pair(&mut self, text: &str) -> String {
         match text.find(['=', ':']).map(|at| text.split_at(at)) {
             Some((name, rest)) if NON_SECRET_HEADERS.contains(&name.trim().to_ascii_lowercase().as_str()) => {
@@ -270,13 +275,13 @@ impl SecretMasker {
                 let (separator, value) = rest.split_at(1);
                 format!("{name}{separator}{}", self.mask_named_value(name, value))
             }
-            // The name alone: its value is inherited.
+            // A name alone passes on the variable of the environment.
             None if is_name(text) => text.to_owned(),
             Some(_) | None => self.mask_value(text),
         }
     }
 
-    /// A JSON object or list, with the values under telling keys masked. `None` for anything else.
+    /// Masks the values under secret keys of a JSON object or list. `None` for anything else.
     fn mask_json(&mut self, text: &str) -> Option<String> {
         if !text.starts_with(['{', '[']) {
             return None;
@@ -298,10 +303,9 @@ impl SecretMasker {
             Value::Array(items) => items.iter_mut().for_each(|item| self.mask_json_value(item, is_secret)),
             Value::Object(fields) => {
                 for (name, field) in fields {
-                    // As under `headers` and `env` of a source, every value is masked.
+                    // Like `headers` and `env` of a source, whose values are all masked.
                     let holds_secrets = self.policy == MaskPolicy::Strict && matches!(name.as_str(), "env" | "headers");
-                    let telling = is_secret_name(name) || holds_secrets;
-                    self.mask_json_value(field, is_secret || telling);
+                    self.mask_json_value(field, is_secret || holds_secrets || is_secret_name(name));
                 }
             }
             Value::Number(number) if is_secret => *value = Value::String(self.mask_value(&number.to_string())),
@@ -315,7 +319,7 @@ impl SecretMasker {
             Some((scheme, rest)) => {
                 let (authority, path) = rest.split_at(find_outside_references(rest, '/').unwrap_or(rest.len()));
                 let authority = match authority.rsplit_once('@') {
-                    // The name of a host may end at these, and what follows then only looks like the host.
+                    // Some parsers end the host at these characters, so the text before `@` may be the real host.
                     Some((login, _)) if self.policy == MaskPolicy::Trust && login.contains(['#', '\\']) => {
                         authority.to_owned()
                     }
@@ -341,15 +345,15 @@ impl SecretMasker {
         shown
     }
 
-    /// `user:password`. Where one is a reference, it stays to be seen.
+    /// Masks `user:password`. References in it stay visible.
     fn mask_login(&mut self, login: &str) -> String {
         let parts = split_references(login);
-        if !parts.iter().any(|piece| matches!(piece, ReferencePart::Reference(_))) {
+        if !parts.iter().any(|part| matches!(part, ReferencePart::Reference(_))) {
             self.masked_secrets.extend(login.split(':').map(str::to_owned));
             self.masked_secrets.push(login.to_owned());
             return "***".into();
         }
-        let shown = parts.iter().map(|piece| match piece {
+        let shown = parts.iter().map(|part| match part {
             ReferencePart::Literal(text) => {
                 text.split(':').map(|part| self.mask_value(part)).collect::<Vec<_>>().join(":")
             }
@@ -375,7 +379,8 @@ impl SecretMasker {
         }
     }
 
-    /// Text that is no secret. Defaults in its references may be, but they also decide what runs.
+    /// Returns text that is not secret. Default values in its references may be, so the strict policy masks them; a trust
+    /// prompt shows them, since they may decide what runs.
     fn mask_plain(&self, text: &str) -> String {
         match self.policy {
             MaskPolicy::Strict => mask_defaults(text),
@@ -383,19 +388,19 @@ impl SecretMasker {
         }
     }
 
-    /// A value that is masked whatever its name. A short one under a harmless name is no secret to look for elsewhere.
+    /// Masks a value whatever its name is. A short one under an ordinary name is not collected as a secret.
     fn mask_named_value(&mut self, name: &str, value: &str) -> String {
-        let known = self.masked_secrets.len();
+        let collected = self.masked_secrets.len();
         let shown = self.mask_value(value);
         if !is_secret_name(name) && value.len() < MIN_UNNAMED_SECRET_LEN {
-            self.masked_secrets.truncate(known);
+            self.masked_secrets.truncate(collected);
         }
         shown
     }
 
-    /// A value that is secret, with its references.
+    /// Masks the literal parts of a value. References and the name of an authentication scheme stay visible.
     fn mask_value(&mut self, text: &str) -> String {
-        let shown = split_references(text).into_iter().map(|piece| match piece {
+        let shown = split_references(text).into_iter().map(|part| match part {
             ReferencePart::Reference(reference) => reference.to_string(),
             ReferencePart::Literal(text) => {
                 let trimmed = text.trim();
@@ -417,21 +422,21 @@ impl SecretMasker {
     }
 }
 
-/// Text fit to be shown where anything literal may be secret: references as they are, the rest `***`.
+/// Masks all literal text: references stay, the rest becomes `***`.
 pub fn mask_literals(text: &str) -> String {
     SecretMasker::default().mask_value(text)
 }
 
-/// Text with its references, but without the defaults in them.
+/// Masks the default values inside references.
 fn mask_defaults(text: &str) -> String {
-    let shown = split_references(text).into_iter().map(|piece| match piece {
+    let shown = split_references(text).into_iter().map(|part| match part {
         ReferencePart::Literal(text) => text.to_owned(),
         ReferencePart::Reference(reference) => reference.to_string(),
     });
     shown.collect()
 }
 
-/// The text before and behind the first such character that is not part of a reference.
+/// Splits at the first such character that is not part of a reference.
 fn split_outside_references(text: &str, character: char) -> (&str, Option<&str>) {
     match find_outside_references(text, character) {
         Some(at) => (&text[..at], Some(&text[at + character.len_utf8()..])),
@@ -439,16 +444,17 @@ fn split_outside_references(text: &str, character: char) -> (&str, Option<&str>)
     }
 }
 
+/// Byte position of the first such character that is not part of a reference.
 fn find_outside_references(text: &str, character: char) -> Option<usize> {
-    let mut depth_end = 0;
+    let mut reference_end = 0;
     for (at, found) in text.char_indices() {
-        if at < depth_end {
+        if at < reference_end {
             continue;
         }
         if text[at..].starts_with("${")
             && let Some(length) = text[at..].find('}')
         {
-            depth_end = at + length;
+            reference_end = at + length;
         } else if found == character {
             return Some(at);
         }
@@ -460,14 +466,14 @@ fn is_auth_scheme(word: &str) -> bool {
     ["bearer", "basic", "token", "digest", "apikey", "negotiate"].contains(&word.to_ascii_lowercase().as_str())
 }
 
-/// Whether this is a flag rather than the value of the flag before it. Tokens may begin with `-` as well, but a flag of
-/// more than one letter is a word.
+/// Whether this is a flag rather than the value of the flag before it. A token may start with `-` as well, but a flag of
+/// more than one letter consists of letters only.
 fn is_flag_like(arg: &str) -> bool {
     let Some(name) = arg.strip_prefix('-') else { return false };
     arg.starts_with("--") || arg.len() <= 2 || name.chars().all(|c| c.is_ascii_alphabetic() || c == '-')
 }
 
-/// Whether this is `user:password`, and neither an address, a path, nor the numbers of a user and a group.
+/// Whether this is `user:password`, and not a URL, a path, or the `uid:gid` that `docker -u` takes.
 fn is_login(arg: &str) -> bool {
     let (user, password) = split_outside_references(arg, ':');
     let Some(password) = password else { return false };
@@ -479,7 +485,8 @@ fn is_login(arg: &str) -> bool {
     is_user && !is_path && !(is_number(user) && is_number(password))
 }
 
-/// Whether this is `KEY=value` with a name as variables of the environment have it. Code begins with `x=` as well.
+/// Whether this is `KEY=value` with the name of an environment variable. Code may start with `x=` as well, so a short name in
+/// lower case does not count.
 fn is_assignment(arg: &str) -> bool {
     let Some((name, _)) = arg.split_once('=') else { return false };
     let is_identifier = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -488,10 +495,11 @@ fn is_assignment(arg: &str) -> bool {
     is_identifier && (is_upper_case || name.contains('_') || is_secret_name(name))
 }
 
-/// Whether what follows `-e` may be code. Code can begin with an assignment, so anything but a plain value counts as such.
+/// Whether the argument behind `-e` may be code. Code can start with an assignment, so any value with other characters than
+/// those of plain values counts as code.
 fn is_code(arg: &str) -> bool {
     let Some((_, value)) = arg.split_once('=').filter(|_| is_assignment(arg)) else { return true };
-    split_references(value).iter().any(|piece| match piece {
+    split_references(value).iter().any(|part| match part {
         ReferencePart::Literal(text) => !text
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+' | '/' | '=' | ':')),
@@ -499,7 +507,7 @@ fn is_code(arg: &str) -> bool {
     })
 }
 
-/// Whether this is one address and nothing else.
+/// Whether this is a single URL.
 fn is_url(text: &str) -> bool {
     text.contains("://") && !text.contains(char::is_whitespace)
 }
@@ -509,13 +517,13 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
-/// By how well-known services begin theirs, or by its looks.
+/// Whether a value looks like a secret: by a known token prefix, as a UUID, or by its random characters.
 fn looks_secret(value: &str) -> bool {
     has_known_prefix(value) || is_uuid(value) || value.trim_end_matches('=').split(['-', '_', '+']).any(is_random_part)
 }
 
-/// Whether this is a token of a well-known service as a whole. Names of packages and variables may begin alike, as
-/// `npm_config_registry` does, but without digits.
+/// Whether the whole value is a token of a well-known service. Names of packages and variables may have the same prefix, such
+/// as `npm_config_registry`, but contain no digits.
 fn is_known_token(value: &str) -> bool {
     let is_token = value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
     has_known_prefix(value) && is_token && value.contains(|c: char| c.is_ascii_digit())
@@ -549,14 +557,14 @@ fn has_known_prefix(value: &str) -> bool {
     value.len() >= 12 && TOKEN_PREFIXES.iter().any(|prefix| value.starts_with(prefix))
 }
 
-/// Long, and with digits among its letters as no word has them.
+/// Whether this is long and mixes digits and letters, unlike a word.
 fn is_random_part(part: &str) -> bool {
     let digits = part.chars().filter(char::is_ascii_digit).count();
     let letters = part.chars().filter(char::is_ascii_alphabetic).count();
     part.len() >= 16 && digits >= 2 && letters >= 4 && digits + letters == part.len()
 }
 
-/// Services that take a capability as the address of a user write it so.
+/// Whether this is a UUID, which some services use as a capability in a URL.
 fn is_uuid(value: &str) -> bool {
     let lengths: Vec<usize> = value.split('-').map(str::len).collect();
     lengths == [8, 4, 4, 4, 12] && value.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
@@ -567,7 +575,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_hides_its_secrets() {
+    fn secrets_in_urls_are_masked() {
         for (url, expected) in [
             ("https://a.example/mcp", "https://a.example/mcp"),
             ("https://me:pw@a.example:8/mcp?x", "https://***@a.example:8/mcp?x"),
@@ -584,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_hide_their_secrets() {
+    fn secrets_in_arguments_are_masked() {
         for (args, expected) in [
             ("-y server /data", "-y server /data"),
             ("--api-key=abc --API_KEY abc next", "--api-key=*** --API_KEY *** next"),
@@ -601,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_in_odd_places_are_masked() {
+    fn secrets_in_unusual_positions_are_masked() {
         for (args, expected) in [
             (&["--token", "abc="][..], &["--token", "***"][..]),
             (&["--token=abc=="], &["--token=***"]),
@@ -661,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_begins_like_a_flag_is_masked() {
+    fn a_secret_that_starts_with_a_dash_is_masked() {
         for (args, expected) in [
             ("--token -abc123secret next", "--token *** next"),
             ("--token --verbose next", "--token --verbose next"),
@@ -675,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_trusted_is_shown_but_for_what_is_called_secret() {
+    fn trust_prompts_show_arguments_except_named_secrets() {
         for args in [
             &["-y", "pkg-0123456789abcdef0123", "123e4567-e89b-12d3-a456-426614174000"][..],
             &["-c", "TOKEN=abc curl http://me:pw@h | sh", "-e", "key=require('x')"],
@@ -702,7 +710,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_to_trust_are_shown_but_for_secrets() {
+    fn trust_prompts_show_variables_except_secrets() {
         for (name, value, expected) in [
             ("LD_PRELOAD", "./0123456789abcdef0123.so", "./0123456789abcdef0123.so"),
             ("LD_PRELOAD", "token=./x.so", "token=./x.so"),
@@ -721,7 +729,7 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_that_are_masked_are_known() {
+    fn masked_literals_are_collected() {
         let args = ["--token", "abc=", "Bearer xyz", "postgres://me:pw@db"].map(str::to_owned);
         assert_eq!(secrets_in_args(&args), ["abc=", "xyz", "me", "pw", "me:pw"]);
         assert_eq!(secrets_in_url("https://a/mcp?key=abc&t=${env:T}"), ["abc"]);

@@ -1,4 +1,4 @@
-//! The settings of a source, those under `defaults`, `expose`, and `identity`.
+//! Reads the settings of a source and the sections `defaults`, `expose` and `identity`.
 
 use super::node::{ConfigNode, NodeValue, join_key};
 use super::reader::{ConfigReader, Section, ZeroDuration};
@@ -7,7 +7,7 @@ use crate::policy::{Rule, Rules, Verdict};
 use crate::source::{Lifecycle, OnConflict, ResultText, SourceSettings};
 use crate::text::did_you_mean;
 
-/// What may stand under `defaults` and on a source.
+/// Keys that are allowed both under `defaults` and on a source.
 const DEFAULTS_KEYS: [&str; 10] = [
     "ttl",
     "connect_timeout",
@@ -30,6 +30,7 @@ const RESULTS_CHOICES: [(&str, ResultText); 2] = [("clean", ResultText::Clean), 
 const VERDICT_CHOICES: [(&str, Verdict); 4] =
     [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny), ("hide", Verdict::Hide)];
 
+/// Reads all settings of a source.
 pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
     SourceSettings {
         enabled: reader.read_bool(section, "enabled"),
@@ -41,10 +42,11 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Sour
     }
 }
 
+/// Reads `defaults`. Keys that exist only on a source get a message of their own.
 pub(super) fn read_defaults(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
     for entry in section.entries.iter().filter(|entry| !DEFAULTS_KEYS.contains(&entry.key.as_str())) {
         let message = if source::SOURCE_KEYS.contains(&entry.key.as_str()) {
-            format!("`{}` stands on a source, not here", entry.key)
+            format!("`{}` is a key of a source, not of `defaults`", entry.key)
         } else {
             format!("unknown key `{}`{}", entry.key, did_you_mean(&entry.key, DEFAULTS_KEYS))
         };
@@ -53,31 +55,34 @@ pub(super) fn read_defaults(reader: &mut ConfigReader<'_>, section: &Section<'_>
     read_shared(reader, section)
 }
 
+/// Reads `expose`; keys that are absent have their defaults.
 pub(super) fn read_expose(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Expose {
     reader.report_unknown_keys(section, &EXPOSE_KEYS);
-    let usual = Expose::default();
+    let default = Expose::default();
     let modes = ExposeMode::ALL.map(|mode| (mode.as_str(), mode));
     let mode = section.get("mode").and_then(|node| reader.read_choice(node, &join_key(&section.path, "mode"), &modes));
     Expose {
-        mode: mode.unwrap_or(usual.mode),
-        full_below_tokens: reader.read_count(section, "full_below_tokens").unwrap_or(usual.full_below_tokens),
+        mode: mode.unwrap_or(default.mode),
+        full_below_tokens: reader.read_count(section, "full_below_tokens").unwrap_or(default.full_below_tokens),
         essential: reader.read_list(section, "essential"),
-        prefix: reader.read_bool(section, "prefix").unwrap_or(usual.prefix),
+        prefix: reader.read_bool(section, "prefix").unwrap_or(default.prefix),
     }
 }
 
+/// Reads `identity`.
 pub(super) fn read_identity(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Identity {
     reader.report_unknown_keys(section, &IDENTITY_KEYS);
     let choices = LoopbackAccess::ALL.map(|loopback| (loopback.as_str(), loopback));
-    let at = join_key(&section.path, "loopback");
-    let loopback = section.get("loopback").and_then(|node| reader.read_choice(node, &at, &choices));
+    let path = join_key(&section.path, "loopback");
+    let loopback = section.get("loopback").and_then(|node| reader.read_choice(node, &path, &choices));
     Identity { loopback: loopback.unwrap_or_default() }
 }
 
+/// Reads the keys of [`DEFAULTS_KEYS`].
 fn read_shared(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
-    let at = |key: &str| join_key(&section.path, key);
+    let path_of = |key: &str| join_key(&section.path, key);
     let lifecycle =
-        section.get("lifecycle").and_then(|node| reader.read_choice(node, &at("lifecycle"), &LIFECYCLE_CHOICES));
+        section.get("lifecycle").and_then(|node| reader.read_choice(node, &path_of("lifecycle"), &LIFECYCLE_CHOICES));
     SourceSettings {
         ttl: reader.read_duration(section, "ttl", ZeroDuration::Allowed),
         connect_timeout: reader.read_duration(section, "connect_timeout", ZeroDuration::Rejected),
@@ -88,14 +93,16 @@ fn read_shared(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSe
         result_limit: reader.read_size(section, "result_limit"),
         on_conflict: section
             .get("on_conflict")
-            .and_then(|node| reader.read_choice(node, &at("on_conflict"), &ON_CONFLICT_CHOICES)),
+            .and_then(|node| reader.read_choice(node, &path_of("on_conflict"), &ON_CONFLICT_CHOICES)),
         lifecycle,
-        results: section.get("results").and_then(|node| reader.read_choice(node, &at("results"), &RESULTS_CHOICES)),
+        results: section
+            .get("results")
+            .and_then(|node| reader.read_choice(node, &path_of("results"), &RESULTS_CHOICES)),
         ..SourceSettings::default()
     }
 }
 
-/// A map of globs and verdicts, or a list of such maps, of which all but the first only restrict.
+/// Reads `tools`: a map of globs to verdicts, or a list of such maps, of which all but the first only restrict.
 pub(super) fn read_rules(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Rules {
     let path = join_key(&section.path, "tools");
     let Some(node) = section.get("tools") else { return Rules::default() };
@@ -115,6 +122,7 @@ fn read_rule_list(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) 
     Rules::new(rules.collect())
 }
 
+/// Name of a lifecycle in the configuration.
 pub(super) fn lifecycle_name(lifecycle: Lifecycle) -> &'static str {
     match lifecycle {
         Lifecycle::Shared => "shared",
@@ -123,6 +131,7 @@ pub(super) fn lifecycle_name(lifecycle: Lifecycle) -> &'static str {
     }
 }
 
+/// Name of a result mode in the configuration.
 pub(super) fn results_name(results: ResultText) -> &'static str {
     match results {
         ResultText::Clean => "clean",
@@ -130,6 +139,7 @@ pub(super) fn results_name(results: ResultText) -> &'static str {
     }
 }
 
+/// Name of a conflict policy in the configuration.
 pub(super) fn on_conflict_name(on_conflict: OnConflict) -> &'static str {
     match on_conflict {
         OnConflict::Exclude => "exclude",

@@ -1,5 +1,5 @@
-//! The merged configuration as `toolcrib config --json` and `GET /api/config` show it: every value with its origin,
-//! nothing secret.
+//! JSON view of the merged configuration for `toolcrib config --json` and `GET /api/config`: every value with its origin,
+//! literals that may be secret masked.
 
 use serde_json::{Map, Value, json};
 
@@ -15,11 +15,12 @@ use super::{Config, ConfigDiagnostic, ConfiguredSource};
 use crate::source::Source;
 use crate::time::format_duration;
 
+/// Renders the whole configuration, sources sorted by id.
 pub fn show_config(config: &Config) -> Value {
     let mut sources: Vec<&ConfiguredSource> = config.sources.iter().collect();
-    sources.sort_by(|one, other| one.id.cmp(&other.id));
+    sources.sort_by(|a, b| a.id.cmp(&b.id));
     let sources: Map<String, Value> =
-        sources.into_iter().map(|declaration| (declaration.id.to_string(), show_source(declaration))).collect();
+        sources.into_iter().map(|source| (source.id.to_string(), show_source(source))).collect();
     json!({
         "sources": sources,
         "defaults": show_defaults(config),
@@ -32,20 +33,21 @@ pub fn show_config(config: &Config) -> Value {
     })
 }
 
-/// One source in the words of a file, nothing secret.
+/// Renders the keys of one source as a file would have them, with secrets masked.
 pub fn show_source_keys(source: &Source) -> Value {
     source_to_keys(source, Secrets::Masked).into()
 }
 
-fn show_source(declaration: &ConfiguredSource) -> Value {
-    let mut keys = match &declaration.source {
+/// Renders a source, or the errors of an invalid one, with its origin.
+fn show_source(configured: &ConfiguredSource) -> Value {
+    let mut keys = match &configured.source {
         Ok(source) => source_to_keys(source, Secrets::Masked),
-        Err(faults) => {
-            let faults: Vec<String> = faults.iter().map(ConfigDiagnostic::to_string).collect();
-            Map::from_iter([("faults".to_owned(), json!(faults))])
+        Err(errors) => {
+            let errors: Vec<String> = errors.iter().map(ConfigDiagnostic::to_string).collect();
+            Map::from_iter([("faults".to_owned(), json!(errors))])
         }
     };
-    keys.insert("origin".into(), json!(format!("{}:{}", declaration.file, declaration.line)));
+    keys.insert("origin".into(), json!(format!("{}:{}", configured.file, configured.line)));
     keys.into()
 }
 
@@ -83,6 +85,7 @@ fn show_expose(config: &Config) -> Value {
     )
 }
 
+/// Renders a section as `{key: {value, origin}}`.
 fn with_origins<const N: usize>(config: &Config, section: &str, values: [(&str, Value); N]) -> Value {
     let keys = values
         .into_iter()
@@ -90,6 +93,7 @@ fn with_origins<const N: usize>(config: &Config, section: &str, values: [(&str, 
     keys.collect::<Map<_, _>>().into()
 }
 
+/// Pairs a value with the file and line that set it, or with `default`.
 fn with_origin(config: &Config, path: &str, value: Value) -> Value {
     let origin = config.origins.get(path).map(ToString::to_string);
     json!({ "value": value, "origin": origin.as_deref().unwrap_or("default") })

@@ -1,6 +1,6 @@
-//! Numbers of bytes as people write them.
+//! Sizes in bytes in human-readable form, such as `256KiB`.
 
-/// `256KiB`, `1MiB`, `1MB`, `512B`, or plain bytes.
+/// Parses `256KiB`, `1MiB`, `1MB`, `512B`, or a plain number of bytes. `None` for anything else and on overflow.
 pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let split = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
@@ -18,7 +18,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// The shortest exact spelling: `256KiB`, `1MiB`, `1000B`.
+/// Formats a size as its shortest exact form in binary units: `256KiB`, `1MiB`, `1000B`.
 pub fn format_size(bytes: u64) -> String {
     match bytes {
         0 => "0B".to_owned(),
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn sizes_with_units_are_parsed() {
         for (text, bytes) in
             [("256KiB", 262_144), ("1MiB", 1_048_576), ("1MB", 1_000_000), ("2 kb", 2_000), ("17", 17), ("5B", 5)]
         {
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_written_so_that_it_reads_back() {
+    fn formatted_sizes_parse_back() {
         for text in ["256KiB", "1MiB", "3GiB", "1000B", "0B"] {
             assert_eq!(format_size(parse_size(text).unwrap()), text);
         }

@@ -1,4 +1,5 @@
-//! One source out of its map of keys: what it is made from decides which keys may stand beside it.
+//! Reads one source from its map of keys. One of `command`, `url`, `openapi`, `workflow` and `builtin` determines its kind,
+//! and with it the keys that are allowed beside.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -12,7 +13,7 @@ use crate::reference::map_file_paths;
 use crate::source::{BuiltinSource, RemoteSource, Source, SourceId, SourceKind, StdioSource};
 use crate::text::did_you_mean;
 
-/// Every key that may stand on some source.
+/// All keys of any kind of source, for "did you mean".
 pub(super) const SOURCE_KEYS: [&str; 38] = [
     "command",
     "args",
@@ -54,7 +55,7 @@ pub(super) const SOURCE_KEYS: [&str; 38] = [
     "tools",
 ];
 
-/// What a source can be made from: exactly one of these stands on it, with the keys that belong to it.
+/// Keys that determine the kind of a source, each with the keys that belong to it. A source has exactly one.
 const KIND_KEYS: [(&str, &[&str]); 5] = [
     ("command", &["args", "env", "cwd", "inherit_env"]),
     ("url", &["headers", "auth"]),
@@ -63,6 +64,7 @@ const KIND_KEYS: [(&str, &[&str]); 5] = [
     ("builtin", &["roots", "allow_private"]),
 ];
 
+/// Value of `transport` or `type`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConfiguredTransport {
     Stdio,
@@ -72,10 +74,10 @@ enum ConfiguredTransport {
 
 const TRANSPORTS: [(&str, ConfiguredTransport); 3] =
     [("http", ConfiguredTransport::Http), ("sse", ConfiguredTransport::Sse), ("stdio", ConfiguredTransport::Stdio)];
-/// How other clients spell `http`: understood, but not recommended in a message.
+/// Spellings of `http` in other clients: accepted, but not offered in messages.
 const HTTP_ALIASES: [&str; 3] = ["streamable-http", "streamableHttp", "streamable_http"];
 
-/// Reads one source. It is whole only if the reader has collected no fault.
+/// Reads one source. The result is complete only if the reader has no errors.
 pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNode, path: &str) -> Option<Source> {
     let section = reader.as_section(node, path)?;
     report_unknown_keys(reader, &section);
@@ -84,12 +86,12 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNo
     Some(Source { id: id.clone(), kind, settings })
 }
 
-/// Files that references name lie relative to the configuration, like every other path.
+/// Makes the paths of `${file:…}` references absolute; like all paths they are relative to the configuration file.
 fn resolve_reference_paths(base: &Path, kind: &SourceKind) -> SourceKind {
     let absolute = |path: &str| if path.starts_with('~') { path.to_owned() } else { path::to_absolute(base, path) };
-    let change = |text: &str| match text.contains("${file:") {
-        true => Ok::<_, Infallible>(map_file_paths(text, absolute)),
-        false => Ok(text.to_owned()),
+    let change = |text: &str| {
+        let has_file_reference = text.contains("${file:");
+        Ok::<_, Infallible>(if has_file_reference { map_file_paths(text, absolute) } else { text.to_owned() })
     };
     match kind.try_map_texts(change) {
         Ok(kind) => kind,
@@ -97,6 +99,7 @@ fn resolve_reference_paths(base: &Path, kind: &SourceKind) -> SourceKind {
     }
 }
 
+/// Reports unknown keys; `disabled` of other clients gets a hint of its own.
 fn report_unknown_keys(reader: &mut ConfigReader<'_>, section: &Section<'_>) {
     for entry in section.entries.iter().filter(|entry| !SOURCE_KEYS.contains(&entry.key.as_str())) {
         let hint = match entry.key.as_str() {
@@ -107,23 +110,24 @@ fn report_unknown_keys(reader: &mut ConfigReader<'_>, section: &Section<'_>) {
     }
 }
 
+/// Determines the kind of a source and reads its keys.
 fn read_kind(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<SourceKind> {
-    let given: Vec<&str> = KIND_KEYS.iter().map(|(key, _)| *key).filter(|key| section.has(key)).collect();
-    let origin = match given.as_slice() {
-        [origin] => *origin,
+    let present: Vec<&str> = KIND_KEYS.iter().map(|(key, _)| *key).filter(|key| section.has(key)).collect();
+    let kind_key = match present.as_slice() {
+        [kind_key] => *kind_key,
         [] => {
             reader.error(section.line, &section.path, missing_kind_message());
             return None;
         }
         [first, second, ..] => {
-            let message = format!("`{first}` and `{second}` cannot stand together; keep one");
+            let message = format!("`{first}` and `{second}` are mutually exclusive; keep one");
             reader.error(section.line, &section.path, message);
             return None;
         }
     };
-    report_misplaced_keys(reader, section, origin);
+    report_misplaced_keys(reader, section, kind_key);
     let transport = read_transport(reader, section);
-    match origin {
+    match kind_key {
         "command" => {
             check_transport(
                 reader,
@@ -136,12 +140,12 @@ fn read_kind(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<Sou
         }
         "url" => {
             let remote = [ConfiguredTransport::Http, ConfiguredTransport::Sse];
-            check_transport(reader, section, transport, &remote, "`url` is reached by `http` or `sse`");
+            check_transport(reader, section, transport, &remote, "`url` uses `http` or `sse`");
             let kind = if transport == Some(ConfiguredTransport::Sse) { SourceKind::Sse } else { SourceKind::Http };
             read_remote(reader, section).map(kind)
         }
         "openapi" => {
-            check_transport(reader, section, transport, &[], "an API is reached as its document says");
+            check_transport(reader, section, transport, &[], "an OpenAPI source has no transport");
             openapi::read(reader, section).map(SourceKind::OpenApi)
         }
         "workflow" => openapi::read_workflow(reader, section).map(SourceKind::Workflow),
@@ -149,31 +153,31 @@ fn read_kind(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<Sou
     }
 }
 
-/// What is missing where nothing says what a source is made from.
+/// Message for a source without any of the keys that determine its kind.
 pub(super) fn missing_kind_message() -> String {
-    let origins: Vec<&str> = KIND_KEYS.iter().map(|(key, _)| *key).collect();
-    format!("needs one of {}", format_alternatives(&origins))
+    let kind_keys: Vec<&str> = KIND_KEYS.iter().map(|(key, _)| *key).collect();
+    format!("needs one of {}", format_alternatives(&kind_keys))
 }
 
-/// Keys that mean something only beside another origin.
-fn report_misplaced_keys(reader: &mut ConfigReader<'_>, section: &Section<'_>, origin: &str) {
+/// Reports keys that belong to another kind of source.
+fn report_misplaced_keys(reader: &mut ConfigReader<'_>, section: &Section<'_>, kind_key: &str) {
     let belongs = |key: &str, to: &str| KIND_KEYS.iter().any(|(name, keys)| *name == to && keys.contains(&key));
-    for entry in section.entries.iter().filter(|entry| !entry.node.is_null() && !belongs(&entry.key, origin)) {
-        let homes: Vec<&str> =
+    for entry in section.entries.iter().filter(|entry| !entry.node.is_null() && !belongs(&entry.key, kind_key)) {
+        let owners: Vec<&str> =
             KIND_KEYS.iter().filter(|(_, keys)| keys.contains(&entry.key.as_str())).map(|(name, _)| *name).collect();
-        if !homes.is_empty() {
+        if !owners.is_empty() {
             let message = format!(
                 "`{}` belongs to a source with {}, not {}",
                 entry.key,
-                format_alternatives(&homes),
-                format_alternatives(&[origin])
+                format_alternatives(&owners),
+                format_alternatives(&[kind_key])
             );
             reader.error_or_warn(entry.line, &section.path, message);
         }
     }
 }
 
-/// `transport`, or `type` as other clients call it.
+/// Reads `transport`, or `type` as other clients call it. Both may be set if they agree.
 fn read_transport(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<ConfiguredTransport> {
     let mut read = |key: &str| {
         let entry = section.entry(key)?;
@@ -194,17 +198,18 @@ fn read_transport(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Optio
     }
 }
 
+/// Reports a transport that the kind of source does not use.
 fn check_transport(
     reader: &mut ConfigReader<'_>,
     section: &Section<'_>,
-    given: Option<ConfiguredTransport>,
-    fitting: &[ConfiguredTransport],
+    transport: Option<ConfiguredTransport>,
+    allowed: &[ConfiguredTransport],
     reason: &str,
 ) {
-    if given.is_some_and(|given| !fitting.contains(&given)) {
+    if transport.is_some_and(|transport| !allowed.contains(&transport)) {
         let key = if section.has("transport") { "transport" } else { "type" };
         let line = section.entry(key).map_or(section.line, |entry| entry.line);
-        reader.error(line, &join_key(&section.path, key), format!("does not fit: {reason}"));
+        reader.error(line, &join_key(&section.path, key), format!("does not match the source: {reason}"));
     }
 }
 
@@ -217,6 +222,7 @@ fn read_stdio(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<St
     Some(StdioSource { command: path::resolve_command(reader.base_dir, &command), args, env, cwd, inherit_env })
 }
 
+/// Reads `command`, with hints for two common mistakes: a list, and arguments within the text.
 fn read_command(reader: &mut ConfigReader<'_>, section: &Section<'_>, args: &[String]) -> Option<String> {
     let entry = section.entry("command")?;
     let path = join_key(&section.path, "command");
@@ -227,7 +233,7 @@ fn read_command(reader: &mut ConfigReader<'_>, section: &Section<'_>, args: &[St
     }
     let command = reader.read_text(section, "command")?;
     if args.is_empty() && command.contains(' ') && !command.contains(['/', '\\', '$']) {
-        reader.warn(entry.line, &path, "is one program, spaces included; its arguments belong in `args`");
+        reader.warn(entry.line, &path, "is the name of one program, spaces included; put its arguments into `args`");
     }
     Some(command)
 }
@@ -238,8 +244,8 @@ fn read_remote(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<R
     auth::reject_duplicate_header(reader, section, &headers, auth.as_ref());
     let node = section.get("url")?;
     let url = reader.read_text(section, "url")?;
-    if let Some(wrong) = url_check::find_url_error(&url) {
-        reader.error(node.line, &join_key(&section.path, "url"), wrong);
+    if let Some(message) = url_check::find_url_error(&url) {
+        reader.error(node.line, &join_key(&section.path, "url"), message);
         return None;
     }
     Some(RemoteSource { url, headers, auth })

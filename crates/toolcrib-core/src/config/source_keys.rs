@@ -1,4 +1,4 @@
-//! A source in the words of a configuration file: the way back from what `source` and `settings` read.
+//! Writes a source as the keys of a configuration file: the inverse of the modules `source` and `settings`.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,16 @@ use crate::policy::{Rule, Rules};
 use crate::source::{Auth, OpenApiSource, PollSettings, RemoteSource, Source, SourceKind, SourceSettings};
 use crate::time::format_duration;
 
-/// Whether values that may be secret are written.
+/// How literal values that may be secret are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secrets {
-    /// References stay, anything literal becomes `***`.
+    /// Literals become `***`; references stay.
     Masked,
+    /// As they are.
     Plain,
 }
 
+/// Returns the keys that stand under the source's name in a file. Keys with default values are left out.
 pub(super) fn source_to_keys(source: &Source, secrets: Secrets) -> Map<String, Value> {
     let mut keys = Map::new();
     match &source.kind {
@@ -79,7 +81,7 @@ fn insert_settings(keys: &mut Map<String, Value>, settings: &SourceSettings) {
     insert_if(keys, "tools", !settings.tools.is_empty(), rules_to_value(&settings.tools));
 }
 
-/// One map; where other files restrict the source too, a list of maps.
+/// Writes rules as one map, or as a list of maps where other files restrict the source too.
 pub(super) fn rules_to_value(rules: &Rules) -> Value {
     let map = |list: &[Rule]| -> Map<String, Value> {
         list.iter().map(|rule| (rule.glob.clone(), json!(rule.verdict.as_str()))).collect()
@@ -109,7 +111,7 @@ fn insert_openapi(keys: &mut Map<String, Value>, openapi: &OpenApiSource, secret
     for (key, list) in lists {
         insert_if(keys, key, !list.is_empty(), json!(list));
     }
-    let allow_refs: Vec<String> = openapi.allow_refs.iter().map(|place| url_text(place, secrets)).collect();
+    let allow_refs: Vec<String> = openapi.allow_refs.iter().map(|location| url_text(location, secrets)).collect();
     insert_if(keys, "allow_refs", !allow_refs.is_empty(), json!(allow_refs));
     insert_if(keys, "headers", !openapi.headers.is_empty(), pairs_to_value(&openapi.headers, secrets));
     insert_if(keys, "variables", !openapi.variables.is_empty(), pairs_to_value(&openapi.variables, secrets));
@@ -137,7 +139,7 @@ fn auth_to_value(auth: &Auth, secrets: Secrets) -> Value {
     match auth {
         Auth::Bearer(token) => json!({ "bearer": secret_text(token, secrets) }),
         Auth::Basic { user, password } => {
-            // Some services take their key as the user's name.
+            // The user is masked too: some services take their API key as the user name.
             json!({ "basic": { "user": secret_text(user, secrets), "password": secret_text(password, secrets) } })
         }
         Auth::ApiKey { name, place, value } => {
@@ -152,8 +154,8 @@ fn auth_to_value(auth: &Auth, secrets: Secrets) -> Value {
             json!({ "oauth2": keys })
         }
         Auth::Schemes(schemes) => {
-            let each = schemes.iter().map(|(name, auth)| (name.clone(), auth_to_value(auth, secrets)));
-            json!({ "schemes": each.collect::<Map<_, _>>() })
+            let schemes = schemes.iter().map(|(name, auth)| (name.clone(), auth_to_value(auth, secrets)));
+            json!({ "schemes": schemes.collect::<Map<_, _>>() })
         }
     }
 }
@@ -162,6 +164,7 @@ fn pairs_to_value(pairs: &BTreeMap<String, String>, secrets: Secrets) -> Value {
     pairs.iter().map(|(name, value)| (name.clone(), json!(secret_text(value, secrets)))).collect::<Map<_, _>>().into()
 }
 
+/// A URL, of which only the secret parts are masked.
 fn url_text(url: &str, secrets: Secrets) -> String {
     match secrets {
         Secrets::Masked => mask_url(url),
@@ -169,7 +172,7 @@ fn url_text(url: &str, secrets: Secrets) -> String {
     }
 }
 
-/// A text that is rarely secret, such as a path.
+/// A text that is rarely secret, such as a path: masked only where it looks like a secret.
 fn plain_text(text: &str, secrets: Secrets) -> String {
     match secrets {
         Secrets::Masked => mask_text(text),
@@ -177,6 +180,7 @@ fn plain_text(text: &str, secrets: Secrets) -> String {
     }
 }
 
+/// A text that is masked as a whole, such as the value of a header.
 fn secret_text(text: &str, secrets: Secrets) -> String {
     match secrets {
         Secrets::Masked => mask_literals(text),
@@ -184,6 +188,7 @@ fn secret_text(text: &str, secrets: Secrets) -> String {
     }
 }
 
+/// Inserts a key that differs from its default.
 fn insert_if(keys: &mut Map<String, Value>, key: &str, is_set: bool, value: Value) {
     if is_set {
         keys.insert(key.to_owned(), value);

@@ -40,27 +40,25 @@ fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// Every message of a file: its own faults, or those of its sources and its warnings.
+/// All messages of a file: its errors, or else the errors of its sources and its warnings.
 fn all_messages(outcome: Result<Config, Vec<ConfigDiagnostic>>) -> String {
-    let faults = match outcome {
-        Err(faults) => faults,
+    let diagnostics = match outcome {
+        Err(errors) => errors,
         Ok(config) => {
-            let of_sources = config.sources.into_iter().filter_map(|declaration| declaration.source.err()).flatten();
-            of_sources.chain(config.warnings).collect()
+            let source_errors = config.sources.into_iter().filter_map(|configured| configured.source.err()).flatten();
+            source_errors.chain(config.warnings).collect()
         }
     };
-    faults.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("\n")
+    diagnostics.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn the_sample_of_the_contract_is_read() {
+fn the_sample_of_the_contract_is_parsed() {
     let config = parse_toolcrib(SAMPLE).unwrap();
     let kinds: Vec<_> = config
         .sources
         .iter()
-        .map(|declaration| {
-            (declaration.id.as_str(), declaration.line, declaration.source.as_ref().ok().map(|s| &s.kind))
-        })
+        .map(|configured| (configured.id.as_str(), configured.line, configured.source.as_ref().ok().map(|s| &s.kind)))
         .collect();
     let files = SourceKind::Stdio(StdioSource {
         command: "npx".into(),
@@ -115,7 +113,7 @@ fn the_sample_of_the_contract_is_read() {
 }
 
 #[test]
-fn every_setting_of_a_source_is_read() {
+fn every_setting_of_a_source_is_parsed() {
     let text = r#"
 sources:
   My-Server:
@@ -182,7 +180,7 @@ sources:
 }
 
 #[test]
-fn every_way_of_authentication_is_read() {
+fn every_authentication_method_is_parsed() {
     for (auth, expected) in [
         ("{ bearer: 123 }", Auth::Bearer("123".into())),
         ("{ basic: { user: me, password: p } }", Auth::Basic { user: "me".into(), password: "p".into() }),
@@ -223,7 +221,7 @@ fn an_empty_file_is_an_empty_config() {
 }
 
 #[test]
-fn a_project_lies_over_the_users_own() {
+fn a_project_config_wins_over_the_user_config() {
     let upper =
         parse_toolcrib("sources: { a: { command: up } }\ndefaults: { ttl: 1m }\nexpose: { prefix: false }").unwrap();
     let lower = Config::parse(
@@ -254,7 +252,7 @@ fn a_project_lies_over_the_users_own() {
 }
 
 #[test]
-fn a_clients_file_works_unchanged() {
+fn a_file_of_another_client_works_unchanged() {
     let text = r#"{
   "mcpServers": {
     "a": { "type": "stdio", "command": "npx", "args": [], "disabled": true, "autoApprove": ["x"] },
@@ -274,7 +272,7 @@ fn a_clients_file_works_unchanged() {
         "x/.mcp.json:3: mcpServers.a: unknown key `autoApprove`; ignored\n\
          x/.mcp.json:4: mcpServers.b: `env` belongs to a source with `command`, not `url`; ignored\n\
          x/.mcp.json:7: unknown key `theme`; ignored\n\
-         x/.mcp.json:8: inputs: are not asked for; use `${env:NAME}` where one is needed"
+         x/.mcp.json:8: inputs: prompting is not supported; use `${env:NAME}` instead of an input"
     );
 }
 
@@ -295,7 +293,7 @@ proptest! {
 }
 
 #[test]
-fn a_file_that_a_reference_names_lies_beside_the_configuration() {
+fn paths_of_file_references_are_relative_to_the_configuration() {
     let text =
         "sources: { a: { command: x, env: { T: \"${file:secret.txt}\", U: \"${file:~/u}\", V: \"${file:/v}\" } } }";
     let config = Config::parse(text, "toolcrib.yaml", Path::new("/p"), Syntax::Yaml, ConfigDialect::Toolcrib).unwrap();
@@ -305,7 +303,7 @@ fn a_file_that_a_reference_names_lies_beside_the_configuration() {
 }
 
 #[test]
-fn warm_is_read_and_the_upper_file_wins() {
+fn warm_is_parsed_and_the_upper_file_wins() {
     let read = |text: &str| parse_toolcrib(text).unwrap();
     assert_eq!(read("sources: {}").warm, WarmPolicy::Demand);
     for warm in WarmPolicy::ALL {
@@ -320,7 +318,7 @@ fn warm_is_read_and_the_upper_file_wins() {
 }
 
 #[test]
-fn a_project_narrows_a_source_of_the_users_own_and_never_widens_it() {
+fn a_project_can_restrict_a_user_source_and_never_widen_it() {
     let lower = || {
         Config::parse(
             "sources:\n  a: { command: x, tools: { 'delete_*': ask } }\n  off: { command: y, enabled: false }",
@@ -333,15 +331,15 @@ fn a_project_narrows_a_source_of_the_users_own_and_never_widens_it() {
     };
     let source = |text: &str, id: &str| -> Result<Source, String> {
         let merged = parse_toolcrib(text).unwrap().merge_over(lower());
-        let declaration = merged.sources.into_iter().find(|declaration| declaration.id.as_str() == id).unwrap();
-        declaration.source.map_err(|faults| faults[0].to_string())
+        let configured = merged.sources.into_iter().find(|configured| configured.id.as_str() == id).unwrap();
+        configured.source.map_err(|errors| errors[0].to_string())
     };
     let verdict = |source: &Source, tool: &str| source.settings.tools.verdict(&[tool], Verdict::Allow);
 
     let narrowed =
         source("sources: { a: { enabled: false, tools: { 'delete_*': allow, create: deny } } }", "a").unwrap();
     assert_eq!((narrowed.kind.transport(), narrowed.settings.enabled), ("stdio", Some(false)));
-    assert_eq!(verdict(&narrowed, "delete_x"), Verdict::Ask, "an `allow` lifts nothing");
+    assert_eq!(verdict(&narrowed, "delete_x"), Verdict::Ask, "`allow` in a narrowing lifts no restriction");
     assert_eq!(verdict(&narrowed, "create"), Verdict::Deny);
 
     assert_eq!(source("sources: { off: { enabled: true } }", "off").unwrap().settings.enabled, Some(false));
@@ -359,20 +357,20 @@ fn a_project_narrows_a_source_of_the_users_own_and_never_widens_it() {
     assert_eq!(
         source("sources:\n  b: { enabled: false }", "b").unwrap_err(),
         "toolcrib.yaml:2: sources.b: needs one of `command`, `url`, `openapi`, `workflow` or `builtin`, or a source `b` \
-         in your own configuration to narrow"
+         in your user configuration to restrict"
     );
     assert!(
         parse_toolcrib("sources: { a: { enabled: false } }").unwrap().sources[0].source.is_err(),
-        "on its own it is nothing"
+        "a narrowing alone is not a source"
     );
     assert!(source("sources: { a: { tools: { x: maybe } } }", "a").unwrap_err().contains("found `maybe`"));
     let wrong = parse_toolcrib("sources: { a: { comand: x, tools: { 'delete_*': deny } } }").unwrap();
     let over_wrong = parse_toolcrib("sources: { a: { command: x } }").unwrap().merge_over(wrong);
-    assert!(over_wrong.sources[0].source.is_err(), "rules that cannot be read are not passed over");
+    assert!(over_wrong.sources[0].source.is_err(), "unreadable rules of the lower file fail closed");
 }
 
 #[test]
-fn identity_and_private_sources_are_read_and_the_upper_file_wins() {
+fn identity_and_private_sources_are_parsed_and_the_upper_file_wins() {
     let read = |text: &str| parse_toolcrib(text).unwrap();
     assert_eq!(read("sources: {}").identity.loopback, LoopbackAccess::Owner);
     for loopback in LoopbackAccess::ALL {

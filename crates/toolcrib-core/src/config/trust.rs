@@ -1,5 +1,5 @@
-//! What trusting a project's file covers, and which changes of the file need trust again: whatever runs, contacts or
-//! allows more than what was trusted. A file that only restricts itself further is not asked about.
+//! Scope of trust in a project's configuration file, and which later changes of the file need approval again: those that
+//! run, contact or allow more than the trusted version. A change that only restricts is covered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::policy::{DefaultVerdict, Rules, widens};
 use crate::source::{Source, SourceId};
 use crate::tool::SEPARATOR;
 
-/// Keys of a source that neither run, contact nor allow anything.
+/// Keys of a source that may change freely: they run, contact and allow nothing.
 const KEYS_WITHOUT_TRUST: [&str; 9] = [
     "title",
     "tags",
@@ -26,73 +26,78 @@ const KEYS_WITHOUT_TRUST: [&str; 9] = [
     "result_limit",
 ];
 
-/// Lists of which a part allows less than the whole.
+/// Lists that grant something per item: a subset grants less.
 const GRANT_LISTS: [&str; 5] = ["builtin", "roots", "inherit_env", "methods", "allow_refs"];
-/// Lists of which a part selects less than the whole, except that none selects everything.
+/// Lists that select tools: a subset selects less, but an empty list selects everything.
 const SELECTION_LISTS: [&str; 2] = ["include", "include_tags"];
-/// The list that selects less the longer it is.
+/// The list of exclusions: a superset selects less.
 const EXCLUDE_LIST: &str = "exclude";
 
-/// A project's file as far as trust covers it. Values are kept as hashes, since some are secret.
+/// Trusted state of a project's file. Values are stored as hashes, since some are secret.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TrustedFile {
-    /// `defaults`, `expose` and what else stands at top level.
+    /// Hashes of `defaults`, `expose` and other top-level keys that the file sets.
     settings: BTreeMap<String, Fingerprint>,
-    /// Switches at top level that allow more, where they are on.
+    /// Top-level switches that are on and allow more, such as `allow_commands`.
     switches: BTreeSet<String>,
     sources: BTreeMap<SourceId, TrustedSource>,
     narrowings: BTreeMap<SourceId, TrustedNarrowing>,
 }
 
+/// Trusted state of one source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct TrustedSource {
+    /// Hash of each key that must stay exactly the same.
     keys: BTreeMap<String, Fingerprint>,
+    /// Hashes of the items of lists that may be narrowed.
     lists: BTreeMap<String, BTreeSet<Fingerprint>>,
     enabled: bool,
     tools: Rules,
-    /// Where it has none, nothing in the project's files says what it leads to.
+    /// `None` for a source whose targets do not depend on a file of the project.
     #[serde(default)]
     document: Option<LocalDocument>,
 }
 
+/// Trusted restriction on a source of another file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct TrustedNarrowing {
     enabled: Option<bool>,
     tools: Rules,
 }
 
-/// What a document in a file of the project leads to, or the roots of built-in tools. The source's credentials go there
-/// and nowhere else.
+/// Targets that a local document of the project leads to, or the roots of built-in tools. The credentials of the source
+/// are sent to these targets only.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LocalDocument {
     /// The origins that an OpenAPI document sends requests to, the source descriptions of an Arazzo document, or the
     /// directories that roots are links to.
     pub servers: BTreeSet<String>,
-    /// The files that this was read from, by their hash.
+    /// Files that the targets were read from, with their hashes.
     pub files: BTreeMap<String, Fingerprint>,
-    /// The files of the project that references stand for, by their hash.
+    /// Files of the project that `${file:…}` references name, with their hashes.
     pub references: BTreeMap<String, Fingerprint>,
 }
 
 impl TrustedFile {
-    /// `documents` are those of its sources that lie in files.
+    /// Records a file as trusted. `documents` are the local documents of its sources.
     pub fn new(project: &Config, mut documents: BTreeMap<SourceId, LocalDocument>) -> TrustedFile {
         let hash = |value: Value| Fingerprint::digest(value.to_string());
-        let at_top = |section: &str| {
+        // A section that the file does not set at all is not part of the trust.
+        let is_set = |section: &str| {
             let prefix = format!("{section}.");
             project.origins.keys().any(|key| key == section || key.starts_with(&prefix))
         };
         let expose = &project.expose;
-        let shown = json!([expose.mode.as_str(), expose.full_below_tokens, expose.essential, expose.prefix]);
+        let expose_values = json!([expose.mode.as_str(), expose.full_below_tokens, expose.essential, expose.prefix]);
         let settings = [
             ("defaults", json!(project.defaults)),
-            ("expose", shown),
+            ("expose", expose_values),
             ("identity", json!(project.identity.loopback.as_str())),
             ("warm", json!(project.warm.as_str())),
         ];
-        let settings = settings.into_iter().filter(|(key, _)| at_top(key));
+        let settings = settings.into_iter().filter(|(key, _)| is_set(key));
         let switches =
             [("allow_commands", project.allow_commands), ("allow_private_sources", project.allow_private_sources)];
         let sources = project
@@ -110,7 +115,7 @@ impl TrustedFile {
         }
     }
 
-    /// What of `new` this trust does not cover, as paths of keys. Empty when nothing has to be asked.
+    /// Returns the key paths of `new` that this trust does not cover. Empty if no approval is needed.
     pub fn uncovered_keys(&self, new: &TrustedFile) -> Vec<String> {
         let mut uncovered = Vec::new();
         let keys: BTreeSet<&String> = self.settings.keys().chain(new.settings.keys()).collect();
@@ -127,22 +132,22 @@ impl TrustedFile {
         uncovered
     }
 
-    /// Restrictions on sources of another file that `new` no longer makes. A source that `new` declares itself is asked
-    /// about as such.
+    /// Returns restrictions on sources of another file that `new` no longer has. A source that `new` declares itself is
+    /// reported as a new source instead.
     fn lost_restrictions<'a>(&'a self, new: &'a TrustedFile) -> impl Iterator<Item = String> + 'a {
         let narrowings = self.narrowings.iter().filter(|(id, _)| !new.sources.contains_key(*id));
         narrowings.flat_map(|(id, old)| {
             let none = TrustedNarrowing { enabled: None, tools: Rules::default() };
-            let now = new.narrowings.get(id).unwrap_or(&none);
+            let current = new.narrowings.get(id).unwrap_or(&none);
             let lost = [
-                ("enabled", old.enabled == Some(false) && now.enabled != Some(false)),
-                ("tools", widens(&old.tools, &now.tools, &tool_prefix(id), DefaultVerdict::Allow)),
+                ("enabled", old.enabled == Some(false) && current.enabled != Some(false)),
+                ("tools", widens(&old.tools, &current.tools, &tool_prefix(id), DefaultVerdict::Allow)),
             ];
-            lost.into_iter().filter(|(_, is)| *is).map(|(key, _)| source_key(id, key))
+            lost.into_iter().filter(|(_, is_lost)| *is_lost).map(|(key, _)| source_key(id, key))
         })
     }
 
-    /// What this trust restricts of the sources of another file.
+    /// Returns the trusted restrictions on sources of another file.
     pub fn narrowings(&self) -> impl Iterator<Item = super::Narrowing> + '_ {
         self.narrowings.iter().map(|(id, narrowing)| super::Narrowing {
             id: id.clone(),
@@ -153,7 +158,7 @@ impl TrustedFile {
         })
     }
 
-    /// What the documents of sources were found to lead to.
+    /// Returns the trusted targets of sources with a local document.
     pub fn documents(&self) -> impl Iterator<Item = (&SourceId, &LocalDocument)> {
         self.sources.iter().filter_map(|(id, source)| Some((id, source.document.as_ref()?)))
     }
@@ -186,13 +191,13 @@ impl TrustedSource {
     }
 
     fn uncovered_keys(&self, id: &SourceId, new: &TrustedSource) -> Vec<String> {
-        // `builtin: all` is no list, and a list of built-in tools is a part of all.
+        // `builtin: all` is a text, not a list. Replacing it by a list of tools narrows it.
         let is_part_of_all = self.keys.contains_key("builtin") && new.lists.contains_key("builtin");
-        let matters = |key: &&String| !(is_part_of_all && *key == "builtin");
-        let keys: BTreeSet<&String> = self.keys.keys().chain(new.keys.keys()).filter(matters).collect();
+        let is_compared = |key: &&String| !(is_part_of_all && *key == "builtin");
+        let keys: BTreeSet<&String> = self.keys.keys().chain(new.keys.keys()).filter(is_compared).collect();
         let mut uncovered: Vec<String> =
             keys.into_iter().filter(|key| self.keys.get(*key) != new.keys.get(*key)).cloned().collect();
-        let lists: BTreeSet<&String> = self.lists.keys().chain(new.lists.keys()).filter(matters).collect();
+        let lists: BTreeSet<&String> = self.lists.keys().chain(new.lists.keys()).filter(is_compared).collect();
         let none = BTreeSet::new();
         uncovered.extend(lists.into_iter().filter_map(|key| {
             let old_list = self.lists.get(key).unwrap_or(&none);
@@ -210,14 +215,14 @@ impl TrustedSource {
                 !has_no_new_servers(self.document.as_ref(), new.document.as_ref()),
             ),
         ];
-        uncovered.extend(others.into_iter().filter(|(_, is)| *is).map(|(key, _)| key.to_owned()));
+        uncovered.extend(others.into_iter().filter(|(_, is_uncovered)| *is_uncovered).map(|(key, _)| key.to_owned()));
         uncovered.sort();
         uncovered.dedup();
         uncovered
     }
 }
 
-/// Whether a list allows or selects nothing that the old one did not.
+/// Whether a list grants or selects nothing beyond the old one.
 fn is_list_narrower(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Fingerprint>) -> bool {
     if key == EXCLUDE_LIST {
         return new.is_superset(old);
@@ -226,26 +231,26 @@ fn is_list_narrower(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Finge
     selects_everything(old) || (new.is_subset(old) && !selects_everything(new))
 }
 
-/// Whether a document leads nowhere but where the old one did.
+/// Whether a document leads only to targets of the old one.
 fn has_no_new_servers(old: Option<&LocalDocument>, new: Option<&LocalDocument>) -> bool {
     let none = BTreeSet::new();
     let old = old.map_or(&none, |document| &document.servers);
     new.is_none_or(|new| new.servers.is_subset(old))
 }
 
-/// Whether the files that references stand for are as they were.
+/// Whether all referenced files have the same content as before.
 fn has_same_references(old: Option<&LocalDocument>, new: Option<&LocalDocument>) -> bool {
     let none = BTreeMap::new();
     let old = old.map_or(&none, |document| &document.references);
     new.is_none_or(|new| new.references.iter().all(|(path, hash)| old.get(path) == Some(hash)))
 }
 
-/// What of a project's file beside its sources is trusted with it, in the words of the file.
+/// Returns the top-level settings and restrictions of a project's file that trusting it accepts, as keys of the file.
 pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
-    let mut shown = super::show::show_config(project);
+    let mut config = super::show::show_config(project);
     let mut keys = Map::new();
     for section in ["defaults", "expose", "identity"] {
-        let Some(values) = shown[section].as_object_mut() else { continue };
+        let Some(values) = config[section].as_object_mut() else { continue };
         let set = values.iter_mut().filter(|(key, _)| project.origins.contains_key(&format!("{section}.{key}")));
         let set: Map<String, Value> = set.map(|(key, value)| (key.clone(), value["value"].take())).collect();
         if !set.is_empty() {
@@ -254,7 +259,7 @@ pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
     }
     for key in ["warm", "allow_commands", "allow_private_sources"] {
         if project.origins.contains_key(key) {
-            keys.insert(key.to_owned(), shown[key]["value"].take());
+            keys.insert(key.to_owned(), config[key]["value"].take());
         }
     }
     for narrowing in &project.narrowings {
@@ -268,10 +273,12 @@ pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
     keys
 }
 
+/// Key path of a source, or of one of its keys.
 fn source_key(id: &SourceId, key: &str) -> String {
     if key.is_empty() { format!("sources.{id}") } else { format!("sources.{id}.{key}") }
 }
 
+/// Prefix of the source's tools in the catalogue.
 fn tool_prefix(id: &SourceId) -> String {
     format!("{id}{SEPARATOR}")
 }

@@ -1,32 +1,34 @@
-//! What is an address and what is a path, before any reference is known. Nothing here repeats a value.
+//! Checks of URLs in a configuration, as far as possible before references and templates are resolved.
+//! Messages never quote the URL, which may contain credentials.
 
 use url::Url;
 
 use crate::reference::{ReferencePart, split_references};
 
-/// What is wrong with an address of HTTP, as far as it is known before references and templates are filled.
+/// Returns why `text` is not a valid HTTP URL, or `None` if it is or may become one once references are resolved.
 pub(super) fn find_url_error(text: &str) -> Option<&'static str> {
     if !is_http_url(text) {
-        return Some("expected an address that begins with `http://` or `https://`");
+        return Some("expected a URL that begins with `http://` or `https://`");
     }
-    // They would be left out in silence.
+    // The URL parser would strip them silently.
     if text.chars().any(char::is_control) {
-        return Some("no address has line breaks or other control characters");
+        return Some("a URL cannot contain line breaks or other control characters");
     }
-    // What a reference stands for may be a name or a port, or hold all up to here.
-    let filled = |with: &str| {
-        let each = split_references(text).into_iter().map(|piece| match piece {
+    // A reference may stand for a host name or a port, so both a letter and a digit are tried in its place.
+    let with_placeholder = |placeholder: &str| {
+        let parts = split_references(text).into_iter().map(|part| match part {
             ReferencePart::Literal(text) => text,
-            ReferencePart::Reference(_) => with,
+            ReferencePart::Reference(_) => placeholder,
         });
-        each.collect::<String>()
+        parts.collect::<String>()
     };
-    let open = text.starts_with("${") || ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark));
-    let known = || ["x", "1"].iter().any(|with| Url::parse(&filled(with)).is_ok());
-    (!open && !known()).then_some("is not a valid address: look at its host and its port")
+    // A leading reference may hold the whole beginning, and templates are filled at the time of a request.
+    let is_unknown = text.starts_with("${") || ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark));
+    let is_valid = || ["x", "1"].iter().any(|placeholder| Url::parse(&with_placeholder(placeholder)).is_ok());
+    (!is_unknown && !is_valid()).then_some("is not a valid URL: check its host and its port")
 }
 
-/// Whether this may be an address of HTTP. A reference may hold the scheme, or the whole.
+/// Whether this looks like an HTTP URL. A leading reference may hold the scheme or the whole URL.
 pub(super) fn is_http_url(text: &str) -> bool {
     text.starts_with("${") || {
         let (scheme, rest) = text.split_once("://").unwrap_or_default();
@@ -34,12 +36,12 @@ pub(super) fn is_http_url(text: &str) -> bool {
     }
 }
 
-/// Whether it begins with a template, and what it is shows only at use.
+/// Whether the text starts with a template, so that its kind is known only when it is filled.
 pub(super) fn starts_with_template(text: &str) -> bool {
     text.starts_with("{{") || text.starts_with("{%")
 }
 
-/// Whether it says by its scheme that it is no path.
+/// Whether the text starts with a URL scheme, and so is not a file path.
 pub(super) fn has_scheme(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, _)| {
         scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -56,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_a_scheme_and_a_host_unless_a_reference_has_them() {
+    fn http_urls_have_scheme_and_host_unless_they_start_with_a_reference() {
         for (text, expected) in [
             ("http://a", true),
             ("HTTPS://a/b", true),
@@ -73,8 +75,8 @@ mod tests {
     }
 
     #[test]
-    fn an_address_can_be_read_but_for_what_references_hold() {
-        for right in [
+    fn invalid_urls_are_reported_and_references_are_accepted() {
+        for url in [
             "http://a.example:8080/mcp?x=1",
             "https://user:word@[::1]:1/",
             "http://${env:HOST}:${env:PORT}/mcp",
@@ -85,7 +87,7 @@ mod tests {
             "https://{{ host }}/v1",
             "http://bücher.example/",
         ] {
-            assert_eq!(find_url_error(right), None, "{right}");
+            assert_eq!(find_url_error(url), None, "{url}");
         }
         for text in [
             "http://a:99999",

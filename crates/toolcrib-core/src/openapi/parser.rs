@@ -127,7 +127,7 @@ mod tests {
         assert!(parse(&bomb).unwrap_err().message.contains("aliases copy too much"));
         let nested: String = (0..100).map(|n| format!("{}a: &n{n}\n", " ".repeat(n))).collect();
         let wide: String = (0..20_000).map(|n| format!("{}k{n}: 1\n", " ".repeat(100))).collect();
-        assert!(parse(&(nested + &wide)).unwrap_err().message.contains("anchors name too much"));
+        assert!(parse(&(nested + &wide)).unwrap_err().message.contains("anchors copy too much"));
         let text = format!("a: &a '{}'\nb: [{}]", "x".repeat(1_000_000), "*a, ".repeat(100_000));
         assert!(parse(&text).unwrap_err().message.contains("aliases copy too much"), "the length of texts counts too");
         let keys: String = (0..20_000).map(|n| format!("k{n}: 1\n")).collect();

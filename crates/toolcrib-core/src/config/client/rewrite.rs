@@ -1,10 +1,11 @@
-//! One server of another client, rewritten into our keys before it is read like any other. What cannot be said in our
-//! keys is left as it is, and reading then warns of it by its own name.
+//! Rewrites one server of another client to Toolcrib's keys, before it is read like any other source. Keys without an
+//! equivalent stay as they are, and reading then warns about them by their original name.
 
 use super::super::node::{ConfigNode, NodeEntry, NodeValue};
 use super::super::reader::ConfigReader;
 use super::{McpClientKind, variables};
 
+/// Rewrites the keys of a server. `client` is `None` for a file of an unknown client.
 pub(in super::super) fn rewrite(
     reader: &mut ConfigReader<'_>,
     client: Option<McpClientKind>,
@@ -31,7 +32,7 @@ pub(in super::super) fn rewrite(
 }
 
 fn rewrite_gemini(server: &mut ServerEntry) {
-    // There, `url` alone is the old transport and `httpUrl` the new one.
+    // In Gemini's files `url` is legacy SSE and `httpUrl` is Streamable HTTP.
     if server.has("httpUrl") {
         server.take("url");
         server.rename("httpUrl", "url");
@@ -42,7 +43,7 @@ fn rewrite_gemini(server: &mut ServerEntry) {
     server.rename_duration("timeout", "call_timeout", "ms");
     server.allow_only("includeTools");
     server.hide_tools("excludeTools");
-    // `trust` says who is asked before a call: that is for our own rules to say.
+    // `trust` skips confirmation of calls. Toolcrib's own rules decide that, so it is dropped.
     server.remove_ignored(&["trust", "description", "extensionName"]);
 }
 
@@ -70,17 +71,18 @@ fn rewrite_codex(server: &mut ServerEntry) {
 }
 
 fn rewrite_zed(server: &mut ServerEntry) {
-    // Older files put the whole command into one map.
+    // Older versions of Zed have `path`, `args` and `env` in one map under `command`.
     if let Some(ConfigNode { value: NodeValue::Map(parts), .. }) = server.get("command").cloned() {
         server.take("command");
-        for part in parts {
-            let key = if part.key == "path" { "command".to_owned() } else { part.key };
-            server.set_if_absent(&key, part.node);
+        for entry in parts {
+            let key = if entry.key == "path" { "command".to_owned() } else { entry.key };
+            server.set_if_absent(&key, entry.node);
         }
     }
     server.remove_ignored(&["source"]);
 }
 
+/// Keys of one server while they are rewritten.
 struct ServerEntry {
     entries: Vec<NodeEntry>,
     line: usize,
@@ -100,7 +102,7 @@ impl ServerEntry {
         Some(self.entries.remove(index).node)
     }
 
-    /// Sets a key that is not set yet.
+    /// Sets a key unless it has a value already.
     fn set_if_absent(&mut self, key: &str, node: ConfigNode) {
         if !self.has(key) {
             self.take(key);
@@ -116,7 +118,7 @@ impl ServerEntry {
         }
     }
 
-    /// A flag under the opposite name.
+    /// Moves a boolean to a key of the opposite meaning.
     fn rename_inverted_flag(&mut self, from: &str, to: &str) {
         if let Some(ConfigNode { value: NodeValue::Bool(flag, _), line }) = self.get(from).cloned() {
             self.take(from);
@@ -124,7 +126,7 @@ impl ServerEntry {
         }
     }
 
-    /// A bare number of seconds or milliseconds.
+    /// Moves a bare number of seconds or milliseconds to a duration with a unit.
     fn rename_duration(&mut self, from: &str, to: &str, unit: &str) {
         if let Some(ConfigNode { value: NodeValue::Number(number), line }) = self.get(from).cloned() {
             self.take(from);
@@ -132,7 +134,7 @@ impl ServerEntry {
         }
     }
 
-    /// Takes a map of headers into `headers`.
+    /// Moves a map of headers into `headers`, with each value changed by `change`.
     fn merge_headers(&mut self, key: &str, change: impl Fn(ConfigNode) -> ConfigNode) {
         if let Some(ConfigNode { value: NodeValue::Map(headers), .. }) = self.get(key).cloned() {
             self.take(key);
@@ -148,7 +150,7 @@ impl ServerEntry {
         self.add_to_map("headers", name, node);
     }
 
-    /// Only the listed tools: all others are hidden.
+    /// Turns a list of allowed tools into rules that hide all others.
     fn allow_only(&mut self, key: &str) {
         if let Some((names, line)) = self.take_names(key) {
             self.add_rule("*", "hide", line);
@@ -158,6 +160,7 @@ impl ServerEntry {
         }
     }
 
+    /// Turns a list of disabled tools into rules that hide them.
     fn hide_tools(&mut self, key: &str) {
         if let Some((names, line)) = self.take_names(key) {
             for name in names {
@@ -169,7 +172,7 @@ impl ServerEntry {
     fn take_names(&mut self, key: &str) -> Option<(Vec<String>, usize)> {
         let ConfigNode { value: NodeValue::List(items), line } = self.get(key)?.clone() else { return None };
         self.take(key);
-        // Gemini may narrow a name to arguments, `name(first)`: the name is what counts here.
+        // Gemini allows arguments behind a name, as in `name(first)`. Rules match on the name alone.
         let names =
             items.iter().filter_map(ConfigNode::as_text).map(|name| name.split('(').next().unwrap_or(name).to_owned());
         Some((names.collect(), line))
@@ -180,7 +183,7 @@ impl ServerEntry {
         self.add_to_map("tools", glob, ConfigNode::text(verdict, line));
     }
 
-    /// Sets a key in a map that is one of our values; the later wins.
+    /// Sets a key in the map under `map`; a later value replaces an earlier one.
     fn add_to_map(&mut self, map: &str, key: &str, node: ConfigNode) {
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.key == map) else { return };
         if let NodeValue::Map(entries) = &mut entry.node.value {
@@ -189,6 +192,7 @@ impl ServerEntry {
         }
     }
 
+    /// Removes keys that are meaningless here and not worth a warning.
     fn remove_ignored(&mut self, keys: &[&str]) {
         self.entries.retain(|entry| !keys.contains(&entry.key.as_str()));
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::{Secrets, export};
 
-/// The sources as an export writes them, without its head, and then the messages.
+/// Exports the imported sources without the header line, followed by all messages.
 fn read_summary(client: McpClientKind, file: &str, text: &str) -> String {
     let base = Path::new("/home/me/p").join(file);
     let base = base.parent().unwrap_or(Path::new("/home/me/p"));
@@ -12,13 +12,13 @@ fn read_summary(client: McpClientKind, file: &str, text: &str) -> String {
         .skip(2)
         .map(str::to_owned)
         .collect();
-    let faults = config.sources.into_iter().filter_map(|declaration| declaration.source.err()).flatten();
-    lines.extend(unusable.into_iter().chain(faults).chain(config.warnings).map(|fault| fault.to_string()));
+    let errors = config.sources.into_iter().filter_map(|configured| configured.source.err()).flatten();
+    lines.extend(unusable.into_iter().chain(errors).chain(config.warnings).map(|diagnostic| diagnostic.to_string()));
     lines.join("\n")
 }
 
 #[test]
-fn names_are_read_back() {
+fn client_names_parse_back() {
     for client in McpClientKind::ALL {
         assert_eq!(McpClientKind::parse(client.as_str()), Some(client));
     }
@@ -26,8 +26,8 @@ fn names_are_read_back() {
 }
 
 #[test]
-fn files_are_where_each_system_keeps_them() {
-    let first = |client: McpClientKind, os| client.config_paths(Path::new("/h"), Path::new("/p"), os);
+fn config_paths_follow_the_conventions_of_each_system() {
+    let config_paths = |client: McpClientKind, os| client.config_paths(Path::new("/h"), Path::new("/p"), os);
     let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
     for (client, os, expected) in [
         (McpClientKind::ClaudeDesktop, Os::Linux, &["/h/.config/Claude/claude_desktop_config.json"][..]),
@@ -50,7 +50,7 @@ fn files_are_where_each_system_keeps_them() {
         (McpClientKind::Zed, Os::MacOs, &["/p/.zed/settings.json", "/h/.config/zed/settings.json"]),
         (McpClientKind::Zed, Os::Windows, &["/p/.zed/settings.json", "/h/AppData/Roaming/Zed/settings.json"]),
     ] {
-        assert_eq!(first(client, os), paths(expected));
+        assert_eq!(config_paths(client, os), paths(expected));
     }
 }
 
@@ -68,7 +68,7 @@ fn claude_desktop() {
 }
 
 #[test]
-fn claude_code_has_servers_of_the_user_and_of_each_project() {
+fn claude_code_servers_of_the_project_win_over_those_of_the_user() {
     let text = r#"{
   "numStartups": 5,
   "mcpServers": { "a": { "type": "http", "url": "http://user" }, "b": { "type": "stdio", "command": "b" } },
@@ -84,7 +84,7 @@ fn claude_code_has_servers_of_the_user_and_of_each_project() {
 }
 
 #[test]
-fn cursor_and_vscode_speak_of_the_workspace() {
+fn cursor_and_vscode_paths_are_relative_to_the_workspace() {
     let text = r#"{ "mcpServers": { "a": { "command": "./run", "cwd": "${workspaceFolder}/x", "env": { "H": "${userHome}" } } } }"#;
     assert_eq!(
         read_summary(McpClientKind::Cursor, ".cursor/mcp.json", text),
@@ -101,8 +101,8 @@ fn cursor_and_vscode_speak_of_the_workspace() {
     assert_eq!(
         read_summary(McpClientKind::Vscode, ".vscode/mcp.json", text),
         "  a: { command: \"x\", env: { K: \"${input:k}\" } }\n  b: { url: \"http://x\" }\n\
-         .vscode/mcp.json:3: inputs: are not asked for; use `${env:NAME}` where one is needed\n\
-         .vscode/mcp.json:5: servers.a.env.K: `${input:…}` is not asked for; use `${env:NAME}`\n\
+         .vscode/mcp.json:3: inputs: prompting is not supported; use `${env:NAME}` instead of an input\n\
+         .vscode/mcp.json:5: servers.a.env.K: `${input:…}` is not supported; use `${env:NAME}`\n\
          .vscode/mcp.json:5: servers.a: unknown key `envFile`; ignored"
     );
     for settings in [
@@ -188,7 +188,7 @@ fn windsurf_and_zed() {
 }
 
 #[test]
-fn a_file_without_a_name_for_its_client_is_recognised() {
+fn the_client_of_a_file_is_detected() {
     for (file, text, expected) in [
         ("x.toml", "[mcp_servers.a]\ncommand = 'x'", McpClientKind::Codex),
         ("x.json", r#"{ "context_servers": { "a": { "command": "x" } } }"#, McpClientKind::Zed),
@@ -203,14 +203,14 @@ fn a_file_without_a_name_for_its_client_is_recognised() {
         let config = McpClientKind::read_any(text, file, Path::new("/p"), Path::new("/p")).unwrap().config;
         assert_eq!(config.valid_sources().count(), 1, "{text}");
     }
-    let own = McpClientKind::read_any("sources: { a: { comand: x } }", "t.yaml", Path::new("/p"), Path::new("/p"))
+    let config = McpClientKind::read_any("sources: { a: { comand: x } }", "t.yaml", Path::new("/p"), Path::new("/p"))
         .unwrap()
         .config;
-    assert!(own.sources[0].source.is_err());
+    assert!(config.sources[0].source.is_err());
 }
 
 #[test]
-fn a_name_that_cannot_be_used_keeps_no_other_out() {
+fn a_server_with_an_unusable_name_does_not_affect_the_others() {
     let text = r#"{ "mcpServers": { "日": { "command": "a" }, "b": { "command": "b" } } }"#;
     assert_eq!(
         read_summary(McpClientKind::Cursor, ".cursor/mcp.json", text),

@@ -1,10 +1,11 @@
-//! Variables that other clients put into their files: `${workspaceFolder}`, `${userHome}`, Gemini's `$NAME`.
-//! `${NAME}` and `${env:NAME}` are references of ours already.
+//! Variables in the files of other clients: `${workspaceFolder}`, `${userHome}`, Gemini's `$NAME`.
+//! `${NAME}` and `${env:NAME}` need no replacement: they are Toolcrib's own references.
 
 use super::super::node::{ConfigNode, NodeValue, join_key};
 use super::super::reader::ConfigReader;
 use super::McpClientKind;
 
+/// Replaces the variables in all texts of a tree, and warns about `${input:…}`, which has no equivalent.
 pub(super) fn replace_variables(
     reader: &mut ConfigReader<'_>,
     client: Option<McpClientKind>,
@@ -17,7 +18,7 @@ pub(super) fn replace_variables(
         NodeValue::Text(text) => {
             *text = replace_in_text(text, &reader.base_dir.to_string_lossy(), client);
             if text.contains("${input:") {
-                reader.warn(line, path, "`${input:…}` is not asked for; use `${env:NAME}`");
+                reader.warn(line, path, "`${input:…}` is not supported; use `${env:NAME}`");
             }
         }
         NodeValue::List(items) => items.iter_mut().for_each(|item| replace_variables(reader, client, item, path)),
@@ -46,22 +47,22 @@ fn replace_in_text(text: &str, folder: &str, client: Option<McpClientKind>) -> S
     }
 }
 
-/// `$NAME` as `${env:NAME}`.
+/// Rewrites `$NAME` to `${env:NAME}`.
 fn to_env_references(text: &str) -> String {
     let mut parts = text.split('$');
-    let mut changed = parts.next().unwrap_or_default().to_owned();
+    let mut rewritten = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
         let end = part.find(|character| !is_name(character)).unwrap_or(part.len());
         let (name, rest) = part.split_at(end);
         if name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') {
-            changed.push_str(&format!("${{env:{name}}}{rest}"));
+            rewritten.push_str(&format!("${{env:{name}}}{rest}"));
         } else {
-            changed.push('$');
-            changed.push_str(part);
+            rewritten.push('$');
+            rewritten.push_str(part);
         }
     }
-    changed
+    rewritten
 }
 
 #[cfg(test)]

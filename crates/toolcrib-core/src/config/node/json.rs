@@ -1,4 +1,4 @@
-//! JSON as a tree, with comments and trailing commas, as editors and clients write it.
+//! JSON parser of configuration files. Accepts comments and trailing commas, which VS Code and other clients write.
 
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
@@ -29,6 +29,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<ConfigNode, ConfigDiagnost
     }
 }
 
+/// Converts a parsed value; `None` where it is nested too deep.
 fn value_to_node(value: &ast::Value<'_>, lines: &LineIndex<'_>, depth: usize) -> Option<ConfigNode> {
     if depth > MAX_NODE_DEPTH {
         return None;

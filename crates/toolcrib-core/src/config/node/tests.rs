@@ -1,6 +1,6 @@
 use super::*;
 
-/// The tree with the line of each value, compactly: `{key@1=text@1}`.
+/// Formats the tree with the line of each value: `{key@1=text@1}`.
 fn format_tree(node: &ConfigNode) -> String {
     let value = match &node.value {
         NodeValue::Null => "null".to_owned(),
@@ -17,11 +17,11 @@ fn format_tree(node: &ConfigNode) -> String {
 }
 
 fn check(syntax: Syntax, text: &str, expected: &str) {
-    let found = match parse(text, "f", syntax) {
+    let actual = match parse(text, "f", syntax) {
         Ok(node) => format_tree(&node),
-        Err(faults) => faults.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("\n"),
+        Err(errors) => errors.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("\n"),
     };
-    assert_eq!(found, expected, "{text}");
+    assert_eq!(actual, expected, "{text}");
 }
 
 #[test]
@@ -47,16 +47,16 @@ fn yaml_aliases_and_merges_are_resolved_and_bounded() {
         "{a@1={b@1=#1@1}@1 c@2={b@1=#1@1}@1 d@3={b@3=#2@3 e@3=#3@3}@3 f@4={b@1=#1@1}@5}@1",
     );
     yaml("a: *x", "f:1:4: while parsing node, found unknown anchor");
-    yaml("a: &x [*x]", "f:1: an alias cannot stand inside what it names");
+    yaml("a: &x [*x]", "f:1: an alias cannot refer to a node that contains it");
     yaml("<<: 5", "f:1: `<<` takes a map or a list of maps");
     let bomb = (1..40).fold("a0: &a0 [x, x, x, x]\n".to_owned(), |text, n| {
         let last = n - 1;
         text + &format!("a{n}: &a{n} [*a{last}, *a{last}, *a{last}, *a{last}]\n")
     });
-    yaml(&bomb, "f:8: aliases copy too much; write the values out");
+    yaml(&bomb, "f:8: YAML aliases copy too much; write the values out");
     let tower =
         (1..40).fold("a0: &a0 [x]\n".to_owned(), |text, n| text + &format!("a{n}: &a{n} [[[[*a{}]]]]\n", n - 1));
-    yaml(&tower, "f:33: aliases copy too much; write the values out");
+    yaml(&tower, "f:33: YAML aliases copy too much; write the values out");
 }
 
 #[test]
@@ -81,20 +81,20 @@ fn json_may_have_comments_and_trailing_commas() {
 }
 
 #[test]
-fn a_key_that_stands_twice_names_both_lines() {
+fn duplicate_keys_are_reported_with_both_lines() {
     for (syntax, text, expected) in [
-        (Syntax::Yaml, "a:\n  b: 1\n  c: 2\n  b: 3", "f:4: a: the key `b` stands twice: here and in line 2; keep one"),
-        (Syntax::Json, "{\"b\": 1,\n\"b\": 2}", "f:2: the key `b` stands twice: here and in line 1; keep one"),
-        (Syntax::Toml, "[t]\nb = 1\nc = 1\nb = 2", "f:4:1: the key `b` stands twice: here and in line 2; keep one"),
-        (Syntax::Toml, "[s.a]\n[s.b] # x\n[s.a] # y", "f:3:4: the key `a` stands twice: here and in line 1; keep one"),
-        (Syntax::Toml, "x = { b = 1, b = 2 }", "f:1:14: the key `b` stands twice; keep one"),
+        (Syntax::Yaml, "a:\n  b: 1\n  c: 2\n  b: 3", "f:4: a: duplicate key `b`, first set in line 2; keep one"),
+        (Syntax::Json, "{\"b\": 1,\n\"b\": 2}", "f:2: duplicate key `b`, first set in line 1; keep one"),
+        (Syntax::Toml, "[t]\nb = 1\nc = 1\nb = 2", "f:4:1: duplicate key `b`, first set in line 2; keep one"),
+        (Syntax::Toml, "[s.a]\n[s.b] # x\n[s.a] # y", "f:3:4: duplicate key `a`, first set in line 1; keep one"),
+        (Syntax::Toml, "x = { b = 1, b = 2 }", "f:1:14: duplicate key `b`; keep one"),
     ] {
         check(syntax, text, expected);
     }
 }
 
 #[test]
-fn a_mistake_of_syntax_has_its_line_and_column() {
+fn syntax_errors_have_line_and_column() {
     let mut messages = Vec::new();
     for (syntax, text) in [
         (Syntax::Yaml, "a: [1, 2\nb: 3"),
@@ -131,7 +131,7 @@ fn a_mistake_of_syntax_has_its_line_and_column() {
 }
 
 #[test]
-fn what_is_too_large_or_too_deep_is_refused() {
+fn files_that_are_too_large_or_too_deep_are_rejected() {
     check(Syntax::Json, &" ".repeat(MAX_FILE_BYTES + 1), "f:1: the file is larger than 16 MiB");
     check(Syntax::Json, &("[".repeat(200) + &"]".repeat(200)), "f:1:1: nested too deep");
     check(Syntax::Yaml, &("[".repeat(200) + &"]".repeat(200)), "f:1: nested too deep");

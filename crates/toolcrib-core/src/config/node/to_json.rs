@@ -1,13 +1,14 @@
-//! YAML that is no configuration, such as an API's document, as plain JSON values: lines and spellings are dropped.
+//! Converts YAML documents that are not configurations, such as OpenAPI documents, to JSON values. Lines and spellings of
+//! scalars are dropped.
 
 use serde_json::{Map, Number, Value as Json};
 
 use super::{ConfigDiagnostic, ConfigNode, NodeValue, yaml};
 
-/// The core schema of YAML 1.2: of all words, only `true`, `false` and `null` are no text. Of a key given twice, the
-/// last counts.
-pub(crate) fn yaml_to_json(text: &str, most_copies: usize) -> Result<Json, ConfigDiagnostic> {
-    yaml::parse(text, "", most_copies).map(node_to_json)
+/// Parses YAML with the core schema of YAML 1.2: of all words, only `true`, `false` and `null` are not text. The last of
+/// several equal keys wins. Aliases may copy at most `max_copies` nodes in total.
+pub(crate) fn yaml_to_json(text: &str, max_copies: usize) -> Result<Json, ConfigDiagnostic> {
+    yaml::parse(text, "", max_copies).map(node_to_json)
 }
 
 fn node_to_json(node: ConfigNode) -> Json {
@@ -25,6 +26,7 @@ fn node_to_json(node: ConfigNode) -> Json {
     }
 }
 
+/// Parses a number in JSON, hexadecimal or octal notation, or with a leading `+`. `None` for one that JSON cannot hold.
 fn parse_number(spelling: &str) -> Option<Number> {
     if let Ok(number) = serde_json::from_str(spelling) {
         return Some(number);
@@ -46,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stay_words_and_numbers_become_numbers() {
+    fn scalars_follow_the_core_schema_of_yaml_1_2() {
         let text = "a: no\nb: true\nc: 0x10\nd: 1.50\ne: 007\nf: 1_0\ng: ~\n200: {x: &x [1, '2']}\nh: *x\ni: 2020-01-02\nj: +3\na: NO";
         let expected = json!({
             "a": "NO", "b": true, "c": 16, "d": 1.5, "e": 7, "f": "1_0", "g": null, "200": {"x": [1, "2"]}, "h": [1, "2"],

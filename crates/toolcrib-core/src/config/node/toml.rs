@@ -1,4 +1,4 @@
-//! TOML as a tree, in the order of the file.
+//! TOML parser of configuration files. Keys keep the order of the file, which the parser itself loses.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -10,14 +10,15 @@ pub(super) fn parse(text: &str, file: &str) -> Result<ConfigNode, ConfigDiagnost
     match DeTable::parse(text) {
         Ok(table) => Ok(ConfigNode { value: table_to_value(table.get_ref(), &lines), line: 1 }),
         Err(error) => {
-            let at = error.span().unwrap_or_default();
-            let fault = lines.diagnostic_at(file, at.start, error.message());
-            match (error.message(), text.get(at.clone())) {
-                ("duplicate key", Some(key)) => Err(match find_first_line(text, at.start, key) {
-                    Some(first) => ConfigDiagnostic { message: duplicate_key_message(key, first), ..fault },
-                    None => ConfigDiagnostic { message: format!("the key `{key}` stands twice; keep one"), ..fault },
+            let span = error.span().unwrap_or_default();
+            let diagnostic = lines.diagnostic_at(file, span.start, error.message());
+            // The parser names only the second of two equal keys; the message should name both lines.
+            match (error.message(), text.get(span.clone())) {
+                ("duplicate key", Some(key)) => Err(match find_first_line(text, span.start, key) {
+                    Some(first) => ConfigDiagnostic { message: duplicate_key_message(key, first), ..diagnostic },
+                    None => ConfigDiagnostic { message: format!("duplicate key `{key}`; keep one"), ..diagnostic },
                 }),
-                _ => Err(fault),
+                _ => Err(diagnostic),
             }
         }
     }
@@ -37,7 +38,7 @@ fn table_to_value(table: &DeTable<'_>, lines: &LineIndex<'_>) -> NodeValue {
     )
 }
 
-/// A table has no place of its own, for its parts may stand anywhere: it is where its key is.
+/// Converts a value. A table gets the line of its key: its entries may be spread over the file.
 fn value_to_node(value: &Spanned<DeValue<'_>>, key_line: usize, lines: &LineIndex<'_>) -> ConfigNode {
     let line = lines.line(value.span().start);
     match value.get_ref() {
@@ -54,19 +55,19 @@ fn value_to_node(value: &Spanned<DeValue<'_>>, key_line: usize, lines: &LineInde
     }
 }
 
-/// The parser says only where the second of two equal keys is: the first is looked for in the text before it,
-/// among the headers for a header, within the table for a key.
+/// Finds the line of the first of two equal keys in the text before the second one: among table headers for a header,
+/// within the same table for a key.
 fn find_first_line(text: &str, second: usize, key: &str) -> Option<usize> {
     let before = text.get(..second)?;
-    let this = text.lines().nth(before.matches('\n').count())?;
+    let line = text.lines().nth(before.matches('\n').count())?;
     let mut earlier = before.lines().enumerate().map(|(index, line)| (index + 1, line.trim())).collect::<Vec<_>>();
-    // The last one is the beginning of this very line.
+    // The last one is the beginning of the same line.
     if !before.ends_with('\n') {
         earlier.pop();
     }
     let header = |line: &str| line.split('#').next().unwrap_or_default().trim().to_owned();
-    if this.trim_start().starts_with('[') {
-        return earlier.iter().find(|(_, line)| header(line) == header(this)).map(|(number, _)| *number);
+    if line.trim_start().starts_with('[') {
+        return earlier.iter().find(|(_, candidate)| header(candidate) == header(line)).map(|(number, _)| *number);
     }
     earlier
         .iter()

@@ -1,4 +1,5 @@
-//! YAML 1.2 as a tree, from the parser's events: anchors, aliases and `<<` are resolved here, and bounded.
+//! YAML 1.2 parser of configuration files, on top of a parser that emits events. Resolves anchors, aliases and merge keys
+//! (`<<`) within a bound on copied nodes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,19 +7,20 @@ use granit_parser::{Event, Parser, ScalarStyle, Tag};
 
 use super::{ConfigDiagnostic, ConfigNode, MAX_NODE_DEPTH, NodeEntry, NodeValue, lower_first};
 
-/// Aliases may copy `most_copies` nodes in all.
-pub(super) fn parse(text: &str, file: &str, most_copies: usize) -> Result<ConfigNode, ConfigDiagnostic> {
+/// Parses one document. Anchors and aliases may copy at most `max_copies` nodes in total.
+pub(super) fn parse(text: &str, file: &str, max_copies: usize) -> Result<ConfigNode, ConfigDiagnostic> {
     let mut tree = TreeBuilder {
         file,
         open_collections: Vec::new(),
         anchors: HashMap::new(),
         copied_nodes: 0,
-        max_copies: most_copies,
+        max_copies,
         root: None,
     };
     for next in Parser::new_from_str(text) {
         let (event, span) = next.map_err(|error| {
-            let (line, column) = (error.marker().line(), error.marker().col() + 1);
+            let line = error.marker().line();
+            let column = error.marker().col() + 1;
             ConfigDiagnostic::new(file, line, "", lower_first(&error.info())).with_column(column)
         })?;
         tree.handle_event(event, span.start.line())?;
@@ -26,16 +28,20 @@ pub(super) fn parse(text: &str, file: &str, most_copies: usize) -> Result<Config
     Ok(tree.root.unwrap_or(ConfigNode::null(1)))
 }
 
+/// Builds the tree from parser events.
 struct TreeBuilder<'a> {
     file: &'a str,
-    /// The lists and maps that have begun and not ended, the innermost last.
+    /// Lists and maps that have started and not ended, innermost last.
     open_collections: Vec<OpenCollection>,
+    /// Nodes with an anchor, by the number that the parser gives it.
     anchors: HashMap<usize, ConfigNode>,
+    /// Nodes copied so far, for anchors and for aliases.
     copied_nodes: usize,
     max_copies: usize,
     root: Option<ConfigNode>,
 }
 
+/// List or map whose end event has not come yet.
 struct OpenCollection {
     line: usize,
     anchor: usize,
@@ -44,7 +50,7 @@ struct OpenCollection {
 
 enum Collection {
     List(Vec<ConfigNode>),
-    /// With the key that waits for its value.
+    /// Entries, and the key whose value comes next, with its line.
     Map(Vec<NodeEntry>, Option<(String, usize)>),
 }
 
@@ -54,7 +60,7 @@ impl TreeBuilder<'_> {
             Event::Scalar(text, style, anchor, tag) => {
                 let node = ConfigNode { value: parse_scalar(&text, style, tag.as_deref()), line };
                 self.record_anchor(anchor, &node)?;
-                // A key is its text, whatever it might mean as a value.
+                // As a key, a scalar is its text: `no` is a key named `no`, not `false`.
                 self.add_node(node, Some(&text))
             }
             Event::SequenceStart(_, anchor, _) => self.begin_collection(line, anchor, Collection::List(Vec::new())),
@@ -69,7 +75,7 @@ impl TreeBuilder<'_> {
                 Err(self.diagnostic_at(line, "a second document begins here; only one is read"))
             }
             Event::StreamStart | Event::StreamEnd | Event::DocumentStart(..) | Event::DocumentEnd => Ok(()),
-            // Only emitted when asked for; comments exist only if another crate switches them on.
+            // Emitted only on request; comment events exist only if another crate enables that feature.
             Event::Anchor(..) | Event::UnresolvedAlias(_) | _ => Ok(()),
         }
     }
@@ -93,64 +99,64 @@ impl TreeBuilder<'_> {
         self.add_node(node, None)
     }
 
-    /// Puts a node where the innermost open collection wants it; `key` is its text should it be a key.
+    /// Adds a node to the innermost open collection, as a key or as a value. `key` is its text in case it is a key.
     fn add_node(&mut self, node: ConfigNode, key: Option<&str>) -> Result<(), ConfigDiagnostic> {
         let line = node.line;
         match self.open_collections.last_mut().map(|open| &mut open.collection) {
             None => self.root = Some(node),
             Some(Collection::List(nodes)) => nodes.push(node),
-            Some(Collection::Map(entries, waiting)) => match (waiting.take(), key) {
+            Some(Collection::Map(entries, pending_key)) => match (pending_key.take(), key) {
                 (Some((key, line)), _) => entries.push(NodeEntry { key, line, node }),
-                (None, Some(key)) => *waiting = Some((key.to_owned(), line)),
+                (None, Some(key)) => *pending_key = Some((key.to_owned(), line)),
                 (None, None) => return Err(self.diagnostic_at(line, "expected text as a key, found a list or a map")),
             },
         }
         Ok(())
     }
 
-    /// Keeps what an alias may stand for, counted like what aliases copy: anchors may stand inside one another.
+    /// Stores a node for its aliases. Counted like a copy, since nested anchors store the same nodes again.
     fn record_anchor(&mut self, anchor: usize, node: &ConfigNode) -> Result<(), ConfigDiagnostic> {
-        // The parser counts anchors from one; zero is none.
+        // The parser numbers anchors from one; zero means no anchor.
         if anchor > 0 {
             self.copied_nodes += node.size_and_depth().0;
             if self.copied_nodes > self.max_copies {
-                return Err(self.diagnostic_at(node.line, "anchors name too much; write the values out"));
+                return Err(self.diagnostic_at(node.line, "YAML anchors copy too much; write the values out"));
             }
             self.anchors.insert(anchor, node.clone());
         }
         Ok(())
     }
 
-    /// What an alias stands for, counted so that aliases of aliases cannot grow without end.
+    /// Returns a copy of the node that an alias refers to. Counted, so that aliases of aliases cannot grow exponentially.
     fn resolve_alias(&mut self, anchor: usize, line: usize) -> Result<ConfigNode, ConfigDiagnostic> {
         let Some(node) = self.anchors.get(&anchor) else {
-            return Err(self.diagnostic_at(line, "an alias cannot stand inside what it names"));
+            return Err(self.diagnostic_at(line, "an alias cannot refer to a node that contains it"));
         };
         let (size, depth) = node.size_and_depth();
         self.copied_nodes += size;
         if self.copied_nodes > self.max_copies || self.open_collections.len() + depth > MAX_NODE_DEPTH {
-            return Err(self.diagnostic_at(line, "aliases copy too much; write the values out"));
+            return Err(self.diagnostic_at(line, "YAML aliases copy too much; write the values out"));
         }
         Ok(node.clone())
     }
 
-    /// The entries with those of `<<` behind them, where they do not stand already.
+    /// Appends the entries of `<<` maps whose keys are not set yet.
     fn resolve_merge_keys(&self, entries: Vec<NodeEntry>) -> Result<Vec<NodeEntry>, ConfigDiagnostic> {
         let (merges, mut entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.key == "<<");
         if merges.is_empty() {
             return Ok(entries);
         }
-        // Once for all of them: a map may have as many `<<` as other keys.
+        // Collected once: a map may have as many `<<` as other keys, and a set per `<<` would be quadratic.
         let mut known: HashSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
         for NodeEntry { line, node, .. } in merges {
-            let sources = match node.value {
+            let maps = match node.value {
                 NodeValue::List(nodes) => nodes,
                 NodeValue::Map(_) => vec![node],
                 NodeValue::Null | NodeValue::Bool(..) | NodeValue::Number(_) | NodeValue::Text(_) => {
                     return Err(self.diagnostic_at(line, "`<<` takes a map or a list of maps"));
                 }
             };
-            for entry in sources.iter().flat_map(ConfigNode::entries) {
+            for entry in maps.iter().flat_map(ConfigNode::entries) {
                 if known.insert(entry.key.clone()) {
                     entries.push(entry.clone());
                 }
@@ -164,6 +170,7 @@ impl TreeBuilder<'_> {
     }
 }
 
+/// Type of an unquoted scalar. Like YAML 1.1, `yes`, `no`, `on` and `off` are booleans; the spelling is kept.
 fn parse_scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> NodeValue {
     let as_text = tag.is_some_and(|tag| tag.core_suffix() == Some("str"));
     if style != ScalarStyle::Plain || as_text {
@@ -184,7 +191,7 @@ fn is_number(text: &str) -> bool {
     let digits_of = |prefix: &str, radix| {
         text.strip_prefix(prefix).is_some_and(|digits| u64::from_str_radix(digits, radix).is_ok())
     };
-    // Rust reads `inf` and `nan` as numbers; here they are words.
+    // Rust parses `inf` and `nan` as numbers; here they are text.
     let decimal = text.contains(|character: char| character.is_ascii_digit()) && text.parse::<f64>().is_ok();
     decimal || digits_of("0x", 16) || digits_of("0o", 8)
 }

@@ -1,4 +1,4 @@
-//! The exact words of every kind of mistake.
+//! Exact messages of all kinds of configuration errors.
 
 use super::*;
 
@@ -6,13 +6,13 @@ fn check(text: &str, expected: &str) {
     assert_eq!(all_messages(parse_toolcrib(text)), expected, "{text}");
 }
 
-/// One source with these keys.
+/// Checks the message for one source with these keys.
 fn check_source(keys: &str, expected: &str) {
     check(&format!("sources:\n  files:\n    {keys}"), &format!("toolcrib.yaml:3: {expected}"));
 }
 
 #[test]
-fn unknown_keys_name_the_nearest() {
+fn unknown_keys_suggest_the_nearest_key() {
     check("sauces: {}", "toolcrib.yaml:1: unknown key `sauces`; did you mean `sources`?");
     check("\nbanana: 1", "toolcrib.yaml:2: unknown key `banana`");
     check("defaults: { tll: 5m }", "toolcrib.yaml:1: defaults: unknown key `tll`; did you mean `ttl`?");
@@ -23,9 +23,12 @@ fn unknown_keys_name_the_nearest() {
     check_source("{ command: x, first_start: 5m }", "sources.files: unknown key `first_start`");
     check_source(
         "{ command: x, first_start_timeout: 0s }",
-        "sources.files.first_start_timeout: must be more than nothing; write `30s`, say",
+        "sources.files.first_start_timeout: must be greater than zero, for example `30s`",
     );
-    check("defaults: { enabled: true }", "toolcrib.yaml:1: defaults: `enabled` stands on a source, not here");
+    check(
+        "defaults: { enabled: true }",
+        "toolcrib.yaml:1: defaults: `enabled` is a key of a source, not of `defaults`",
+    );
     check("expose: { mod: full }", "toolcrib.yaml:1: expose: unknown key `mod`; did you mean `mode`?");
     check(
         "sources:\n  files:\n    command: x\n    comand: npx",
@@ -59,7 +62,7 @@ fn wrong_types_name_what_was_expected_and_found() {
         "sources.files.cwd: expected text, found a number; write it in quotes: \"5\"",
     );
     check_source("{ command: x, enabled: maybe }", "sources.files.enabled: expected true or false, found text");
-    check_source("{ command: '' }", "sources.files.command: expected text, found none between the quotes");
+    check_source("{ command: '' }", "sources.files.command: expected text, found an empty string");
     check_source(
         "{ command: [npx, -y] }",
         "sources.files.command: expected text, found a list; the program goes into `command` and the rest into `args`",
@@ -68,8 +71,11 @@ fn wrong_types_name_what_was_expected_and_found() {
 }
 
 #[test]
-fn exactly_one_origin_is_wanted() {
-    check_source("{ command: x, url: http://x }", "sources.files: `command` and `url` cannot stand together; keep one");
+fn a_source_needs_exactly_one_kind() {
+    check_source(
+        "{ command: x, url: http://x }",
+        "sources.files: `command` and `url` are mutually exclusive; keep one",
+    );
     check_source("{ title: x }", "sources.files: needs one of `command`, `url`, `openapi`, `workflow` or `builtin`");
     check(
         "sources: { files: }",
@@ -90,18 +96,15 @@ fn exactly_one_origin_is_wanted() {
     );
     check_source(
         "{ openapi: x.yaml, workflow: y.yaml }",
-        "sources.files: `openapi` and `workflow` cannot stand together; keep one",
+        "sources.files: `openapi` and `workflow` are mutually exclusive; keep one",
     );
 }
 
 #[test]
-fn addresses_and_transports_are_checked() {
-    check_source("{ url: ftp://x }", "sources.files.url: expected an address that begins with `http://` or `https://`");
-    check_source(
-        "{ url: 'http:///x' }",
-        "sources.files.url: expected an address that begins with `http://` or `https://`",
-    );
-    let unreadable = "is not a valid address: look at its host and its port";
+fn urls_and_transports_are_checked() {
+    check_source("{ url: ftp://x }", "sources.files.url: expected a URL that begins with `http://` or `https://`");
+    check_source("{ url: 'http:///x' }", "sources.files.url: expected a URL that begins with `http://` or `https://`");
+    let unreadable = "is not a valid URL: check its host and its port";
     check_source("{ url: 'http://x:99999/mcp' }", &format!("sources.files.url: {unreadable}"));
     check_source("{ openapi: 'http://[x/api.json' }", &format!("sources.files.openapi: {unreadable}"));
     check_source("{ openapi: a.yaml, base_url: 'http://a b' }", &format!("sources.files.base_url: {unreadable}"));
@@ -111,9 +114,12 @@ fn addresses_and_transports_are_checked() {
     );
     check_source(
         "{ url: http://x, type: stdio }",
-        "sources.files.type: does not fit: `url` is reached by `http` or `sse`",
+        "sources.files.type: does not match the source: `url` uses `http` or `sse`",
     );
-    check_source("{ command: x, type: sse }", "sources.files.type: does not fit: `command` starts a server on stdio");
+    check_source(
+        "{ command: x, type: sse }",
+        "sources.files.type: does not match the source: `command` starts a server on stdio",
+    );
     check_source(
         "{ url: http://x, type: sse, transport: http }",
         "sources.files: `transport` and `type` contradict each other; keep one",
@@ -123,37 +129,37 @@ fn addresses_and_transports_are_checked() {
 #[test]
 fn authentication_is_checked_without_repeating_a_value() {
     let auth = |auth: &str, expected: &str| check_source(&format!("{{ url: http://x, auth: {auth} }}"), expected);
-    auth("{ bearer: a, basic: {} }", "sources.files.auth: `bearer` and `basic` cannot stand together; keep one");
+    auth("{ bearer: a, basic: {} }", "sources.files.auth: `bearer` and `basic` are mutually exclusive; keep one");
     auth("{ basic: { user: me } }", "sources.files.auth.basic: needs `password`");
     auth(
         "{ api_key: { name: k, value: v, in: body } }",
         "sources.files.auth.api_key.in: expected `header`, `query` or `cookie`, found `body`",
     );
-    for way in ["oauth2", "schemes"] {
+    for method in ["oauth2", "schemes"] {
         auth(
-            &format!("{{ {way}: {{ client_secret: hunter2 }} }}"),
+            &format!("{{ {method}: {{ client_secret: hunter2 }} }}"),
             &format!(
-                "sources.files.auth.{way}: belongs to a source with `openapi`; beside `url` use `bearer` with a token"
+                "sources.files.auth.{method}: belongs to a source with `openapi`; beside `url` use `bearer` with a token"
             ),
         );
     }
     auth("hunter2", "sources.files.auth: expected a map of keys, found text");
     check_source(
         "{ url: http://x, headers: { authorization: x }, auth: { bearer: hunter2 } }",
-        "sources.files: `auth` and the header `Authorization` say the same twice; keep one",
+        "sources.files: `auth` and `headers` both set `Authorization`; keep one",
     );
     check_source(
         "{ url: http://x, headers: { x-key: x }, auth: { api_key: { name: X-Key, value: hunter2 } } }",
-        "sources.files: `auth` and the header `X-Key` say the same twice; keep one",
+        "sources.files: `auth` and `headers` both set `X-Key`; keep one",
     );
 }
 
 #[test]
 fn headers_are_checked_without_repeating_a_value() {
-    let name = "is no name for a header: letters, digits and `-`";
-    let value = "no header can carry line breaks or other control characters";
-    for origin in ["url: http://x", "openapi: a.yaml"] {
-        let check = |keys: &str, expected: &str| check_source(&format!("{{ {origin}, {keys} }}"), expected);
+    let name = "is not a valid header name: use letters, digits and `-`";
+    let value = "a header cannot contain line breaks or other control characters";
+    for kind in ["url: http://x", "openapi: a.yaml"] {
+        let check = |keys: &str, expected: &str| check_source(&format!("{{ {kind}, {keys} }}"), expected);
         check("headers: { 'X Key': a }", &format!("sources.files.headers: `X Key` {name}"));
         check("headers: { '': a }", &format!("sources.files.headers: `` {name}"));
         check("headers: { 'Schlüssel:': a }", &format!("sources.files.headers: `Schlüssel:` {name}"));
@@ -164,17 +170,17 @@ fn headers_are_checked_without_repeating_a_value() {
             &format!("sources.files.auth.api_key.name: `a b` {name}"),
         );
     }
-    let fine = "sources:\n  a: { url: http://x, headers: { X-Key: \"${env:KEY}\\t\", x.y_z: 'Schlüssel' } }";
-    assert_eq!(all_messages(parse_toolcrib(fine)), "");
+    let valid = "sources:\n  a: { url: http://x, headers: { X-Key: \"${env:KEY}\\t\", x.y_z: 'Schlüssel' } }";
+    assert_eq!(all_messages(parse_toolcrib(valid)), "");
 }
 
 #[test]
 fn settings_are_checked() {
     let setting = |setting: &str, expected: &str| check_source(&format!("{{ command: x, {setting} }}"), expected);
-    setting("ttl: 30", "sources.files.ttl: expected a length of time, found the number 30; write `30s`");
-    setting("ttl: soon", "sources.files.ttl: expected a length of time such as `30s` or `5m`, found `soon`");
-    setting("idle: []", "sources.files.idle: expected a length of time such as `30s` or `5m`, found a list");
-    setting("call_timeout: 0s", "sources.files.call_timeout: must be more than nothing; write `30s`, say");
+    setting("ttl: 30", "sources.files.ttl: expected a duration, found the number 30; write `30s`");
+    setting("ttl: soon", "sources.files.ttl: expected a duration such as `30s` or `5m`, found `soon`");
+    setting("idle: []", "sources.files.idle: expected a duration such as `30s` or `5m`, found a list");
+    setting("call_timeout: 0s", "sources.files.call_timeout: must be greater than zero, for example `30s`");
     setting(
         "result_limit: 1 TiB",
         "sources.files.result_limit: expected a size such as `256KiB` or `1MiB`, found `1 TiB`",
@@ -231,11 +237,11 @@ fn names_must_become_different_ids() {
 }
 
 #[test]
-fn all_mistakes_are_named_at_once_and_one_source_takes_no_other_down() {
+fn all_errors_are_reported_and_an_invalid_source_does_not_affect_others() {
     check(
         "defaults: { ttl: 5, idle: x }\nexpose: 1\nwhat: 2",
-        "toolcrib.yaml:1: defaults.ttl: expected a length of time, found the number 5; write `5s`\n\
-         toolcrib.yaml:1: defaults.idle: expected a length of time such as `30s` or `5m`, found `x`\n\
+        "toolcrib.yaml:1: defaults.ttl: expected a duration, found the number 5; write `5s`\n\
+         toolcrib.yaml:1: defaults.idle: expected a duration such as `30s` or `5m`, found `x`\n\
          toolcrib.yaml:2: expose: expected a map of keys, found a number\n\
          toolcrib.yaml:3: unknown key `what`",
     );
@@ -244,42 +250,45 @@ fn all_mistakes_are_named_at_once_and_one_source_takes_no_other_down() {
     assert_eq!(
         all_messages(Ok(config)),
         "toolcrib.yaml:2: sources.bad: unknown key `comand`; did you mean `command`?\n\
-         toolcrib.yaml:2: sources.bad.ttl: expected a length of time, found the number 5; write `5s`\n\
+         toolcrib.yaml:2: sources.bad.ttl: expected a duration, found the number 5; write `5s`\n\
          toolcrib.yaml:2: sources.bad: needs one of `command`, `url`, `openapi`, `workflow` or `builtin`"
     );
 }
 
 #[test]
-fn a_command_with_its_arguments_in_it_is_warned_of() {
+fn a_command_that_contains_arguments_is_a_warning() {
     check_source(
         "{ command: npx -y server }",
-        "sources.files.command: is one program, spaces included; its arguments belong in `args`",
+        "sources.files.command: is the name of one program, spaces included; put its arguments into `args`",
     );
 }
 
 #[test]
-fn a_fault_cannot_steer_a_terminal() {
+fn terminal_control_sequences_are_removed_from_messages() {
     check("\"a\\e[31mb\\nc\": 1", "toolcrib.yaml:1: unknown key `ab c`");
 }
 
-/// One OpenAPI source with these keys.
+/// Checks the message for one OpenAPI source with these keys.
 fn check_openapi(keys: &str, expected: &str) {
     check_source(&format!("{{ openapi: x.yaml, {keys} }}"), expected);
 }
 
 #[test]
-fn what_stands_beside_a_document_is_checked() {
-    let address = "expected an address that begins with `http://` or `https://`";
+fn keys_of_openapi_and_workflow_sources_are_checked() {
+    let address = "expected a URL that begins with `http://` or `https://`";
     check_source(
         "{ openapi: file:///x.yaml }",
-        "sources.files.openapi: expected a file, or an address that begins with `http://` or `https://`",
+        "sources.files.openapi: expected a file or a URL that begins with `http://` or `https://`",
     );
     check_source("{ openapi: { paths: {} } }", "sources.files.openapi: expected text, found a map of keys");
     check_source(
         "{ workflow: http://x/y.yaml }",
-        "sources.files.workflow: expected a file; fetch the document and name it here",
+        "sources.files.workflow: expected a file; download the document and give its path",
     );
-    check_openapi("transport: http", "sources.files.transport: does not fit: an API is reached as its document says");
+    check_openapi(
+        "transport: http",
+        "sources.files.transport: does not match the source: an OpenAPI source has no transport",
+    );
     check_openapi("base_url: api.example", &format!("sources.files.base_url: {address}"));
     check_openapi("base_url: /v1", &format!("sources.files.base_url: {address}"));
     check_openapi("include: orders", "sources.files.include: expected a list, found text");
@@ -287,7 +296,7 @@ fn what_stands_beside_a_document_is_checked() {
     check_openapi("include_tag: [a]", "sources.files: unknown key `include_tag`; did you mean `include_tags`?");
     check_openapi(
         "methods: [head, get]",
-        "sources.files.methods: expected `HEAD`, `OPTIONS` or `TRACE`, found `get`; that one needs no asking for",
+        "sources.files.methods: expected `HEAD`, `OPTIONS` or `TRACE`, found `get`; that method is always included",
     );
     check_openapi(
         "methods: [OPTION]",
@@ -295,7 +304,7 @@ fn what_stands_beside_a_document_is_checked() {
     );
     check_openapi(
         "headers: { authorization: x }, auth: { schemes: { a: { bearer: hunter2 } } }",
-        "sources.files: `auth` and the header `Authorization` say the same twice; keep one",
+        "sources.files: `auth` and `headers` both set `Authorization`; keep one",
     );
 }
 
@@ -306,7 +315,7 @@ fn polling_is_checked() {
     poll("{ url: /x, status: /s }", "sources.files.poll.start_*: needs `done`");
     poll(
         "{ url: /x, status: /s, done: [] }",
-        "sources.files.poll.start_*.done: needs a value that means that it is done",
+        "sources.files.poll.start_*.done: needs at least one status value that means done",
     );
     poll(
         "{ url: /x, status: state, done: [a] }",
@@ -314,7 +323,7 @@ fn polling_is_checked() {
     );
     poll(
         "{ url: /x, status: /s, done: [a], interval: 0s }",
-        "sources.files.poll.start_*.interval: must be more than nothing; write `30s`, say",
+        "sources.files.poll.start_*.interval: must be greater than zero, for example `30s`",
     );
     poll(
         "{ url: /x, status: /s, done: [a], interval: 99ms }",
@@ -332,16 +341,16 @@ fn credentials_for_an_api_are_checked_without_repeating_a_value() {
     auth("{}", "sources.files.auth: needs one of `bearer`, `basic`, `api_key`, `oauth2` or `schemes`");
     auth(
         "{ oauth2: { token_url: hunter2, client_id: a, client_secret: hunter2 } }",
-        "sources.files.auth.oauth2.token_url: expected an address that begins with `http://` or `https://`",
+        "sources.files.auth.oauth2.token_url: expected a URL that begins with `http://` or `https://`",
     );
     auth("{ oauth2: { token_url: http://x, client_secret: hunter2 } }", "sources.files.auth.oauth2: needs `client_id`");
     auth(
         "{ schemes: {} }",
-        "sources.files.auth.schemes: names no scheme; the document has them under `securitySchemes`",
+        "sources.files.auth.schemes: lists no scheme; use the names under `securitySchemes` in the document",
     );
     auth(
         "{ schemes: { a: { schemes: { b: { bearer: hunter2 } } } } }",
-        "sources.files.auth.schemes.a.schemes: cannot stand inside `schemes`; name the schemes side by side",
+        "sources.files.auth.schemes.a.schemes: cannot be nested in `schemes`; list the schemes side by side",
     );
     auth(
         "{ schemes: { a: { baerer: hunter2 } } }",
@@ -353,12 +362,12 @@ fn credentials_for_an_api_are_checked_without_repeating_a_value() {
 }
 
 #[test]
-fn nobody_waits_longer_than_a_year() {
+fn durations_are_limited_to_one_year() {
     for key in ["ttl", "connect_timeout", "first_start_timeout", "discovery_timeout", "call_timeout", "idle"] {
         for time in ["9223372036854775807s", "8761h"] {
             check_source(
                 &format!("{{ command: x, {key}: {time} }}"),
-                &format!("sources.files.{key}: must be a year at most; write `8760h` or less"),
+                &format!("sources.files.{key}: must be at most one year; write `8760h` or less"),
             );
         }
         assert!(parse_toolcrib(&format!("sources: {{ files: {{ command: x, {key}: 8760h }} }}")).is_ok());

@@ -1,4 +1,4 @@
-//! Sources made from documents: every key, and where their files lie.
+//! OpenAPI and workflow sources: every key, and how paths of documents are resolved.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn parse_kind(text: &str) -> SourceKind {
 }
 
 #[test]
-fn every_key_beside_a_document_is_read() {
+fn every_key_of_an_openapi_source_is_parsed() {
     let text = r#"
 sources:
   shop:
@@ -68,8 +68,8 @@ sources:
 }
 
 #[test]
-fn a_document_is_a_file_beside_the_configuration_or_an_address() {
-    for (given, expected) in [
+fn a_document_is_a_file_relative_to_the_configuration_or_a_url() {
+    for (location, expected) in [
         ("shop.yaml", "/p/shop.yaml"),
         ("./a/../shop.yaml", "/p/shop.yaml"),
         ("/etc/shop.yaml", "/etc/shop.yaml"),
@@ -81,9 +81,9 @@ fn a_document_is_a_file_beside_the_configuration_or_an_address() {
     ] {
         let openapi = OpenApiSource { document: expected.into(), ..OpenApiSource::default() };
         assert_eq!(
-            parse_kind(&format!("sources: {{ a: {{ openapi: '{given}' }} }}")),
+            parse_kind(&format!("sources: {{ a: {{ openapi: '{location}' }} }}")),
             SourceKind::OpenApi(openapi),
-            "{given}"
+            "{location}"
         );
     }
     let workflow = WorkflowSource { document: "/p/flows.yaml".into() };
@@ -91,7 +91,7 @@ fn a_document_is_a_file_beside_the_configuration_or_an_address() {
 }
 
 #[test]
-fn what_is_shown_of_an_api_is_not_secret() {
+fn secrets_of_an_openapi_source_are_masked() {
     let text = r#"
 sources:
   a:
@@ -108,7 +108,7 @@ sources:
 }
 
 #[test]
-fn trust_is_in_whom_an_api_is_asked_as() {
+fn trust_covers_document_credentials_and_targets_of_an_api() {
     let file = |keys: &str| {
         let config = parse_toolcrib(&format!("sources: {{ a: {{ {keys} }} }}")).unwrap();
         TrustedFile::new(&config, std::collections::BTreeMap::new())

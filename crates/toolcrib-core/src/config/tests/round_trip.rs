@@ -1,4 +1,4 @@
-//! What is shown, exported and hashed.
+//! Display and export of configurations: exports parse back, secrets are masked.
 
 use super::*;
 use crate::config::show::show_config;
@@ -11,7 +11,7 @@ fn any_map() -> impl Strategy<Value = BTreeMap<String, String>> {
     prop::collection::btree_map("[A-Za-z][A-Za-z0-9_ #:'\"-]{0,8}", any::<String>(), 0..4)
 }
 
-/// What a header can carry.
+/// Pattern of valid header values.
 const HEADER_VALUE: &str = "[^\\p{Cc}]{0,12}";
 
 fn any_kind() -> impl Strategy<Value = SourceKind> {
@@ -48,7 +48,7 @@ fn any_openapi(plain: BoxedStrategy<Auth>) -> impl Strategy<Value = SourceKind> 
         });
     let single = prop_oneof![plain, oauth2].boxed();
     let schemes = prop::collection::btree_map("[A-Za-z][a-z_. ]{0,5}", single.clone(), 1..3).prop_map(Auth::Schemes);
-    // Two headers of one name are a mistake: those of a map here never have this one.
+    // A header that `auth` sets too is an error, so these names never collide with one.
     let headers = prop::collection::btree_map("X-[a-z]{1,5}", HEADER_VALUE, 0..3);
     let interval = prop::option::of((100u64..10_000_000).prop_map(Duration::from_millis));
     let poll =
@@ -135,19 +135,19 @@ proptest! {
             .map(|((kind, settings), name)| Source { id: source_id(name), kind, settings })
             .collect();
         let text = export(&sources.iter().collect::<Vec<_>>(), Secrets::Plain);
-        let config = parse_toolcrib(&text).unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));
+        let config = parse_toolcrib(&text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
         let masked = export(&sources.iter().collect::<Vec<_>>(), Secrets::Masked);
-        let read = parse_toolcrib(&masked).map(|config| config.sources.iter().all(|declaration| declaration.source.is_ok()));
+        let read = parse_toolcrib(&masked).map(|config| config.sources.iter().all(|configured| configured.source.is_ok()));
         prop_assert_eq!(read, Ok(true), "{}", masked);
         let mut sorted = sources;
-        sorted.sort_by(|one, other| one.id.cmp(&other.id));
-        let back: Vec<_> = config.sources.into_iter().map(|declaration| declaration.source).collect();
+        sorted.sort_by(|a, b| a.id.cmp(&b.id));
+        let back: Vec<_> = config.sources.into_iter().map(|configured| configured.source).collect();
         prop_assert_eq!(back, sorted.into_iter().map(Ok).collect::<Vec<_>>(), "{}", text);
     }
 }
 
 #[test]
-fn an_export_is_a_file_people_can_read() {
+fn an_export_has_one_line_per_source() {
     let config = parse_toolcrib(
         "sources: { b: { url: 'http://x', auth: { bearer: '${env:T}' } }, a: { command: x, args: [-y], ttl: 90s, first_start_timeout: 3m } }",
     );
@@ -163,7 +163,7 @@ fn an_export_is_a_file_people_can_read() {
 }
 
 #[test]
-fn what_is_shown_has_origins_and_no_secrets() {
+fn shown_configuration_has_origins_and_no_secrets() {
     let text = r#"sources:
   a: { command: x, args: [--token, hunter2], env: { KEY: hunter2, REF: "${env:T}" }, ttl: 1m }
   b: { url: "https://me:hunter2@x/mcp?key=hunter2", headers: { Authorization: "Bearer hunter2" }, auth: { api_key: { name: k, value: hunter2 } } }

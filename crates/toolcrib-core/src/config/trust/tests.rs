@@ -22,13 +22,13 @@ fn trusted_file(text: &str, servers: &[&str]) -> TrustedFile {
     TrustedFile::new(&config, [(SourceId::parse("shop").unwrap(), document)].into())
 }
 
-/// Every single change of a trusted file, and what of it must be asked about.
+/// Single changes of a trusted file, each with the keys that need approval.
 #[test]
-fn each_change_is_asked_about_exactly_when_it_should() {
+fn changes_need_approval_unless_they_only_restrict() {
     let servers = ["https://shop.example.com"];
     let trusted = trusted_file(TRUSTED_TEXT, &servers);
     let changes: &[(&str, &str, &str)] = &[
-        // What is run and contacted.
+        // Changes of what runs and which hosts are contacted.
         ("command: npx", "command: /tmp/npx", "sources.files.command"),
         ("[-y, server, .]", "[-y, server, /]", "sources.files.args"),
         ("[-y, server, .]", "[-y, server]", "sources.files.args"),
@@ -49,7 +49,7 @@ fn each_change_is_asked_about_exactly_when_it_should() {
         ("builtin: all, roots: [/a, /b]", "builtin: all, roots: [/a, /b, /]", "sources.core.roots"),
         ("  off: ", "  new: { command: x }\n  off: ", "sources.new"),
         ("  mine:  {", "  mine:  { command: x,", "sources.mine"),
-        // What is allowed.
+        // Changes that allow more.
         ("\"delete_*\": deny", "\"delete_*\": allow", "sources.docs.tools"),
         ("\"delete_*\": deny, ", "", "sources.docs.tools"),
         ("\"delete_*\": deny, ", "\"delete_*\": deny, \"delete_one\": allow, ", "sources.docs.tools"),
@@ -74,7 +74,7 @@ fn each_change_is_asked_about_exactly_when_it_should() {
         ("expose:", "allow_commands: true\nexpose:", "allow_commands"),
         ("expose:", "allow_private_sources: true\nexpose:", "allow_private_sources"),
         ("expose:", "identity: { loopback: open }\nexpose:", "identity"),
-        // What changes nothing that matters, and what only restricts.
+        // Changes without effect on trust, and changes that only restrict.
         ("sources:", "# a comment\nsources:", ""),
         ("ttl: 5m, title", "ttl: 1h, title", ""),
         ("title: Files", "title: All files, tags: [x], call_timeout: 9s", ""),
@@ -110,7 +110,7 @@ fn each_change_is_asked_about_exactly_when_it_should() {
 }
 
 #[test]
-fn what_is_remembered_holds_no_values_and_survives_its_storage() {
+fn stored_trust_contains_no_values_and_round_trips() {
     let text = "sources: { a: { command: x, args: [--token, hunter2], env: { T: hunter2 } } }";
     let trusted = trusted_file(text, &[]);
     let stored = serde_json::to_string(&trusted).unwrap();
