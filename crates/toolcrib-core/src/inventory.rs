@@ -1,5 +1,8 @@
-//! The folded truth: which sources there are, whether they are enabled, what each offers, and what became of each tool.
-//! `decide` turns a wish into facts or refuses; `apply` takes facts in and never refuses.
+//! The inventory: state of sources, tools and tokens, folded from the events of the journal (the aggregate in event-sourcing
+//! terms).
+//!
+//! [`Inventory::decide`] checks a command and returns the events that carry it out, or an error. [`Inventory::apply`] folds
+//! an event into the state and cannot fail. Both are pure; storing records is left to the library.
 
 mod command;
 mod damage;
@@ -25,58 +28,66 @@ pub use event::{Actor, Event, Origin, Record};
 pub use reconcile::reconcile;
 pub use stored_event::{StoredEvent, compare_versions, event_type};
 
+/// Current state of all sources and tokens. Cheap to clone: the parts are shared and copied on write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inventory {
-    /// The sequence number of the last record taken in.
+    /// Sequence number of the last applied record.
     pub version: u64,
+    /// Every source that was ever declared, removed ones included.
     sources: BTreeMap<SourceId, Arc<SourceState>>,
-    /// Tokens that were not revoked, by their ids.
+    /// Tokens that were not revoked, by id.
     tokens: Arc<BTreeMap<String, Token>>,
-    /// Records that this build does not understand and passed over.
+    /// Number of records that this build does not understand and skipped.
     pub unknown_events: u64,
 }
 
+/// State of one source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceState {
+    /// `mcp`, `openapi`, `workflow` or `builtin`.
     pub kind: String,
     pub origin: Origin,
-    /// Which stored definition is meant.
+    /// Keyed hash that identifies the stored definition. The definition itself may hold secrets and is no part of the
+    /// journal.
     pub definition: Fingerprint,
-    /// What its declaration last said about being enabled, if anything.
+    /// Value of `enabled` in the last declaration, if it had one. Only a change of it overrides `enabled`.
     pub declared_enabled: Option<bool>,
     pub enabled: bool,
-    /// A removed source stays for its history; it is listed nowhere.
+    /// A removed source is kept for its history and is not listed.
     pub removed: bool,
+    /// Fingerprint of the current manifest; `None` before the first discovery.
     pub manifest: Option<Fingerprint>,
-    /// Every tool it ever had.
+    /// Every tool that the source ever offered, by its own name.
     pub tools: BTreeMap<String, ToolState>,
 }
 
+/// State of one tool that outlives its manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ToolState {
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub disabled: bool,
-    /// No longer offered; remembered in case it returns.
+    /// No longer offered. Dates and settings are kept in case the tool returns.
     pub deprecated: bool,
 }
 
 impl Inventory {
-    /// The sources that exist, removed ones excepted.
+    /// Returns all sources except removed ones.
     pub fn sources(&self) -> impl Iterator<Item = (&SourceId, &Arc<SourceState>)> {
         self.sources.iter().filter(|(_, state)| !state.removed)
     }
 
+    /// Returns a source; `None` for an unknown or removed one.
     pub fn source(&self, id: &SourceId) -> Option<&Arc<SourceState>> {
         self.sources.get(id).filter(|state| !state.removed)
     }
 
-    /// Every source that there is or was.
+    /// Returns the ids of all sources, removed ones included.
     pub fn all_source_ids(&self) -> impl Iterator<Item = &SourceId> {
         self.sources.keys()
     }
 
-    /// The facts that make a wish come true. None means it is so already.
+    /// Returns the events that carry out a command. An empty list means that the state is already as requested.
     pub fn decide(&self, command: &Command) -> Result<Vec<Event>> {
         match command {
             Command::Declare(declaration) => Ok(self.decide_declare(declaration)),
@@ -92,7 +103,7 @@ impl Inventory {
                 let exists = self.source(id).is_some();
                 Ok(event_if(exists, Event::SourceRemoved { source: id.clone() }))
             }
-            Command::Record(recording) => self.decide_record(recording),
+            Command::Record(update) => self.decide_record(update),
             Command::EnableTool(tool) => {
                 let state = self.require_tool(tool)?;
                 let event = Event::ToolEnabled { source: tool.source.clone(), tool: tool.name.clone() };
@@ -110,12 +121,13 @@ impl Inventory {
         }
     }
 
-    /// Takes a fact in. Only the source it speaks of is copied.
+    /// Folds an event into the state. Copies only the source that it concerns.
     pub fn apply(&mut self, record: &Record) {
         self.version = record.seq;
         let at = record.at;
         match &record.event {
             Event::SourceDeclared { source, kind, origin, definition, enabled } => {
+                // A source that was removed before gets its tools back, with their dates and settings.
                 let tools = self.sources.get(source).map(|old| old.tools.clone()).unwrap_or_default();
                 let state = SourceState {
                     kind: kind.clone(),
@@ -167,9 +179,15 @@ impl Inventory {
             Event::ToolEnabled { source, tool } => self.update_tool(source, tool, |state| state.disabled = false),
             Event::ToolDisabled { source, tool } => self.update_tool(source, tool, |state| state.disabled = true),
             Event::TokenCreated { token, name, role, hash, expires_at } => {
-                let (id, name) = (token.clone(), name.clone());
-                let made = Token { id, name, role: *role, hash: *hash, created_at: at, expires_at: *expires_at };
-                Arc::make_mut(&mut self.tokens).insert(token.clone(), made);
+                let created = Token {
+                    id: token.clone(),
+                    name: name.clone(),
+                    role: *role,
+                    hash: *hash,
+                    created_at: at,
+                    expires_at: *expires_at,
+                };
+                Arc::make_mut(&mut self.tokens).insert(token.clone(), created);
             }
             Event::TokenChanged { token, name, role } => {
                 if let Some(known) = Arc::make_mut(&mut self.tokens).get_mut(token) {
@@ -180,41 +198,45 @@ impl Inventory {
             Event::TokenRevoked { token, .. } => {
                 Arc::make_mut(&mut self.tokens).remove(token);
             }
-            // A lost record may have revoked any of them, so none is valid any more.
+            // A lost record may have revoked any token, so none of them stays valid.
             Event::DamageAccepted { .. } => self.tokens = Arc::default(),
             Event::Unknown => self.unknown_events += 1,
         }
     }
 
+    /// Declares a new source, or records what changed about a known one.
     fn decide_declare(&self, declaration: &Declaration) -> Vec<Event> {
         let Declaration { source, kind, origin, definition, enabled } = declaration.clone();
         let Some(state) = self.source(&source) else {
             return vec![Event::SourceDeclared { source, kind, origin, definition, enabled }];
         };
-        let changed = state.definition != definition || state.origin != origin || state.declared_enabled != enabled;
+        let is_changed = state.definition != definition || state.origin != origin || state.declared_enabled != enabled;
         let mut events = Vec::new();
-        if changed {
+        if is_changed {
             events.push(Event::SourceChanged { source: source.clone(), kind, origin, definition, enabled });
         }
-        // Declaring again does not enable again; an edited `enabled` is a wish like any other.
-        let wanted = enabled.unwrap_or(true);
-        if state.declared_enabled != enabled && state.enabled != wanted {
-            events.push(match wanted {
-                true => Event::SourceEnabled { source },
-                false => Event::SourceDisabled { source },
+        // Declaring a source again does not enable it again. Only an edit of `enabled` in the declaration does.
+        let should_be_enabled = enabled.unwrap_or(true);
+        if state.declared_enabled != enabled && state.enabled != should_be_enabled {
+            events.push(if should_be_enabled {
+                Event::SourceEnabled { source }
+            } else {
+                Event::SourceDisabled { source }
             });
         }
         events
     }
 
-    fn decide_record(&self, recording: &ManifestUpdate) -> Result<Vec<Event>> {
-        let ManifestUpdate { before, after, delta } = recording;
+    /// Records a discovered manifest. Fails with `CONFLICT` if the update was computed against another manifest than the
+    /// current one.
+    fn decide_record(&self, update: &ManifestUpdate) -> Result<Vec<Event>> {
+        let ManifestUpdate { before, after, delta } = update;
         let state = self.require_source(&after.source)?;
         if state.manifest == Some(after.fingerprint) {
             return Ok(Vec::new());
         }
         if state.manifest != before.fingerprint() {
-            let message = format!("`{}` was discovered by somebody else meanwhile", after.source);
+            let message = format!("the tools of `{}` were updated by another refresh meanwhile", after.source);
             return Err(Error::new(Code::Conflict, message));
         }
         let mut delta = match delta {
@@ -235,7 +257,7 @@ impl Inventory {
         }])
     }
 
-    /// The source, or that there is none.
+    /// Returns a source, or a `NOT_FOUND` error.
     pub fn require_source(&self, id: &SourceId) -> Result<&Arc<SourceState>> {
         self.source(id).ok_or_else(|| Error::new(Code::NotFound, format!("no source named `{id}`")))
     }
@@ -261,21 +283,23 @@ impl Inventory {
 }
 
 impl SourceState {
-    /// What differs when the old content is lost: names tell what came and went, and nothing tells what changed.
+    /// Computes a delta by tool names alone, where the content of the previous manifest cannot be read: additions and
+    /// removals are known, changes of a tool are not. `all_added` lists all tools of the new manifest as added.
     fn delta_by_names(&self, all_added: Delta) -> Delta {
-        let current = |name: &String| self.tools.get(name).is_some_and(|tool| !tool.deprecated);
+        let is_current = |name: &String| self.tools.get(name).is_some_and(|tool| !tool.deprecated);
         let offered = all_added.added;
         let names: std::collections::BTreeSet<&String> = offered.iter().collect();
         let gone = self.tools.iter().filter(|(name, tool)| !tool.deprecated && !names.contains(name));
         let removed: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
-        let unchanged = offered.iter().filter(|name| current(name)).count();
-        let added = offered.into_iter().filter(|name| !current(name)).collect();
+        let unchanged = offered.iter().filter(|name| is_current(name)).count();
+        let added = offered.into_iter().filter(|name| !is_current(name)).collect();
         Delta { added, removed, unchanged, ..Delta::default() }
     }
 }
 
-fn event_if(needed: bool, event: Event) -> Vec<Event> {
-    if needed { vec![event] } else { Vec::new() }
+/// One event, or none where the state is already as requested.
+fn event_if(is_needed: bool, event: Event) -> Vec<Event> {
+    if is_needed { vec![event] } else { Vec::new() }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! A manifest: everything a source offered at one moment, normalised, bounded, sorted and named by its fingerprint.
-//! One bad tool is set aside with its reason; its siblings stay.
+//! Manifests: the tool list of a source at one moment, normalised, bounded, sorted and identified by its fingerprint.
+//!
+//! An invalid tool is set aside with a reason and does not affect the others.
 
 mod delta;
 mod normalise;
@@ -20,29 +21,36 @@ pub use delta::{Delta, ToolChange};
 pub(crate) use normalise::sanitize_schema;
 pub use packed::{PackedManifest, PackedTool};
 
+/// Parsed tool list of a source. [`PackedManifest`] is its stored form.
 #[derive(Debug, Clone)]
 pub struct Manifest {
     pub source: SourceId,
     pub fingerprint: Fingerprint,
-    /// In byte order of their own names.
+    /// Tools with their fingerprints, in byte order of their own names.
     pub tools: Vec<(Tool, Fingerprint)>,
     pub set_aside: Vec<SetAsideTool>,
-    /// What the source says about itself, for search. No part of any fingerprint.
+    /// Description of the source by itself, for search. Not part of the fingerprint.
     pub about: Option<String>,
 }
 
-/// A tool that a source offers and agents do not get, and why.
+/// Tool that a source offers but that is not exposed, with the reason.
+///
+/// The reason is part of the manifest's fingerprint: rewording one looks like a changed tool list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SetAsideTool {
+    /// Name of the tool, or its position such as `#3` where it has no usable name.
     pub name: String,
     pub reason: String,
 }
 
-/// How large a tool may be.
+/// Size limits of a tool. A tool beyond them is set aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolLimits {
+    /// Size of the input schema and of the output schema, each.
     pub max_schema_bytes: usize,
+    /// Nesting depth of a schema.
     pub max_schema_depth: usize,
+    /// Size of the whole definition.
     pub max_tool_bytes: usize,
 }
 
@@ -53,33 +61,35 @@ impl Default for ToolLimits {
 }
 
 impl Manifest {
-    /// Takes what a source offered, tool by tool, as it came. `excluded` were refused before they got here.
+    /// Builds a manifest from the tool definitions of a source as they were received. `already_set_aside` are tools that
+    /// were rejected before.
     pub fn new(
         source: &SourceId,
         offered: &[Box<RawValue>],
-        excluded: Vec<SetAsideTool>,
-        bounds: &ToolLimits,
+        already_set_aside: Vec<SetAsideTool>,
+        limits: &ToolLimits,
     ) -> Manifest {
-        let (mut tools, mut set_aside) = (Vec::new(), excluded);
+        let mut tools = Vec::new();
+        let mut set_aside = already_set_aside;
         let mut seen = BTreeSet::new();
         for (position, raw) in offered.iter().enumerate() {
-            match normalise::normalise_tool(source, raw, position, bounds) {
+            match normalise::normalise_tool(source, raw, position, limits) {
                 Ok((tool, _)) if !seen.insert(tool.name.clone()) => {
                     let reason = "the source offers this name twice; the first one is kept".into();
                     set_aside.push(SetAsideTool { name: tool.name, reason });
                 }
                 Ok(tool) => tools.push(tool),
-                Err(refused) => set_aside.push(refused),
+                Err(rejected) => set_aside.push(rejected),
             }
         }
-        tools.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        tools.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
         set_aside.sort();
-        let named = tools.iter().map(|(tool, fingerprint)| (tool.name.as_str(), *fingerprint));
-        let fingerprint = compute_fingerprint(source, named, &set_aside);
+        let fingerprints = tools.iter().map(|(tool, fingerprint)| (tool.name.as_str(), *fingerprint));
+        let fingerprint = compute_fingerprint(source, fingerprints, &set_aside);
         Manifest { source: source.clone(), fingerprint, tools, set_aside, about: None }
     }
 
-    /// With what the source says about itself, cleaned and cut short.
+    /// Sets the description of the source, sanitised and truncated.
     pub fn with_about(self, about: Option<&str>) -> Manifest {
         const MAX_ABOUT_LEN: usize = 600;
         let about = about.map(|about| sanitize_truncated(about, MAX_ABOUT_LEN)).filter(|about| !about.is_empty());
@@ -87,17 +97,18 @@ impl Manifest {
     }
 }
 
+/// Hashes source, tools and set-aside tools as canonical JSON. The text must never change: fingerprints are stored.
 fn compute_fingerprint<'a>(
     source: &SourceId,
     tools: impl Iterator<Item = (&'a str, Fingerprint)>,
     set_aside: &[SetAsideTool],
 ) -> Fingerprint {
     let mut canonical = String::from("{\"set_aside\":[");
-    for (index, refused) in set_aside.iter().enumerate() {
+    for (index, tool) in set_aside.iter().enumerate() {
         canonical.push_str(if index > 0 { ",[" } else { "[" });
-        json::push_json_string(&refused.name, &mut canonical);
+        json::push_json_string(&tool.name, &mut canonical);
         canonical.push(',');
-        json::push_json_string(&refused.reason, &mut canonical);
+        json::push_json_string(&tool.reason, &mut canonical);
         canonical.push(']');
     }
     canonical.push_str("],\"source\":");

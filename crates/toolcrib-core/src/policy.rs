@@ -1,4 +1,4 @@
-//! Rules that say what may be done with a tool, by globs on its name. Enforced when listing and again when calling.
+//! Rules on tools, by globs on their names. Enforced when tools are listed and again when they are called.
 
 mod widening;
 
@@ -6,39 +6,42 @@ use serde::{Deserialize, Serialize};
 
 pub use widening::{DefaultVerdict, widens};
 
-/// From the least to the most strict.
+/// What a rule says about a tool. Ordered from permissive to strict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     #[default]
     Allow,
-    /// Listed; a call needs somebody's consent.
+    /// Listed; a call needs the consent of the user.
     Ask,
-    /// Listed and not found by a search; every call is refused.
+    /// Listed in the catalogue but not found by search; every call fails with `FORBIDDEN`.
     Deny,
-    /// As if it did not exist.
+    /// Treated as if the tool did not exist.
     Hide,
 }
 
-/// A source's rules on its tools. In each list the most specific glob that matches decides.
+/// Rules of a source on its tools. In each list the most specific matching glob decides.
 ///
-/// The first list is the source's own, and may allow what is otherwise refused. The others come from another file
-/// about the same source and only restrict: the strictest verdict of all lists holds, and `allow` in them changes
-/// nothing.
+/// The first list is the source's own and may allow a tool that is restricted by default. Further lists come from other
+/// files about the same source and only restrict: the strictest verdict of all lists applies, and `allow` in them has no
+/// effect.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "StoredRules", into = "StoredRules")]
 pub struct Rules {
+    /// The source's own list, most specific first.
     own: Vec<Rule>,
+    /// Lists of other files, each most specific first.
     restrictions: Vec<Vec<Rule>>,
 }
 
+/// Verdict on the tools whose names match a glob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     pub glob: String,
     pub verdict: Verdict,
 }
 
-/// Rules without restrictions are stored as one plain list, which is how all were stored before there were several.
+/// Stored form. Rules without restrictions are stored as one flat list, the only form before restrictions existed.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum StoredRules {
@@ -64,7 +67,7 @@ impl Rules {
         Rules { own: most_specific_first(rules), restrictions: Vec::new() }
     }
 
-    /// These rules, restricted by those that another file has for the same source.
+    /// Adds the rules of another file for the same source as restrictions.
     pub fn restricted_by(mut self, other: Rules) -> Rules {
         let lists = std::iter::once(other.own).chain(other.restrictions);
         self.restrictions.extend(lists.filter(|list| !list.is_empty()).map(most_specific_first));
@@ -75,20 +78,21 @@ impl Rules {
         self.own.is_empty() && self.restrictions.is_empty()
     }
 
-    /// The source's own list, then the restrictions.
+    /// Returns the source's own list, then the restrictions.
     pub fn lists(&self) -> impl Iterator<Item = &[Rule]> {
         std::iter::once(self.own.as_slice()).chain(self.restrictions.iter().map(Vec::as_slice))
     }
 
-    /// What holds for a tool that goes by these names. `unruled` is what it is where its source has no rule for it.
-    pub fn verdict(&self, names: &[&str], unruled: Verdict) -> Verdict {
-        let own = first_match(&self.own, names).unwrap_or(unruled);
+    /// Returns the verdict on a tool with these names: its own and those that agents see. `default` applies where the source
+    /// has no rule for it.
+    pub fn verdict(&self, names: &[&str], default: Verdict) -> Verdict {
+        let own = first_match(&self.own, names).unwrap_or(default);
         let restrictions = self.restrictions.iter().filter_map(|list| first_match(list, names));
         restrictions.fold(own, Verdict::max)
     }
 }
 
-/// More literal characters first, then fewer wildcards.
+/// Sorts rules by specificity: more literal characters first, then fewer wildcards.
 fn most_specific_first(mut rules: Vec<Rule>) -> Vec<Rule> {
     rules.sort_by_cached_key(|rule| {
         let wildcards = rule.glob.matches(['*', '?']).count();
@@ -98,6 +102,7 @@ fn most_specific_first(mut rules: Vec<Rule>) -> Vec<Rule> {
     rules
 }
 
+/// Verdict of the first rule that matches any of the names.
 fn first_match(rules: &[Rule], names: &[&str]) -> Option<Verdict> {
     let matches = |rule: &&Rule| names.iter().any(|name| glob_matches(&rule.glob, name));
     rules.iter().find(matches).map(|rule| rule.verdict)
@@ -124,18 +129,19 @@ impl From<Rules> for StoredRules {
     }
 }
 
-/// `*` stands for any run of characters, `?` for one; the whole text must match.
+/// Whether a glob matches the whole text. `*` matches any run of characters, `?` a single one; nothing else is special.
 pub fn glob_matches(glob: &str, text: &str) -> bool {
     wildcard_match(glob, text, |_| true)
 }
 
-/// Only the last star is ever taken up again, so the work is at most the product of both lengths. `any_one` says which
-/// characters of the text a `?` may stand for.
-fn wildcard_match(glob: &str, text: &str, any_one: fn(char) -> bool) -> bool {
+/// Matches with backtracking to the last star only, so the cost is at most the product of both lengths. `matches_any` says
+/// which characters of the text a `?` may match.
+fn wildcard_match(glob: &str, text: &str, matches_any: fn(char) -> bool) -> bool {
     let glob: Vec<char> = glob.chars().collect();
     let text: Vec<char> = text.chars().collect();
-    let (mut g, mut t) = (0, 0);
-    // Where to resume when a later literal fails: the last star, and the text it has swallowed so far.
+    let mut g = 0;
+    let mut t = 0;
+    // Where to resume when a later literal fails: behind the last star, and the end of the text that it matches so far.
     let mut resume: Option<(usize, usize)> = None;
     while t < text.len() {
         match glob.get(g) {
@@ -143,15 +149,15 @@ fn wildcard_match(glob: &str, text: &str, any_one: fn(char) -> bool) -> bool {
                 resume = Some((g + 1, t));
                 g += 1;
             }
-            Some(&character) if character == text[t] || (character == '?' && any_one(text[t])) => {
+            Some(&character) if character == text[t] || (character == '?' && matches_any(text[t])) => {
                 g += 1;
                 t += 1;
             }
             _ => match resume {
-                Some((after_star, swallowed)) => {
-                    resume = Some((after_star, swallowed + 1));
+                Some((after_star, star_end)) => {
+                    resume = Some((after_star, star_end + 1));
                     g = after_star;
-                    t = swallowed + 1;
+                    t = star_end + 1;
                 }
                 None => return false,
             },
@@ -202,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restriction_never_lets_through_more() {
+    fn a_restriction_never_allows_more() {
         let list = |glob: &str, verdict| Rules::new(vec![Rule { glob: glob.into(), verdict }]);
         let rules = list("get_*", Verdict::Ask).restricted_by(list("get_*", Verdict::Allow));
         assert_eq!(rules.verdict(&["get_x"], Verdict::Allow), Verdict::Ask);

@@ -1,48 +1,51 @@
-//! References to secrets and settings inside configured text: `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}`
-//! and, as other clients write them, `${NAME}` and `${NAME:-default}`. This parses and fills; the library looks values up.
+//! References in configuration values: `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}` and, as in other clients,
+//! `${NAME}` and `${NAME:-default}`. This module parses and substitutes them; the library looks the values up.
 
 use std::fmt;
 
+/// Reference to an environment variable or a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference<'a> {
     Env { name: &'a str, default: Option<&'a str> },
     File { path: &'a str },
 }
 
+/// Part of a text with references.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReferencePart<'a> {
     Literal(&'a str),
     Reference(Reference<'a>),
 }
 
-/// Cuts text into plain pieces and references. What is not a well-formed reference is text.
+/// Splits a text into literals and references. A malformed reference is literal text.
 pub fn split_references(text: &str) -> Vec<ReferencePart<'_>> {
-    let mut pieces = Vec::new();
-    let (mut plain, mut at) = (0, 0);
-    while let Some(start) = text[at..].find("${").map(|found| at + found) {
-        let Some(end) = text[start..].find('}').map(|found| start + found) else { break };
+    let mut parts = Vec::new();
+    let mut literal_start = 0;
+    let mut at = 0;
+    while let Some(start) = text[at..].find("${").map(|offset| at + offset) {
+        let Some(end) = text[start..].find('}').map(|offset| start + offset) else { break };
         at = end + 1;
         let Some(reference) = parse_reference(&text[start + 2..end]) else { continue };
-        if plain < start {
-            pieces.push(ReferencePart::Literal(&text[plain..start]));
+        if literal_start < start {
+            parts.push(ReferencePart::Literal(&text[literal_start..start]));
         }
-        pieces.push(ReferencePart::Reference(reference));
-        plain = at;
+        parts.push(ReferencePart::Reference(reference));
+        literal_start = at;
     }
-    if plain < text.len() {
-        pieces.push(ReferencePart::Literal(&text[plain..]));
+    if literal_start < text.len() {
+        parts.push(ReferencePart::Literal(&text[literal_start..]));
     }
-    pieces
+    parts
 }
 
-/// Fills every reference by `look_up`; the first that fails ends it.
+/// Substitutes every reference by the result of `look_up`. Stops at the first error.
 pub fn resolve_references<E>(
     text: &str,
     mut look_up: impl FnMut(&Reference<'_>) -> Result<String, E>,
 ) -> Result<String, E> {
     let mut resolved = String::with_capacity(text.len());
-    for piece in split_references(text) {
-        match piece {
+    for part in split_references(text) {
+        match part {
             ReferencePart::Literal(text) => resolved.push_str(text),
             ReferencePart::Reference(reference) => resolved.push_str(&look_up(&reference)?),
         }
@@ -50,9 +53,9 @@ pub fn resolve_references<E>(
     Ok(resolved)
 }
 
-/// The same text with the paths of its `${file:…}` references made absolute by `absolute`.
+/// Replaces the paths of `${file:…}` references by `absolute`. Other references are written in their full form.
 pub fn map_file_paths(text: &str, absolute: impl Fn(&str) -> String) -> String {
-    let pieces = split_references(text).into_iter().map(|piece| match piece {
+    let parts = split_references(text).into_iter().map(|part| match part {
         ReferencePart::Literal(text) => text.to_owned(),
         ReferencePart::Reference(Reference::File { path }) => format!("${{file:{}}}", absolute(path)),
         ReferencePart::Reference(Reference::Env { name, default: None }) => format!("${{env:{name}}}"),
@@ -60,9 +63,10 @@ pub fn map_file_paths(text: &str, absolute: impl Fn(&str) -> String) -> String {
             format!("${{env:{name}:-{default}}}")
         }
     });
-    pieces.collect()
+    parts.collect()
 }
 
+/// Parses the text between `${` and `}`.
 fn parse_reference(inside: &str) -> Option<Reference<'_>> {
     if let Some(path) = inside.strip_prefix("file:") {
         return (!path.is_empty()).then_some(Reference::File { path });
@@ -72,18 +76,19 @@ fn parse_reference(inside: &str) -> Option<Reference<'_>> {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
     };
-    let legal = |name: &str| {
+    let is_valid_name = |name: &str| {
         name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
             && name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_')
     };
-    legal(name).then_some(Reference::Env { name, default })
+    is_valid_name(name).then_some(Reference::Env { name, default })
 }
 
+/// Formats the reference for display, with its default value masked.
 impl fmt::Display for Reference<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reference::Env { name, default: None } => write!(f, "${{env:{name}}}"),
-            // A default may be a secret somebody wrote down in haste.
+            // A default value may be a literal secret.
             Reference::Env { name, default: Some(_) } => write!(f, "${{env:{name}:-***}}"),
             Reference::File { path } => write!(f, "${{file:{path}}}"),
         }
@@ -95,15 +100,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_filled_and_the_rest_stays() {
+    fn references_are_substituted_and_other_text_stays() {
         let check = |text: &str, expected: &str| {
-            let filled = resolve_references(text, |reference| {
+            let resolved = resolve_references(text, |reference| {
                 Ok::<_, ()>(match reference {
                     Reference::Env { name, default } => format!("<{name}|{}>", default.unwrap_or("")),
                     Reference::File { path } => format!("<file {path}>"),
                 })
             });
-            assert_eq!(filled.unwrap(), expected);
+            assert_eq!(resolved.unwrap(), expected);
         };
         check("plain", "plain");
         check("Bearer ${env:TOKEN}", "Bearer <TOKEN|>");

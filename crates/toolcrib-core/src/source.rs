@@ -1,4 +1,6 @@
-//! A source: a declared origin of tools, and the id that prefixes them.
+//! Source definitions: kind, connection parameters and settings of a declared origin of tools.
+//!
+//! The serialised form is stored in the database, so names of fields and variants must stay compatible.
 
 mod id;
 mod references;
@@ -12,7 +14,7 @@ use crate::policy::Rules;
 
 pub use id::SourceId;
 
-/// A declaration, as a config or a command states it. References to secrets stay references here.
+/// Definition of a source from a configuration or a command. References to secrets are unresolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Source {
     pub id: SourceId,
@@ -21,12 +23,14 @@ pub struct Source {
     pub settings: SourceSettings,
 }
 
-/// Where the tools come from and how it is reached.
+/// Where the tools come from, with the parameters of the connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceKind {
     Stdio(StdioSource),
+    /// Streamable HTTP.
     Http(RemoteSource),
+    /// HTTP with SSE, the transport of MCP before 2025-03-26.
     Sse(RemoteSource),
     #[serde(rename = "openapi")]
     OpenApi(OpenApiSource),
@@ -34,7 +38,7 @@ pub enum SourceKind {
     Builtin(BuiltinSource),
 }
 
-/// An MCP server that we start.
+/// MCP server that Toolcrib starts as a child process.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StdioSource {
     pub command: String,
@@ -44,12 +48,12 @@ pub struct StdioSource {
     pub env: BTreeMap<String, String>,
     #[serde(default)]
     pub cwd: Option<String>,
-    /// Names of our own variables that the server gets too.
+    /// Names of variables that the server inherits from Toolcrib's environment. All others are withheld.
     #[serde(default)]
     pub inherit_env: Vec<String>,
 }
 
-/// An MCP server that runs elsewhere.
+/// MCP server at a URL.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RemoteSource {
     pub url: String,
@@ -59,7 +63,7 @@ pub struct RemoteSource {
     pub auth: Option<Auth>,
 }
 
-/// How we present ourselves to a remote source. Values may be references.
+/// Credentials for a remote source. Values may be references.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Auth {
@@ -73,7 +77,7 @@ pub enum Auth {
         place: KeyLocation,
         value: String,
     },
-    /// Client credentials.
+    /// OAuth 2.0 client credentials grant.
     Oauth2 {
         token_url: String,
         client_id: String,
@@ -81,49 +85,51 @@ pub enum Auth {
         #[serde(default)]
         scopes: Vec<String>,
     },
-    /// By the names that an OpenAPI document has for its security schemes.
+    /// Credentials by the names of security schemes in an OpenAPI document.
     Schemes(BTreeMap<String, Auth>),
 }
 
-/// An API that an OpenAPI document describes.
+/// API that is described by an OpenAPI document.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OpenApiSource {
-    /// The document: a file, or an address.
+    /// Location of the document: a file or a URL.
     pub document: String,
-    /// Where requests go, whatever the document says.
+    /// Base URL of requests, instead of the servers in the document.
     pub base_url: Option<String>,
-    /// Globs on the names of tools and on `METHOD /path`.
+    /// Globs on tool names and on `METHOD /path`.
     pub include: Vec<String>,
     pub exclude: Vec<String>,
     /// Only operations with one of these tags.
     pub include_tags: Vec<String>,
-    /// Methods that become tools too: HEAD, OPTIONS, TRACE.
+    /// Additional methods that become tools: HEAD, OPTIONS, TRACE.
     pub methods: Vec<String>,
-    /// Headers of every request, the one for the document included. Templates.
+    /// Headers of every request, including the one for the document. May contain templates.
     pub headers: BTreeMap<String, String>,
     pub auth: Option<Auth>,
-    /// Whether a document from an address may lead to private addresses.
+    /// Whether a document from a URL may lead to private IP addresses.
     pub allow_private: bool,
-    /// Other places that `$ref` may lead to: the beginnings of addresses, or directories.
+    /// Further targets that `$ref` may lead to: URL prefixes or directories.
     pub allow_refs: Vec<String>,
-    /// Values for the document's server variables and for the templates in `base_url` and `headers`.
+    /// Values for server variables of the document and for templates in `base_url` and `headers`.
     pub variables: BTreeMap<String, String>,
-    /// Operations that start something, by a glob on the name of the tool, and how to see when it is done.
+    /// Operations that start an asynchronous job, by a glob on the tool name, and how to poll for its result.
     pub poll: BTreeMap<String, PollSettings>,
 }
 
-/// How to see when something that a request started is done.
+/// How to poll for the result of an asynchronous job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PollSettings {
-    /// The address to look at, relative to the server, with runtime expressions such as `{$response.body#/id}` in it.
+    /// URL to poll, relative to the server. May contain runtime expressions such as `{$response.body#/id}`.
     pub url: String,
-    /// JSON pointers into what is found there: to the status, and to the result (the whole where there is none).
+    /// JSON pointer to the status in the polled response.
     pub status: String,
+    /// JSON pointer to the result in the polled response; the whole response if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// The values of the status that mean it is done, or has failed. Any other means that it goes on.
+    /// Status values that mean success. A status in neither list means that the job still runs.
     pub done: Vec<String>,
+    /// Status values that mean failure.
     #[serde(default)]
     pub failed: Vec<String>,
     #[serde(default, with = "millis", skip_serializing_if = "Option::is_none")]
@@ -131,17 +137,18 @@ pub struct PollSettings {
 }
 
 impl PollSettings {
-    /// Nobody is asked more often.
+    /// Minimum polling interval, to protect the API.
     pub const MIN_INTERVAL: Duration = Duration::from_millis(100);
 }
 
-/// Workflows that an Arazzo document describes.
+/// Workflows that are described by an Arazzo document.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct WorkflowSource {
-    /// The document: a file.
+    /// Path of the document.
     pub document: String,
 }
 
+/// Where an API key is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyLocation {
@@ -150,12 +157,12 @@ pub enum KeyLocation {
     Cookie,
 }
 
-/// The tools that Toolcrib brings along.
+/// Tools that are built into Toolcrib.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct BuiltinSource {
     /// `all`, or names of built-in tools.
     pub tools: Vec<String>,
-    /// The directories that file tools may touch.
+    /// Directories that the file tools may access.
     #[serde(default)]
     pub roots: Vec<String>,
     /// Whether `url_fetch` may reach private and loopback addresses.
@@ -163,7 +170,7 @@ pub struct BuiltinSource {
     pub allow_private: bool,
 }
 
-/// What may stand on a source and, for the first group, under `defaults` too.
+/// Settings of a source. The first group is allowed under `defaults` too. `None` means the default value.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceSettings {
@@ -200,7 +207,7 @@ pub struct SourceSettings {
     pub tools: Rules,
 }
 
-/// What happens to a tool whose own name equals a built-in's.
+/// What happens to a tool with the name of a built-in tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnConflict {
@@ -208,37 +215,38 @@ pub enum OnConflict {
     Keep,
 }
 
-/// How long a started server lives.
+/// Lifetime of a started server process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lifecycle {
-    /// One for all callers, until it has been idle.
+    /// One process for all callers, stopped when it has been idle.
     Shared,
-    /// One for each call.
+    /// One process per call.
     Transient,
-    /// One for each client connection.
+    /// One process per client connection.
     PerClient,
 }
 
-/// What becomes of the text blocks of results on their way to a model.
+/// How text blocks of tool results are passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResultText {
-    /// Without characters that hide or steer, see [`text::shown`](crate::text::shown).
+    /// Without hidden and control characters, see [`text::sanitize`](crate::text::sanitize).
     Clean,
     /// As the source sent them.
     Raw,
 }
 
 impl Source {
-    /// Whether two declarations differ in nothing that its connection or its tools depend on.
+    /// Whether connection and tools of two definitions are the same. `results` may differ, since it affects only how
+    /// results are passed on.
     pub fn has_same_connection(&self, other: &Source) -> bool {
         let results = other.settings.results;
-        let like_other = SourceSettings { results, ..self.settings.clone() };
-        self.id == other.id && self.kind == other.kind && like_other == other.settings
+        let comparable = SourceSettings { results, ..self.settings.clone() };
+        self.id == other.id && self.kind == other.kind && comparable == other.settings
     }
 
-    /// The source that an embedding program's own tools belong to. Nobody declares it.
+    /// Returns the source of tools that an embedding program registers. It cannot be declared.
     pub fn embedded() -> Source {
         Source {
             id: SourceId::embedded(),
@@ -249,7 +257,7 @@ impl Source {
 }
 
 impl SourceKind {
-    /// `mcp`, `openapi`, `workflow` or `builtin`, as surfaces show it.
+    /// Kind for display: `mcp`, `openapi`, `workflow` or `builtin`.
     pub fn name(&self) -> &'static str {
         match self {
             SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) => "mcp",
@@ -259,6 +267,7 @@ impl SourceKind {
         }
     }
 
+    /// Transport for display; the kind itself where there is no MCP transport.
     pub fn transport(&self) -> &'static str {
         match self {
             SourceKind::Stdio(_) => "stdio",
@@ -276,7 +285,7 @@ impl SourceKind {
 }
 
 impl SourceSettings {
-    /// These settings, with what they leave open taken from `defaults`.
+    /// Returns these settings with unset ones taken from `defaults`.
     pub fn with_defaults(&self, defaults: &SourceSettings) -> SourceSettings {
         SourceSettings {
             ttl: self.ttl.or(defaults.ttl),
@@ -293,32 +302,38 @@ impl SourceSettings {
         }
     }
 
+    /// Time after which the tool list counts as stale.
     pub fn ttl(&self) -> Duration {
         self.ttl.unwrap_or(Duration::from_secs(300))
     }
 
+    /// Timeout for opening a connection.
     pub fn connect_timeout(&self) -> Duration {
         self.connect_timeout.unwrap_or(Duration::from_secs(5))
     }
 
-    /// For the first discovery of a server that Toolcrib starts, which may have to be installed: `first_start_timeout`,
-    /// or `discovery_timeout` where only that is set.
+    /// Timeout of the first discovery of a server that Toolcrib starts. Longer than others, since `npx` and `uvx` may have
+    /// to install the server first. Falls back to `discovery_timeout` where only that is set.
     pub fn first_start_timeout(&self) -> Duration {
         self.first_start_timeout.or(self.discovery_timeout).unwrap_or(Duration::from_secs(120))
     }
 
+    /// Timeout of a discovery.
     pub fn discovery_timeout(&self) -> Duration {
         self.discovery_timeout.unwrap_or(Duration::from_secs(30))
     }
 
+    /// Timeout of a tool call.
     pub fn call_timeout(&self) -> Duration {
         self.call_timeout.unwrap_or(Duration::from_secs(60))
     }
 
+    /// Time without calls after which a connection is closed.
     pub fn idle(&self) -> Duration {
         self.idle.unwrap_or(Duration::from_secs(300))
     }
 
+    /// Maximum size of a result in bytes before it is split into pages.
     pub fn result_limit(&self) -> u64 {
         self.result_limit.unwrap_or(256 * 1024)
     }
@@ -336,7 +351,7 @@ impl SourceSettings {
     }
 }
 
-/// Durations in a stored definition are whole milliseconds.
+/// Serialises durations of a stored definition as whole milliseconds.
 mod millis {
     use std::time::Duration;
 
@@ -356,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_survives_its_storage() {
+    fn a_definition_round_trips_through_json() {
         let source = Source {
             id: SourceId::parse("files").unwrap(),
             kind: SourceKind::Stdio(StdioSource {

@@ -1,4 +1,5 @@
-//! Wishes. Each may be refused, and each may find that nothing needs to be done.
+//! Commands: requested changes. [`Inventory::decide`](super::Inventory::decide) may reject each of them, or find that it
+//! changes nothing.
 
 use std::sync::Arc;
 
@@ -10,28 +11,32 @@ use crate::source::SourceId;
 use crate::time::Timestamp;
 use crate::tool::ToolId;
 
+/// Requested change of the inventory.
 #[derive(Debug, Clone)]
 pub enum Command {
+    /// Add a source, or change its definition.
     Declare(Declaration),
     Enable(SourceId),
     Disable(SourceId),
     Remove(SourceId),
+    /// Record the tool list that a discovery found.
     Record(ManifestUpdate),
     EnableTool(ToolId),
     DisableTool(ToolId),
     CreateToken(NewToken),
     ChangeToken(TokenChange),
-    /// By its id.
+    /// Revoke a token by its id.
     RevokeToken(String),
-    /// Go on with a damaged journal: every token is revoked.
+    /// Continue with a damaged journal. Revokes every token, since a revocation may be among the lost records.
     AcceptDamage {
-        /// The damage, in words.
+        /// Descriptions of the damage, for the history.
         damage: Vec<String>,
-        /// The records, from and to, that may be missing or unreadable. `None` for all that there are.
+        /// Ranges of records (first, last) that may be missing or unreadable. `None` for all records so far.
         records: Option<Vec<(u64, u64)>>,
     },
 }
 
+/// Token to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToken {
     pub id: String,
@@ -39,10 +44,11 @@ pub struct NewToken {
     pub role: Role,
     pub hash: Fingerprint,
     pub expires_at: Option<Timestamp>,
-    /// When this is wished for: whether an older token of that name still holds depends on it.
+    /// Time of the request: determines whether an older token of the same name has expired.
     pub requested_at: Timestamp,
 }
 
+/// Change of a token. `None` leaves a field as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenChange {
     pub id: String,
@@ -50,29 +56,33 @@ pub struct TokenChange {
     pub role: Option<Role>,
 }
 
+/// Source to declare. Its definition is stored beside the journal under the hash `definition`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declaration {
     pub source: SourceId,
     pub kind: String,
     pub origin: Origin,
     pub definition: Fingerprint,
+    /// `enabled` of the declaration; `None` means enabled.
     pub enabled: Option<bool>,
 }
 
-/// What a discovery found, and what was known before.
+/// Result of a discovery, with the manifest that it replaces.
 #[derive(Debug, Clone)]
 pub struct ManifestUpdate {
     pub before: PreviousManifest,
     pub after: Arc<PackedManifest>,
-    /// What differs between the two, where that was found out before.
+    /// Difference of both manifests, if the caller computed it already.
     pub delta: Option<Delta>,
 }
 
+/// Manifest of a source before a discovery.
 #[derive(Debug, Clone)]
 pub enum PreviousManifest {
+    /// The source was never discovered.
     None,
     Available(Arc<PackedManifest>),
-    /// There was a manifest by this name, and its content cannot be read any more.
+    /// The stored content of this manifest is missing or damaged.
     Unreadable(Fingerprint),
 }
 
@@ -85,6 +95,7 @@ impl PreviousManifest {
         }
     }
 
+    /// Returns the content, if it is available.
     pub fn manifest(&self) -> Option<&PackedManifest> {
         match self {
             PreviousManifest::Available(packed) => Some(packed),

@@ -1,40 +1,40 @@
-//! Damage of a journal: what is missing or unreadable, in words, and which of it was accepted.
+//! Damage of a journal: missing and unreadable records, and which of that an administrator has accepted.
 
 use std::fmt;
 
 use crate::text::sanitize_truncated;
 
-/// Faults that are listed one by one; the others are counted.
+/// Maximum number of damages that are listed one by one; further ones are only counted.
 const MAX_LISTED_DAMAGE: usize = 100;
-/// Longest reason that is quoted. Parts of it come from the file.
+/// Maximum length of a quoted reason, which may contain bytes of the damaged file.
 const MAX_REASON_LEN: usize = 200;
 
-/// One fault of a journal or of the file that holds it.
+/// One defect of a journal or of the file that holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Damage {
-    /// Records that must be there, because later ones are, and are not.
+    /// Records that are missing although later ones exist.
     Missing { first: u64, last: u64 },
-    /// A record that cannot be read, or that is not as it was written.
+    /// A record that cannot be read, or that does not match its checksum.
     Unreadable { seq: u64, reason: String },
-    /// Everything after this record: the file has damaged pages.
+    /// All records after this one are unreadable: the file has damaged pages.
     UnreadableAfter { seq: u64, reason: String },
-    /// The journal ends before the last record that is remembered outside of it.
+    /// The journal ends before the last record that the head file outside of it names.
     MissingEnd { head: u64, remembered: u64 },
-    /// The remembered record is there, and is another one: this is another journal.
+    /// The record that the head file names has other content: the journal was replaced by another one.
     Replaced { seq: u64 },
-    /// The remembered head cannot be read, so that it is unknown whether records are missing.
+    /// The head file cannot be read, so that missing records at the end would go unnoticed.
     HeadUnreadable { reason: String },
-    /// The file of the store is gone, empty, cut, or no database.
+    /// The store file is missing, empty, truncated, or not a database.
     Unusable { reason: String },
 }
 
 impl Damage {
-    /// The records that it is about, from and to, where it is about certain ones.
+    /// Range of affected records (first, last), where it is known.
     fn records(&self) -> Option<(u64, u64)> {
         match self {
             Damage::Missing { first, last } => Some((*first, *last)),
             Damage::Unreadable { seq, .. } => Some((*seq, *seq)),
-            // They are seen as missing once the decision stands behind them.
+            // Once the acceptance is written behind the end, these records count as missing.
             Damage::MissingEnd { head, remembered } => Some((*head + 1, *remembered)),
             Damage::UnreadableAfter { .. }
             | Damage::Replaced { .. }
@@ -71,19 +71,19 @@ impl fmt::Display for Damage {
     }
 }
 
-/// The damage found while a journal is read from its beginning. A record that accepts damage covers what it names, as far
-/// as that was found before it.
+/// Collects damage while a journal is read from its beginning. A `DamageAccepted` record covers the damage that it names,
+/// as far as that was found before it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DamageLog {
     unaccepted: Vec<Damage>,
-    /// Number of open faults beyond those that are listed.
+    /// Number of unaccepted damages beyond those that are listed.
     unlisted_count: usize,
     accepted: Vec<Damage>,
     accepted_through: u64,
 }
 
 impl DamageLog {
-    /// Adds a fault unless it is known.
+    /// Adds a damage unless it is listed already.
     pub fn add(&mut self, damage: Damage) {
         if self.unaccepted.contains(&damage) {
             return;
@@ -95,44 +95,46 @@ impl DamageLog {
         }
     }
 
-    /// The record `seq` accepts what was found so far of these records, or of all. What is damaged later is not accepted.
+    /// Marks the damage of these records, or of all, as accepted by record `seq`. Damage that is found later is not covered.
     pub fn accept(&mut self, seq: u64, records: Option<&[(u64, u64)]>) {
         self.accepted_through = seq;
         let is_accepted = |damage: &Damage| match (records, damage.records()) {
             (None, _) | (_, None) => true,
             (Some(records), Some((first, last))) => records.iter().any(|(from, to)| *from <= first && last <= *to),
         };
-        let (accepted, open): (Vec<Damage>, Vec<Damage>) = self.unaccepted.drain(..).partition(is_accepted);
+        let (accepted, unaccepted): (Vec<Damage>, Vec<Damage>) = self.unaccepted.drain(..).partition(is_accepted);
         let room = MAX_LISTED_DAMAGE.saturating_sub(self.accepted.len());
         self.accepted.extend(accepted.into_iter().take(room));
-        self.unaccepted = open;
+        self.unaccepted = unaccepted;
         if records.is_none() {
             self.unlisted_count = 0;
         }
     }
 
-    /// The records that a decision has to name to accept all open faults; `None` where it cannot name them all.
+    /// Returns the ranges of records that an acceptance must name to cover all unaccepted damage; `None` where they are not
+    /// all known.
     pub fn records(&self) -> Option<Vec<(u64, u64)>> {
         let known = self.unlisted_count == 0
             && !self.unaccepted.iter().any(|damage| matches!(damage, Damage::UnreadableAfter { .. }));
         known.then(|| self.unaccepted.iter().filter_map(Damage::records).collect())
     }
 
-    /// Faults that no record accepts, oldest first.
+    /// Returns damage that no record accepts, oldest first.
     pub fn unaccepted(&self) -> &[Damage] {
         &self.unaccepted
     }
 
-    /// Number of open faults that are not listed.
+    /// Number of unaccepted damages that are not listed.
     pub fn unlisted_count(&self) -> usize {
         self.unlisted_count
     }
 
+    /// Returns the accepted damage, at most [`MAX_LISTED_DAMAGE`].
     pub fn accepted(&self) -> &[Damage] {
         &self.accepted
     }
 
-    /// The last record that accepts damage, or 0.
+    /// Sequence number of the last record that accepts damage, or 0.
     pub fn accepted_through(&self) -> u64 {
         self.accepted_through
     }
@@ -143,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn acceptance_covers_what_was_found_before_it() {
+    fn acceptance_covers_damage_found_before_it() {
         let mut log = DamageLog::default();
         log.add(Damage::Missing { first: 2, last: 3 });
         log.add(Damage::Missing { first: 2, last: 3 });
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_full_of_damage_is_counted_and_not_listed_whole() {
+    fn damage_beyond_the_limit_is_counted_only() {
         let mut log = DamageLog::default();
         for seq in 1..=250 {
             log.add(Damage::Unreadable { seq, reason: String::new() });
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn acceptance_does_not_cover_what_is_damaged_later() {
+    fn acceptance_does_not_cover_later_damage() {
         let mut log = DamageLog::default();
         log.add(Damage::Missing { first: 2, last: 3 });
         log.add(Damage::MissingEnd { head: 5, remembered: 6 });

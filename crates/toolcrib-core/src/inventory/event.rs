@@ -1,4 +1,6 @@
-//! Facts, kept for ever. Their JSON is held by a golden file: variants and defaulted fields are added, nothing is renamed.
+//! Events: facts that are stored in the journal for ever.
+//!
+//! A golden file pins their JSON: variants and fields with defaults may be added, but nothing is renamed or reused.
 
 use std::fmt;
 
@@ -11,6 +13,7 @@ use crate::manifest::ToolChange;
 use crate::source::SourceId;
 use crate::time::Timestamp;
 
+/// Fact about sources, tools or tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum Event {
@@ -19,7 +22,7 @@ pub enum Event {
         kind: String,
         origin: Origin,
         definition: Fingerprint,
-        /// What the declaration says about it; enabled when it says nothing.
+        /// `enabled` of the declaration; `None` means enabled.
         enabled: Option<bool>,
     },
     SourceChanged {
@@ -27,7 +30,7 @@ pub enum Event {
         kind: String,
         origin: Origin,
         definition: Fingerprint,
-        /// What the declaration says about it; enabled when it says nothing.
+        /// `enabled` of the declaration; `None` means enabled.
         enabled: Option<bool>,
     },
     SourceEnabled {
@@ -39,13 +42,14 @@ pub enum Event {
     SourceRemoved {
         source: SourceId,
     },
+    /// A discovery found another tool list.
     InventoryRecorded {
         source: SourceId,
         fingerprint: Fingerprint,
         added: Vec<String>,
         changed: Vec<ToolChange>,
         removed: Vec<String>,
-        /// Likely renames; both names stand in `removed` and `added` as well.
+        /// Likely renames. Both names are in `removed` and `added` as well.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         renamed: Vec<ToolRename>,
     },
@@ -58,11 +62,11 @@ pub enum Event {
         tool: String,
     },
     TokenCreated {
-        /// Its id, as in the others.
+        /// Id of the token, as in the other token events.
         token: String,
         name: String,
         role: Role,
-        /// SHA-256 of the token itself, which is written nowhere.
+        /// SHA-256 of the token text, which is stored nowhere.
         hash: Fingerprint,
         expires_at: Option<Timestamp>,
     },
@@ -75,20 +79,21 @@ pub enum Event {
         token: String,
         name: String,
     },
-    /// An administrator accepted all damage of the journal before this record, and with it that every token is revoked.
+    /// An administrator accepted the damage of the journal before this record. Every token is revoked with it.
     DamageAccepted {
-        /// The damage, in words.
+        /// Descriptions of the damage.
         damage: Vec<String>,
-        /// The records, from and to, that may be missing or unreadable. `None` for all before this one.
+        /// Ranges of records (first, last) that may be missing or unreadable. `None` for all before this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         records: Option<Vec<(u64, u64)>>,
     },
-    /// Not understood: written by a newer Toolcrib, or damaged. [`Reading`](super::Reading) tells the two apart.
+    /// Event of an unknown type: written by a newer version, or damaged. [`StoredEvent`](super::StoredEvent) distinguishes
+    /// both.
     #[serde(other)]
     Unknown,
 }
 
-/// A fact with its place in the journal, its time and who caused it.
+/// Event with its sequence number in the journal, its time and its actor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub seq: u64,
@@ -97,12 +102,12 @@ pub struct Record {
     pub event: Event,
 }
 
-/// Who caused a fact: `cli`, `config`, `refresh`, or a name an embedder gives.
+/// Originator of an event: `cli`, `config`, `refresh`, `rest` or `rest:TOKEN_NAME`, or a name given by an embedding program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Actor(String);
 
-/// Who declared a source.
+/// How a source was declared: by a configuration file, or at run time by a request or a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -144,6 +149,7 @@ impl Origin {
 }
 
 impl Event {
+    /// Returns the source that the event concerns, if it is about one.
     pub fn source(&self) -> Option<&SourceId> {
         match self {
             Event::SourceDeclared { source, .. }
@@ -162,22 +168,24 @@ impl Event {
         }
     }
 
-    /// Whether a Toolcrib that does not understand this event must stop instead of passing it over. That is so where
-    /// ignoring it would leave something allowed that it takes away: revocations, disabling and removal, and rules.
-    /// The other events fail closed: a process that ignores them offers less, or an older list. When in doubt, an event is critical.
+    /// Whether a version that does not understand this event must stop instead of skipping it.
+    ///
+    /// An event is critical if skipping it would leave something allowed that it takes away: revocations, disabling,
+    /// removal, and rules. The others fail closed: a process that skips them offers less, or an older tool list. In case
+    /// of doubt an event is critical.
     pub fn is_critical(&self) -> bool {
         match self {
             Event::SourceDisabled { .. }
             | Event::SourceRemoved { .. }
             | Event::ToolDisabled { .. }
-            // The definition that it names holds the rules on the source's tools, and they may be stricter than before.
+            // The new definition contains the rules of the source, which may be stricter than before.
             | Event::SourceChanged { .. }
-            // The new role may be a lesser one.
+            // The new role may be a lower one.
             | Event::TokenChanged { .. }
             | Event::TokenRevoked { .. }
-            // It revokes tokens whose own records may be lost.
+            // Revokes tokens whose own revocations may be lost.
             | Event::DamageAccepted { .. } => true,
-            // It names rules too, but of a source that is not there without it.
+            // Names rules too, but those of a source that does not exist without this event.
             Event::SourceDeclared { .. }
             | Event::SourceEnabled { .. }
             | Event::InventoryRecorded { .. }
@@ -187,7 +195,7 @@ impl Event {
         }
     }
 
-    /// As [`Event::critical`], for an event of which this build understands nothing but its type.
+    /// Like [`Event::is_critical`], for a damaged event of which only the type can be read.
     pub fn is_critical_type(kind: &str) -> bool {
         let critical = [
             "SourceChanged",
@@ -201,11 +209,11 @@ impl Event {
         critical.contains(&kind)
     }
 
-    /// The version of Toolcrib that is needed to understand this event: the one that introduced its type, or what it says
-    /// beyond that, such as a variant of an enum or a field that narrows what it allows.
+    /// Returns the lowest version that understands this event: the one that introduced its type, or a later addition that
+    /// it uses, such as a variant of an enum or a field that restricts something.
     pub fn min_version(&self) -> &'static str {
         match self {
-            // All of these are older than the first release.
+            // All of these existed in the first release.
             Event::SourceDeclared { .. }
             | Event::SourceChanged { .. }
             | Event::SourceEnabled { .. }

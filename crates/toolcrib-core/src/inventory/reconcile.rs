@@ -1,10 +1,10 @@
-//! What a configuration, read again, wishes for. Only sources that came from a configuration are touched.
+//! Compares a configuration with the inventory. Sources that were declared at run time are left alone.
 
 use super::{Command, Declaration, Inventory, Origin};
 use crate::source::SourceId;
 
-/// `declared` are the valid sources of the configuration, `invalid` the ids of those it states wrongly:
-/// a mistake in a file removes nothing.
+/// Returns the commands that bring the inventory in line with a configuration: declare all its sources and remove those
+/// that it no longer has. `invalid` are the ids of sources with errors, which are kept: a mistake in a file removes nothing.
 pub fn reconcile(inventory: &Inventory, declared: Vec<Declaration>, invalid: &[SourceId]) -> Vec<Command> {
     let gone: Vec<Command> = inventory
         .sources()

@@ -1,4 +1,4 @@
-//! What the body of a stored record is to this build: an event that it knows, one of a newer Toolcrib, or damage.
+//! Parses the stored body of a record: an event that this build knows, one of a newer version, or damage.
 
 use std::cmp::Ordering;
 
@@ -7,21 +7,23 @@ use serde_json::json;
 
 use super::Event;
 
+/// Result of parsing a stored event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredEvent {
     Known(Event),
     /// Valid JSON whose type, or a variant of an enum in it, this build does not know.
     Newer {
-        /// Its type.
+        /// Value of `type`.
         kind: String,
     },
-    /// Everything else, and why: no JSON, no object, no type, or a known type with missing or wrong fields.
+    /// Anything else, with the reason: not JSON, not an object, no type, or a known type with missing or wrong fields.
     Damaged(String),
 }
 
 impl StoredEvent {
+    /// Parses the JSON of a record. Never fails: damage is a result too.
     pub fn parse(body: &str) -> StoredEvent {
-        // serde reads an event from an array too, but none is ever written so.
+        // serde accepts an array for an event too, but events are never written that way.
         if !body.trim_start().starts_with('{') {
             return StoredEvent::Damaged("it is not a JSON object".to_owned());
         }
@@ -34,13 +36,13 @@ impl StoredEvent {
             (Ok(kind), _) if !is_known_type(&kind) => StoredEvent::Newer { kind },
             (Ok(kind), Some(error)) if is_unknown_variant(&error) => StoredEvent::Newer { kind },
             (_, Some(error)) | (Err(error), None) => StoredEvent::Damaged(error.to_string()),
-            (Ok(_), None) => StoredEvent::Damaged("its type is no text".to_owned()),
+            (Ok(_), None) => StoredEvent::Damaged("its `type` is not a string".to_owned()),
         }
     }
 }
 
-/// The type of a stored event, of whatever version. Its other fields are skipped without being understood: an event of a
-/// newer Toolcrib may hold numbers and depths that this build cannot take.
+/// Returns the type of a stored event of any version. The other fields are skipped without being parsed: an event of a newer
+/// version may contain numbers and nesting that this build cannot handle.
 pub fn event_type(body: &str) -> serde_json::Result<String> {
     #[derive(Deserialize)]
     struct TypeField {
@@ -50,20 +52,20 @@ pub fn event_type(body: &str) -> serde_json::Result<String> {
     serde_json::from_str(body).map(|head: TypeField| head.kind)
 }
 
-/// A known type misses its fields here; only an unknown one needs none.
+/// Whether this build knows an event type. Without fields a known type fails to parse, and only an unknown one does not.
 fn is_known_type(kind: &str) -> bool {
     !matches!(serde_json::from_value(json!({ "type": kind })), Ok(Event::Unknown))
 }
 
-/// serde tells an unknown variant by its message alone. That finds it at any depth and in every enum that events will have,
-/// which a list of fields would not; a test holds the message.
+/// Recognises serde's error for an unknown variant by its message, which works at any depth and in every enum of an event.
+/// A test pins the message.
 fn is_unknown_variant(error: &serde_json::Error) -> bool {
     error.to_string().starts_with("unknown variant `")
 }
 
-/// Orders versions by their three numbers. A pre-release counts as its release, and what is no version as the oldest.
-pub fn compare_versions(one: &str, other: &str) -> Ordering {
-    version_numbers(one).cmp(&version_numbers(other))
+/// Compares versions by their three numbers. A pre-release counts as its release, and an invalid version as the oldest.
+pub fn compare_versions(a: &str, b: &str) -> Ordering {
+    version_numbers(a).cmp(&version_numbers(b))
 }
 
 fn version_numbers(version: &str) -> [u64; 3] {

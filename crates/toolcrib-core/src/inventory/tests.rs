@@ -68,8 +68,8 @@ fn inventory_after(events: &[Event]) -> Inventory {
 }
 
 #[track_caller]
-fn check(facts: &[Event], wish: Command, expected: &[Event]) {
-    assert_eq!(inventory_after(facts).decide(&wish).unwrap(), expected);
+fn check(events: &[Event], command: Command, expected: &[Event]) {
+    assert_eq!(inventory_after(events).decide(&command).unwrap(), expected);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_source_is_declared_once_and_changed_when_its_definition_changes() {
 }
 
 #[test]
-fn disabling_a_source_is_a_fact_once() {
+fn disabling_a_source_twice_emits_one_event() {
     check(&[declared_event()], Command::Disable(source_id("git")), &[disabled_event()]);
     check(&[declared_event(), disabled_event()], Command::Disable(source_id("git")), &[]);
     check(
@@ -97,23 +97,24 @@ fn disabling_a_source_is_a_fact_once() {
 }
 
 #[test]
-fn declaring_again_does_not_enable_again_but_an_edit_of_enabled_does() {
+fn declaring_again_enables_only_if_enabled_was_edited() {
     check(&[declared_event(), disabled_event()], declare_command("one", true), &[]);
     let events = inventory_after(&[declared_event()]).decide(&declare_command("one", false)).unwrap();
     assert!(matches!(events[..], [Event::SourceChanged { enabled: Some(false), .. }, Event::SourceDisabled { .. }]));
     let silent = Declaration { enabled: None, ..declaration("one", true) };
-    let said = inventory_after(&[declared_event(), disabled_event()]).decide(&Command::Declare(silent)).unwrap();
-    assert!(matches!(said[..], [Event::SourceChanged { enabled: None, .. }, Event::SourceEnabled { .. }]));
-    let mut facts = vec![declared_event()];
-    facts.extend(events);
-    facts.push(Event::SourceEnabled { source: source_id("git") });
-    check(&facts, declare_command("one", false), &[]);
+    let events_of_silent =
+        inventory_after(&[declared_event(), disabled_event()]).decide(&Command::Declare(silent)).unwrap();
+    assert!(matches!(events_of_silent[..], [Event::SourceChanged { enabled: None, .. }, Event::SourceEnabled { .. }]));
+    let mut journal = vec![declared_event()];
+    journal.extend(events);
+    journal.push(Event::SourceEnabled { source: source_id("git") });
+    check(&journal, declare_command("one", false), &[]);
 }
 
 #[test]
-fn an_unchanged_inventory_writes_no_event_and_a_changed_one_writes_its_delta() {
-    let (one, two) =
-        (packed_manifest(&[("push", "x"), ("pull", "x")]), packed_manifest(&[("push", "y"), ("log", "x")]));
+fn recording_an_unchanged_manifest_emits_nothing_and_a_changed_one_its_delta() {
+    let one = packed_manifest(&[("push", "x"), ("pull", "x")]);
+    let two = packed_manifest(&[("push", "y"), ("log", "x")]);
     let first = recorded_event(&one, &["pull", "push"], vec![], &[]);
     check(&[declared_event()], record_command(None, &one), std::slice::from_ref(&first));
     check(&[declared_event(), first.clone()], record_command(Some(&one), &one), &[]);
@@ -131,27 +132,28 @@ fn an_unchanged_inventory_writes_no_event_and_a_changed_one_writes_its_delta() {
 }
 
 #[test]
-fn a_recording_against_another_manifest_is_a_conflict() {
-    let (one, two) = (packed_manifest(&[("push", "x")]), packed_manifest(&[("push", "y")]));
+fn recording_against_another_manifest_is_a_conflict() {
+    let one = packed_manifest(&[("push", "x")]);
+    let two = packed_manifest(&[("push", "y")]);
     let inventory = inventory_after(&[declared_event(), recorded_event(&one, &["push"], vec![], &[])]);
     assert_eq!(inventory.decide(&record_command(None, &two)).unwrap_err().code, Code::Conflict);
 }
 
 #[test]
-fn a_lost_manifest_is_replaced_and_only_names_that_came_or_went_are_told() {
-    let (one, two) =
-        (packed_manifest(&[("push", "x"), ("pull", "x")]), packed_manifest(&[("push", "y"), ("log", "x")]));
-    let facts = [declared_event(), recorded_event(&one, &["pull", "push"], vec![], &[])];
-    let wish = Command::Record(ManifestUpdate {
+fn an_unreadable_manifest_is_replaced_with_a_delta_by_names() {
+    let one = packed_manifest(&[("push", "x"), ("pull", "x")]);
+    let two = packed_manifest(&[("push", "y"), ("log", "x")]);
+    let events = [declared_event(), recorded_event(&one, &["pull", "push"], vec![], &[])];
+    let command = Command::Record(ManifestUpdate {
         before: PreviousManifest::Unreadable(one.fingerprint),
         after: two.clone(),
         delta: None,
     });
-    check(&facts, wish, &[recorded_event(&two, &["log"], vec![], &["pull"])]);
+    check(&events, command, &[recorded_event(&two, &["log"], vec![], &["pull"])]);
 }
 
 #[test]
-fn a_tool_that_vanishes_is_deprecated_and_keeps_its_dates_when_it_returns() {
+fn a_removed_tool_is_deprecated_and_keeps_its_dates_when_it_returns() {
     let one = packed_manifest(&[("push", "x")]);
     let none = packed_manifest(&[]);
     let inventory = inventory_after(&[
@@ -168,7 +170,7 @@ fn a_tool_that_vanishes_is_deprecated_and_keeps_its_dates_when_it_returns() {
 }
 
 #[test]
-fn a_removed_source_is_gone_and_its_past_stays() {
+fn a_removed_source_keeps_its_history() {
     let removed = Event::SourceRemoved { source: source_id("git") };
     check(&[declared_event()], Command::Remove(source_id("git")), std::slice::from_ref(&removed));
     check(&[declared_event(), removed.clone()], Command::Remove(source_id("git")), &[]);
@@ -180,7 +182,7 @@ fn a_removed_source_is_gone_and_its_past_stays() {
 }
 
 #[test]
-fn reconciling_removes_only_what_came_from_a_config_and_is_gone_from_it() {
+fn reconciling_removes_only_config_sources_missing_from_the_config() {
     let runtime = Event::SourceDeclared {
         source: source_id("mine"),
         kind: "mcp".into(),
@@ -213,8 +215,9 @@ fn token_created_event(id: &str, name: &str) -> Event {
 }
 
 #[test]
-fn a_token_has_its_name_alone_until_it_is_revoked_or_expires() {
-    let (one, two) = (token_created_event("a1", "ci"), token_created_event("b2", "ci"));
+fn a_token_name_is_unique_until_the_token_is_revoked_or_expires() {
+    let one = token_created_event("a1", "ci");
+    let two = token_created_event("b2", "ci");
     let revoked = Event::TokenRevoked { token: "a1".into(), name: "ci".into() };
     check(&[], Command::CreateToken(new_token("a1", "ci", 0)), std::slice::from_ref(&one));
     check(std::slice::from_ref(&one), Command::CreateToken(new_token("a1", "ci", 0)), &[]);
@@ -228,58 +231,58 @@ fn a_token_has_its_name_alone_until_it_is_revoked_or_expires() {
 }
 
 #[test]
-fn a_token_lives_for_a_hundred_years_at_most() {
-    let lives = |life: Duration| {
-        let new = NewToken { expires_at: Some(Timestamp(1_000).plus(life)), ..new_token("a1", "ci", 1_000) };
+fn the_lifetime_of_a_token_is_limited() {
+    let create_with_lifetime = |lifetime: Duration| {
+        let new = NewToken { expires_at: Some(Timestamp(1_000).plus(lifetime)), ..new_token("a1", "ci", 1_000) };
         Inventory::default().decide(&Command::CreateToken(new))
     };
-    assert!(lives(MAX_TOKEN_LIFETIME).is_ok());
-    for life in [MAX_TOKEN_LIFETIME + Duration::from_millis(1), Duration::MAX] {
-        assert_eq!(lives(life).unwrap_err().code, Code::BadRequest);
+    assert!(create_with_lifetime(MAX_TOKEN_LIFETIME).is_ok());
+    for lifetime in [MAX_TOKEN_LIFETIME + Duration::from_millis(1), Duration::MAX] {
+        assert_eq!(create_with_lifetime(lifetime).unwrap_err().code, Code::BadRequest);
     }
 }
 
 #[test]
-fn an_id_means_its_own_token_whatever_others_are_named() {
+fn a_token_id_wins_over_an_equal_token_name() {
     let inventory = inventory_after(&[token_created_event("a1", "ci"), token_created_event("b2", "a1")]);
     assert_eq!(inventory.token("a1").unwrap().name, "ci");
 }
 
 #[test]
 fn a_token_keeps_its_hash_when_its_name_or_role_changes() {
-    let facts = [token_created_event("a1", "ci"), token_created_event("b2", "build")];
+    let events = [token_created_event("a1", "ci"), token_created_event("b2", "build")];
     let change = |name: Option<&str>, role| {
         Command::ChangeToken(TokenChange { id: "a1".into(), name: name.map(str::to_owned), role })
     };
     let changed = Event::TokenChanged { token: "a1".into(), name: "ci".into(), role: Role::Admin };
-    check(&facts, change(None, Some(Role::Admin)), std::slice::from_ref(&changed));
-    check(&facts, change(Some("ci"), Some(Role::Agent)), &[]);
-    assert_eq!(inventory_after(&facts).decide(&change(Some("build"), None)).unwrap_err().code, Code::Conflict);
-    assert_eq!(inventory_after(&facts).decide(&change(Some("a b"), None)).unwrap_err().code, Code::BadRequest);
-    let inventory = inventory_after(&[facts[0].clone(), changed]);
+    check(&events, change(None, Some(Role::Admin)), std::slice::from_ref(&changed));
+    check(&events, change(Some("ci"), Some(Role::Agent)), &[]);
+    assert_eq!(inventory_after(&events).decide(&change(Some("build"), None)).unwrap_err().code, Code::Conflict);
+    assert_eq!(inventory_after(&events).decide(&change(Some("a b"), None)).unwrap_err().code, Code::BadRequest);
+    let inventory = inventory_after(&[events[0].clone(), changed]);
     let token = inventory.token("ci").unwrap();
     assert_eq!((token.role, token.hash), (Role::Admin, Fingerprint::digest("a1")));
     assert_eq!(inventory.token("a1"), Some(token));
 }
 
-/// The journal is read for ever: this file may grow, its lines may not change.
+/// Stored journals stay readable for ever: lines may be added to the golden file, but never changed.
 #[test]
-fn events_are_written_as_they_always_were() {
+fn event_json_matches_the_golden_file() {
     let golden = include_str!("golden_events.jsonl");
     for line in golden.lines() {
         let event: Event = serde_json::from_str(line).unwrap();
         assert_ne!(event, Event::Unknown, "{line}");
         assert_eq!(serde_json::to_string(&event).unwrap(), line);
     }
-    assert_eq!(golden.lines().count(), 13, "one line for each kind of event, and for what was added to one");
+    assert_eq!(golden.lines().count(), 13, "one line for each event type, and for each field added later");
 }
 
 #[test]
-fn what_is_not_understood_is_newer_or_damaged() {
+fn unknown_events_are_newer_or_damaged() {
     let newer = |kind: &str| StoredEvent::Newer { kind: kind.to_owned() };
     for (body, kind) in [
         (r#"{"type":"ToolPainted","source":"git","colour":"red"}"#, "ToolPainted"),
-        // What this build would refuse in its own events.
+        // Values that would be invalid in a known event.
         (r#"{"type":"ToolPainted","source":7,"hash":"?","n":1e999,"n":[[]]}"#, "ToolPainted"),
         (r#" {"source":"git","type":"Unknown"}"#, "Unknown"),
         (r#"{"type":"","x":1}"#, ""),
@@ -320,16 +323,16 @@ fn what_is_not_understood_is_newer_or_damaged() {
     ] {
         assert!(matches!(StoredEvent::parse(body), StoredEvent::Damaged(_)), "{body}: {:?}", StoredEvent::parse(body));
     }
-    // What is added to a known event is not asked for, and the class of a change has a word for what is new.
+    // Unknown fields of a known event are ignored, and an unknown change class maps to a variant for it.
     let more = r#"{"type":"SourceEnabled","source":"git","because":["x",{"y":1}]}"#;
     assert_eq!(StoredEvent::parse(more), StoredEvent::Known(Event::SourceEnabled { source: source_id("git") }));
     let class = include_str!("golden_events.jsonl").replace("breaking", "painted");
     assert!(class.lines().all(|line| matches!(StoredEvent::parse(line), StoredEvent::Known(_))));
 }
 
-/// Stored with each record for older versions to read, so it is held like the events themselves.
+/// Both values are stored with each record for older versions, so they must not change.
 #[test]
-fn each_event_says_whether_it_may_be_ignored_and_since_when_it_is_known() {
+fn criticality_and_min_version_of_events_are_fixed() {
     let golden = include_str!("golden_events.jsonl").lines();
     let stated: Vec<(String, bool, &str)> = golden
         .map(|line| match StoredEvent::parse(line) {
@@ -357,7 +360,7 @@ fn each_event_says_whether_it_may_be_ignored_and_since_when_it_is_known() {
 #[test]
 fn versions_are_ordered_by_their_numbers() {
     use std::cmp::Ordering::{Equal, Greater, Less};
-    for (one, other, order) in [
+    for (a, b, order) in [
         ("0.1.0", "0.1.0", Equal),
         ("0.10.0", "0.9.9", Greater),
         ("1.0", "1.0.0", Equal),
@@ -366,7 +369,7 @@ fn versions_are_ordered_by_their_numbers() {
         ("soon", "0.0.1", Less),
         ("", "0.0.0", Equal),
     ] {
-        assert_eq!(compare_versions(one, other), order, "{one} {other}");
+        assert_eq!(compare_versions(a, b), order, "{a} {b}");
     }
 }
 
@@ -393,27 +396,28 @@ fn any_command() -> impl Strategy<Value = Command> {
 }
 
 proptest! {
-    /// After its own events are taken in, a wish finds nothing left to do.
+    /// After its events are applied, the same command returns no events.
     #[test]
-    fn deciding_again_after_applying_is_empty(wishes in prop::collection::vec(any_command(), 1..30)) {
+    fn deciding_again_after_applying_is_empty(commands in prop::collection::vec(any_command(), 1..30)) {
         let mut inventory = Inventory::default();
         let mut current: Option<Arc<PackedManifest>> = None;
-        for mut wish in wishes {
-            if let Command::Record(recording) = &mut wish {
+        for mut command in commands {
+            if let Command::Record(update) = &mut command {
                 let manifest = inventory.source(&source_id("git")).and_then(|state| state.manifest);
                 let known = current.clone().filter(|packed| Some(packed.fingerprint) == manifest);
-                recording.before = known.map_or(PreviousManifest::None, PreviousManifest::Available);
+                update.before = known.map_or(PreviousManifest::None, PreviousManifest::Available);
             }
-            let Ok(events) = inventory.decide(&wish) else { continue };
+            let Ok(events) = inventory.decide(&command) else { continue };
             for event in events {
-                let (seq, at) = (inventory.version + 1, Timestamp(0));
+                let seq = inventory.version + 1;
+                let at = Timestamp(0);
                 inventory.apply(&Record { seq, at, actor: Actor::new("test"), event });
             }
-            if let Command::Record(recording) = &wish {
-                current = Some(recording.after.clone());
+            if let Command::Record(update) = &command {
+                current = Some(update.after.clone());
             }
-            // Removing twice, and all else, is the same as once.
-            prop_assert_eq!(inventory.decide(&wish).unwrap_or_default(), vec![]);
+            // All commands are idempotent.
+            prop_assert_eq!(inventory.decide(&command).unwrap_or_default(), vec![]);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens as facts: created, changed, revoked. What is revoked is forgotten here; the journal remembers it.
+//! Commands and state of access tokens. A revoked token is dropped from the state; its events stay in the journal.
 
 use super::{Event, Inventory};
 use crate::access::{MAX_ACCESS_TOKENS, MAX_TOKEN_LIFETIME, Token, check_token_name};
@@ -7,31 +7,32 @@ use crate::error::{Code, Error, Result};
 use super::command::{NewToken, TokenChange};
 
 impl Inventory {
-    /// Every token that was not revoked, expired ones included, by their ids.
+    /// Returns all tokens that were not revoked, expired ones included, in the order of their ids.
     pub fn tokens(&self) -> impl Iterator<Item = &Token> {
         self.tokens.values()
     }
 
-    /// By its id, else by its name: an id always means its own token, whatever others are named.
-    pub fn token(&self, name: &str) -> Option<&Token> {
-        self.tokens.get(name).or_else(|| self.tokens().find(|token| token.name == name))
+    /// Finds a token by id or else by name. An id always wins, so that a token named like it cannot take its place.
+    pub fn token(&self, id_or_name: &str) -> Option<&Token> {
+        self.tokens.get(id_or_name).or_else(|| self.tokens().find(|token| token.name == id_or_name))
     }
 
+    /// Creates a token. Repeating the same command changes nothing.
     pub(super) fn create_token(&self, new: &NewToken) -> Result<Vec<Event>> {
-        let NewToken { id, name, role, hash, expires_at, requested_at: now } = new.clone();
+        let NewToken { id, name, role, hash, expires_at, requested_at } = new.clone();
         check_token_name(&name)?;
-        if expires_at.is_some_and(|at| at.since(now) > MAX_TOKEN_LIFETIME) {
+        if expires_at.is_some_and(|at| at.since(requested_at) > MAX_TOKEN_LIFETIME) {
             let message =
-                "a token lives for 100 years at most; say `30d` or `12h`, or nothing for one that never expires";
+                "a token is valid for 100 years at most; use `30d` or `12h`, or omit it for a token that never expires";
             return Err(Error::new(Code::BadRequest, message));
         }
         if self.tokens.get(&id).is_some_and(|token| token.hash == hash) {
             return Ok(Vec::new());
         }
         let mut events = Vec::new();
-        // A name whose token has expired is free again.
+        // The name of an expired token is free again; the old token is revoked first.
         match self.tokens().find(|token| token.name == name) {
-            Some(old) if old.is_expired(now) => {
+            Some(old) if old.is_expired(requested_at) => {
                 events.push(Event::TokenRevoked { token: old.id.clone(), name: name.clone() })
             }
             Some(_) => return Err(name_taken_error(&name)),
@@ -39,13 +40,14 @@ impl Inventory {
         }
         if self.tokens.len() >= MAX_ACCESS_TOKENS + events.len() {
             let message =
-                format!("there are {MAX_ACCESS_TOKENS} tokens already; revoke some with `toolcrib token revoke`");
+                format!("the limit of {MAX_ACCESS_TOKENS} tokens is reached; revoke some with `toolcrib token revoke`");
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
         events.push(Event::TokenCreated { token: id, name, role, hash, expires_at });
         Ok(events)
     }
 
+    /// Changes name or role of a token.
     pub(super) fn change_token(&self, change: &TokenChange) -> Result<Vec<Event>> {
         let unknown = || Error::new(Code::NotFound, format!("no token with the id `{}`", change.id));
         let token = self.tokens.get(&change.id).ok_or_else(unknown)?;
@@ -61,6 +63,7 @@ impl Inventory {
         Ok(vec![Event::TokenChanged { token: token.id.clone(), name: name.clone(), role }])
     }
 
+    /// Revokes a token; an unknown id changes nothing.
     pub(super) fn revoke_token(&self, id: &str) -> Vec<Event> {
         let token = self.tokens.get(id);
         token
@@ -69,8 +72,8 @@ impl Inventory {
             .collect()
     }
 
-    /// Every known token is revoked by a record of its own, so that a version that does not know `DamageAccepted`
-    /// revokes it too.
+    /// Accepts damage and revokes every token. Each revocation is an event of its own, so that a version that does not know
+    /// `DamageAccepted` revokes them too.
     pub(super) fn accept_damage(&self, damage: &[String], records: Option<&[(u64, u64)]>) -> Vec<Event> {
         let revoked =
             self.tokens().map(|token| Event::TokenRevoked { token: token.id.clone(), name: token.name.clone() });
@@ -80,6 +83,6 @@ impl Inventory {
 }
 
 fn name_taken_error(name: &str) -> Error {
-    let message = format!("there is a token named `{name}` already; take another name, or revoke it first");
+    let message = format!("a token named `{name}` already exists; choose another name, or revoke it first");
     Error::new(Code::Conflict, message).with_retryable(false)
 }

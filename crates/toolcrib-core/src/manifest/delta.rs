@@ -1,4 +1,4 @@
-//! What differs between two manifests of one source.
+//! Differences between two manifests of one source.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,32 +11,34 @@ use crate::error::Result;
 use crate::text::sanitize_truncated;
 use crate::tool::Tool;
 
+/// Difference of two manifests. Names are in byte order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Delta {
     pub added: Vec<String>,
     pub changed: Vec<ToolChange>,
     pub removed: Vec<String>,
-    /// Of those removed and added, which are most likely one tool under two names.
+    /// Pairs of a removed and an added tool that are most likely the same tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub renamed: Vec<ToolRename>,
     pub unchanged: usize,
 }
 
+/// Change of one tool. Part of stored events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolChange {
     pub name: String,
-    /// The fields that differ, in MCP's own names.
+    /// Fields that differ, by their MCP names.
     pub fields: Vec<String>,
-    /// How it bears on who calls it; unknown of what was recorded before there were classes.
+    /// Effect of the change on callers; `None` in events that were recorded before classes existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<ChangeClass>,
-    /// What changed, in words.
+    /// Descriptions of the changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 impl ToolChange {
-    /// What changed of a tool from one version to the next.
+    /// Compares two versions of a tool.
     pub fn between(old: &Tool, new: &Tool, allowance: &mut WorkBudget) -> ToolChange {
         let ToolComparison { class, notes } = compare(old, new, allowance);
         ToolChange { name: new.name.clone(), fields: changed_fields(old, new), class: Some(class), notes }
@@ -44,7 +46,7 @@ impl ToolChange {
 }
 
 impl Delta {
-    /// One walk over both sorted lists; only tools whose fingerprints differ are parsed.
+    /// Compares two manifests in one pass over their sorted lists. Only tools whose fingerprints differ are parsed.
     pub fn between(before: Option<&PackedManifest>, after: &PackedManifest) -> Result<Delta> {
         let (mut delta, mut allowance) = (Delta::default(), WorkBudget::default());
         let empty: &[PackedTool] = &[];
@@ -73,6 +75,7 @@ impl Delta {
     }
 }
 
+/// Names of the fields that differ, in the form in which the source offered them.
 fn changed_fields(old: &Tool, new: &Tool) -> Vec<String> {
     let pairs = [
         (
@@ -92,7 +95,7 @@ fn changed_fields(old: &Tool, new: &Tool) -> Vec<String> {
             canonical_json(old.listing.annotations.as_deref()),
             canonical_json(new.listing.annotations.as_deref()),
         ),
-        // Ours, and no list shows it: the request of an operation, and what its document says beyond the tool.
+        // Toolcrib's own field, which no list shows: the request of an OpenAPI operation and its full schemas.
         ("backing", canonical_json(old.execution_spec.as_deref()), canonical_json(new.execution_spec.as_deref())),
     ];
     let mut fields: Vec<String> =
@@ -101,6 +104,7 @@ fn changed_fields(old: &Tool, new: &Tool) -> Vec<String> {
     fields
 }
 
+/// Input schema as the source offered it, before sanitising.
 fn offered_schema(tool: &Tool) -> Option<String> {
     canonical_json(tool.original.get("inputSchema").or(Some(&tool.listing.input_schema)))
 }

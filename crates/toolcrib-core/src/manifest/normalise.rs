@@ -1,4 +1,5 @@
-//! From what a source says to a tool an agent can be given, or the reason why not.
+//! Normalises one tool definition of a source: checks its limits, sanitises its texts and fills in what is missing, or
+//! returns the reason why it cannot be used. The fingerprint is computed from the definition as the source offered it.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -10,32 +11,38 @@ use crate::source::SourceId;
 use crate::text::{has_no_hidden_characters, may_contain_hidden, sanitize, sanitize_truncated};
 use crate::tool::{EXECUTION_SPEC_KEY, Tool, ToolListing, ToolNote};
 
+/// Maximum length of a tool's own name in bytes. Names for agents are shortened separately.
 const MAX_TOOL_NAME_BYTES: usize = 512;
 
+/// Normalises a tool definition. `position` identifies a tool without a usable name.
+///
+/// Cheap checks come first: names and sizes before depth, and depth before anything that recurses.
 pub(super) fn normalise_tool(
     source: &SourceId,
     raw: &RawValue,
     position: usize,
-    bounds: &ToolLimits,
+    limits: &ToolLimits,
 ) -> Result<(Tool, Fingerprint), SetAsideTool> {
-    let nameless = |reason: &str| SetAsideTool { name: format!("#{}", position + 1), reason: reason.into() };
-    let mut fields = RawFields::parse(raw).ok_or_else(|| nameless("it is not a JSON object"))?;
-    let name =
-        fields.remove("name").filter(|raw| raw.get().starts_with('"')).ok_or_else(|| nameless("it has no name"))?;
-    let name = parse_string(&name).ok_or_else(|| nameless("its name is not valid Unicode"))?;
+    let reject_nameless = |reason: &str| SetAsideTool { name: format!("#{}", position + 1), reason: reason.into() };
+    let mut fields = RawFields::parse(raw).ok_or_else(|| reject_nameless("it is not a JSON object"))?;
+    let name = fields
+        .remove("name")
+        .filter(|raw| raw.get().starts_with('"'))
+        .ok_or_else(|| reject_nameless("it has no name"))?;
+    let name = parse_string(&name).ok_or_else(|| reject_nameless("its name is not valid Unicode"))?;
     if sanitize(&name).trim().is_empty() {
-        return Err(nameless("its name is empty"));
+        return Err(reject_nameless("its name is empty"));
     }
     if name.len() > MAX_TOOL_NAME_BYTES {
-        return Err(nameless("its name is longer than 512 bytes"));
+        return Err(reject_nameless("its name is longer than 512 bytes"));
     }
-    let refuse = |reason: String| SetAsideTool { name: sanitize_truncated(&name, MAX_TOOL_NAME_BYTES), reason };
-    // Bytes that are no UTF-8 have become this one when they were read, and could not be sent back.
+    let reject = |reason: String| SetAsideTool { name: sanitize_truncated(&name, MAX_TOOL_NAME_BYTES), reason };
+    // Invalid UTF-8 was replaced by this character when it was read. A call could not send the original name back.
     if name.contains(char::REPLACEMENT_CHARACTER) {
-        return Err(refuse("its name is not valid UTF-8".into()));
+        return Err(reject("its name is not valid UTF-8".into()));
     }
-    if raw.get().len() > bounds.max_tool_bytes {
-        return Err(refuse(format!("it is larger than {} bytes", bounds.max_tool_bytes)));
+    if raw.get().len() > limits.max_tool_bytes {
+        return Err(reject(format!("it is larger than {} bytes", limits.max_tool_bytes)));
     }
 
     let mut notes = Vec::new();
@@ -48,10 +55,10 @@ pub(super) fn normalise_tool(
             RawValue::from_string(r#"{"type":"object"}"#.into()).unwrap_or_default()
         }
     };
-    check_schema(&input_schema, "its input schema", bounds).map_err(&refuse)?;
-    // A tool can be used without its output schema.
+    check_schema(&input_schema, "its input schema", limits).map_err(&reject)?;
+    // The output schema is optional, so an unusable one is dropped and noted.
     let output_schema = match fields.remove("outputSchema") {
-        Some(schema) if check_schema(&schema, "", bounds).is_ok() => Some(schema),
+        Some(schema) if check_schema(&schema, "", limits).is_ok() => Some(schema),
         unusable => {
             if unusable.as_ref().is_some_and(|schema| schema.get() != "null") {
                 notes.push(ToolNote::OutputSchemaIgnored);
@@ -60,26 +67,26 @@ pub(super) fn normalise_tool(
             None
         }
     };
-    if json::nesting_depth(raw.get()) > bounds.max_schema_depth + 4 {
-        return Err(refuse(format!("it is nested deeper than {} levels", bounds.max_schema_depth)));
+    if json::nesting_depth(raw.get()) > limits.max_schema_depth + 4 {
+        return Err(reject(format!("it is nested deeper than {} levels", limits.max_schema_depth)));
     }
-    // Within bounds now, so every recursion from here on is bounded too.
-    reject_hidden_characters("its input schema", Some(&input_schema)).map_err(&refuse)?;
-    reject_hidden_characters("its output schema", output_schema.as_deref()).map_err(&refuse)?;
-    let backing = fields.remove(EXECUTION_SPEC_KEY);
-    if let Some(whole) =
-        backing.as_deref().filter(|backing| may_contain_hidden(backing.get())).and_then(RawFields::parse)
-    {
-        reject_hidden_characters("its whole input schema", whole.get("input_schema")).map_err(&refuse)?;
-        reject_hidden_characters("its whole output schema", whole.get("output_schema")).map_err(&refuse)?;
+    // The depth is checked, so all recursion below is bounded.
+    reject_hidden_characters("its input schema", Some(&input_schema)).map_err(&reject)?;
+    reject_hidden_characters("its output schema", output_schema.as_deref()).map_err(&reject)?;
+    let execution_spec = fields.remove(EXECUTION_SPEC_KEY);
+    let suspicious_spec = execution_spec.as_deref().filter(|spec| may_contain_hidden(spec.get()));
+    if let Some(spec) = suspicious_spec.and_then(RawFields::parse) {
+        reject_hidden_characters("its whole input schema", spec.get("input_schema")).map_err(&reject)?;
+        reject_hidden_characters("its whole output schema", spec.get("output_schema")).map_err(&reject)?;
     }
+    // The fingerprint covers the definition before any sanitising.
     let mut canonical = String::with_capacity(raw.get().len());
     json::push_canonical(raw, &mut canonical);
 
     let title = fields.remove("title").and_then(|raw| sanitize_text("title", raw, &mut original, &mut notes));
-    let described =
+    let offered_description =
         fields.remove("description").and_then(|raw| sanitize_text("description", raw, &mut original, &mut notes));
-    let description = described.unwrap_or_else(|| {
+    let description = offered_description.unwrap_or_else(|| {
         notes.push(ToolNote::NoDescription);
         format!("{source} tool: {}", sanitize_truncated(&name, MAX_TOOL_NAME_BYTES))
     });
@@ -94,39 +101,39 @@ pub(super) fn normalise_tool(
         }
         None => None,
     };
-    let mut cleaned = |key: &str, given: Box<RawValue>| match sanitize_schema(&given) {
-        Some(clean) => {
+    let mut sanitize_field = |key: &str, offered: Box<RawValue>| match sanitize_schema(&offered) {
+        Some(sanitized) => {
             if !notes.contains(&ToolNote::TextCleaned) {
                 notes.push(ToolNote::TextCleaned);
             }
-            original.insert(key, given);
-            clean
+            original.insert(key, offered);
+            sanitized
         }
-        None => given,
+        None => offered,
     };
-    let input_schema = cleaned("inputSchema", input_schema);
-    let output_schema = output_schema.map(|schema| cleaned("outputSchema", schema));
-    let annotations = annotations.map(|annotations| cleaned("annotations", annotations));
-    let face =
+    let input_schema = sanitize_field("inputSchema", input_schema);
+    let output_schema = output_schema.map(|schema| sanitize_field("outputSchema", schema));
+    let annotations = annotations.map(|annotations| sanitize_field("annotations", annotations));
+    let listing =
         ToolListing { title, description, input_schema: compact(input_schema), annotations: annotations.map(compact) };
     let output_schema = output_schema.map(compact);
-    let tool = Tool { name, output_schema, execution_spec: backing, extra: fields, original, notes, listing: face };
+    let tool = Tool { name, output_schema, execution_spec, extra: fields, original, notes, listing };
     Ok((tool, Fingerprint::digest(canonical)))
 }
 
-/// Why a schema cannot be used, if so.
-fn check_schema(schema: &RawValue, what: &str, bounds: &ToolLimits) -> Result<(), String> {
+/// Checks that a schema is an object within limits and has no remote references. `what` names it in the reason.
+fn check_schema(schema: &RawValue, what: &str, limits: &ToolLimits) -> Result<(), String> {
     let text = schema.get();
     if !text.starts_with('{') {
         return Err(format!("{what} is not a JSON object"));
     }
-    if text.len() > bounds.max_schema_bytes {
-        return Err(format!("{what} is larger than {} bytes", bounds.max_schema_bytes));
+    if text.len() > limits.max_schema_bytes {
+        return Err(format!("{what} is larger than {} bytes", limits.max_schema_bytes));
     }
-    if json::nesting_depth(text) > bounds.max_schema_depth {
-        return Err(format!("{what} is nested deeper than {} levels", bounds.max_schema_depth));
+    if json::nesting_depth(text) > limits.max_schema_depth {
+        return Err(format!("{what} is nested deeper than {} levels", limits.max_schema_depth));
     }
-    // Only a reference can be remote, and most schemas have none: look before parsing.
+    // Most schemas have no reference: search for `…ef"` (or an escape that may hide it) before parsing.
     if (text.contains("ef\"") || text.contains("\\u"))
         && let Some(reference) = find_remote_reference(schema)
     {
@@ -135,7 +142,8 @@ fn check_schema(schema: &RawValue, what: &str, bounds: &ToolLimits) -> Result<()
     Ok(())
 }
 
-/// Follows no reference, and reads every level's text once more: at most the text times its depth, which is bounded before.
+/// Returns the first reference that leads outside the schema. Parses each level again, so the cost is at most text length
+/// times depth, both of which are bounded before. References are not followed.
 fn find_remote_reference(schema: &RawValue) -> Option<String> {
     let is_reference = |key: &str| matches!(key, "$ref" | "$dynamicRef" | "$recursiveRef");
     match schema.get().as_bytes().first() {
@@ -153,20 +161,20 @@ fn parse_items(array: &RawValue) -> Vec<&RawValue> {
     serde_json::from_str(array.get()).unwrap_or_default()
 }
 
-/// Refuses a schema with hidden characters where they cannot be removed, for an agent and its server must agree on
-/// these to the letter: names, and the values of `enum`, `const`, `default`, `pattern` and `required`.
+/// Rejects a schema with hidden characters in names or in values of `enum`, `const`, `default`, `pattern` and `required`.
+/// Agent and server must agree on these exactly, so they cannot be sanitised.
 fn reject_hidden_characters(what: &str, schema: Option<&RawValue>) -> Result<(), String> {
-    let Some(place) = schema
+    let Some(location) = schema
         .filter(|schema| may_contain_hidden(schema.get()))
         .and_then(|schema| find_hidden_characters(schema, SchemaKeyKind::Keywords))
     else {
         return Ok(());
     };
-    Err(format!("{what} has hidden characters in {place}"))
+    Err(format!("{what} has hidden characters in {location}"))
 }
 
-/// Where hidden characters stand that must be met to the letter. At most the text times its depth, like
-/// [`remote_reference`].
+/// Describes where a schema has hidden characters that cannot be sanitised. Costs at most text length times depth, like
+/// [`find_remote_reference`].
 fn find_hidden_characters(raw: &RawValue, keys: SchemaKeyKind) -> Option<String> {
     match raw.get().as_bytes().first() {
         Some(b'{') => {
@@ -174,9 +182,9 @@ fn find_hidden_characters(raw: &RawValue, keys: SchemaKeyKind) -> Option<String>
             fields.iter().find_map(|(key, value)| match key {
                 _ if !has_no_hidden_characters(key) => Some(format!("the name `{}`", sanitize_truncated(key, 80))),
                 "enum" | "const" | "default" | "pattern" | "required" if keys == SchemaKeyKind::Keywords => {
-                    let hides =
+                    let is_hidden =
                         if key == "pattern" { has_hidden_in_pattern(value) } else { has_hidden_in_value(value) };
-                    hides.then(|| format!("a value of `{key}`"))
+                    is_hidden.then(|| format!("a value of `{key}`"))
                 }
                 _ => find_hidden_characters(value, keys.below(key)),
             })
@@ -199,37 +207,39 @@ fn has_hidden_in_value(raw: &RawValue) -> bool {
             Value::Null | Value::Bool(_) | Value::Number(_) => false,
         }
     }
-    // What cannot be read has half a character in it.
+    // A value that does not parse contains a lone surrogate.
     may_contain_hidden(raw.get()) && serde_json::from_str(raw.get()).map_or(true, |value| has_hidden(&value))
 }
 
-/// Control characters are the ends of ranges there, as in `[^\0-\x1f]`.
+/// Like [`has_hidden_in_value`], but control characters are allowed: patterns use them in ranges such as `[^\0-\x1f]`.
 fn has_hidden_in_pattern(raw: &RawValue) -> bool {
     let without_controls = parse_string(raw).map(|pattern| pattern.replace(char::is_control, ""));
     without_controls.is_none_or(|pattern| !has_no_hidden_characters(&pattern))
 }
 
-/// The schema with its texts as they may be shown, if that makes a difference. What must be met to the letter (the
-/// values of `enum` and their like, the names of properties) stays; [`refuse_hidden`] has looked at it.
+/// Sanitises the texts of a schema, or returns `None` if nothing changes. Names and values that must match exactly stay as
+/// they are; [`reject_hidden_characters`] has checked them.
 pub(crate) fn sanitize_schema(schema: &RawValue) -> Option<Box<RawValue>> {
     if !may_contain_hidden(schema.get()) {
         return None;
     }
-    let mut clean = String::with_capacity(schema.get().len());
+    let mut sanitized = String::with_capacity(schema.get().len());
     let mut changed = false;
-    write_sanitized(schema, SchemaKeyKind::Keywords, &mut clean, &mut changed);
-    if changed { RawValue::from_string(clean).ok() } else { None }
+    write_sanitized(schema, SchemaKeyKind::Keywords, &mut sanitized, &mut changed);
+    if changed { RawValue::from_string(sanitized).ok() } else { None }
 }
 
-/// What the keys of an object are: a schema's keywords, or names somebody chose.
+/// Meaning of the keys of an object in a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SchemaKeyKind {
+    /// Keywords of JSON Schema.
     Keywords,
+    /// Names chosen by the author, as under `properties`.
     Names,
 }
 
 impl SchemaKeyKind {
-    /// What the keys below `key` are.
+    /// Returns the kind of keys in the object under `key`.
     fn below(self, key: &str) -> SchemaKeyKind {
         match (self, key) {
             (
@@ -241,7 +251,7 @@ impl SchemaKeyKind {
     }
 }
 
-/// At most the text times its depth, like [`remote_reference`].
+/// Appends the sanitised schema to `into`. Costs at most text length times depth, like [`find_remote_reference`].
 fn write_sanitized(raw: &RawValue, keys: SchemaKeyKind, into: &mut String, changed: &mut bool) {
     let fields = RawFields::parse(raw);
     match (raw.get().as_bytes().first(), fields, parse_string_lossy(raw)) {
@@ -268,46 +278,47 @@ fn write_sanitized(raw: &RawValue, keys: SchemaKeyKind, into: &mut String, chang
             }
             into.push(']');
         }
-        (_, _, Some(given)) => {
-            let clean = sanitize(&given);
-            *changed |= Some(&clean) != parse_string(raw).as_ref();
-            json::push_json_string(&clean, into);
+        (_, _, Some(text)) => {
+            let sanitized = sanitize(&text);
+            *changed |= Some(&sanitized) != parse_string(raw).as_ref();
+            json::push_json_string(&sanitized, into);
         }
         _ => into.push_str(raw.get()),
     }
 }
 
-/// Text as it may be shown, or nothing when there is none. Where it differs from what was given, that is kept.
+/// Returns a sanitised text; `None` if it is blank or not a string. An offered value that differs is kept in `original`.
 fn sanitize_text(key: &str, raw: Box<RawValue>, original: &mut RawFields, notes: &mut Vec<ToolNote>) -> Option<String> {
-    let given = parse_string(&raw);
-    let clean = given.as_deref().map(sanitize);
-    if clean != given && !notes.contains(&ToolNote::TextCleaned) {
+    let offered = parse_string(&raw);
+    let sanitized = offered.as_deref().map(sanitize);
+    if sanitized != offered && !notes.contains(&ToolNote::TextCleaned) {
         notes.push(ToolNote::TextCleaned);
     }
-    let usable = clean.clone().filter(|clean| !clean.trim().is_empty());
-    if given.is_none() || usable != given {
+    let usable = sanitized.filter(|text| !text.trim().is_empty());
+    if offered.is_none() || usable != offered {
         original.insert(key, raw);
     }
     usable
 }
 
-fn keep_original(key: &str, given: Option<Box<RawValue>>, original: &mut RawFields) {
-    if let Some(raw) = given {
+/// Keeps an offered field that is replaced or dropped, so that the definition can be restored for its fingerprint.
+fn keep_original(key: &str, offered: Option<Box<RawValue>>, original: &mut RawFields) {
+    if let Some(raw) = offered {
         original.insert(key, raw);
     }
 }
 
-/// A JSON string's text; `None` for anything else, and for escapes that are no Unicode.
+/// Parses a JSON string; `None` for anything else, and for escapes that are not valid Unicode.
 fn parse_string(raw: &RawValue) -> Option<String> {
     serde_json::from_str(raw.get()).ok()
 }
 
-/// The same, with a replacement for each half of a character.
+/// Like [`parse_string`], with lone surrogates replaced.
 fn parse_string_lossy(raw: &RawValue) -> Option<String> {
     parse_string(raw).or_else(|| serde_json::from_str(&json::replace_lone_surrogates(raw.get())?).ok())
 }
 
-/// Without the white space between tokens.
+/// Removes white space between JSON tokens.
 fn compact(raw: Box<RawValue>) -> Box<RawValue> {
     RawValue::from_string(json::compact(raw.get())).unwrap_or(raw)
 }

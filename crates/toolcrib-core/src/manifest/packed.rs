@@ -1,5 +1,6 @@
-//! A manifest as it is stored and served: one body of text, and an index of where each tool lies in it.
-//! A start reads the index and parses no tool that nobody asks for.
+//! Stored form of a manifest: one text with all tools, and an index of their positions.
+//!
+//! Startup reads only the index; a tool is parsed when it is first used.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,29 +13,32 @@ use crate::fingerprint::Fingerprint;
 use crate::source::SourceId;
 use crate::tool::Tool;
 
+/// Manifest with its tools as unparsed JSON.
 #[derive(Debug, Clone)]
 pub struct PackedManifest {
     pub source: SourceId,
     pub fingerprint: Fingerprint,
-    /// In byte order of their own names.
+    /// Index of the tools, in byte order of their own names.
     pub tools: Vec<PackedTool>,
     pub set_aside: Vec<SetAsideTool>,
-    /// What the source says about itself, for search.
+    /// Description of the source by itself, for search.
     pub about: Option<String>,
-    /// Each tool's JSON, one after the other.
+    /// JSON of all tools, concatenated.
     pub body: Arc<String>,
 }
 
+/// Index entry of a tool: byte offsets into the body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PackedTool {
     pub name: String,
     pub fingerprint: Fingerprint,
-    /// What it costs an agent to be shown it, as MCP lists it; 0 where nobody has counted yet.
+    /// Number of tokens of the tool as MCP lists it; 0 if not counted yet.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tokens: u32,
     start: usize,
-    /// From here on stands what lists show.
-    face_start: usize,
+    /// Start of the part that tool lists show.
+    #[serde(rename = "face_start")]
+    listing_start: usize,
     end: usize,
 }
 
@@ -42,6 +46,7 @@ fn is_zero(tokens: &u32) -> bool {
     *tokens == 0
 }
 
+/// Stored JSON of everything but the body.
 #[derive(Serialize, Deserialize)]
 struct ManifestIndex {
     source: SourceId,
@@ -52,17 +57,24 @@ struct ManifestIndex {
 }
 
 impl PackedManifest {
+    /// Serialises a parsed manifest.
     pub fn new(manifest: &Manifest) -> Result<PackedManifest> {
         let mut body = String::new();
         let mut tools = Vec::with_capacity(manifest.tools.len());
         for (tool, fingerprint) in &manifest.tools {
             let start = body.len();
             body.push_str(&serde_json::to_string(tool).context(Code::Internal, "write a tool as JSON")?);
-            let face = serde_json::to_string(&tool.listing).context(Code::Internal, "write a tool as JSON")?;
-            // The face stands last: `…,"face":{…}}`.
-            let face_start = body.len() - 1 - face.len();
-            let (name, fingerprint) = (tool.name.clone(), *fingerprint);
-            tools.push(PackedTool { name, fingerprint, tokens: 0, start, face_start, end: body.len() });
+            let listing = serde_json::to_string(&tool.listing).context(Code::Internal, "write a tool as JSON")?;
+            // The listing is the last field of a tool: `…,"face":{…}}`.
+            let listing_start = body.len() - 1 - listing.len();
+            tools.push(PackedTool {
+                name: tool.name.clone(),
+                fingerprint: *fingerprint,
+                tokens: 0,
+                start,
+                listing_start,
+                end: body.len(),
+            });
         }
         Ok(PackedManifest {
             source: manifest.source.clone(),
@@ -74,7 +86,7 @@ impl PackedManifest {
         })
     }
 
-    /// The index as it is stored, beside the body.
+    /// Returns the index in its stored form. The body is stored separately.
     pub fn index_json(&self) -> Result<String> {
         let index = ManifestIndex {
             source: self.source.clone(),
@@ -85,12 +97,15 @@ impl PackedManifest {
         serde_json::to_string(&index).context(Code::Internal, "write a manifest's index")
     }
 
+    /// Restores a manifest from its stored index and body. Checks offsets, not contents: see [`Self::find_damage`].
     pub fn read(fingerprint: Fingerprint, index: &str, body: String) -> Result<PackedManifest> {
         let index: ManifestIndex = serde_json::from_str(index).context(Code::Internal, "read a manifest's index")?;
-        let whole = index.tools.iter().all(|tool| {
-            tool.start < tool.face_start && tool.face_start + 2 < tool.end && body.get(tool.start..tool.end).is_some()
+        let is_valid = index.tools.iter().all(|tool| {
+            tool.start < tool.listing_start
+                && tool.listing_start + 2 < tool.end
+                && body.get(tool.start..tool.end).is_some()
         });
-        if !whole {
+        if !is_valid {
             let message = format!("the stored manifest `{}` is damaged", fingerprint.short_hex(12));
             return Err(crate::Error::new(Code::Internal, message));
         }
@@ -98,13 +113,13 @@ impl PackedManifest {
         Ok(PackedManifest { source, fingerprint, tools, set_aside, about, body: Arc::new(body) })
     }
 
-    /// The tool, parsed.
+    /// Parses a tool.
     pub fn tool(&self, packed: &PackedTool) -> Result<Tool> {
         let text = self.slice(packed.start..packed.end);
         serde_json::from_str(text).context(Code::Internal, format!("read the stored tool `{}`", packed.name))
     }
 
-    /// What is wrong with the stored content, if anything: every fingerprint is made again from the text it names.
+    /// Verifies the stored content by computing every fingerprint again. Returns a description of the first damage.
     pub fn find_damage(&self) -> Option<String> {
         for stored in &self.tools {
             let tool = match self.tool(stored) {
@@ -112,17 +127,17 @@ impl PackedManifest {
                 Err(error) => return Some(error.message),
             };
             if tool.name != stored.name || tool.to_offered_fields().fingerprint() != stored.fingerprint {
-                return Some(format!("the stored tool `{}` is not what its fingerprint names", stored.name));
+                return Some(format!("the stored tool `{}` does not match its fingerprint", stored.name));
             }
         }
         let tools = self.tools.iter().map(|tool| (tool.name.as_str(), tool.fingerprint));
-        let whole = super::compute_fingerprint(&self.source, tools, &self.set_aside) == self.fingerprint;
-        (!whole).then(|| "the stored list is not what its fingerprint names".to_owned())
+        let matches = super::compute_fingerprint(&self.source, tools, &self.set_aside) == self.fingerprint;
+        (!matches).then(|| "the stored manifest does not match its fingerprint".to_owned())
     }
 
-    /// `"title":…,"description":…,"input_schema":…,"annotations":…`, as lists show it.
+    /// Returns the fields that tool lists show, without parsing: `"title":…,"description":…,"input_schema":…,"annotations":…`.
     pub fn listing_json(&self, packed: &PackedTool) -> &str {
-        self.slice(packed.face_start + 1..packed.end - 2)
+        self.slice(packed.listing_start + 1..packed.end - 2)
     }
 
     fn slice(&self, range: Range<usize>) -> &str {

@@ -20,12 +20,12 @@ fn tool_names(manifest: &Manifest) -> Vec<&str> {
 fn set_aside_reason(tool: &str) -> String {
     let manifest = manifest(&[r#"{"name":"good","description":"x","inputSchema":{}}"#, tool]);
     assert_eq!(tool_names(&manifest), ["good"]);
-    let refused = &manifest.set_aside[0];
-    format!("{}: {}", refused.name, refused.reason)
+    let tool = &manifest.set_aside[0];
+    format!("{}: {}", tool.name, tool.reason)
 }
 
 #[test]
-fn a_bad_tool_is_set_aside_and_its_siblings_stay() {
+fn an_invalid_tool_is_set_aside_and_the_others_stay() {
     for (tool, reason) in [
         ("1", "#2: it is not a JSON object"),
         ("{}", "#2: it has no name"),
@@ -50,7 +50,7 @@ fn a_bad_tool_is_set_aside_and_its_siblings_stay() {
 }
 
 #[test]
-fn what_is_missing_is_supplied_and_noted() {
+fn missing_fields_get_defaults_and_a_note() {
     let manifest = manifest(&[r#"{"name":"push","description":"  "}"#]);
     let (tool, _) = &manifest.tools[0];
     assert_eq!(tool.listing.description, "git tool: push");
@@ -59,7 +59,7 @@ fn what_is_missing_is_supplied_and_noted() {
 }
 
 #[test]
-fn shown_text_is_clean_and_the_raw_text_is_kept() {
+fn texts_are_sanitised_and_the_originals_are_kept() {
     let manifest = manifest(&[r#"{"name":"push","title":"P","description":"a\u001b[31mb\u202e","inputSchema":{}}"#]);
     let (tool, _) = &manifest.tools[0];
     assert_eq!(tool.listing.description, "ab");
@@ -69,17 +69,17 @@ fn shown_text_is_clean_and_the_raw_text_is_kept() {
 
 #[test]
 fn the_fingerprint_depends_on_content_alone() {
-    let one = manifest(&[r#"{"name":"a","inputSchema":{"x":1,"y":2}}"#, r#"{"name":"b"}"#]);
-    let other = manifest(&[r#"{"name":"b"}"#, r#"{ "inputSchema":{"y":2, "x":1}, "name":"a"}"#]);
-    assert_eq!(one.fingerprint, other.fingerprint);
+    let manifest_a = manifest(&[r#"{"name":"a","inputSchema":{"x":1,"y":2}}"#, r#"{"name":"b"}"#]);
+    let manifest_b = manifest(&[r#"{"name":"b"}"#, r#"{ "inputSchema":{"y":2, "x":1}, "name":"a"}"#]);
+    assert_eq!(manifest_a.fingerprint, manifest_b.fingerprint);
     let changed = manifest(&[r#"{"name":"a","inputSchema":{"x":1,"y":3}}"#, r#"{"name":"b"}"#]);
-    assert_ne!(one.fingerprint, changed.fingerprint);
+    assert_ne!(manifest_a.fingerprint, changed.fingerprint);
     // Schemas keep the order of their keys for output.
-    assert_eq!(other.tools[0].0.listing.input_schema.get(), r#"{"y":2,"x":1}"#);
+    assert_eq!(manifest_b.tools[0].0.listing.input_schema.get(), r#"{"y":2,"x":1}"#);
 }
 
 #[test]
-fn a_packed_manifest_is_read_back_whole() {
+fn a_packed_manifest_round_trips() {
     let raw = r#"{"name":"a","title":"A","description":"d","inputSchema":{"n":123456789012345678901234567890},"outputSchema":{},"annotations":{"readOnlyHint":true},"execution":{"x":1},"_meta":{"k":"}"}}"#;
     let packed = PackedManifest::new(&manifest(&[raw, r#"{"name":"b"}"#])).unwrap();
     let read =
@@ -94,7 +94,7 @@ fn a_packed_manifest_is_read_back_whole() {
 }
 
 #[test]
-fn a_delta_names_what_was_added_changed_and_removed() {
+fn a_delta_lists_added_changed_and_removed_tools() {
     let pack = |tools: &[&str]| PackedManifest::new(&manifest(tools)).unwrap();
     let before = pack(&[
         r#"{"name":"a","description":"x","inputSchema":{}}"#,
@@ -123,7 +123,7 @@ fn a_delta_names_what_was_added_changed_and_removed() {
 }
 
 #[test]
-fn a_stored_tool_tells_what_its_source_offered() {
+fn offered_fields_are_restored_and_verified() {
     let manifest = manifest(&[
         r#"{"name":"a","title":null,"description":7,"inputSchema":null,"outputSchema":null,"annotations":"x","z":1}"#,
         r#"{"name":"b","description":"a\u001bb","inputSchema":{"b":1,"a":2}}"#,
@@ -133,7 +133,7 @@ fn a_stored_tool_tells_what_its_source_offered() {
     assert_eq!(packed.find_damage(), None);
     let mut other = packed.clone();
     other.body = std::sync::Arc::new(packed.body.replace("\"z\":1", "\"z\":2"));
-    assert_eq!(other.find_damage().unwrap(), "the stored tool `a` is not what its fingerprint names");
+    assert_eq!(other.find_damage().unwrap(), "the stored tool `a` does not match its fingerprint");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_stored_tool_with_ninety_thousand_unknown_fields_is_verified_at_once() {
 }
 
 #[test]
-fn what_hides_in_a_schema_is_not_shown() {
+fn hidden_characters_are_removed_from_schema_texts() {
     let manifest = manifest(&[
         r#"{"name":"a","inputSchema":{"properties":{"default":{"description":"hi\u202e\udb40\udc41\u001b[31m!","enum":["👩\u200d💻"]}},"title":"cut\ud83e","n":1.0e400}}"#,
         r#"{"name":"b","inputSchema":{"title":"caf\u00e9"}}"#,
@@ -159,16 +159,16 @@ fn what_hides_in_a_schema_is_not_shown() {
     assert_eq!(tool(2).output_schema.as_ref().unwrap().get(), r#"{"title":"o"}"#);
     assert_eq!(tool(2).listing.annotations.as_ref().unwrap().get(), r#"{"title":"t","readOnlyHint":true}"#);
     for (index, keys) in [(0, vec!["inputSchema"]), (1, vec![]), (2, vec!["outputSchema", "annotations"])] {
-        let kept: Vec<&str> =
+        let original_keys: Vec<&str> =
             tool(index).original.iter().map(|(key, _)| key).filter(|key| *key != "description").collect();
-        assert_eq!(kept, keys);
+        assert_eq!(original_keys, keys);
     }
     assert_eq!(PackedManifest::new(&manifest).unwrap().find_damage(), None);
 }
 
 #[test]
-fn a_tool_that_hides_something_in_what_must_match_is_set_aside() {
-    for (schema, place) in [
+fn hidden_characters_in_names_and_values_set_a_tool_aside() {
+    for (schema, location) in [
         (r#"{"properties":{"pa\u200bth":{}}}"#, "the name `path`"),
         (r#"{"properties":{"a":{"properties":{"b\udb40\udc41":{}}}}}"#, "the name `b`"),
         (r#"{"$defs":{"x\u2060":{}}}"#, "the name `x`"),
@@ -183,13 +183,13 @@ fn a_tool_that_hides_something_in_what_must_match_is_set_aside() {
         (r#"{"properties":{"\ud800":{"description":"\u200b"}}}"#, "a name that is not valid Unicode"),
     ] {
         let tool = format!(r#"{{"name":"b","inputSchema":{schema}}}"#);
-        assert_eq!(set_aside_reason(&tool), format!("b: its input schema has hidden characters in {place}"));
+        assert_eq!(set_aside_reason(&tool), format!("b: its input schema has hidden characters in {location}"));
         let tool = format!(r#"{{"name":"b","inputSchema":{{}},"outputSchema":{schema}}}"#);
-        assert_eq!(set_aside_reason(&tool), format!("b: its output schema has hidden characters in {place}"));
+        assert_eq!(set_aside_reason(&tool), format!("b: its output schema has hidden characters in {location}"));
         let tool = format!(r#"{{"name":"b","inputSchema":{{}},"x-toolcrib-backing":{{"input_schema":{schema}}}}}"#);
-        assert_eq!(set_aside_reason(&tool), format!("b: its whole input schema has hidden characters in {place}"));
+        assert_eq!(set_aside_reason(&tool), format!("b: its whole input schema has hidden characters in {location}"));
     }
-    // Line breaks are values, control characters are parts of patterns, joiners are letters of some scripts.
+    // Allowed: line breaks in values, control characters in patterns, and joiners that some scripts need.
     let harmless = r#"{"properties":{"a":{"enum":["\r\n","\n","\t"],"pattern":"[^\u0000-\u001f\u007f]"},"می\u200cخواهم":{"default":"❤\ufe0f"}}}"#;
     let manifest = manifest(&[&format!(r#"{{"name":"b","inputSchema":{harmless}}}"#)]);
     assert_eq!(tool_names(&manifest), ["b"], "{:?}", manifest.set_aside);

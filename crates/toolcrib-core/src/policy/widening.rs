@@ -1,31 +1,34 @@
-//! Whether rules that replace others let through more than those did. Decided for every name a tool could have, since
-//! the tools themselves are not known yet. Where that cannot be decided exactly the answer is yes.
+//! Decides whether new rules allow more than the rules they replace, so that a change can be approved again.
+//!
+//! Decided for every name that a tool could have, since the tools are not known yet. Where an exact answer is not possible,
+//! the rules count as wider.
 
 use super::{Rule, Rules, Verdict, wildcard_match};
 use crate::text::sanitize;
 use crate::tool::MAX_TOOL_NAME_LEN as MAX_NAME_LEN;
 
-/// Longer lists and longer globs are not analysed: comparing them is cubic in their number and quadratic in their
-/// length, and they come from a file that is not trusted yet.
+/// Maximum number of rules in a list that is analysed. The comparison is cubic in the number of rules and quadratic in the
+/// length of globs, and the file is not trusted yet; anything longer counts as wider unless it is equal.
 const MAX_RULES: usize = 64;
+/// Maximum length of a glob that is analysed, for the same reason.
 const MAX_GLOB_LEN: usize = 128;
 
-/// What a tool is where no rule of its source matches.
+/// Verdict on a tool where no rule of its source matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultVerdict {
     Allow,
-    /// Each built-in tool is allowed or asked about by itself; an `allow` can lift the latter.
+    /// Each built-in tool has its own default, `allow` or `ask`; a rule `allow` can lift the latter.
     PerTool,
 }
 
-/// Whether `new` could give some tool a less strict verdict than `old`. `prefix` is what stands before the names of the
-/// source's tools where agents see them.
+/// Whether `new` could give some tool a less strict verdict than `old`. `prefix` is the prefix of the source's tools in the
+/// names that agents see.
 pub fn widens(old: &Rules, new: &Rules, prefix: &str, default: DefaultVerdict) -> bool {
-    let restrictions = old.restrictions.iter().enumerate().any(|(index, restriction)| {
-        let now = new.restrictions.get(index).map_or(&[][..], Vec::as_slice);
-        list_widens(restriction, now, prefix, DefaultVerdict::Allow)
+    let restrictions_widen = old.restrictions.iter().enumerate().any(|(index, restriction)| {
+        let replacement = new.restrictions.get(index).map_or(&[][..], Vec::as_slice);
+        list_widens(restriction, replacement, prefix, DefaultVerdict::Allow)
     });
-    restrictions || list_widens(&old.own, &new.own, prefix, default)
+    restrictions_widen || list_widens(&old.own, &new.own, prefix, default)
 }
 
 fn list_widens(old: &[Rule], new: &[Rule], prefix: &str, default: DefaultVerdict) -> bool {
@@ -37,7 +40,7 @@ fn list_widens(old: &[Rule], new: &[Rule], prefix: &str, default: DefaultVerdict
     if too_long(old) || too_long(new) {
         return true;
     }
-    // `None` stands for the tools that no rule of a list matches.
+    // Every pair of an old and a new rule; `None` stands for tools that no rule of a list matches.
     let choices = |rules: &[Rule]| (0..rules.len()).map(Some).chain([None]).collect::<Vec<_>>();
     choices(old).into_iter().any(|before| {
         choices(new).into_iter().any(|after| {
@@ -48,6 +51,7 @@ fn list_widens(old: &[Rule], new: &[Rule], prefix: &str, default: DefaultVerdict
     })
 }
 
+/// Whether a verdict becomes less strict. `None` stands for the default.
 fn is_wider(old: Option<Verdict>, new: Option<Verdict>, default: DefaultVerdict) -> bool {
     match (old, new, default) {
         (Some(old), Some(new), _) => new < old,
@@ -60,75 +64,75 @@ fn is_wider(old: Option<Verdict>, new: Option<Verdict>, default: DefaultVerdict)
 
 /// Whether some tool's verdict could come from rule `before` of the old list and from rule `after` of the new one.
 fn may_decide_together(old: &[Rule], before: Option<usize>, new: &[Rule], after: Option<usize>, prefix: &str) -> bool {
-    let chosen: Vec<&str> = before
+    let globs: Vec<&str> = before
         .map(|index| &old[index])
         .into_iter()
         .chain(after.map(|index| &new[index]))
         .map(|rule| rule.glob.as_str())
         .collect();
-    if let [one, other] = chosen[..]
-        && !may_match_one_tool(one, other, prefix)
+    if let [old_glob, new_glob] = globs[..]
+        && !may_match_one_tool(old_glob, new_glob, prefix)
     {
         return false;
     }
-    // A more specific rule that matches whatever one of the two matches would have decided instead.
+    // Rules are sorted by specificity: an earlier rule that matches everything one of the two matches would decide instead.
     let earlier = old[..before.unwrap_or(old.len())].iter().chain(&new[..after.unwrap_or(new.len())]);
-    !earlier.into_iter().any(|rule| chosen.iter().any(|glob| glob_covers(&rule.glob, glob)))
+    !earlier.into_iter().any(|rule| globs.iter().any(|glob| glob_covers(&rule.glob, glob)))
 }
 
-/// Whether some tool could be matched by both globs. A rule may name a tool as its source does or as agents see it: with
-/// other characters in place of illegal ones, cut, or with a hash at its end.
-fn may_match_one_tool(one: &str, other: &str, prefix: &str) -> bool {
+/// Whether both globs could match the same tool. A rule may use the tool's own name or the name that agents see: with
+/// characters replaced, shortened, or with a hash at its end.
+fn may_match_one_tool(a: &str, b: &str, prefix: &str) -> bool {
     let forms = |glob: &str| {
-        let legal = sanitized_glob(glob);
-        let hashed = hashed_name_glob(&legal, prefix);
-        [glob.to_owned(), format!("{prefix}{glob}"), format!("{prefix}{legal}"), legal, hashed]
+        let sanitized = sanitized_glob(glob);
+        let hashed = hashed_name_glob(&sanitized, prefix);
+        [glob.to_owned(), format!("{prefix}{glob}"), format!("{prefix}{sanitized}"), sanitized, hashed]
     };
-    let others = forms(other);
-    forms(one).iter().any(|one| others.iter().any(|other| globs_overlap(one, other)))
+    let forms_of_b = forms(b);
+    forms(a).iter().any(|a| forms_of_b.iter().any(|b| globs_overlap(a, b)))
 }
 
-/// Matches the shown names of the tools whose own names a glob matches. Characters that are removed from names may have
-/// stood where the glob has a `?`.
+/// Returns a glob for the sanitised names of the tools whose own names `glob` matches. `?` becomes `*`, since sanitising may
+/// remove the character that it matches.
 fn sanitized_glob(glob: &str) -> String {
-    let legal = |character: char| match character {
+    let replace = |character: char| match character {
         '?' => '*',
         '*' | '_' | '-' => character,
         _ if character.is_ascii_alphanumeric() => character,
         _ => '_',
     };
-    sanitize(glob).chars().map(legal).collect()
+    sanitize(glob).chars().map(replace).collect()
 }
 
-/// Matches the names that these tools get where the plain name is taken or too long.
-fn hashed_name_glob(legal: &str, prefix: &str) -> String {
-    let kept = MAX_NAME_LEN.saturating_sub(prefix.len() + "_12345678".len());
-    let head: String = legal.chars().take_while(|character| *character != '*').take(kept).collect();
+/// Returns a glob for the names that these tools get where the ordinary name is taken or too long.
+fn hashed_name_glob(sanitized: &str, prefix: &str) -> String {
+    let max_len = MAX_NAME_LEN.saturating_sub(prefix.len() + "_12345678".len());
+    let head: String = sanitized.chars().take_while(|character| *character != '*').take(max_len).collect();
     format!("{head}*_????????")
 }
 
-/// Whether every text that `specific` matches is matched by `general` too.
+/// Whether `general` matches every text that `specific` matches. May return false where it does.
 fn glob_covers(general: &str, specific: &str) -> bool {
-    // The other glob is taken as a text in which `*` stands for itself, so only a `*` can match it.
+    // `specific` is treated as a text in which only a `*` of `general` can match a `*`.
     wildcard_match(general, specific, |character| character != '*')
 }
 
 /// Whether a text exists that both globs match.
-fn globs_overlap(one: &str, other: &str) -> bool {
-    let one: Vec<char> = one.chars().collect();
-    let other: Vec<char> = other.chars().collect();
-    // `row[j]` says whether the rest of `one` from here and the rest of `other` from `j` have a text in common.
-    let mut below = vec![false; other.len() + 1];
-    for i in (0..=one.len()).rev() {
-        let mut row = vec![false; other.len() + 1];
-        for j in (0..=other.len()).rev() {
-            row[j] = match (one.get(i), other.get(j)) {
+fn globs_overlap(a: &str, b: &str) -> bool {
+    let a: Vec<char> = a.chars().collect();
+    let b: Vec<char> = b.chars().collect();
+    // Dynamic programming from the ends: `row[j]` says whether `a[i..]` and `b[j..]` match a common text.
+    let mut below = vec![false; b.len() + 1];
+    for i in (0..=a.len()).rev() {
+        let mut row = vec![false; b.len() + 1];
+        for j in (0..=b.len()).rev() {
+            row[j] = match (a.get(i), b.get(j)) {
                 (None, None) => true,
                 (Some('*'), None) => below[j],
                 (None, Some('*')) => row[j + 1],
                 (Some(_), None) | (None, Some(_)) => false,
                 (Some('*'), Some(_)) | (Some(_), Some('*')) => below[j] || row[j + 1],
-                (Some(a), Some(b)) => (a == b || *a == '?' || *b == '?') && below[j + 1],
+                (Some(x), Some(y)) => (x == y || *x == '?' || *y == '?') && below[j + 1],
             };
         }
         below = row;
@@ -142,7 +146,7 @@ mod tests {
 
     #[test]
     fn globs_overlap_and_cover() {
-        for (one, other, expected) in [
+        for (a, b, expected) in [
             ("delete_*", "*_repo", true),
             ("delete_*", "create_*", false),
             ("a?c", "abc", true),
@@ -155,7 +159,7 @@ mod tests {
             ("a*b*c", "a?c", true),
             ("a*b*c", "a?d", false),
         ] {
-            assert_eq!((globs_overlap(one, other), globs_overlap(other, one)), (expected, expected), "{one} {other}");
+            assert_eq!((globs_overlap(a, b), globs_overlap(b, a)), (expected, expected), "{a} {b}");
         }
         for (general, specific, expected) in [
             ("*", "delete_*", true),
@@ -173,7 +177,7 @@ mod tests {
     fn parse_rules(text: &str) -> Rules {
         let rule = |pair: &str| {
             let (glob, verdict) = pair.split_once(':').unwrap();
-            let verdict = Verdict::ALL.into_iter().find(|one| one.as_str() == verdict).unwrap();
+            let verdict = Verdict::ALL.into_iter().find(|candidate| candidate.as_str() == verdict).unwrap();
             Rule { glob: glob.to_owned(), verdict }
         };
         let list = |text: &str| Rules::new(text.split_whitespace().map(rule).collect());
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn only_rules_that_let_through_more_are_wider() {
+    fn only_rules_that_allow_more_are_wider() {
         for (old, new, expected) in [
             ("delete_*:deny", "delete_*:deny", false),
             ("delete_*:deny", "delete_*:ask", true),

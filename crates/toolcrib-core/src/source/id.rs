@@ -1,4 +1,4 @@
-//! The id of a source: what names it everywhere, and prefixes its tools.
+//! Identifier of a source, which is also the prefix of its tools.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,21 +8,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::error::{Code, Error, Result};
 use crate::fingerprint::Fingerprint;
 
-/// `[a-z0-9]+(_[a-z0-9]+)*`, at most 32 characters, and none of the reserved names.
-/// Cheap to clone.
+/// Normalised name of a source: `[a-z0-9]+(_[a-z0-9]+)*`, at most 32 characters, not reserved. Without `__`, so that
+/// `source__tool` splits unambiguously. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(Arc<str>);
 
+/// Maximum length of an id, which leaves room for the tool in names of at most 64 characters.
 const MAX_SOURCE_ID_LEN: usize = 32;
+/// Names of Toolcrib's own meta tools.
 const RESERVED_IDS: [&str; 3] = ["search_tools", "describe_tools", "call_tool"];
 
 impl SourceId {
-    /// What an embedding program's own tools belong to.
+    /// Id of the source of tools that an embedding program registers.
     pub(super) fn embedded() -> SourceId {
         SourceId("embedded".into())
     }
 
-    /// Takes an id that already obeys the rules.
+    /// Parses an id that is already in normalised form.
     pub fn parse(id: &str) -> Result<SourceId> {
         let canonical = SourceId::normalise_name(id)?;
         if canonical.as_str() == id {
@@ -34,18 +36,20 @@ impl SourceId {
         ))
     }
 
-    /// The id of a name somebody gives a source: lower case, other runs of characters become `_`, nothing reserved.
+    /// Normalises the name of a source: lower case, runs of other characters become `_`. Rejects reserved names.
     pub fn from_name(name: &str) -> Result<SourceId> {
         let id = SourceId::normalise_name(name)?;
         if id == SourceId::embedded() {
-            let message =
-                format!("`{}` cannot name a source: an embedding program's own tools have it", truncate_name(name));
+            let message = format!(
+                "`{}` cannot name a source: it is reserved for tools of an embedding program",
+                truncate_name(name)
+            );
             return Err(Error::new(Code::ConfigInvalid, message));
         }
         Ok(id)
     }
 
-    /// An id for a source whose name cannot be one, so that it can be listed with the reason.
+    /// Returns a unique id for a source whose name cannot be normalised, so that it can be listed with its error.
     pub(crate) fn placeholder(name: &str) -> SourceId {
         let words = name.to_lowercase();
         let mut words: Vec<&str> = words.split(|character: char| !character.is_ascii_alphanumeric()).collect();
@@ -55,6 +59,7 @@ impl SourceId {
         SourceId(format!("{}_{}", id.trim_end_matches('_'), Fingerprint::digest(name).short_hex(8)).into())
     }
 
+    /// Normalises a name; accepts the id of embedded tools.
     pub(crate) fn normalise_name(name: &str) -> Result<SourceId> {
         let mut id = String::new();
         for character in name.chars().flat_map(char::to_lowercase) {
@@ -65,13 +70,13 @@ impl SourceId {
             }
         }
         let id = id.trim_end_matches('_');
-        let refuse = |reason: &str| {
+        let reject = |reason: &str| {
             Err(Error::new(Code::ConfigInvalid, format!("`{}` cannot name a source: {reason}", truncate_name(name))))
         };
         match id {
-            "" => refuse("it has no letter or digit of a-z, 0-9"),
-            _ if id.len() > MAX_SOURCE_ID_LEN => refuse("its id would be longer than 32 characters"),
-            _ if RESERVED_IDS.contains(&id) => refuse("that name is reserved"),
+            "" => reject("it has no letter or digit of a-z, 0-9"),
+            _ if id.len() > MAX_SOURCE_ID_LEN => reject("its id would be longer than 32 characters"),
+            _ if RESERVED_IDS.contains(&id) => reject("that name is reserved"),
             _ => Ok(SourceId(id.into())),
         }
     }
@@ -81,6 +86,7 @@ impl SourceId {
     }
 }
 
+/// Shortens a rejected name for messages.
 fn truncate_name(name: &str) -> String {
     crate::text::sanitize_truncated(name, 60)
 }
@@ -114,14 +120,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_becomes_an_id() {
+    fn names_are_normalised_to_ids() {
         for (name, id) in [("My-Server", "my_server"), ("github", "github"), ("a  b..c", "a_b_c"), ("_x__y_", "x_y")] {
             assert_eq!(SourceId::from_name(name).unwrap().as_str(), id);
         }
     }
 
     #[test]
-    fn an_id_that_breaks_the_rules_is_refused() {
+    fn invalid_names_and_ids_are_rejected() {
         for name in ["", "---", "日本", "call_tool", "Search-Tools", "Embedded", &"x".repeat(33)] {
             assert_eq!(SourceId::from_name(name).unwrap_err().code, Code::ConfigInvalid, "{name}");
         }

@@ -1,11 +1,11 @@
-//! Every text of a source that may hold a reference, made anew in one go.
+//! Maps every text of a source that may contain references, for resolving and rewriting them.
 
 use std::collections::BTreeMap;
 
 use super::{Auth, BuiltinSource, OpenApiSource, RemoteSource, SourceKind, StdioSource, WorkflowSource};
 
 impl SourceKind {
-    /// The same kind with every text that may hold a reference made anew by `change`.
+    /// Returns a copy in which `change` has replaced every text that may contain references.
     pub fn try_map_texts<E>(&self, mut change: impl FnMut(&str) -> Result<String, E>) -> Result<SourceKind, E> {
         Ok(match self {
             SourceKind::Stdio(stdio) => SourceKind::Stdio(StdioSource {
@@ -43,7 +43,7 @@ impl OpenApiSource {
             base_url: self.base_url.as_deref().map(&mut *change).transpose()?,
             headers: try_map_values(&self.headers, change)?,
             auth: self.auth.as_ref().map(|auth| auth.try_map_texts(change)).transpose()?,
-            allow_refs: self.allow_refs.iter().map(|place| change(place)).collect::<Result<_, E>>()?,
+            allow_refs: self.allow_refs.iter().map(|text| change(text)).collect::<Result<_, E>>()?,
             variables: try_map_values(&self.variables, change)?,
             ..self.clone()
         })
@@ -65,8 +65,8 @@ impl Auth {
                 scopes: scopes.clone(),
             },
             Auth::Schemes(schemes) => {
-                let each = schemes.iter().map(|(name, auth)| Ok((name.clone(), auth.try_map_texts(change)?)));
-                Auth::Schemes(each.collect::<Result<_, E>>()?)
+                let schemes = schemes.iter().map(|(name, auth)| Ok((name.clone(), auth.try_map_texts(change)?)));
+                Auth::Schemes(schemes.collect::<Result<_, E>>()?)
             }
         })
     }
