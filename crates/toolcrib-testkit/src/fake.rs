@@ -1,5 +1,5 @@
-//! What the scripted servers have in common: their flags, their list of tools, what their tools do, and the
-//! answers to the methods of MCP. How messages travel, and the faults of that, is up to each binary.
+//! Shared implementation of the scripted MCP servers: flags, tool list, tools, and responses to MCP methods. Transport, and
+//! faults of the transport, belong to the binaries.
 
 mod flags;
 mod list;

@@ -1,15 +1,18 @@
-//! An answer over HTTP, as a test reads it off a connection that was then closed.
+//! HTTP responses that a test reads from a raw connection until the server closes it.
 
 use serde_json::Value;
 
+/// Parsed HTTP/1.1 response.
 #[derive(Debug)]
 pub struct RawHttpResponse {
     pub status: u16,
+    /// Status line and headers.
     head: String,
     pub body: String,
 }
 
 impl RawHttpResponse {
+    /// Parses all bytes of a closed connection. A malformed response has status 0.
     pub fn parse(bytes: &[u8]) -> RawHttpResponse {
         let text = String::from_utf8_lossy(bytes);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -17,43 +20,51 @@ impl RawHttpResponse {
         RawHttpResponse { status, head: head.to_owned(), body: decode_chunked(head, body) }
     }
 
+    /// Returns the first header with this name, ignoring case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
         fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
     }
 
+    /// Parses the body as JSON.
+    ///
+    /// # Panics
+    ///
+    /// If the body is not JSON.
     #[track_caller]
-    #[expect(clippy::panic, reason = "a test that cannot go on has failed")]
+    #[expect(clippy::panic, reason = "fails the calling test")]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The body, of an answer with this status.
+    /// Asserts the status and returns the body as JSON.
     #[track_caller]
     pub fn expect_json(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         self.json()
     }
 
-    /// The code of the error it is.
+    /// Returns the code of a REST error, or an empty text.
     #[track_caller]
     pub fn error_code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 }
 
+/// Returns the body, decoded if it uses chunked transfer encoding. Stops at an incomplete chunk.
 fn decode_chunked(head: &str, body: &str) -> String {
     if !head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
         return body.to_owned();
     }
-    let (mut rest, mut whole) = (body, String::new());
+    let mut rest = body;
+    let mut decoded = String::new();
     while let Some((length, after)) = rest.split_once("\r\n") {
         let length = usize::from_str_radix(length.trim(), 16).unwrap_or(0);
         if length == 0 || after.len() < length {
             break;
         }
-        whole.push_str(&after[..length]);
+        decoded.push_str(&after[..length]);
         rest = after[length..].trim_start_matches("\r\n");
     }
-    whole
+    decoded
 }

@@ -1,5 +1,5 @@
-//! What tests of Toolcrib, and of what is built on it, need from outside: real servers that `cargo xtask test`
-//! fetched, and scripted ones that show faults a real one cannot be made to show.
+//! Test kit: locates the external programs that tests of Toolcrib need, and implements scripted MCP servers that show
+//! faults on demand. `cargo xtask test` fetches the external programs.
 
 pub mod fake;
 pub mod http_response;

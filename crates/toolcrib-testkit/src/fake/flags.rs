@@ -1,11 +1,11 @@
-//! The flags that both scripted servers understand.
+//! Command line flags that both scripted servers support.
 
 use std::env;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Where a server stops answering.
+/// Request that a server never answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HangPoint {
     Start,
@@ -14,99 +14,106 @@ pub enum HangPoint {
     Unsubscribe,
 }
 
-/// What a fake server is told to be.
+/// Behaviour of a fake server. docs/testing.md describes the flags.
 #[derive(Debug, Default)]
 pub struct ServerFlags {
-    /// How many tools; 3 when absent.
+    /// Number of tools; 3 by default.
     pub tools: Option<usize>,
-    /// Serve this list, byte for byte.
+    /// File whose tool list is served byte for byte.
     pub tools_file: Option<PathBuf>,
-    /// As `tools_file`, and read anew for every list.
+    /// Like `tools_file`, but read again for every `tools/list`.
     pub change_file: Option<PathBuf>,
-    /// Special tools to list as well.
+    /// Names of special tools to list in addition.
     pub extra_tools: Vec<String>,
-    /// Size of the answer to `tools/list`.
+    /// Size of the `tools/list` response in bytes.
     pub list_bytes: Option<usize>,
+    /// List a tool with invalid UTF-8.
     pub invalid_utf8: bool,
+    /// List a tool without an input schema.
     pub no_schema: bool,
-    /// Levels of the schema of a tool `deep`.
+    /// Nesting depth of the schema of a tool `deep`.
     pub deep_schema_levels: Option<usize>,
+    /// Number of pages of the tool list.
     pub pages: Option<usize>,
+    /// Return the same cursor for every page, so that the list never ends.
     pub same_cursor: bool,
+    /// Time before a response.
     pub delay: Option<Duration>,
     pub hang: Option<HangPoint>,
-    /// The protocol version it insists on.
+    /// The only protocol version that the server accepts.
     pub version: Option<String>,
-    /// Has one resource, `note://one`, that can be watched.
+    /// Offer one resource, `note://one`, with subscriptions.
     pub resources: bool,
-    /// Nothing can be watched while this file is there.
+    /// Subscriptions fail while this file exists.
     pub unwatchable_file: Option<PathBuf>,
+    /// File that gets a line for every start or request.
     pub count_file: Option<PathBuf>,
-    /// How long the list holds, as servers of 2026 say it; it is public then.
+    /// `ttlMs` of the tool list in protocol 2026-07-28, which is public then.
     pub ttl_ms: Option<u64>,
 }
 
-/// The command line, word by word. A fixture ends with code 2 and a word on stderr when it is misused.
+/// Command line arguments, read one by one. Invalid usage ends the program with exit code 2 and a message on stderr.
 #[derive(Debug)]
 pub struct ArgumentReader(std::iter::Skip<env::Args>);
 
 impl ArgumentReader {
-    /// The value of a flag.
+    /// Parses the next argument as the value of `flag`.
     pub fn next_value<T: FromStr>(&mut self, flag: &str) -> T {
-        let word = self.0.next().unwrap_or_else(|| exit_with_usage_error(&format!("`{flag}` needs a value")));
-        word.parse().unwrap_or_else(|_| exit_with_usage_error(&format!("`{word}` is no value for `{flag}`")))
+        let text = self.0.next().unwrap_or_else(|| exit_with_usage_error(&format!("`{flag}` needs a value")));
+        text.parse().unwrap_or_else(|_| exit_with_usage_error(&format!("`{text}` is not a valid value for `{flag}`")))
     }
 }
 
 impl ServerFlags {
-    /// Reads the command line; a flag that is not known here goes to `own`, which tells whether it knew it.
-    pub fn from_args(mut own: impl FnMut(&str, &mut ArgumentReader) -> bool) -> ServerFlags {
-        let mut words = ArgumentReader(env::args().skip(1));
+    /// Parses the command line. A flag that is unknown here is passed to `parse_other`, which returns whether it knows it.
+    pub fn from_args(mut parse_other: impl FnMut(&str, &mut ArgumentReader) -> bool) -> ServerFlags {
+        let mut arguments = ArgumentReader(env::args().skip(1));
         let mut flags = ServerFlags::default();
-        while let Some(flag) = words.0.next() {
-            if !flags.parse_flag(&flag, &mut words) && !own(&flag, &mut words) {
+        while let Some(flag) = arguments.0.next() {
+            if !flags.parse_flag(&flag, &mut arguments) && !parse_other(&flag, &mut arguments) {
                 exit_with_usage_error(&format!("unknown flag `{flag}`"));
             }
         }
         flags
     }
 
-    fn parse_flag(&mut self, flag: &str, words: &mut ArgumentReader) -> bool {
+    /// Parses one flag; false if it is unknown.
+    fn parse_flag(&mut self, flag: &str, arguments: &mut ArgumentReader) -> bool {
         match flag {
-            "--tools" => self.tools = Some(words.next_value(flag)),
-            "--tools-file" => self.tools_file = Some(words.next_value(flag)),
-            "--change-file" => self.change_file = Some(words.next_value(flag)),
-            "--with" => self.extra_tools.extend(words.next_value::<String>(flag).split(',').map(str::to_owned)),
-            "--big" => self.list_bytes = Some(words.next_value(flag)),
+            "--tools" => self.tools = Some(arguments.next_value(flag)),
+            "--tools-file" => self.tools_file = Some(arguments.next_value(flag)),
+            "--change-file" => self.change_file = Some(arguments.next_value(flag)),
+            "--with" => self.extra_tools.extend(arguments.next_value::<String>(flag).split(',').map(str::to_owned)),
+            "--big" => self.list_bytes = Some(arguments.next_value(flag)),
             "--invalid-utf8" => self.invalid_utf8 = true,
             "--no-schema" => self.no_schema = true,
-            "--deep" => self.deep_schema_levels = Some(words.next_value(flag)),
-            "--pages" => self.pages = Some(words.next_value(flag)),
+            "--deep" => self.deep_schema_levels = Some(arguments.next_value(flag)),
+            "--pages" => self.pages = Some(arguments.next_value(flag)),
             "--same-cursor" => self.same_cursor = true,
-            "--delay-ms" => self.delay = Some(Duration::from_millis(words.next_value(flag))),
-            "--hang" => self.hang = Some(parse_hang_point(&words.next_value::<String>(flag))),
-            "--version" => self.version = Some(words.next_value(flag)),
+            "--delay-ms" => self.delay = Some(Duration::from_millis(arguments.next_value(flag))),
+            "--hang" => self.hang = Some(parse_hang_point(&arguments.next_value::<String>(flag))),
+            "--version" => self.version = Some(arguments.next_value(flag)),
             "--resources" => self.resources = true,
-            "--unwatchable-file" => self.unwatchable_file = Some(words.next_value(flag)),
-            "--ttl-ms" => self.ttl_ms = Some(words.next_value(flag)),
-            "--count-file" => self.count_file = Some(words.next_value(flag)),
+            "--unwatchable-file" => self.unwatchable_file = Some(arguments.next_value(flag)),
+            "--ttl-ms" => self.ttl_ms = Some(arguments.next_value(flag)),
+            "--count-file" => self.count_file = Some(arguments.next_value(flag)),
             _ => return false,
         }
         true
     }
 }
 
-fn parse_hang_point(word: &str) -> HangPoint {
-    match word {
+fn parse_hang_point(text: &str) -> HangPoint {
+    match text {
         "start" => HangPoint::Start,
         "list" => HangPoint::List,
         "call" => HangPoint::Call,
         "unsubscribe" => HangPoint::Unsubscribe,
-        other => exit_with_usage_error(&format!("`--hang` is start, list, call or unsubscribe, not `{other}`")),
+        other => exit_with_usage_error(&format!("`--hang` takes start, list, call or unsubscribe, not `{other}`")),
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a fixture tells its misuse to whoever reads the test")]
+#[expect(clippy::print_stderr, reason = "the message shows up in the output of the test")]
 fn exit_with_usage_error(reason: &str) -> ! {
     eprintln!("{reason}; docs/testing.md lists the flags");
     std::process::exit(2)

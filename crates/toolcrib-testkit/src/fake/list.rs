@@ -1,4 +1,4 @@
-//! The list of tools a fake server offers, each as the JSON text it is served as.
+//! Tool list of a fake server, each tool as the JSON bytes that are served.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,27 +12,27 @@ use serde_json::value::RawValue;
 use super::ServerFlags;
 use super::tools;
 
-/// As bytes, for not every fault is text.
+/// JSON of one tool. Bytes, since one of the faults is invalid UTF-8.
 pub(super) type ToolJson = Vec<u8>;
 
-/// The list as the flags want it, read anew so that a file may change.
+/// Builds the list for the flags. Reads its file every time, so that a test may change it.
 pub(super) fn read_tool_list(flags: &ServerFlags) -> io::Result<Vec<ToolJson>> {
     let mut list = match flags.change_file.as_ref().or(flags.tools_file.as_ref()) {
         Some(path) => read_tools_file(path)?,
         None => (0..flags.tools.unwrap_or(3)).map(numbered_tool).collect(),
     };
     list.extend(flags.extra_tools.iter().map(|name| tool_json(name)));
-    // Faults stand amid good tools, so that a list cut short is noticed.
+    // Faulty tools come in the middle, so that a test notices if the list ends at one.
     let middle = list.len() / 2;
     list.splice(middle..middle, faulty_tools(flags));
     if let Some(size) = flags.list_bytes {
-        let so_far: usize = list.iter().map(|tool| tool.len() + 1).sum();
-        list.push(big_tool(size.saturating_sub(so_far)));
+        let current_size: usize = list.iter().map(|tool| tool.len() + 1).sum();
+        list.push(big_tool(size.saturating_sub(current_size)));
     }
     Ok(list)
 }
 
-/// The names in a list, as far as they can be read.
+/// Returns the names of all tools that parse.
 pub(super) fn tool_names(list: &[ToolJson]) -> BTreeSet<String> {
     #[derive(Deserialize)]
     struct NameField {
@@ -41,7 +41,7 @@ pub(super) fn tool_names(list: &[ToolJson]) -> BTreeSet<String> {
     list.iter().filter_map(|tool| serde_json::from_slice::<NameField>(tool).ok()).map(|tool| tool.name).collect()
 }
 
-/// A page of the list, and the cursor of the next one.
+/// Returns the page for a cursor, and the cursor of the next page.
 pub(super) fn select_page<'a>(
     flags: &ServerFlags,
     list: &'a [ToolJson],
@@ -59,7 +59,7 @@ pub(super) fn select_page<'a>(
     (&list[start..end], next)
 }
 
-/// An array of tools, or a recording `{server, initialize, tools}`.
+/// Reads an array of tools, or a recording `{server, initialize, tools}`.
 fn read_tools_file(path: &Path) -> io::Result<Vec<ToolJson>> {
     #[derive(Deserialize)]
     struct RecordedFile<'a> {
@@ -75,17 +75,18 @@ fn read_tools_file(path: &Path) -> io::Result<Vec<ToolJson>> {
     Ok(raw.into_iter().map(|tool| to_one_line(tool.get())).collect())
 }
 
-/// A raw line break can only stand between tokens, and a message is one line.
+/// Replaces line breaks, which in valid JSON occur only between tokens: a message on stdio is one line.
 fn to_one_line(text: &str) -> ToolJson {
     text.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }).collect()
 }
 
+/// The first three tools have behaviour of their own; the others are numbered.
 fn numbered_tool(index: usize) -> ToolJson {
     match index {
         0 => tool_json("echo"),
         1 => tool_json("add"),
         2 => tool_json("fail"),
-        more => tool_json(&format!("tool_{:04}", more - 2)),
+        index => tool_json(&format!("tool_{:04}", index - 2)),
     }
 }
 
@@ -110,13 +111,14 @@ fn faulty_tools(flags: &ServerFlags) -> Vec<ToolJson> {
     faults
 }
 
-/// Written as text: as a value it would overflow the stack on the way out.
+/// Tool with a deeply nested schema. Built as text: serialising such a value would overflow the stack.
 fn deep_tool(levels: usize) -> ToolJson {
     let open = r#"{"type":"object","properties":{"down":"#.repeat(levels);
     let close = "}}".repeat(levels);
     format!(r#"{{"name":"deep","description":"Has a deep schema","inputSchema":{open}{{}}{close}}}"#).into_bytes()
 }
 
+/// Tool of a given size in bytes, padded in its description.
 fn big_tool(size: usize) -> ToolJson {
     let frame = r#"{"name":"big","description":"","inputSchema":{"type":"object"}}"#;
     let padding = "x".repeat(size.saturating_sub(frame.len()));

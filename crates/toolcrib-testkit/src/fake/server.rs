@@ -1,4 +1,4 @@
-//! The methods of MCP as a fake server answers them, whatever carries the messages.
+//! Responses of a fake server to MCP methods, independent of the transport.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -12,28 +12,29 @@ use super::{HangPoint, ServerFlags, list};
 const LEGACY_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 const MODERN_VERSION: &str = "2026-07-28";
 
-/// A server in the making: flags in, answers out.
+/// Fake MCP server without a transport.
 #[derive(Debug)]
 pub struct FakeServer {
     pub flags: ServerFlags,
 }
 
-/// The answer to a request. Results are bytes: one of the faults is not text.
+/// Response to a request. Results are bytes, since one of the faults is invalid UTF-8.
 #[derive(Debug)]
 pub enum FakeReply {
     Result(Vec<u8>),
     Error(i64, String),
-    /// A server of 2026-07-28 was asked to initialize.
+    /// A server of 2026-07-28 received `initialize`, which only older versions have.
     UnsupportedVersion {
         requested: String,
     },
-    /// The process ends without an answer.
+    /// The process exits without a response.
     Crash,
-    /// No answer ever comes.
+    /// No response is ever sent.
     Hang,
 }
 
 impl FakeServer {
+    /// Handles a request.
     pub fn handle(&self, method: &str, params: &Value) -> FakeReply {
         match method {
             "initialize" => self.initialize(params),
@@ -55,19 +56,19 @@ impl FakeServer {
         }
     }
 
-    /// Whether the server speaks 2026-07-28, and only that.
+    /// Whether the server supports 2026-07-28, and only that version.
     pub fn is_modern(&self) -> bool {
         self.flags.version.as_deref() == Some(MODERN_VERSION)
     }
 
-    /// Takes the time it was told to take.
+    /// Sleeps for the configured delay.
     pub fn delay(&self) {
         if let Some(delay) = self.flags.delay {
             std::thread::sleep(delay);
         }
     }
 
-    /// Appends a line to the file that counts, if one was asked for.
+    /// Appends a line to the count file, if there is one.
     pub fn append_count_line(&self, line: &str) -> io::Result<()> {
         self.flags.count_file.as_deref().map_or(Ok(()), |path| append_line(path, line))
     }
@@ -76,11 +77,11 @@ impl FakeServer {
         if self.flags.hang == Some(HangPoint::Start) {
             return FakeReply::Hang;
         }
-        let asked = params["protocolVersion"].as_str().unwrap_or_default();
+        let requested = params["protocolVersion"].as_str().unwrap_or_default();
         if self.is_modern() {
-            return FakeReply::UnsupportedVersion { requested: asked.to_owned() };
+            return FakeReply::UnsupportedVersion { requested: requested.to_owned() };
         }
-        let known = LEGACY_VERSIONS.iter().copied().find(|version| *version == asked);
+        let known = LEGACY_VERSIONS.iter().copied().find(|version| *version == requested);
         let version = self.flags.version.as_deref().or(known).unwrap_or("2025-11-25");
         let mut capabilities = json!({"tools": {"listChanged": true}});
         if self.flags.resources {
@@ -141,8 +142,8 @@ impl FakeServer {
             return FakeReply::Hang;
         }
         let name = params["name"].as_str().unwrap_or_default();
-        let listed = || list::read_tool_list(&self.flags).is_ok_and(|tools| list::tool_names(&tools).contains(name));
-        match call_tool(name, &params["arguments"], listed) {
+        let is_listed = || list::read_tool_list(&self.flags).is_ok_and(|tools| list::tool_names(&tools).contains(name));
+        match call_tool(name, &params["arguments"], is_listed) {
             FakeCallResult::Result(mut result) => {
                 if self.is_modern() {
                     result["resultType"] = json!("complete");
@@ -157,11 +158,12 @@ impl FakeServer {
 }
 
 impl FakeReply {
+    /// Creates a result.
     pub fn from_value(value: &Value) -> FakeReply {
         FakeReply::Result(value.to_string().into_bytes())
     }
 
-    /// The message on the wire; nothing when no answer comes.
+    /// Returns the JSON-RPC message, or `None` where no response is sent.
     pub fn to_message(&self, id: &Value) -> Option<Vec<u8>> {
         match self {
             FakeReply::Result(result) => {
@@ -187,7 +189,7 @@ fn error_message(id: &Value, error: &Value) -> Vec<u8> {
     json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string().into_bytes()
 }
 
-/// One write with `O_APPEND`, so that lines of several processes do not mingle.
+/// Appends a line with a single `O_APPEND` write, so that lines of several processes are not mixed.
 pub fn append_line(path: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(path)?.write_all(format!("{line}\n").as_bytes())
 }

@@ -1,23 +1,23 @@
-//! What the tools of the fake servers are and do. The name alone decides, wherever the list came from.
+//! Definitions and behaviour of the fake servers' tools. Both depend on the name only, wherever the list comes from.
 
 use serde_json::{Value, json};
 
-/// A PNG of one pixel.
+/// Base64 of a PNG image of one pixel.
 const ONE_PIXEL_PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// How a call ends.
+/// Outcome of a call.
 #[derive(Debug)]
 pub enum FakeCallResult {
     Result(Value),
     Error(i64, String),
-    /// The process ends without an answer.
+    /// The process exits without a response.
     Crash,
-    /// No answer ever comes.
+    /// No response is ever sent.
     Hang,
 }
 
-/// The tool as it is listed.
+/// Returns the definition of a tool for `tools/list`.
 pub(super) fn tool_definition(name: &str) -> Value {
     let text = json!({"type": "string"});
     let number = json!({"type": "integer"});
@@ -49,8 +49,8 @@ pub(super) fn tool_definition(name: &str) -> Value {
     tool
 }
 
-/// Calls a tool; `listed` says whether the server offers a tool of this name.
-pub fn call_tool(name: &str, arguments: &Value, listed: impl FnOnce() -> bool) -> FakeCallResult {
+/// Calls a tool. `is_listed` tells whether the server offers a tool of this name.
+pub fn call_tool(name: &str, arguments: &Value, is_listed: impl FnOnce() -> bool) -> FakeCallResult {
     match name {
         "echo" => echo(arguments),
         "add" => add(arguments),
@@ -60,12 +60,12 @@ pub fn call_tool(name: &str, arguments: &Value, listed: impl FnOnce() -> bool) -
         "hang" => FakeCallResult::Hang,
         "large" => large(arguments),
         "image" => image(),
-        _ if listed() => FakeCallResult::Result(text_result(&format!("{name} {arguments}"))),
+        _ if is_listed() => FakeCallResult::Result(text_result(&format!("{name} {arguments}"))),
         _ => FakeCallResult::Error(-32602, format!("Unknown tool: {name}")),
     }
 }
 
-/// A result of one text.
+/// Returns a result with one text block.
 pub fn text_result(words: &str) -> Value {
     json!({"content": [text_block(words)], "isError": false})
 }

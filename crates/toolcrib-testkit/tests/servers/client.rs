@@ -1,4 +1,4 @@
-//! A client that knows nothing but JSON lines.
+//! Minimal MCP client on stdio: JSON lines and nothing else.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// Ends its server when it is dropped.
+/// Client with its server process, which is killed on drop.
 pub(crate) struct JsonLinesClient {
     child: Child,
     stdin: ChildStdin,
@@ -14,15 +14,19 @@ pub(crate) struct JsonLinesClient {
 }
 
 impl JsonLinesClient {
-    /// Starts a server and shakes hands.
+    /// Starts a server and initializes the session.
     pub(crate) fn start(program: &Path, arguments: &[String]) -> JsonLinesClient {
         let mut command = Command::new(program);
         command.args(arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let mut client = JsonLinesClient { child, stdin: to, stdout: from };
-        let who = json!({"name": "rig", "version": "1"});
-        client.request("initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who}));
+        let stdin = child.stdin.take().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut client = JsonLinesClient { child, stdin, stdout };
+        let client_info = json!({"name": "testkit", "version": "1"});
+        client.request(
+            "initialize",
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client_info}),
+        );
         client.write_message(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         client
     }
@@ -31,21 +35,21 @@ impl JsonLinesClient {
         self.stdin.write_all(format!("{message}\n").as_bytes()).unwrap();
     }
 
-    /// The result of a request.
+    /// Sends a request and returns its result.
     pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
         let message = self
             .request_line(method, params)
-            .unwrap_or_else(|| panic!("the server ended before it answered `{method}`"));
+            .unwrap_or_else(|| panic!("the server exited before it responded to `{method}`"));
         serde_json::from_str::<Value>(&message).unwrap()["result"].clone()
     }
 
-    /// The names on a page of the list.
+    /// Returns the tool names on a page of the list.
     pub(crate) fn tool_names(&mut self, params: Value) -> Vec<String> {
         let list = self.request("tools/list", params);
         list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The line that answers a request; none when the server ended instead.
+    /// Sends a request and returns the line of its response; `None` if the server exited.
     pub(crate) fn request_line(&mut self, method: &str, params: Value) -> Option<String> {
         self.write_message(&json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params}));
         loop {

@@ -1,4 +1,4 @@
-//! The real servers, and ours on the official SDKs.
+//! Real servers, and test servers based on the official SDKs.
 
 use toolcrib_testkit::programs::{self, Program};
 

@@ -1,4 +1,4 @@
-//! The scripted server, flag by flag.
+//! Flags of the scripted stdio server.
 
 use std::env;
 use std::fs;
@@ -17,13 +17,13 @@ fn three_tools_by_default() {
 }
 
 #[test]
-fn faults_stand_amid_good_tools() {
+fn faulty_tools_are_listed_between_valid_ones() {
     let names = start_scripted(&["--no-schema", "--deep", "50"]).tool_names(json!({}));
     assert_eq!(names, ["echo", "no_schema", "deep", "add", "fail"]);
 }
 
 #[test]
-fn a_list_in_pages_is_the_whole_list() {
+fn pages_add_up_to_the_whole_list() {
     let mut server = start_scripted(&["--tools", "5", "--pages", "2"]);
     assert_eq!(server.tool_names(json!({})), ["echo", "add", "fail"]);
     assert_eq!(server.tool_names(json!({"cursor": "page-2"})), ["tool_0001", "tool_0002"]);
@@ -40,20 +40,21 @@ fn a_list_from_a_file_is_served_byte_for_byte() {
 }
 
 #[test]
-fn a_list_is_as_big_as_asked() {
+fn a_list_has_the_requested_size() {
     let line = start_scripted(&["--big", "1000000"]).request_line("tools/list", json!({})).unwrap();
     assert!((1_000_000..1_000_200).contains(&line.len()), "{}", line.len());
 }
 
 #[test]
-fn it_dies_once_and_counts_its_starts() {
-    let (grave, starts) = (temporary_path("grave"), temporary_path("starts"));
-    let flags = ["--die-once", grave.to_str().unwrap(), "--count-file", starts.to_str().unwrap()];
+fn it_crashes_once_and_counts_its_starts() {
+    let crash_marker = temporary_path("crashed");
+    let starts = temporary_path("starts");
+    let flags = ["--die-once", crash_marker.to_str().unwrap(), "--count-file", starts.to_str().unwrap()];
     let call = json!({"name": "add", "arguments": {"a": 2, "b": 3}});
     assert_eq!(start_scripted(&flags).request_line("tools/call", call.clone()), None);
     assert_eq!(start_scripted(&flags).request("tools/call", call)["content"][0]["text"], "5");
     assert_eq!(fs::read_to_string(&starts).unwrap().lines().count(), 2);
-    fs::remove_file(grave).and_then(|()| fs::remove_file(starts)).unwrap();
+    fs::remove_file(crash_marker).and_then(|()| fs::remove_file(starts)).unwrap();
 }
 
 fn start_scripted(flags: &[&str]) -> JsonLinesClient {
@@ -62,5 +63,5 @@ fn start_scripted(flags: &[&str]) -> JsonLinesClient {
 }
 
 fn temporary_path(name: &str) -> PathBuf {
-    env::temp_dir().join(format!("toolcrib-rig-{name}-{}", process::id()))
+    env::temp_dir().join(format!("toolcrib-testkit-{name}-{}", process::id()))
 }

@@ -1,4 +1,4 @@
-//! The MCP endpoint: sessions, authorization, and the answers of the fake behind them.
+//! MCP endpoint of the scripted HTTP server: sessions and authorization in front of the fake server.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
@@ -12,6 +12,7 @@ use toolcrib_testkit::fake::{FakeReply, FakeServer};
 use crate::HttpFlags;
 use crate::http::{FakeHttpRequest, FakeHttpResponse};
 
+/// State that all connections share.
 #[derive(Debug)]
 pub(crate) struct ScriptedEndpoint {
     fake: FakeServer,
@@ -19,20 +20,23 @@ pub(crate) struct ScriptedEndpoint {
     sessions: Mutex<ScriptedSessions>,
 }
 
-/// The sessions given out, each with the number of requests since.
+/// Issued sessions.
 #[derive(Debug, Default)]
 struct ScriptedSessions {
+    /// Number of sessions issued so far; part of the next id.
     issued: u64,
+    /// Number of requests of each session that is not forgotten yet.
     active: BTreeMap<String, u64>,
 }
 
 impl ScriptedEndpoint {
-    pub(crate) fn new(fake: FakeServer, own: HttpFlags) -> ScriptedEndpoint {
-        ScriptedEndpoint { fake, http_flags: own, sessions: Mutex::default() }
+    pub(crate) fn new(fake: FakeServer, http_flags: HttpFlags) -> ScriptedEndpoint {
+        ScriptedEndpoint { fake, http_flags, sessions: Mutex::default() }
     }
 
-    /// Serves a connection; one that breaks is the client's affair.
+    /// Serves a connection until the client closes it.
     pub(crate) fn serve(&self, stream: &TcpStream) {
+        // A broken connection is not a failure of the server: tests close them at will.
         let _ = self.serve_requests(stream);
     }
 
@@ -46,10 +50,11 @@ impl ScriptedEndpoint {
         Ok(())
     }
 
+    /// Counts a request, waits for the configured delay and responds.
     fn respond(&self, request: &FakeHttpRequest) -> FakeHttpResponse {
         let message: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        let rpc = message["method"].as_str().unwrap_or_default();
-        let counted = if rpc.is_empty() { request.method.as_str() } else { rpc };
+        let rpc_method = message["method"].as_str().unwrap_or_default();
+        let counted = if rpc_method.is_empty() { request.method.as_str() } else { rpc_method };
         self.fake.append_count_line(counted).expect("count this request");
         self.fake.delay();
         if request.path != "/mcp" {
@@ -59,7 +64,7 @@ impl ScriptedEndpoint {
             return FakeHttpResponse::empty("401 Unauthorized").with_header("WWW-Authenticate", "Bearer".to_owned());
         }
         match request.method.as_str() {
-            "POST" => self.handle_post(request, &message, rpc),
+            "POST" => self.handle_post(request, &message, rpc_method),
             "DELETE" => self.handle_delete(request),
             _ => FakeHttpResponse::empty("405 Method Not Allowed").with_header("Allow", "POST, DELETE".to_owned()),
         }
@@ -70,20 +75,20 @@ impl ScriptedEndpoint {
         request.header("authorization") == Some(&format!("Bearer {token}"))
     }
 
-    fn handle_post(&self, request: &FakeHttpRequest, message: &Value, rpc: &str) -> FakeHttpResponse {
-        let refused = if rpc == "initialize" || self.fake.is_modern() { None } else { self.check_session(request) };
-        if let Some(response) = refused {
+    fn handle_post(&self, request: &FakeHttpRequest, message: &Value, rpc_method: &str) -> FakeHttpResponse {
+        let needs_session = rpc_method != "initialize" && !self.fake.is_modern();
+        if let Some(response) = needs_session.then(|| self.check_session(request)).flatten() {
             return response;
         }
-        if let Some(status) = self.http_flags.refuse_calls.as_ref().filter(|_| rpc == "tools/call") {
+        if let Some(status) = self.http_flags.refuse_calls.as_ref().filter(|_| rpc_method == "tools/call") {
             let response = FakeHttpResponse::empty(status);
             let header = self.http_flags.refuse_header.clone();
             return header.into_iter().fold(response, |response, (name, value)| response.with_header(&name, value));
         }
-        let Some(id) = message.get("id").filter(|_| !rpc.is_empty()) else {
+        let Some(id) = message.get("id").filter(|_| !rpc_method.is_empty()) else {
             return FakeHttpResponse::empty("202 Accepted");
         };
-        let reply = self.fake.handle(rpc, &message["params"]);
+        let reply = self.fake.handle(rpc_method, &message["params"]);
         let Some(body) = reply.to_message(id) else { never_respond(&reply) };
         let response = if self.http_flags.sse_answers {
             FakeHttpResponse::event(&body)
@@ -91,7 +96,9 @@ impl ScriptedEndpoint {
             FakeHttpResponse::json("200 OK", body)
         };
         match reply {
-            FakeReply::Result(_) if rpc == "initialize" => response.with_header("Mcp-Session-Id", self.new_session()),
+            FakeReply::Result(_) if rpc_method == "initialize" => {
+                response.with_header("Mcp-Session-Id", self.new_session())
+            }
             FakeReply::Result(_)
             | FakeReply::Error(..)
             | FakeReply::UnsupportedVersion { .. }
@@ -101,30 +108,31 @@ impl ScriptedEndpoint {
     }
 
     fn handle_delete(&self, request: &FakeHttpRequest) -> FakeHttpResponse {
-        let mut sessions = self.sessions.lock().expect("no thread fails meanwhile");
+        let mut sessions = self.sessions.lock().expect("lock the sessions");
         let known = request.header("mcp-session-id").and_then(|id| sessions.active.remove(id));
         FakeHttpResponse::empty(if known.is_some() { "200 OK" } else { "404 Not Found" })
     }
 
+    /// Issues a session id.
     fn new_session(&self) -> String {
-        let mut sessions = self.sessions.lock().expect("no thread fails meanwhile");
+        let mut sessions = self.sessions.lock().expect("lock the sessions");
         sessions.issued += 1;
         let id = format!("session-{}", sessions.issued);
         sessions.active.insert(id.clone(), 0);
         id
     }
 
-    /// Counts a request of a session; one without a session, or of a session we do not know, gets this response.
+    /// Counts a request of a session. Returns the error response to a request without a session or with an unknown one.
     fn check_session(&self, request: &FakeHttpRequest) -> Option<FakeHttpResponse> {
         let Some(id) = request.header("mcp-session-id") else {
             return Some(error_response("400 Bad Request", "Bad Request: Mcp-Session-Id header is required"));
         };
-        let mut sessions = self.sessions.lock().expect("no thread fails meanwhile");
+        let mut sessions = self.sessions.lock().expect("lock the sessions");
         let Some(count) = sessions.active.get_mut(id) else {
             return Some(error_response("404 Not Found", "Session not found"));
         };
         *count += 1;
-        if self.http_flags.forget_session_after.is_some_and(|most| *count > most) {
+        if self.http_flags.forget_session_after.is_some_and(|max_requests| *count > max_requests) {
             sessions.active.remove(id);
             return Some(error_response("404 Not Found", "Session not found"));
         }
@@ -137,7 +145,7 @@ fn error_response(status: &str, text: &str) -> FakeHttpResponse {
     FakeHttpResponse::json(status, reply.to_message(&Value::Null).unwrap_or_default())
 }
 
-/// A crash ends the process; a call that hangs keeps its connection until the client has enough.
+/// Ends the process for a crash; otherwise keeps the connection open without a response.
 fn never_respond(reply: &FakeReply) -> ! {
     if matches!(reply, FakeReply::Crash) {
         std::process::exit(1);

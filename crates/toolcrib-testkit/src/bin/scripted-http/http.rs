@@ -1,35 +1,37 @@
-//! As much of HTTP/1.1 as a test needs: requests with a length, connections that stay open.
+//! Minimal HTTP/1.1: requests with `Content-Length` on persistent connections.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 
-/// A request read to its end.
+/// Request with its complete body.
 #[derive(Debug)]
 pub(crate) struct FakeHttpRequest {
     pub(crate) method: String,
     pub(crate) path: String,
-    /// Names in lower case.
+    /// Headers by name in lower case.
     headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
 }
 
-/// A response with its body.
+/// Response with its body.
 #[derive(Debug)]
 pub(crate) struct FakeHttpResponse {
+    /// Code and reason, such as `404 Not Found`.
     pub(crate) status: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
 impl FakeHttpRequest {
-    /// The next request of a connection; `None` when the other side closed it.
+    /// Reads the next request of a connection; `None` if the client closed it.
     pub(crate) fn read(stream: &mut impl BufRead) -> io::Result<Option<FakeHttpRequest>> {
-        let mut first = String::new();
-        if stream.read_line(&mut first)? == 0 {
+        let mut request_line = String::new();
+        if stream.read_line(&mut request_line)? == 0 {
             return Ok(None);
         }
-        let mut words = first.split_whitespace().map(str::to_owned);
-        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let mut words = request_line.split_whitespace().map(str::to_owned);
+        let method = words.next().unwrap_or_default();
+        let path = words.next().unwrap_or_default();
         let headers = read_headers(stream)?;
         let length = headers.get("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
         let mut body = Vec::new();
@@ -62,7 +64,7 @@ impl FakeHttpResponse {
             .with_header("Content-Type", "application/json".to_owned())
     }
 
-    /// One message as an event stream that then ends.
+    /// Creates an event stream with a single message.
     pub(crate) fn event(message: &[u8]) -> FakeHttpResponse {
         let body = [b"event: message\ndata: ", message, b"\n\n"].concat();
         FakeHttpResponse { body, ..FakeHttpResponse::empty("200 OK") }
@@ -74,7 +76,7 @@ impl FakeHttpResponse {
         self
     }
 
-    /// In one write, so that no half of it waits for an acknowledgement.
+    /// Writes the response at once: in two writes, the second could wait for an acknowledgement of the first.
     pub(crate) fn write(&self, stream: &mut impl Write) -> io::Result<()> {
         let mut bytes = format!("HTTP/1.1 {}\r\nContent-Length: {}\r\n", self.status, self.body.len()).into_bytes();
         for (name, value) in &self.headers {

@@ -1,4 +1,4 @@
-//! A scripted MCP server over Streamable HTTP, on loopback, a thread a connection. docs/testing.md lists its flags.
+//! Scripted MCP server over Streamable HTTP on loopback, with one thread per connection. docs/testing.md lists its flags.
 
 #![expect(clippy::expect_used, reason = "a test fixture may fail loudly")]
 
@@ -13,29 +13,31 @@ mod endpoint;
 
 mod http;
 
-/// The flags that only make sense over HTTP.
+/// Flags that only the HTTP server has.
 #[derive(Debug, Default)]
 struct HttpFlags {
     port: u16,
-    /// A session is unknown after so many requests.
+    /// Number of requests after which a session is forgotten.
     forget_session_after: Option<u64>,
+    /// Token that every request must have.
     require_bearer: Option<String>,
-    /// Answers come as an event stream.
+    /// Respond with event streams.
     sse_answers: bool,
-    /// The status that answers every `tools/call`, and a header beside it.
+    /// Status of the response to every `tools/call`.
     refuse_calls: Option<String>,
+    /// Additional header of that response.
     refuse_header: Option<(String, String)>,
 }
 
 fn main() {
-    let mut own = HttpFlags::default();
-    let flags = ServerFlags::from_args(|flag, words| own.parse_flag(flag, words));
-    let listener = TcpListener::bind(("127.0.0.1", own.port)).expect("listen on loopback");
-    let address = listener.local_addr().expect("know the own address");
-    let endpoint = Arc::new(endpoint::ScriptedEndpoint::new(FakeServer { flags }, own));
+    let mut http_flags = HttpFlags::default();
+    let flags = ServerFlags::from_args(|flag, arguments| http_flags.parse_flag(flag, arguments));
+    let listener = TcpListener::bind(("127.0.0.1", http_flags.port)).expect("listen on loopback");
+    let address = listener.local_addr().expect("get the local address");
+    let endpoint = Arc::new(endpoint::ScriptedEndpoint::new(FakeServer { flags }, http_flags));
 
     let mut out = io::stdout();
-    writeln!(out, "listening on http://{address}/mcp").and_then(|()| out.flush()).expect("say where");
+    writeln!(out, "listening on http://{address}/mcp").and_then(|()| out.flush()).expect("print the address");
     for stream in listener.incoming() {
         let stream = stream.expect("accept a connection");
         let endpoint = Arc::clone(&endpoint);
@@ -44,15 +46,16 @@ fn main() {
 }
 
 impl HttpFlags {
-    fn parse_flag(&mut self, flag: &str, words: &mut ArgumentReader) -> bool {
+    /// Parses one flag; false if it is unknown.
+    fn parse_flag(&mut self, flag: &str, arguments: &mut ArgumentReader) -> bool {
         match flag {
-            "--port" => self.port = words.next_value(flag),
-            "--forget-session-after" => self.forget_session_after = Some(words.next_value(flag)),
-            "--require-bearer" => self.require_bearer = Some(words.next_value(flag)),
+            "--port" => self.port = arguments.next_value(flag),
+            "--forget-session-after" => self.forget_session_after = Some(arguments.next_value(flag)),
+            "--require-bearer" => self.require_bearer = Some(arguments.next_value(flag)),
             "--sse-answers" => self.sse_answers = true,
-            "--refuse-calls" => self.refuse_calls = Some(words.next_value(flag)),
+            "--refuse-calls" => self.refuse_calls = Some(arguments.next_value(flag)),
             "--refuse-header" => {
-                let header: String = words.next_value(flag);
+                let header: String = arguments.next_value(flag);
                 self.refuse_header = header.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
             }
             _ => return false,

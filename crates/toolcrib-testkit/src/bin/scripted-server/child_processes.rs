@@ -1,5 +1,5 @@
-//! A hostile family: a child, a grandchild, and an escapee in a session of its own without a living parent.
-//! None of them minds SIGTERM or SIGHUP, and all hold our standard output open.
+//! Child processes that are hard to end: a child, a grandchild, and a process that has left the process group and session.
+//! All ignore SIGTERM and SIGHUP and keep stdout of the server open.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// An ignored signal stays ignored in what is started later. They end by themselves after ten minutes, should a
-/// test leave them behind.
+/// Ignored signals stay ignored in child processes. All exit by themselves after ten minutes, in case a test leaves them
+/// behind.
 const SCRIPT: &str = r#"
 trap '' TERM HUP
 echo "child $$" >> "$1"
@@ -17,7 +17,7 @@ sh -c 'echo "grandchild $$" >> "$1"; exec sleep 600' sh "$1" &
 wait
 "#;
 
-/// Starts them and waits until each has written its name and process id to the file.
+/// Starts the processes and waits until each has written its name and process id to the file.
 pub(crate) fn start(pids: &Path) {
     let mut command = Command::new("sh");
     command.args(["-c", SCRIPT, "sh"]).arg(pids).stdin(Stdio::null());
@@ -28,6 +28,6 @@ pub(crate) fn start(pids: &Path) {
         }
         thread::sleep(Duration::from_millis(5));
     }
-    eprintln!("scripted-server: the family did not come up within 5 s");
+    eprintln!("scripted-server: the child processes did not start within 5 s");
     std::process::exit(1);
 }

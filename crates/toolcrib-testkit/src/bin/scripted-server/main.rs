@@ -1,5 +1,5 @@
-//! A scripted MCP server on stdio for faults a real one cannot be made to show, and for counting starts.
-//! Plain threads, so that it starts in a millisecond. docs/testing.md lists its flags.
+//! Scripted MCP server on stdio that shows faults on demand and counts its starts. docs/testing.md lists its flags.
+//! It uses threads instead of an async runtime, so that it starts within a millisecond.
 
 #![expect(clippy::expect_used, clippy::print_stderr, reason = "a test fixture may fail loudly")]
 
@@ -16,7 +16,7 @@ mod session;
 mod child_processes;
 mod output;
 
-/// The flags that only make sense on stdio.
+/// Flags that only the stdio server has.
 #[derive(Debug, Default)]
 struct StdioFlags {
     exit: Option<i32>,
@@ -34,28 +34,28 @@ struct StdioFlags {
 }
 
 fn main() {
-    let mut own = StdioFlags::default();
-    let mut flags = ServerFlags::from_args(|flag, words| own.parse_flag(flag, words));
-    flags.extra_tools.extend(own.progress.map(|_| "slow".to_owned()));
-    flags.extra_tools.extend(own.env_tool.then(|| "env".to_owned()));
+    let mut stdio_flags = StdioFlags::default();
+    let mut flags = ServerFlags::from_args(|flag, arguments| stdio_flags.parse_flag(flag, arguments));
+    flags.extra_tools.extend(stdio_flags.progress.map(|_| "slow".to_owned()));
+    flags.extra_tools.extend(stdio_flags.env_tool.then(|| "env".to_owned()));
     let fake = FakeServer { flags };
 
     fake.append_count_line(&process::id().to_string()).expect("count this start");
-    if let Some(text) = &own.stderr {
+    if let Some(text) = &stdio_flags.stderr {
         eprintln!("{text}");
     }
-    if let Some(code) = own.exit {
+    if let Some(code) = stdio_flags.exit {
         eprintln!("scripted-server: ends with code {code}, as told");
         process::exit(code);
     }
-    if own.grandchildren {
-        child_processes::start(own.pids_file.as_deref().expect("`--grandchildren` needs `--pids-file`"));
+    if stdio_flags.grandchildren {
+        child_processes::start(stdio_flags.pids_file.as_deref().expect("`--grandchildren` needs `--pids-file`"));
     }
-    let ignore_eof = own.ignore_eof;
-    if own.not_mcp {
+    let ignore_eof = stdio_flags.ignore_eof;
+    if stdio_flags.not_mcp {
         run_non_mcp_program()
     } else {
-        session::run(fake, own)
+        session::run(fake, stdio_flags)
     }
     if ignore_eof {
         loop {
@@ -65,38 +65,39 @@ fn main() {
 }
 
 impl StdioFlags {
-    fn parse_flag(&mut self, flag: &str, words: &mut ArgumentReader) -> bool {
+    /// Parses one flag; false if it is unknown.
+    fn parse_flag(&mut self, flag: &str, arguments: &mut ArgumentReader) -> bool {
         match flag {
-            "--exit" => self.exit = Some(words.next_value(flag)),
+            "--exit" => self.exit = Some(arguments.next_value(flag)),
             "--not-mcp" => self.not_mcp = true,
             "--junk" => self.junk = true,
             "--die-on-call" => self.die_on_call = true,
-            "--die-once" => self.die_once = Some(words.next_value(flag)),
+            "--die-once" => self.die_once = Some(arguments.next_value(flag)),
             "--grandchildren" => self.grandchildren = true,
-            "--pids-file" => self.pids_file = Some(words.next_value(flag)),
+            "--pids-file" => self.pids_file = Some(arguments.next_value(flag)),
             "--ignore-eof" => self.ignore_eof = true,
-            "--progress" => self.progress = Some(words.next_value(flag)),
+            "--progress" => self.progress = Some(arguments.next_value(flag)),
             "--env-tool" => self.env_tool = true,
-            "--stderr" => self.stderr = Some(words.next_value(flag)),
-            "--log-file" => self.log_file = Some(words.next_value(flag)),
+            "--stderr" => self.stderr = Some(arguments.next_value(flag)),
+            "--log-file" => self.log_file = Some(arguments.next_value(flag)),
             _ => return false,
         }
         true
     }
 
-    /// Whether this call is the one to die at.
+    /// Whether to crash at this call. With `--die-once`, only while the marker file does not exist.
     fn should_crash(&self) -> bool {
         let first = self.die_once.as_deref().filter(|file| !file.exists());
         if let Some(file) = first {
-            fs::write(file, "died once\n").expect("remember the death");
+            fs::write(file, "died once\n").expect("write the marker file");
         }
         self.die_on_call || first.is_some()
     }
 }
 
-/// A program somebody took for an MCP server.
+/// Behaves like a program that is not an MCP server: prints a prompt and reads until stdin closes.
 fn run_non_mcp_program() {
     let mut out = io::stdout();
-    out.write_all(b"Welcome to the wrong program!\n> ").and_then(|()| out.flush()).expect("greet");
-    io::copy(&mut io::stdin(), &mut io::sink()).expect("read for ever");
+    out.write_all(b"Welcome to the wrong program!\n> ").and_then(|()| out.flush()).expect("write the prompt");
+    io::copy(&mut io::stdin(), &mut io::sink()).expect("read until the end of stdin");
 }

@@ -1,14 +1,15 @@
-//! Standard output, one message a line, shared by the threads that answer.
+//! Writes messages to stdout, one per line. Shared by all threads that respond.
 
 use std::io::{self, Write};
 use std::sync::Mutex;
 
 use serde_json::Value;
 
+/// Writer of JSON-RPC messages.
 #[derive(Debug)]
 pub(crate) struct StdoutWriter {
     stdout: Mutex<io::Stdout>,
-    /// Lines around every message that are no messages.
+    /// Also write lines that are not messages around each message.
     junk: bool,
 }
 
@@ -17,7 +18,7 @@ impl StdoutWriter {
         StdoutWriter { stdout: Mutex::new(io::stdout()), junk }
     }
 
-    /// Sends one message; a reader that is gone is none of our business.
+    /// Sends one message. Errors are ignored: the client may have closed the pipe already.
     pub(crate) fn send(&self, message: &[u8]) {
         let mut line = Vec::with_capacity(message.len() + 64);
         if self.junk {
@@ -28,10 +29,11 @@ impl StdoutWriter {
         if self.junk {
             line.extend(b"[1, 2, \nINFO answered\n");
         }
-        let mut out = self.stdout.lock().expect("no thread fails while it writes");
+        let mut out = self.stdout.lock().expect("lock stdout");
         let _ = out.write_all(&line).and_then(|()| out.flush());
     }
 
+    /// Sends a notification.
     pub(crate) fn notify(&self, method: &str, params: &Value) {
         let message = serde_json::json!({"jsonrpc": "2.0", "method": method, "params": params});
         self.send(message.to_string().as_bytes());

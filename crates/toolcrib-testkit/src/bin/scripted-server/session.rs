@@ -1,4 +1,4 @@
-//! One session on stdio: reads requests, answers them, shows the faults it was told to show.
+//! MCP session on stdio: reads messages, responds, and shows the configured faults.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,12 +14,12 @@ use toolcrib_testkit::fake::{FakeReply, FakeServer, append_line, text_result};
 use crate::StdioFlags;
 use crate::output::StdoutWriter;
 
-/// Serves until the other side closes.
-pub(crate) fn run(fake: FakeServer, own: StdioFlags) {
-    let output = Arc::new(StdoutWriter::new(own.junk));
+/// Serves until the client closes stdin.
+pub(crate) fn run(fake: FakeServer, stdio_flags: StdioFlags) {
+    let output = Arc::new(StdoutWriter::new(stdio_flags.junk));
     let mut session = FakeStdioSession {
         fake: Arc::new(fake),
-        stdio_flags: own,
+        stdio_flags,
         output,
         unanswered: Vec::new(),
         pending_questions: BTreeMap::new(),
@@ -36,13 +36,14 @@ pub(crate) fn run(fake: FakeServer, own: StdioFlags) {
     }
 }
 
+/// State of the session.
 struct FakeStdioSession {
     fake: Arc<FakeServer>,
     stdio_flags: StdioFlags,
     output: Arc<StdoutWriter>,
-    /// Requests that never get an answer.
+    /// Ids of requests that never get a response.
     unanswered: Vec<Value>,
-    /// Calls that wait for what the client answers, by the number of the question.
+    /// Ids of calls that wait for a response of the client, by the id of the server's request.
     pending_questions: BTreeMap<u64, Value>,
 }
 
@@ -104,7 +105,7 @@ impl FakeStdioSession {
         }
     }
 
-    /// Asks the client, and gives its answer as the answer to the call.
+    /// Sends a request to the client. Its response becomes the result of the call.
     fn ask_client(&mut self, method: &str, params: &Value, id: &Value) {
         let number = self.pending_questions.len() as u64 + 1;
         let question = json!({"message": "how?", "requestedSchema": {"type": "object"}, "asked": params["arguments"]});
@@ -113,6 +114,7 @@ impl FakeStdioSession {
         self.output.send(request.to_string().as_bytes());
     }
 
+    /// Passes the client's response on as the result of the call that asked for it.
     fn handle_response(&mut self, message: &Value) {
         let call = message["id"].as_u64().and_then(|number| self.pending_questions.get(&number)).cloned();
         let answer = message.get("result").or(message.get("error")).cloned().unwrap_or_default();
@@ -121,7 +123,7 @@ impl FakeStdioSession {
         }
     }
 
-    /// As servers of 2026 ask: by a result that is none yet.
+    /// Asks the client as in protocol 2026-07-28: with a result of type `input_required`.
     fn ask_by_input_required(&mut self, params: &Value, id: &Value) {
         let question = json!({"message": "how?", "requestedSchema": {"type": "object"}, "asked": params["arguments"]});
         let result = match params.get("inputResponses") {
@@ -139,10 +141,12 @@ impl FakeStdioSession {
         self.send(&FakeReply::from_value(&result), id);
     }
 
-    /// In a thread of its own: other requests are answered meanwhile.
+    /// Sends the tool list after a delay, in its own thread so that other requests are answered meanwhile.
     fn list_after_delay(&self, params: &Value, id: &Value) {
-        let (fake, output) = (Arc::clone(&self.fake), Arc::clone(&self.output));
-        let (params, id) = (params.clone(), id.clone());
+        let fake = Arc::clone(&self.fake);
+        let output = Arc::clone(&self.output);
+        let params = params.clone();
+        let id = id.clone();
         thread::spawn(move || {
             fake.delay();
             if let Some(message) = fake.handle("tools/list", &params).to_message(&id) {
@@ -151,9 +155,11 @@ impl FakeStdioSession {
         });
     }
 
+    /// Reports progress in a few steps, then responds.
     fn call_slow(&self, params: &Value, id: &Value) {
         let output = Arc::clone(&self.output);
-        let (token, id) = (params["_meta"].get("progressToken").cloned(), id.clone());
+        let token = params["_meta"].get("progressToken").cloned();
+        let id = id.clone();
         let steps = self.stdio_flags.progress.unwrap_or(3);
         thread::spawn(move || {
             for step in 1..=steps {
@@ -170,6 +176,7 @@ impl FakeStdioSession {
     }
 }
 
+/// Returns the environment of the server as a JSON object.
 fn environment_json() -> String {
     let all: BTreeMap<String, String> = env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
