@@ -1,7 +1,7 @@
-//! How costs grow from 100 to 50,000 tools: linear or better, and a lookup hardly at all.
+//! Growth of costs from 100 to 50,000 tools: at most linear, and almost constant for a lookup.
 //!
-//! Every size works through the same 50,000 tools, as many lists of 100 or as one of 50,000, and keeps what it makes:
-//! so caches, allocator and page faults weigh the same on all sizes, and what is left is growth.
+//! Every size processes the same 50,000 tools, as 500 lists of 100 or as one list of 50,000, and keeps the results. So caches,
+//! allocator and page faults have the same effect on all sizes, and only growth remains.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,25 +21,28 @@ use crate::recorded_tools::{renamed_tools, source_id, split_into_sources};
 use crate::report::{BenchReport, GrowthCurve};
 
 const SIZES: [usize; 4] = [100, 1_000, 10_000, 50_000];
-/// Where growth is judged from: below, the fixed costs of an operation hide it.
+/// Smallest size for the exponent: below it, fixed costs of an operation hide the growth.
 const MIN_JUDGED_SIZE: usize = 1_000;
-/// A larger catalogue has more sources, not only larger ones.
+/// Number of tools per source, so that a larger catalogue has more sources and not larger ones.
 const TOOLS_PER_SOURCE: usize = 200;
-/// Every so many names are looked up.
+/// Every n-th name is looked up.
 const LOOKUP_STEP: usize = 25;
+/// Number of lookups of unknown names.
 const MISSPELLED_LOOKUPS: usize = 20;
+/// Number of repetitions of the read benchmark, of which the fastest counts.
 const READ_ROUNDS: usize = 5;
-/// Linear, and a little for caches that a larger list no longer fits.
+/// Threshold for linear growth, with a margin since larger lists exceed the CPU caches.
 const MAX_LINEAR_EXPONENT: f64 = 1.15;
+/// Threshold for lookups, which should hardly depend on the size.
 const MAX_LOOKUP_EXPONENT: f64 = 0.3;
 
-/// One operation at one size.
+/// Measurement of one operation at one size.
 struct CurvePoint {
     name: &'static str,
     max_exponent: f64,
-    /// Its growth is judged.
+    /// Time of the whole operation, from which the exponent is computed.
     time: Duration,
-    /// This is shown: per tool, or per lookup.
+    /// Time per tool or per lookup, for the report.
     per_item: Duration,
 }
 
@@ -68,7 +71,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// Every operation on lists of one size.
+/// Measures every operation on lists of one size.
 fn measure_points(offered: &[Box<RawValue>], size: usize) -> Result<Vec<CurvePoint>> {
     let lists: Vec<&[Box<RawValue>]> = offered.chunks(size).collect();
     let per_tool = |name, all: Duration| {
@@ -77,7 +80,7 @@ fn measure_points(offered: &[Box<RawValue>], size: usize) -> Result<Vec<CurvePoi
     };
     let mut points = Vec::new();
 
-    // One source for each list.
+    // First part: each list is one source.
     let pack = |list: &[Box<RawValue>]| {
         Ok(PackedManifest::new(&Manifest::new(&source_id(0)?, list, Vec::new(), &ToolLimits::default()))?)
     };
@@ -95,7 +98,7 @@ fn measure_points(offered: &[Box<RawValue>], size: usize) -> Result<Vec<CurvePoi
                 .zip(&packed)
                 .map(|((index, body), packed)| PackedManifest::read(packed.fingerprint, &index, body))
         };
-        let (time, _kept) = measure_time(|| read().collect::<Vec<_>>());
+        let (time, _manifests) = measure_time(|| read().collect::<Vec<_>>());
         reads.push(time);
     }
     points.push(per_tool("manifest: read", reads.into_iter().min().unwrap_or_default()));
@@ -107,7 +110,7 @@ fn measure_points(offered: &[Box<RawValue>], size: usize) -> Result<Vec<CurvePoi
     points.push(per_tool("delta: one tool changed", best_time(deltas)));
     drop((packed, changed));
 
-    // One catalogue for each list, of as many sources as it takes.
+    // Second part: each list is one catalogue of many sources.
     let parts: Vec<Vec<Arc<CatalogSource>>> = lists.iter().map(|list| build_sources(list)).collect::<Result<_>>()?;
     let build = || parts.iter().map(|parts| Catalog::build(1, parts.clone())).collect::<Vec<_>>();
     points.push(per_tool("catalogue: build from segments", best_time(build)));
@@ -117,31 +120,31 @@ fn measure_points(offered: &[Box<RawValue>], size: usize) -> Result<Vec<CurvePoi
     let render = || views.iter().map(|view| view.render(Format::Json)).collect::<Vec<_>>();
     points.push(per_tool("render: json", best_time(render)));
 
-    let lookup = |name, bar, times: usize, all: Duration| {
+    let lookup = |name, max_exponent, times: usize, all: Duration| {
         let time = all.div_f64(times as f64);
-        CurvePoint { name, max_exponent: bar, time, per_item: time }
+        CurvePoint { name, max_exponent, time, per_item: time }
     };
-    let mut wanted: Vec<(&Catalog, String)> = Vec::new();
+    let mut lookups: Vec<(&Catalog, String)> = Vec::new();
     for view in &views {
         let names = view.catalog.tools().step_by(LOOKUP_STEP).map(|tool| tool.name().to_string());
-        wanted.extend(names.map(|name| (&*view.catalog, name)));
+        lookups.extend(names.map(|name| (&*view.catalog, name)));
     }
-    let found = || wanted.iter().filter(|(catalog, name)| catalog.find(name).is_ok()).count();
-    if found() != wanted.len() {
+    let found = || lookups.iter().filter(|(catalog, name)| catalog.find(name).is_ok()).count();
+    if found() != lookups.len() {
         return Err("a tool was not found by its name".into());
     }
-    points.push(lookup("find: by name", MAX_LOOKUP_EXPONENT, wanted.len(), best_time(found)));
-    // A few are enough: each compares with every name.
-    let slips: Vec<(&Catalog, String)> = wanted
+    points.push(lookup("find: by name", MAX_LOOKUP_EXPONENT, lookups.len(), best_time(found)));
+    // A few are enough: each is compared with every name for suggestions.
+    let misspelled: Vec<(&Catalog, String)> = lookups
         .iter()
-        .step_by(wanted.len() / MISSPELLED_LOOKUPS)
+        .step_by(lookups.len() / MISSPELLED_LOOKUPS)
         .map(|(catalog, name)| (*catalog, format!("{name}x")))
         .collect();
-    let missed = || slips.iter().filter(|(catalog, name)| catalog.find(name).is_err()).count();
-    if missed() != slips.len() {
-        return Err("a name was found that nobody has".into());
+    let missed = || misspelled.iter().filter(|(catalog, name)| catalog.find(name).is_err()).count();
+    if missed() != misspelled.len() {
+        return Err("an unknown name was found".into());
     }
-    points.push(lookup("find: unknown, with near names", MAX_LINEAR_EXPONENT, slips.len(), best_time(missed)));
+    points.push(lookup("find: unknown, with near names", MAX_LINEAR_EXPONENT, misspelled.len(), best_time(missed)));
     Ok(points)
 }
 
@@ -149,8 +152,8 @@ fn build_sources(list: &[Box<RawValue>]) -> Result<Vec<Arc<CatalogSource>>> {
     let parts = split_into_sources(list, TOOLS_PER_SOURCE)?.into_iter().map(|list| {
         let packed = PackedManifest::new(&Manifest::new(&list.id, &list.tools, Vec::new(), &ToolLimits::default()))?;
         let state = Arc::new(source_state(&packed));
-        let manner = SourceOptions { kind: "mcp".into(), ..SourceOptions::default() };
-        Ok(Arc::new(CatalogSource::new(Arc::new(Segment::with_prefix(Arc::new(packed))), state, manner)))
+        let options = SourceOptions { kind: "mcp".into(), ..SourceOptions::default() };
+        Ok(Arc::new(CatalogSource::new(Arc::new(Segment::with_prefix(Arc::new(packed))), state, options)))
     });
     parts.collect()
 }
@@ -164,7 +167,7 @@ fn change_one_tool(offered: &[Box<RawValue>]) -> Result<Vec<Box<RawValue>>> {
     Ok(offered)
 }
 
-/// The source as the journal tells of it.
+/// State of the source as the inventory would have it.
 fn source_state(packed: &PackedManifest) -> SourceState {
     SourceState {
         kind: "mcp".into(),

@@ -1,4 +1,4 @@
-//! Discovery of many slow sources, against the slowest of them alone.
+//! Discovery of many slow sources, compared with a single one: discoveries must run concurrently.
 
 use std::time::Duration;
 
@@ -37,12 +37,12 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// How long it takes to discover so many sources that were never seen before.
+/// Measures the discovery of new sources.
 async fn time_discovery(sources: usize) -> Result<Duration> {
     let commands: Vec<_> =
         (0..sources).map(|number| (format!("slow {number}"), scripted_command(&["--delay-ms", DELAY_MS]))).collect();
-    let place = tempfile::tempdir()?;
-    let store = toolcrib::store::open(&place.path().to_string_lossy()).await?;
+    let directory = tempfile::tempdir()?;
+    let store = toolcrib::store::open(&directory.path().to_string_lossy()).await?;
     let registry =
         Registry::open(parse_config(&commands)?, RegistryOptions { store: Some(store), ..RegistryOptions::default() })
             .await?;

@@ -1,5 +1,5 @@
-//! What REST costs over HTTP itself: `toolcrib serve`'s routes against a bare axum handler that answers the same bytes, in
-//! the same process and over the same kind of socket.
+//! Overhead of REST routes: `toolcrib serve` compared with a bare axum handler that returns the same bytes, in the same
+//! process and over the same kind of socket.
 
 mod client;
 mod servers;
@@ -13,12 +13,14 @@ use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 use client::RawHttpClient;
 use servers::{BareServer, ToolcribServer};
 
-/// Blocks of requests that take turns.
+/// Number of blocks of requests. Both servers alternate, so that disturbances affect both.
 const BLOCKS: usize = 40;
+/// Number of requests in a block.
 const BLOCK_SIZE: usize = 50;
+/// Number of clients that listen to `/api/events`.
 const LISTENERS: usize = 200;
 const LISTENER_ROUNDS: usize = 7;
-/// For throughput: so many clients at once, each with so many requests, over so many questions.
+/// Number of concurrent clients in the throughput benchmark.
 const CLIENTS: usize = 4;
 const REQUESTS_PER_CLIENT: usize = 1_000;
 const ROUNDS: usize = 5;
@@ -67,28 +69,28 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     )?;
     let tag = format!("If-None-Match: {}\r\n", page.etag);
     measure_latency(report, (&served, tools, &tag), (&bare, "/unchanged"), "the same with its `ETag`", 1.3)?;
-    let what = format!("`GET /api/sources` ({})", kilobytes(&sources.body));
-    measure_latency(report, (&served, "/api/sources", ""), (&bare, "/sources"), &what, 2.0)?;
+    let label = format!("`GET /api/sources` ({})", kilobytes(&sources.body));
+    measure_latency(report, (&served, "/api/sources", ""), (&bare, "/sources"), &label, 2.0)?;
     measure_throughput(report, &served, &bare)?;
     measure_listeners(report, &served, tools)
 }
 
-/// One client that waits for each answer, in turns with one of the bare handler.
+/// Measures the latency of one client that waits for each response, alternating with one of the bare handler.
 fn measure_latency(
     report: &mut BenchReport,
     (served, path, headers): (&ToolcribServer, &str, &str),
     (bare, bare_path): (&BareServer, &str),
-    what: &str,
-    most: f64,
+    label: &str,
+    max_ratio: f64,
 ) -> Result<()> {
     let mut ours = (RawHttpClient::connect(&served.address)?, path, headers, Vec::new());
     let mut theirs = (RawHttpClient::connect(&bare.address)?, bare_path, "", Vec::new());
-    // The first block only warms up.
+    // The first block is a warm-up and not counted.
     for block in 0..=BLOCKS {
         for (client, path, headers, times) in [&mut ours, &mut theirs] {
             for _ in 0..BLOCK_SIZE {
-                let (time, answer) = measure_time(|| client.get(path, headers));
-                answer?;
+                let (time, response) = measure_time(|| client.get(path, headers));
+                response?;
                 if block > 0 {
                     times.push(time);
                 }
@@ -98,32 +100,31 @@ fn measure_latency(
     let (ours, theirs) = (median(ours.3), median(theirs.3));
     report.add_row(RatioRow {
         bench: "http",
-        measured: format!("{what}, median: {}", format_duration(ours)),
+        measured: format!("{label}, median: {}", format_duration(ours)),
         baseline: format!("a bare axum handler with the same bytes: {}", format_duration(theirs)),
         ratio: ratio(ours, theirs),
-        threshold: Threshold::AtMost(most, "the bare handler".into()),
+        threshold: Threshold::AtMost(max_ratio, "the bare handler".into()),
     });
     Ok(())
 }
 
-/// Two hundred questions, asked again and again by several clients at once.
+/// Measures the throughput of 200 different searches with several concurrent clients.
 fn measure_throughput(report: &mut BenchReport, served: &ToolcribServer, bare: &BareServer) -> Result<()> {
-    let questions: Vec<String> = (0..200)
+    let queries: Vec<String> = (0..200)
         .map(|number| {
-            let (one, other) = (QUERY_WORDS[number % QUERY_WORDS.len()], QUERY_WORDS[number / 10 % QUERY_WORDS.len()]);
-            format!("/api/search?q={one}+{other}+{}", number / 20)
+            let first = QUERY_WORDS[number % QUERY_WORDS.len()];
+            let second = QUERY_WORDS[number / 10 % QUERY_WORDS.len()];
+            format!("/api/search?q={first}+{second}+{}", number / 20)
         })
         .collect();
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    // The first round only warms up.
+    // The first round is a warm-up and not counted.
     for round in 0..=ROUNDS {
-        let (one, other) = (
-            time_concurrent_clients(&served.address, &questions)?,
-            time_concurrent_clients(&bare.address, &["/found".to_owned()])?,
-        );
+        let our_time = time_concurrent_clients(&served.address, &queries)?;
+        let their_time = time_concurrent_clients(&bare.address, &["/found".to_owned()])?;
         if round > 0 {
-            ours.push(one);
-            theirs.push(other);
+            ours.push(our_time);
+            theirs.push(their_time);
         }
     }
     let (ours, theirs) = (median(ours), median(theirs));
@@ -139,7 +140,7 @@ fn measure_throughput(report: &mut BenchReport, served: &ToolcribServer, bare: &
     Ok(())
 }
 
-/// How long all of them take together.
+/// Measures the time until all clients have sent all their requests.
 fn time_concurrent_clients(address: &str, paths: &[String]) -> Result<Duration> {
     let began = Instant::now();
     let failed = thread::scope(|scope| {
@@ -154,7 +155,9 @@ fn time_concurrent_clients(address: &str, paths: &[String]) -> Result<Duration> 
                 })
             })
             .collect();
-        clients.into_iter().find_map(|client| client.join().map_or(Some("a client broke off".into()), |end| end.err()))
+        clients
+            .into_iter()
+            .find_map(|client| client.join().map_or(Some("a client thread panicked".into()), |end| end.err()))
     });
     match failed {
         Some(error) => Err(error.into()),
@@ -162,13 +165,14 @@ fn time_concurrent_clients(address: &str, paths: &[String]) -> Result<Duration> 
     }
 }
 
-/// The page again, with and without listeners, in turns. What differs without any is the noise.
+/// Measures the latency of a page with and without listeners, alternating. The spread of the runs without listeners is the
+/// noise, and the threshold.
 fn measure_listeners(report: &mut BenchReport, served: &ToolcribServer, path: &str) -> Result<()> {
     let measure = || -> Result<Duration> {
         let mut client = RawHttpClient::connect(&served.address)?;
         let times = (0..BLOCK_SIZE * 10).map(|_| {
-            let (time, answer) = measure_time(|| client.get(path, ""));
-            answer.map(|_| time)
+            let (time, response) = measure_time(|| client.get(path, ""));
+            response.map(|_| time)
         });
         Ok(median(times.collect::<Result<Vec<_>>>()?))
     };
@@ -181,7 +185,7 @@ fn measure_listeners(report: &mut BenchReport, served: &ToolcribServer, path: &s
         with.push(measure()?);
         drop(listening);
     }
-    let noise = without.iter().max().zip(without.iter().min()).map_or(1.0, |(most, least)| ratio(*most, *least));
+    let noise = without.iter().max().zip(without.iter().min()).map_or(1.0, |(max, min)| ratio(*max, *min));
     let (with, without) = (median(with), median(without));
     report.add_row(RatioRow {
         bench: "http",

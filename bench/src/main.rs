@@ -1,5 +1,5 @@
-//! What Toolcrib promises about time, measured. Every bar is a ratio within one run, for an absolute time
-//! says more about the machine than about the program. `cargo xtask bench` builds and runs this.
+//! Benchmarks of Toolcrib against thresholds. Thresholds are ratios within one run, since an absolute time says more about
+//! the machine than about the program. `cargo xtask bench` builds and runs this program.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "printing is what this program does")]
 
@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use report::BenchReport;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+/// One benchmark: adds its measurements to the report.
 type BenchFn = fn(&mut BenchReport) -> Result<()>;
 
 const BENCHES: [(&str, BenchFn); 9] = [
@@ -44,16 +45,18 @@ const BENCHES: [(&str, BenchFn); 9] = [
 ];
 
 fn main() -> ExitCode {
-    // Servers are started through this same binary; nothing may come before it.
+    // Server processes are started through this binary as a guard, so this check comes first.
     toolcrib::guard::run_if_asked();
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(unknown) = wanted.iter().find(|name| BENCHES.iter().all(|(known, _)| known != name)) {
+    let selected: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = selected.iter().find(|name| BENCHES.iter().all(|(known, _)| known != name)) {
         let names = BENCHES.map(|(name, _)| name).join(", ");
-        eprintln!("no bench is named `{unknown}`; there are {names}");
+        eprintln!("unknown benchmark `{unknown}`; known are {names}");
         return ExitCode::from(2);
     }
     let mut report = BenchReport::default();
-    for (name, bench) in BENCHES.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| w == name)) {
+    for (name, bench) in
+        BENCHES.iter().filter(|(name, _)| selected.is_empty() || selected.iter().any(|selected| selected == name))
+    {
         eprintln!("measuring {name} …");
         if let Err(error) = bench(&mut report) {
             report.add_failure(name, &*error);

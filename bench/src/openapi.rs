@@ -1,5 +1,5 @@
-//! Large OpenAPI documents: read, converted and recorded by `toolcrib refresh`, with the memory that takes; the same
-//! document once more when it has not changed; and, where it can be had, FastMCP on the same document.
+//! Large OpenAPI documents: time and memory of `toolcrib refresh`, the same for an unchanged document, and FastMCP on the
+//! same document where it is installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ use crate::measure::{median, ratio};
 use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 
 const ROUNDS: usize = 7;
-/// The document, what it is called, how long it may take and how much memory.
+/// File, name, maximum time and maximum memory in megabytes of each document.
 const DOCUMENTS: [(&str, &str, Duration, f64); 2] = [
     ("github__api.github.com.json", "GitHub", Duration::from_millis(1_000), 150.0),
     ("stripe__spec3-2022-04-12.json", "Stripe", Duration::from_millis(1_500), 150.0),
 ];
-/// A Python that has FastMCP, from `cargo xtask bench`.
+/// Variable with the path of a Python that has FastMCP, set by `cargo xtask bench`.
 const FASTMCP_ENV: &str = "TOOLCRIB_BENCH_FASTMCP";
 
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
-    let folder = programs::data_dir().ok_or("there is no recorded material")?.join("openapi");
+    let folder = programs::data_dir().ok_or("no recorded data; set TOOLCRIB_TEST_DATA")?.join("openapi");
     for (file, name, allowed, memory) in DOCUMENTS {
         measure_document(report, &folder.join(file), name, allowed, memory)?;
     }
@@ -32,17 +32,20 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
 }
 
 fn measure_document(report: &mut BenchReport, file: &Path, name: &str, allowed: Duration, memory: f64) -> Result<()> {
-    let place = tempfile::tempdir()?;
-    let config = place.path().join("toolcrib.json");
+    let directory = tempfile::tempdir()?;
+    let config = directory.path().join("toolcrib.json");
     let source = json!({ "openapi": file, "base_url": "http://127.0.0.1:9", "ttl": "0s" });
     fs::write(&config, json!({ "sources": { "api": source } }).to_string())?;
     let refresh = |force: bool| {
         let mut command = Command::new(programs::toolcrib_binary());
-        command.args(["refresh", "--json", "--config"]).arg(&config).arg("--data").arg(place.path().join("data"));
+        command.args(["refresh", "--json", "--config"]).arg(&config).arg("--data").arg(directory.path().join("data"));
         command.args(force.then_some("--force"));
         command
     };
-    let (mut read, mut same, mut largest, mut tools) = (Vec::new(), Vec::new(), 0.0_f64, 0);
+    let mut read = Vec::new();
+    let mut same = Vec::new();
+    let mut peak_memory = 0.0_f64;
+    let mut tools = 0;
     for round in 0..ROUNDS {
         let first = measure_process(refresh(true))?;
         let again = measure_process(refresh(false))?;
@@ -56,7 +59,7 @@ fn measure_document(report: &mut BenchReport, file: &Path, name: &str, allowed: 
         }
         read.push(first.duration);
         same.push(again.duration);
-        largest = largest.max(first.peak_megabytes);
+        peak_memory = peak_memory.max(first.peak_megabytes);
     }
     let best = read.iter().min().copied().unwrap_or_default();
     let (read, same) = (median(read), median(same));
@@ -76,9 +79,9 @@ fn measure_document(report: &mut BenchReport, file: &Path, name: &str, allowed: 
     });
     report.add_row(RatioRow {
         bench: "openapi",
-        measured: format!("{name}: at most {largest:.0} MB of memory"),
+        measured: format!("{name}: at most {peak_memory:.0} MB of memory"),
         baseline: format!("what it may take: {memory:.0} MB"),
-        ratio: largest / memory,
+        ratio: peak_memory / memory,
         threshold: Threshold::AtMost(1.0, format!("{memory:.0} MB")),
     });
     report.add_row(RatioRow {
@@ -88,40 +91,46 @@ fn measure_document(report: &mut BenchReport, file: &Path, name: &str, allowed: 
         ratio: ratio(same, read),
         threshold: Threshold::AtMost(0.5, "not parsed again".into()),
     });
-    measure_fastmcp(report, file, name, read, largest)
+    measure_fastmcp(report, file, name, read, peak_memory)
 }
 
-/// The same by FastMCP. Not a bar: it may not be there.
+/// Measures FastMCP on the same document. Without a threshold, since it may not be installed.
 fn measure_fastmcp(report: &mut BenchReport, file: &Path, name: &str, ours: Duration, memory: f64) -> Result<()> {
     let Some(python) = std::env::var_os(FASTMCP_ENV) else { return Ok(()) };
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers/fastmcp_openapi.py");
     let mut command = Command::new(python);
     command.arg(script).arg(file);
     let theirs = measure_process(command)?;
-    let said = String::from_utf8_lossy(&theirs.stdout).trim().to_owned();
+    let summary = String::from_utf8_lossy(&theirs.stdout).trim().to_owned();
     report.add_row(RatioRow {
         bench: "openapi",
         measured: format!("{name}: {} and {memory:.0} MB", format_duration(ours)),
-        baseline: format!("FastMCP, {said}: {} and {:.0} MB", format_duration(theirs.duration), theirs.peak_megabytes),
+        baseline: format!(
+            "FastMCP, {summary}: {} and {:.0} MB",
+            format_duration(theirs.duration),
+            theirs.peak_megabytes
+        ),
         ratio: ratio(ours, theirs.duration),
         threshold: Threshold::None,
     });
     Ok(())
 }
 
+/// Time, memory and output of a process.
 struct ProcessMeasurement {
     duration: Duration,
-    /// The most memory it ever held.
+    /// Peak resident memory.
     peak_megabytes: f64,
     stdout: Vec<u8>,
 }
 
+/// Runs a command and samples its peak memory from `/proc`.
 fn measure_process(mut command: Command) -> Result<ProcessMeasurement> {
     let began = Instant::now();
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let status = PathBuf::from(format!("/proc/{}/status", child.id()));
-    let watching = thread::spawn(move || {
-        // Only grows, so the last look is good for all.
+    let sampler = thread::spawn(move || {
+        // The peak only grows, so the last sample before the exit is the result.
         let mut kilobytes = 0.0;
         while let Some(now) = fs::read_to_string(&status).ok().as_deref().and_then(parse_peak_kilobytes) {
             kilobytes = now;
@@ -131,7 +140,7 @@ fn measure_process(mut command: Command) -> Result<ProcessMeasurement> {
     });
     let output = child.wait_with_output()?;
     let took = began.elapsed();
-    let megabytes = watching.join().map_err(|_| "nobody watched its memory")?;
+    let megabytes = sampler.join().map_err(|_| "the memory sampler panicked")?;
     if !output.status.success() {
         return Err(
             format!("{command:?} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr)).into()
@@ -140,6 +149,7 @@ fn measure_process(mut command: Command) -> Result<ProcessMeasurement> {
     Ok(ProcessMeasurement { duration: took, peak_megabytes: megabytes, stdout: output.stdout })
 }
 
+/// Peak resident memory (`VmHWM`) in a `/proc/PID/status` file.
 fn parse_peak_kilobytes(status: &str) -> Option<f64> {
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_whitespace().nth(1)?.parse().ok()

@@ -1,5 +1,5 @@
-//! What Toolcrib costs in between: `tools/call` over HTTP through `toolcrib serve`, against the same call made directly
-//! to the server behind it.
+//! Overhead of Toolcrib as a gateway: `tools/call` over HTTP through `toolcrib serve`, compared with the same call made
+//! directly to the upstream server.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ mod process;
 use agent::{Agent, AgentProtocol};
 use process::ListeningProcess;
 
-/// Calls of one agent, in blocks that take turns.
+/// Number of blocks of calls. Both targets alternate, so that disturbances affect both.
 const BLOCKS: usize = 40;
 const BLOCK_SIZE: usize = 50;
 const MAX_RATIO: f64 = 2.5;
@@ -30,28 +30,28 @@ const CALLS_PER_AGENT: usize = 100;
 const ROUNDS: usize = 3;
 
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
-    let place = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let bare = ListeningProcess::start(&mut Command::new(programs::toolcrib_binary().with_file_name("fast-http")))?;
     let forward =
         ListeningProcess::start(Command::new(programs::toolcrib_binary().with_file_name("forward")).arg(&bare.url))?;
     let sdk = ListeningProcess::start(Command::new(programs::rmcp_server()).arg("--http"))?;
-    let count_file = place.path().join("starts");
+    let count_file = directory.path().join("starts");
     let counted = scripted_command(&["--count-file", &count_file.to_string_lossy()]);
-    let config = place.path().join("toolcrib.json");
+    let config = directory.path().join("toolcrib.json");
     let sources = json!({
         "bare": {"url": bare.url},
         "sdk": {"url": sdk.url},
         "counted": {"command": counted.first(), "args": counted.get(1..)},
     });
     std::fs::write(&config, json!({"sources": sources}).to_string())?;
-    let toolcrib = |words: &[&str]| {
+    let toolcrib = |arguments: &[&str]| {
         let mut command = Command::new(programs::toolcrib_binary());
-        command.args(words).arg("--config").arg(&config).arg("--data").arg(place.path().join("data"));
+        command.args(arguments).arg("--config").arg(&config).arg("--data").arg(directory.path().join("data"));
         command
     };
-    let known = toolcrib(&["refresh", "--quiet"]).output()?;
-    if !known.status.success() {
-        return Err(String::from_utf8_lossy(&known.stderr).into());
+    let refresh = toolcrib(&["refresh", "--quiet"]).output()?;
+    if !refresh.status.success() {
+        return Err(String::from_utf8_lossy(&refresh.stderr).into());
     }
     let discovered = count_starts(&count_file)?;
     let served = ListeningProcess::start(&mut toolcrib(&["serve", "--quiet", "--listen", "127.0.0.1:0"]))?;
@@ -69,7 +69,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     }
     measure_concurrency(report, &through("bare__echo"), &to_bare)?;
 
-    // And a server that is a process: one for all of them.
+    // A stdio server must be started once for all agents.
     time_concurrent_agents(&through("counted__echo"), 1)?;
     let started = count_starts(&count_file)? - discovered;
     report.add_row(RatioRow {
@@ -82,7 +82,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// Where to call which tool.
+/// Server and tool to call.
 #[derive(Clone)]
 struct BenchTarget {
     url: String,
@@ -90,7 +90,7 @@ struct BenchTarget {
     name: &'static str,
 }
 
-/// One agent that waits for each answer.
+/// Measures the latency of one agent that waits for each response.
 fn measure_latency(
     report: &mut BenchReport,
     version: AgentProtocol,
@@ -101,12 +101,12 @@ fn measure_latency(
         (Agent::connect(&through.url, version)?, through.tool, Vec::new()),
         (Agent::connect(&direct.url, version)?, direct.tool, Vec::new()),
     ];
-    // The first block only warms up.
+    // The first block is a warm-up and not counted.
     for block in 0..=BLOCKS {
         for (agent, tool, times) in &mut agents {
             for call in 0..BLOCK_SIZE {
-                let (time, answer) = measure_time(|| agent.call(tool, &format!("block {block}, call {call}")));
-                answer?;
+                let (time, result) = measure_time(|| agent.call(tool, &format!("block {block}, call {call}")));
+                result?;
                 if block > 0 {
                     times.push(time);
                 }
@@ -130,7 +130,7 @@ fn measure_latency(
     Ok(())
 }
 
-/// Many agents, each of which waits for its answers.
+/// Measures the throughput of many concurrent agents.
 fn measure_concurrency(report: &mut BenchReport, through: &BenchTarget, direct: &BenchTarget) -> Result<()> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -149,28 +149,28 @@ fn measure_concurrency(report: &mut BenchReport, through: &BenchTarget, direct: 
     Ok(())
 }
 
-/// How long it takes all of them to make so many calls each; connecting is not counted.
-fn time_concurrent_agents(goal: &BenchTarget, calls: usize) -> Result<Duration> {
-    let goal = Arc::new(goal.clone());
-    let agents = (0..AGENTS).map(|_| Agent::connect(&goal.url, AgentProtocol::Modern)).collect::<Result<Vec<_>>>()?;
-    let (time, ended) = measure_time(|| {
+/// Measures the time until all agents have made `calls` calls each, without the time to connect.
+fn time_concurrent_agents(target: &BenchTarget, calls: usize) -> Result<Duration> {
+    let target = Arc::new(target.clone());
+    let agents = (0..AGENTS).map(|_| Agent::connect(&target.url, AgentProtocol::Modern)).collect::<Result<Vec<_>>>()?;
+    let (time, results) = measure_time(|| {
         let threads = agents.into_iter().enumerate().map(|(number, mut agent)| {
-            let goal = goal.clone();
+            let target = target.clone();
             thread::spawn(move || {
                 (0..calls)
-                    .try_for_each(|call| agent.call(goal.tool, &format!("agent {number}, call {call}")))
-                    // An error of this kind may not cross threads.
+                    .try_for_each(|call| agent.call(target.tool, &format!("agent {number}, call {call}")))
+                    // The boxed error is not `Send`.
                     .map_err(|error| error.to_string())
             })
         });
-        // All of them are started before the first is waited for.
+        // Collected first, so that all threads run before the first one is joined.
         let threads: Vec<_> = threads.collect();
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into())))
             .collect::<Vec<_>>()
     });
-    ended.into_iter().collect::<std::result::Result<(), String>>()?;
+    results.into_iter().collect::<std::result::Result<(), String>>()?;
     Ok(time)
 }
 

@@ -1,5 +1,5 @@
-//! Publishing after one tool of many changed, against building everything: what costs by the tool is paid for one
-//! source, what costs by the source stays small.
+//! Publishing a catalogue after one of many tools changed, compared with building everything: costs per tool arise for one
+//! source only, and costs per source stay small.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,18 +27,18 @@ const MAX_RATIO: f64 = 0.05;
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let lists = split_into_sources(&renamed_tools(TOOLS)?, TOOLS_PER_SOURCE)?;
     let runtime = tokio::runtime::Runtime::new()?;
-    let place = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let in_memory = runtime.block_on(measure_publishing(async || Ok(memory.clone()), &lists))?;
-    let file = place.path().to_string_lossy();
+    let file = directory.path().to_string_lossy();
     let on_disk = runtime.block_on(measure_publishing(async || Ok(store::open(&file).await?), &lists))?;
 
     let sources = lists.len();
     let building = best_time(|| build_catalog(&in_memory.stored));
-    let what = format!("one of {TOOLS} tools in {sources} sources changed");
+    let label = format!("one of {TOOLS} tools in {sources} sources changed");
     report.add_row(RatioRow {
         bench: "publish",
-        measured: format!("{what}, from the journal to the catalogue: {}", format_duration(in_memory.publishing)),
+        measured: format!("{label}, from the journal to the catalogue: {}", format_duration(in_memory.publishing)),
         baseline: format!("building all from stored text: {}", format_duration(building)),
         ratio: ratio(in_memory.publishing, building),
         threshold: Threshold::AtMost(MAX_RATIO, "building all".into()),
@@ -74,16 +74,19 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
+/// Times with one kind of store.
 struct PublishMeasurement {
-    /// A list, normalised, hashed, packed, stored and published by the registry that was given it.
+    /// Normalising, hashing, packing, storing and publishing one list by the registry that receives it.
     recording: Duration,
-    /// The same for the first list of every source.
+    /// The same for the first lists of all sources together.
     recording_all: Duration,
-    /// Published by another registry on the same store, which only reads the journal and what it names.
+    /// Publishing by another registry on the same store, which reads the new record and its manifest.
     publishing: Duration,
-    /// A registry opened on that store, which publishes everything.
+    /// Opening a registry on that store, which publishes everything.
     opening: Duration,
+    /// Number of segments that the other registry built.
     segments: usize,
+    /// Number of records that it was notified of.
     events: usize,
     stored: Vec<StoredCatalogSource>,
 }
@@ -108,14 +111,15 @@ async fn measure_publishing(
         registry.record_tools(id, changed).await?;
         recording.push(began.elapsed());
 
-        let (before, wish) = (other.catalog(), Command::Enable(id.clone()));
+        let before = other.catalog();
+        let command = Command::Enable(id.clone());
         let began = Instant::now();
-        // It is enabled already: all that is done is to catch up.
-        other.execute(wish, Actor::new("bench")).await?;
+        // The source is enabled already, so the command only catches up with the journal.
+        other.execute(command, Actor::new("bench")).await?;
         publishing.push(began.elapsed());
         let after = other.catalog();
         let parts = before.sources().zip(after.sources());
-        segments += parts.filter(|(one, two)| !Arc::ptr_eq(&one.segment, &two.segment)).count();
+        segments += parts.filter(|(old, new)| !Arc::ptr_eq(&old.segment, &new.segment)).count();
         while let Ok(notice) = notices.try_recv() {
             events += usize::from(matches!(notice, RegistryNotice::RecordAppended(_)));
         }
@@ -130,7 +134,7 @@ async fn measure_publishing(
     let stored: Vec<StoredCatalogSource> =
         catalog.sources().map(StoredCatalogSource::from_catalog_source).collect::<Result<_>>()?;
     if catalog.hash() != build_catalog(&stored)?.hash() {
-        return Err("the catalogue that was published is not the one that is built".into());
+        return Err("the published catalogue differs from one built from scratch".into());
     }
     other.close().await;
     registry.close().await;
@@ -153,14 +157,14 @@ async fn open_registry(store: Arc<dyn Store>, lists: &[SourceTools]) -> Result<R
 
 fn change_one_tool(tools: &[Box<RawValue>], round: usize) -> Result<Vec<Box<RawValue>>> {
     let mut tools = tools.to_vec();
-    let tool = tools.first_mut().ok_or("a source without tools")?;
+    let tool = tools.first_mut().ok_or("a source has no tools")?;
     let mut changed: Value = serde_json::from_str(tool.get())?;
     changed["description"] = json!(format!("It changed {round} times"));
     *tool = to_raw_value(&changed)?;
     Ok(tools)
 }
 
-/// A manifest as it lies in a store, and what else its part is made of.
+/// Stored manifest of a source, with its state and options.
 struct StoredCatalogSource {
     fingerprint: Fingerprint,
     index: String,
@@ -179,8 +183,8 @@ impl StoredCatalogSource {
 fn build_catalog(stored: &[StoredCatalogSource]) -> Result<Catalog> {
     let parts = stored.iter().map(|StoredCatalogSource { fingerprint, index, body, catalog_source: part }| {
         let packed = PackedManifest::read(*fingerprint, index, body.clone())?;
-        let (state, manner): (_, SourceOptions) = (part.state.clone(), part.options.clone());
-        Ok(Arc::new(CatalogSource::new(Arc::new(Segment::with_prefix(Arc::new(packed))), state, manner)))
+        let (state, options): (_, SourceOptions) = (part.state.clone(), part.options.clone());
+        Ok(Arc::new(CatalogSource::new(Arc::new(Segment::with_prefix(Arc::new(packed))), state, options)))
     });
     Ok(Catalog::build(1, parts.collect::<Result<_>>()?))
 }

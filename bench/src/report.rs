@@ -1,8 +1,9 @@
-//! What was measured, as Markdown: a table of ratios, a table of curves, and a line for what could not be measured.
+//! Report in Markdown: a table of ratios, a table of growth curves, further tables, and a line per failed benchmark.
 
 use std::fmt;
 use std::time::Duration;
 
+/// Results of all benchmarks.
 #[derive(Debug, Default)]
 pub(crate) struct BenchReport {
     rows: Vec<RatioRow>,
@@ -11,31 +12,34 @@ pub(crate) struct BenchReport {
     failures: Vec<String>,
 }
 
-/// One measurement against another.
+/// Measurement compared with a baseline.
 #[derive(Debug)]
 pub(crate) struct RatioRow {
     pub(crate) bench: &'static str,
+    /// Description and value of the measurement.
     pub(crate) measured: String,
+    /// Description and value of the baseline.
     pub(crate) baseline: String,
     pub(crate) ratio: f64,
     pub(crate) threshold: Threshold,
 }
 
+/// Condition for a row to pass, with a description.
 #[derive(Debug)]
 pub(crate) enum Threshold {
-    /// The ratio may not exceed this.
+    /// Maximum ratio.
     AtMost(f64, String),
-    /// Something else must hold, and does or does not.
+    /// Another condition, and whether it is met.
     Condition(bool, String),
-    /// For information.
+    /// For information only.
     None,
 }
 
-/// The cost of one operation at several sizes.
+/// Cost of one operation at several sizes.
 #[derive(Debug)]
 pub(crate) struct GrowthCurve {
     pub(crate) name: &'static str,
-    /// Per tool, or per lookup.
+    /// Size, and time per tool or per lookup.
     pub(crate) per_item: Vec<(usize, Duration)>,
     pub(crate) exponent: f64,
     pub(crate) max_exponent: f64,
@@ -50,15 +54,17 @@ impl BenchReport {
         self.curves.push(curve);
     }
 
-    /// Figures that are more than one ratio.
+    /// Adds a table in Markdown.
     pub(crate) fn add_table(&mut self, table: String) {
         self.tables.push(table);
     }
 
+    /// Adds a benchmark that failed with an error.
     pub(crate) fn add_failure(&mut self, bench: &str, error: &dyn std::error::Error) {
         self.failures.push(format!("`{bench}` could not be measured: {error}"));
     }
 
+    /// Whether all thresholds are met and no benchmark failed.
     pub(crate) fn is_all_met(&self) -> bool {
         self.rows.iter().all(|row| row.threshold.is_met(row.ratio) != Some(false))
             && self.curves.iter().all(GrowthCurve::is_met)
@@ -67,6 +73,7 @@ impl BenchReport {
 }
 
 impl Threshold {
+    /// Whether the threshold is met; `None` if there is none.
     fn is_met(&self, ratio: f64) -> Option<bool> {
         match self {
             Threshold::AtMost(most, _) => Some(ratio <= *most),
@@ -123,7 +130,7 @@ fn result_word(met: Option<bool>) -> &'static str {
     }
 }
 
-/// A time with three digits and its unit.
+/// Formats a time with three significant digits and its unit.
 pub(crate) fn format_duration(time: Duration) -> String {
     let nanos = time.as_secs_f64() * 1e9;
     let (value, unit) = match nanos {

@@ -1,5 +1,5 @@
-//! How well search finds, on every labelled set there is, against a plain BM25F; how long it takes; and how many tokens
-//! an answer costs.
+//! Quality of search on all labelled sets, compared with a plain BM25F; its latency; and the number of tokens of a
+//! response.
 
 mod baseline;
 
@@ -18,7 +18,7 @@ use crate::recorded_tools::recorded_servers;
 use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 use baseline::Baseline;
 
-/// Each with its files of queries.
+/// Labelled sets with their query files.
 const SETS: [(&str, &[&str]); 6] = [
     ("livemcp", &["queries", "queries.steps", "queries.agent"]),
     ("metatool", &["queries", "queries.multi"]),
@@ -27,15 +27,20 @@ const SETS: [(&str, &[&str]); 6] = [
     ("bfcl", &["queries"]),
     ("mcp_mega", &["queries"]),
 ];
-/// The largest of them, for what depends on size.
+/// The set with the most tools, for thresholds that depend on the size.
 const SCALE_SET: &str = "mcp_mega";
+/// Number of results that are scored.
 const RESULT_DEPTH: usize = 10;
+/// Minimum difference in NDCG@10 to the baseline, averaged over all sets.
 const MIN_NDCG_GAIN: f64 = 0.03;
+/// Minimum recall@5 on [`SCALE_SET`].
 const MIN_RECALL: f64 = 0.57;
 const MAX_P50: Duration = Duration::from_micros(300);
 const MAX_P99: Duration = Duration::from_millis(2);
+/// Maximum median of tokens of a response with five hits.
 const MAX_ANSWER_TOKENS: usize = 400;
 
+/// Scores and latencies of one set of queries.
 struct SetMeasurement {
     set: String,
     baseline: MeanScores,
@@ -45,18 +50,18 @@ struct SetMeasurement {
 }
 
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
-    let data = programs::data_dir().ok_or("there is no labelled material; TOOLCRIB_TEST_DATA says where it is")?;
+    let data = programs::data_dir().ok_or("no labelled data; set TOOLCRIB_TEST_DATA")?;
     let mut all = Vec::new();
     for (set, files) in SETS {
-        let place = data.join("retrieval").join(set);
-        let tools = fs::read_to_string(place.join("tools.jsonl"))?;
+        let directory = data.join("retrieval").join(set);
+        let tools = fs::read_to_string(directory.join("tools.jsonl"))?;
         let baseline = Baseline::read(&tools)?;
         for file in files {
-            all.push(measure_set(set, &place, file, &tools, &baseline)?);
+            all.push(measure_set(set, &directory, file, &tools, &baseline)?);
         }
     }
     report.add_table(format_table(&all));
-    let mean = |of: fn(&SetMeasurement) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+    let mean = |score: fn(&SetMeasurement) -> f64| all.iter().map(score).sum::<f64>() / all.len() as f64;
     let (plain, ours) =
         (mean(|set| mean_score(&set.baseline, "ndcg@10")), mean(|set| mean_score(&set.ours, "ndcg@10")));
     report.add_row(RatioRow {
@@ -97,11 +102,11 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-fn measure_set(set: &str, place: &Path, file: &str, tools: &str, baseline: &Baseline) -> Result<SetMeasurement> {
-    let queries = fs::read_to_string(place.join(format!("{file}.jsonl")))?;
+fn measure_set(set: &str, directory: &Path, file: &str, tools: &str, baseline: &Baseline) -> Result<SetMeasurement> {
+    let queries = fs::read_to_string(directory.join(format!("{file}.jsonl")))?;
     let labelled =
         LabelledSet::parse(NamedText { name: "tools.jsonl", text: tools }, NamedText { name: file, text: &queries })?;
-    // The first search builds what the others read.
+    // The first search builds the index.
     labelled.view.search(&toolcrib::core::search::Query::new("warm up"));
     let (mut ours, mut plain, mut times) = (Scores::default(), Scores::default(), Vec::new());
     for query in &labelled.queries {
@@ -111,9 +116,9 @@ fn measure_set(set: &str, place: &Path, file: &str, tools: &str, baseline: &Base
         plain.add(&query.groups, &baseline.search(&query.text, RESULT_DEPTH));
     }
     times.sort_unstable();
-    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or_default();
+    let percentile = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or_default();
     let set = format!("{set}{}", file.trim_start_matches("queries"));
-    Ok(SetMeasurement { set, baseline: plain.means(), ours: ours.means(), p50: at(0.5), p99: at(0.99) })
+    Ok(SetMeasurement { set, baseline: plain.means(), ours: ours.means(), p50: percentile(0.5), p99: percentile(0.99) })
 }
 
 fn mean_score(means: &MeanScores, measure: &str) -> f64 {
@@ -137,7 +142,7 @@ fn format_table(all: &[SetMeasurement]) -> String {
             format_duration(*p99)
         ));
     }
-    let mean = |of: fn(&SetMeasurement) -> f64| all.iter().map(of).sum::<f64>() / all.len().max(1) as f64;
+    let mean = |score: fn(&SetMeasurement) -> f64| all.iter().map(score).sum::<f64>() / all.len().max(1) as f64;
     text.push_str(&format!(
         "| mean | | {:.3} | {:.3} | {:.3} | {:.3} | | |\n",
         mean(|set| mean_score(&set.baseline, "ndcg@10")),
@@ -148,7 +153,7 @@ fn format_table(all: &[SetMeasurement]) -> String {
     text
 }
 
-/// What an answer of five hits costs an agent that works with every recorded server: the median over real tasks.
+/// Median number of tokens of a response with five hits, over real tasks and the tools of all recorded servers.
 fn median_answer_tokens(data: &Path) -> Result<usize> {
     let tools: Vec<String> = recorded_servers()?
         .iter()
@@ -166,8 +171,9 @@ fn median_answer_tokens(data: &Path) -> Result<usize> {
         NamedText { name: "livemcp", text: &queries },
     )?;
     let tokenizer = tiktoken_rs::o200k_base()?;
-    let answer = |hits: &[Hit]| hits.iter().map(Hit::to_line).collect::<Vec<_>>().join("\n");
-    let counts = set.queries.iter().map(|query| tokenizer.encode_ordinary(&answer(&set.search(query, 5).hits)).len());
+    let response_text = |hits: &[Hit]| hits.iter().map(Hit::to_line).collect::<Vec<_>>().join("\n");
+    let counts =
+        set.queries.iter().map(|query| tokenizer.encode_ordinary(&response_text(&set.search(query, 5).hits)).len());
     let mut counts: Vec<usize> = counts.collect();
     counts.sort_unstable();
     Ok(counts.get(counts.len() / 2).copied().unwrap_or_default())

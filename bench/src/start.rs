@@ -1,4 +1,4 @@
-//! A start: `toolcrib tools --json` of a catalogue that is on disk, against a program that prints the same bytes.
+//! Startup time: `toolcrib tools --json` with a stored catalogue, compared with a program that prints the same bytes.
 
 use std::fs;
 use std::path::Path;
@@ -15,27 +15,28 @@ use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 const SOURCES: usize = 50;
 const TOOLS: usize = 2_000;
 const ROUNDS: usize = 41;
+/// Allowed: this factor of the baseline, plus [`FIXED_ALLOWANCE`] for opening the store.
 const MAX_FACTOR: f64 = 1.5;
 const FIXED_ALLOWANCE: Duration = Duration::from_millis(30);
 
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
-    let place = tempfile::tempdir()?;
-    let count_file = place.path().join("starts");
-    let config = write_config(place.path(), &count_file)?;
-    let data = place.path().join("data");
+    let directory = tempfile::tempdir()?;
+    let count_file = directory.path().join("starts");
+    let config = write_config(directory.path(), &count_file)?;
+    let data = directory.path().join("data");
     let toolcrib = || {
         let mut command = Command::new(programs::toolcrib_binary());
         command.args(["tools", "--json", "--config"]).arg(&config).arg("--data").arg(&data);
         command
     };
-    // The first list discovers everything; from then on it is on disk.
+    // The first run discovers all sources; later runs read the stored catalogue.
     let (first, listed) = measure_time(|| run_and_capture(toolcrib()));
     let listed = listed?;
     let tools = serde_json::from_slice::<serde_json::Value>(&listed)?["tools"].as_array().map_or(0, Vec::len);
     if tools != TOOLS || count_starts(&count_file)? != SOURCES {
         return Err(format!("{tools} tools of {} sources were discovered", count_starts(&count_file)?).into());
     }
-    let file = place.path().join("listed.json");
+    let file = directory.path().join("listed.json");
     fs::write(&file, &listed)?;
     let print_file = || {
         let mut command = Command::new(programs::toolcrib_binary().with_file_name("print-file"));
@@ -45,15 +46,15 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         for (command, times) in [(toolcrib(), &mut ours), (print_file(), &mut theirs)] {
-            let (time, printed) = measure_time(|| run_and_capture(command));
-            if printed? != listed {
-                return Err("the same catalogue was printed otherwise".into());
+            let (time, output) = measure_time(|| run_and_capture(command));
+            if output? != listed {
+                return Err("two runs printed different catalogues".into());
             }
             times.push(time);
         }
     }
-    let quietest = |times: &[Duration]| times.iter().min().copied().unwrap_or_default();
-    let (our_best, their_best) = (quietest(&ours), quietest(&theirs));
+    let fastest = |times: &[Duration]| times.iter().min().copied().unwrap_or_default();
+    let (our_best, their_best) = (fastest(&ours), fastest(&theirs));
     let (ours, theirs) = (median(ours), median(theirs));
     let allowed = theirs.mul_f64(MAX_FACTOR) + FIXED_ALLOWANCE;
     report.add_row(RatioRow {
@@ -92,21 +93,21 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// Writes a list for each source and a configuration that declares them all.
-fn write_config(place: &Path, count_file: &Path) -> Result<std::path::PathBuf> {
+/// Writes a tool list for each source, and a configuration that declares them all.
+fn write_config(directory: &Path, count_file: &Path) -> Result<std::path::PathBuf> {
     let mut commands = Vec::new();
     for (number, recording) in extend_recorded(SOURCES, TOOLS)?.into_iter().enumerate() {
-        let file = place.join(format!("list-{number}.json"));
+        let file = directory.join(format!("list-{number}.json"));
         fs::write(&file, serde_json::to_vec(&recording.tools)?)?;
         let flags = ["--tools-file", &file.to_string_lossy(), "--count-file", &count_file.to_string_lossy()];
         commands.push((recording.name, scripted_command(&flags)));
     }
-    let config = place.join("toolcrib.json");
+    let config = directory.join("toolcrib.json");
     fs::write(&config, config_json(&commands))?;
     Ok(config)
 }
 
-/// What a program prints, read through a pipe as another program would.
+/// Runs a program and returns its stdout, read through a pipe.
 fn run_and_capture(mut command: Command) -> Result<Vec<u8>> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {

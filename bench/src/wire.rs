@@ -1,4 +1,5 @@
-//! What a call through the registry costs, against the same lines written to the server directly. For information.
+//! Cost of a call through the registry, compared with the same messages written to the server directly. Without a
+//! threshold.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -37,14 +38,14 @@ fn format_speed(each: Duration) -> String {
     format!("{} each, {:.0} calls/s", format_duration(each), 1.0 / each.as_secs_f64())
 }
 
-/// The time of a call, one after the other.
+/// Measures the mean time of sequential calls through the registry.
 async fn time_registry_calls() -> Result<Duration> {
     let registry =
         Registry::open(parse_config(&[("scripted".to_owned(), scripted_command(&[]))])?, RegistryOptions::default())
             .await?;
     let caller = Caller { name: "bench".into() };
     let call = async || registry.call(&caller, "scripted__echo", call_arguments(), CallOptions::default()).await;
-    // The first one discovers and connects.
+    // The first call discovers and connects.
     call().await?;
     let began = Instant::now();
     for _ in 0..CALLS {
@@ -55,6 +56,7 @@ async fn time_registry_calls() -> Result<Duration> {
     Ok(time.div_f64(CALLS as f64))
 }
 
+/// Measures the mean time of sequential calls without Toolcrib.
 fn time_direct_calls() -> Result<Duration> {
     let mut server = DirectServer::start()?;
     let params =
@@ -72,7 +74,7 @@ fn call_arguments() -> Value {
     json!({"text": "Is anybody there?"})
 }
 
-/// Ends when it is dropped.
+/// Server process without Toolcrib in between, killed on drop.
 struct DirectServer {
     child: Child,
     stdin: ChildStdin,
@@ -81,11 +83,11 @@ struct DirectServer {
 
 impl DirectServer {
     fn start() -> Result<DirectServer> {
-        let words = scripted_command(&[]);
-        let mut child = Command::new(&words[0]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let to = child.stdin.take().ok_or("no stdin")?;
-        let from = BufReader::new(child.stdout.take().ok_or("no stdout")?);
-        Ok(DirectServer { child, stdin: to, stdout: from })
+        let command = scripted_command(&[]);
+        let mut child = Command::new(&command[0]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let stdin = child.stdin.take().ok_or("no stdin")?;
+        let stdout = BufReader::new(child.stdout.take().ok_or("no stdout")?);
+        Ok(DirectServer { child, stdin, stdout })
     }
 
     fn request(&mut self, id: usize, method: &str, params: &Value) -> Result<()> {
@@ -93,14 +95,14 @@ impl DirectServer {
         self.stdin.write_all(format!("{message}\n").as_bytes())?;
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
-        let answer: Value = serde_json::from_str(&line)?;
-        if answer["id"] == id && answer["result"].is_object() { Ok(()) } else { Err(line.into()) }
+        let response: Value = serde_json::from_str(&line)?;
+        if response["id"] == id && response["result"].is_object() { Ok(()) } else { Err(line.into()) }
     }
 }
 
 impl Drop for DirectServer {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _gone = self.child.kill().and_then(|()| self.child.wait());
+        // Fails if the server has exited already.
+        let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }

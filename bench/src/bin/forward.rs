@@ -1,9 +1,9 @@
-//! A proxy that does nothing: it passes every request on to one address, and the answer back. What a call through it
-//! costs is what a second hop costs.
+//! Proxy without any logic: forwards every request to one URL and returns the response. The time of a call through it is the
+//! cost of a second hop.
 //!
-//! `forward URL`; it prints `listening on http://127.0.0.1:PORT/mcp`.
+//! Usage: `forward URL`. It prints `listening on http://127.0.0.1:PORT/mcp`.
 
-#![expect(clippy::print_stdout, reason = "it says where it listens")]
+#![expect(clippy::print_stdout, reason = "prints the address it listens on")]
 
 use std::{io, time::Duration};
 
@@ -18,6 +18,7 @@ use axum::{
 };
 use tokio::net::TcpListener;
 
+/// Upstream of all requests.
 #[derive(Clone)]
 struct ForwardTarget {
     client: reqwest::Client,
@@ -28,26 +29,26 @@ struct ForwardTarget {
 async fn main() -> io::Result<()> {
     let url = std::env::args().nth(1).ok_or_else(|| io::Error::other("usage: forward URL"))?;
     let url = url.parse().map_err(io::Error::other)?;
-    // The very client that Toolcrib speaks to servers with.
+    // The same HTTP client that Toolcrib uses for MCP servers.
     let client = toolcrib_mcp::ClientOptions::http_client(Duration::from_secs(5)).map_err(io::Error::other)?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on http://{}/mcp", listener.local_addr()?);
     let listener = listener.tap_io(|stream| {
-        // A stream that cannot be set so is only slower.
+        // Without it the connection is only slower, so an error is ignored.
         let _ = stream.set_nodelay(true);
     });
     axum::serve(listener, Router::new().route("/mcp", post(forward_request)).with_state(ForwardTarget { client, url }))
         .await
 }
 
-async fn forward_request(State(way): State<ForwardTarget>, mut headers: HeaderMap, body: Bytes) -> Response {
+async fn forward_request(State(target): State<ForwardTarget>, mut headers: HeaderMap, body: Bytes) -> Response {
     headers.remove(header::HOST);
     headers.remove(header::CONTENT_LENGTH);
-    let Ok(answer) = way.client.post(way.url).headers(headers).body(body).send().await else {
+    let Ok(response) = target.client.post(target.url).headers(headers).body(body).send().await else {
         return StatusCode::BAD_GATEWAY.into_response();
     };
-    let (status, kind) = (answer.status(), answer.headers().get(header::CONTENT_TYPE).cloned());
-    let Ok(body) = answer.bytes().await else { return StatusCode::BAD_GATEWAY.into_response() };
+    let (status, kind) = (response.status(), response.headers().get(header::CONTENT_TYPE).cloned());
+    let Ok(body) = response.bytes().await else { return StatusCode::BAD_GATEWAY.into_response() };
     let mut response = (status, body).into_response();
     if let Some(kind) = kind {
         response.headers_mut().insert(header::CONTENT_TYPE, kind);

@@ -1,4 +1,4 @@
-//! Reads a file and prints it: the least that any program with the same output has to do.
+//! Prints a file: the minimum that any program with the same output has to do.
 
 use std::io::{self, Write};
 

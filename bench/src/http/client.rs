@@ -1,4 +1,4 @@
-//! A client that does little besides waiting: one connection, one request at a time.
+//! Minimal HTTP client with little overhead of its own: one connection, one request at a time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::Result;
 
+/// Fails the benchmark instead of hanging.
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(super) struct RawHttpClient {
@@ -26,7 +27,7 @@ impl RawHttpClient {
         Ok(RawHttpClient { stream: BufReader::with_capacity(1 << 18, stream), address: address.to_owned() })
     }
 
-    /// One who listens, and has been heard.
+    /// Connects to `/api/events` and waits until the subscription is confirmed.
     pub(super) fn subscribe_events(address: &str) -> Result<RawHttpClient> {
         let mut client = RawHttpClient::connect(address)?;
         client.send_get("/api/events", "")?;
@@ -34,18 +35,21 @@ impl RawHttpClient {
         while !line.contains(": listening") {
             line.clear();
             if client.stream.read_line(&mut line)? == 0 {
-                return Err("nobody is listened to".into());
+                return Err("the event stream ended before it was confirmed".into());
             }
         }
         Ok(client)
     }
 
+    /// Sends a GET request and reads the response. `headers` are complete lines.
     pub(super) fn get(&mut self, path: &str, headers: &str) -> Result<RawResponse> {
         self.send_get(path, headers)?;
-        let (mut line, mut length, mut tag) = (String::new(), 0, String::new());
+        let mut line = String::new();
+        let mut length = 0;
+        let mut etag = String::new();
         self.stream.read_line(&mut line)?;
         if !line.starts_with("HTTP/1.1 200") && !line.starts_with("HTTP/1.1 304") {
-            return Err(format!("{path} was answered with {line}").into());
+            return Err(format!("{path} returned {line}").into());
         }
         loop {
             line.clear();
@@ -53,13 +57,13 @@ impl RawHttpClient {
             let Some((name, value)) = line.trim_end().split_once(": ") else { break };
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.parse()?,
-                "etag" => value.clone_into(&mut tag),
+                "etag" => value.clone_into(&mut etag),
                 _ => {}
             }
         }
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body)?;
-        Ok(RawResponse { etag: tag, body })
+        Ok(RawResponse { etag, body })
     }
 
     fn send_get(&mut self, path: &str, headers: &str) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Both sides: a registry of 10,000 tools as it is served, and handlers that only hold bytes.
+//! Both servers of the HTTP benchmark: Toolcrib with 10,000 tools, and an axum router that returns fixed bytes.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -18,18 +18,19 @@ use crate::recorded_tools::{parse_config, renamed_tools, split_into_sources};
 const TOOLS: usize = 10_000;
 const TOOLS_PER_SOURCE: usize = 200;
 
-/// Ends with its runtime.
+/// Toolcrib server that runs as long as its runtime.
 pub(super) struct ToolcribServer {
     pub(super) address: String,
     _data: TempDir,
 }
 
+/// Axum server with fixed responses.
 pub(super) struct BareServer {
     pub(super) address: String,
 }
 
-/// One thread for both sides: on which core the kernel puts it changes a short answer's time fourfold, and so it must be
-/// the same for both.
+/// Builds a runtime with one worker thread for both servers. The core on which it runs changes the time of a short response
+/// fourfold, so both must share it.
 pub(super) fn build_runtime() -> Result<Runtime> {
     Ok(Builder::new_multi_thread().worker_threads(1).enable_all().build()?)
 }
@@ -66,11 +67,11 @@ impl BareServer {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let address = listener.local_addr()?.to_string();
         let listener = listener.tap_io(|stream| {
-            // A stream that cannot be set so is only slower.
+            // Without it the connection is only slower, so an error is ignored.
             let _ = stream.set_nodelay(true);
         });
-        let nothing = get(|| async { StatusCode::NOT_MODIFIED });
-        let router = answers.iter().fold(Router::new().route("/unchanged", nothing), |router, (path, body)| {
+        let not_modified = get(|| async { StatusCode::NOT_MODIFIED });
+        let router = answers.iter().fold(Router::new().route("/unchanged", not_modified), |router, (path, body)| {
             let body = Bytes::copy_from_slice(body);
             router.route(path, get(move || async move { ([(header::CONTENT_TYPE, "application/json")], body.clone()) }))
         });

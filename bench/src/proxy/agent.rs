@@ -1,4 +1,4 @@
-//! An agent on a plain connection: HTTP/1.1 by hand, so that the measured is on the other side.
+//! Minimal MCP client with hand-written HTTP/1.1, so that its own cost hardly counts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Result;
 
+/// Protocol version of an agent.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AgentProtocol {
     Legacy,
@@ -23,6 +24,7 @@ impl AgentProtocol {
     }
 }
 
+/// Agent with one connection.
 pub(super) struct Agent {
     stream: BufReader<TcpStream>,
     host: String,
@@ -39,13 +41,15 @@ struct AgentResponse {
 }
 
 impl Agent {
+    /// Connects, and initializes a session in the legacy protocol.
     pub(super) fn connect(url: &str, version: AgentProtocol) -> Result<Agent> {
-        let address = url.strip_prefix("http://").ok_or("only plain HTTP is spoken here")?;
-        let (host, path) = address.split_once('/').ok_or("the address has no path")?;
+        let address = url.strip_prefix("http://").ok_or("the URL is not plain HTTP")?;
+        let (host, path) = address.split_once('/').ok_or("the URL has no path")?;
         let stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-        let (host, path) = (host.to_owned(), format!("/{path}"));
+        let host = host.to_owned();
+        let path = format!("/{path}");
         let mut agent = Agent { stream: BufReader::new(stream), host, path, version, session: None, id: 0 };
         if let AgentProtocol::Legacy = version {
             agent.initialize()?;
@@ -57,14 +61,14 @@ impl Agent {
         let info = json!({"name": "bench", "version": "1"});
         let params = json!({"protocolVersion": self.version.name(), "capabilities": {}, "clientInfo": info});
         let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-        let answer = self.post("", &message.to_string())?;
-        answer.expect_status(200)?;
-        self.session = answer.session;
+        let response = self.post("", &message.to_string())?;
+        response.expect_status(200)?;
+        self.session = response.session;
         let message = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         self.post("", &message.to_string())?.expect_status(202)
     }
 
-    /// Calls a tool that echoes, and checks that it did.
+    /// Calls an echo tool and checks its result.
     pub(super) fn call(&mut self, tool: &str, text: &str) -> Result<()> {
         self.id += 1;
         let mut params = json!({"name": tool, "arguments": {"text": text}});
@@ -74,9 +78,9 @@ impl Agent {
             headers = format!("Mcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
         }
         let message = json!({"jsonrpc": "2.0", "id": self.id, "method": "tools/call", "params": params});
-        let answer = self.post(&headers, &message.to_string())?;
-        answer.expect_status(200)?;
-        let body = String::from_utf8_lossy(&answer.body);
+        let response = self.post(&headers, &message.to_string())?;
+        response.expect_status(200)?;
+        let body = String::from_utf8_lossy(&response.body);
         if body.contains(text) && !body.contains("\"isError\":true") { Ok(()) } else { Err(body.into()) }
     }
 
@@ -96,7 +100,7 @@ impl Agent {
     fn read_response(&mut self) -> Result<AgentResponse> {
         let line = self.read_line()?;
         let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(line)?;
-        let mut answer = AgentResponse { status, session: None, body: Vec::new() };
+        let mut response = AgentResponse { status, session: None, body: Vec::new() };
         let (mut length, mut chunked) = (0, false);
         loop {
             let line = self.read_line()?;
@@ -104,28 +108,28 @@ impl Agent {
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.trim().parse()?,
                 "transfer-encoding" => chunked = value.trim().eq_ignore_ascii_case("chunked"),
-                "mcp-session-id" => answer.session = Some(value.trim().to_owned()),
+                "mcp-session-id" => response.session = Some(value.trim().to_owned()),
                 _ => {}
             }
         }
         if !chunked {
-            answer.body.resize(length, 0);
-            self.stream.read_exact(&mut answer.body)?;
-            return Ok(answer);
+            response.body.resize(length, 0);
+            self.stream.read_exact(&mut response.body)?;
+            return Ok(response);
         }
         loop {
             let size = usize::from_str_radix(self.read_line()?.trim(), 16)?;
-            let begin = answer.body.len();
-            answer.body.resize(begin + size, 0);
-            self.stream.read_exact(&mut answer.body[begin..])?;
+            let begin = response.body.len();
+            response.body.resize(begin + size, 0);
+            self.stream.read_exact(&mut response.body[begin..])?;
             self.read_line()?;
             if size == 0 {
-                return Ok(answer);
+                return Ok(response);
             }
         }
     }
 
-    /// Without its end; empty between head and body.
+    /// Reads a line without its line ending; empty at the end of the headers.
     fn read_line(&mut self) -> Result<String> {
         let mut line = String::new();
         if self.stream.read_line(&mut line)? == 0 {

@@ -1,4 +1,4 @@
-//! A server of ours that says where it listens.
+//! Server process that prints the URL it listens on.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::Result;
 
-/// Ends when it is dropped.
+/// Running server, killed on drop.
 pub(super) struct ListeningProcess {
     child: Child,
     pub(super) url: String,
@@ -16,10 +16,10 @@ impl ListeningProcess {
     pub(super) fn start(command: &mut Command) -> Result<ListeningProcess> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut process = ListeningProcess { child, url: String::new() };
-        let mut lines = BufReader::new(process.child.stdout.take().ok_or("it has no stdout")?).lines();
-        let line = lines.next().ok_or("it ended before it listened")??;
-        process.url = line.strip_prefix("listening on ").ok_or(format!("it said `{line}`"))?.to_owned();
-        // Whatever else it prints is read as well, so that it never waits for us.
+        let mut lines = BufReader::new(process.child.stdout.take().ok_or("the server has no stdout")?).lines();
+        let line = lines.next().ok_or("the server exited before it listened")??;
+        process.url = line.strip_prefix("listening on ").ok_or(format!("unexpected output `{line}`"))?.to_owned();
+        // Drains stdout, so that the server never blocks on a full pipe.
         thread::spawn(move || lines.for_each(drop));
         Ok(process)
     }
@@ -27,7 +27,7 @@ impl ListeningProcess {
 
 impl Drop for ListeningProcess {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _gone = self.child.kill().and_then(|()| self.child.wait());
+        // Fails if the server has exited already.
+        let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }

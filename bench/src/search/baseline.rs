@@ -1,5 +1,5 @@
-//! What search is measured against: a plain BM25F with everything that belongs to one (fields with weights, names split,
-//! stems, pairs of characters for unspaced scripts, no function words, each query term once), and nothing more.
+//! Baseline of the search benchmark: a plain BM25F with weighted fields, split names, stemming, character pairs for scripts
+//! without spaces, a stop word list, and each query term counted once.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::Result;
 
+/// Weight of each field, by the index constants below.
 const WEIGHTS: [f32; 7] = [2.5, 1.0, 1.2, 0.3, 0.4, 0.25, 0.25];
 const NAME: usize = 0;
 const DESCRIPTION: usize = 1;
@@ -24,8 +25,10 @@ const FUNCTION_WORDS: &str = "a an the and or but if then than that this these t
     after above below up down out off again as what which who whom when where why how not no any some each all both more \
     most other such only own same too very just also s t please";
 
+/// Number of occurrences of a term in each field of a tool.
 type FieldCounts = [u16; WEIGHTS.len()];
 
+/// Inverted index with BM25F scoring.
 pub(super) struct Baseline {
     tools: usize,
     postings: HashMap<String, Vec<(usize, FieldCounts)>>,
@@ -73,25 +76,25 @@ impl Baseline {
         self.tools += 1;
     }
 
-    /// The positions of the best tools.
+    /// Returns the positions of the best tools, best first.
     pub(super) fn search(&self, query: &str, limit: usize) -> Vec<Option<usize>> {
         let mut scores = vec![0.0_f32; self.tools];
         let words: HashSet<String> =
             tokenize(query).into_iter().filter(|term| !self.function_words.contains(term.as_str())).collect();
         for postings in words.iter().filter_map(|term| self.postings.get(term)) {
-            let having = postings.len() as f32;
-            let rarity = (1.0 + (self.tools as f32 - having + 0.5) / (having + 0.5)).ln();
+            let document_frequency = postings.len() as f32;
+            let idf = (1.0 + (self.tools as f32 - document_frequency + 0.5) / (document_frequency + 0.5)).ln();
             for (tool, counts) in postings {
                 let weighted = (0..WEIGHTS.len()).filter(|field| counts[*field] > 0).map(|field| {
                     let length = self.lengths[*tool][field] / self.averages[field];
                     WEIGHTS[field] * f32::from(counts[field]) / (1.0 - B + B * length)
                 });
                 let weighted: f32 = weighted.sum();
-                scores[*tool] += rarity * weighted / (K1 + weighted);
+                scores[*tool] += idf * weighted / (K1 + weighted);
             }
         }
         let mut best: Vec<usize> = (0..self.tools).filter(|tool| scores[*tool] > 0.0).collect();
-        best.sort_by(|one, other| scores[*other].total_cmp(&scores[*one]).then(one.cmp(other)));
+        best.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
         best.into_iter().take(limit).map(Some).collect()
     }
 }
@@ -123,7 +126,7 @@ fn read_schema(schema: &Value, outermost: bool, fields: &mut [Vec<String>; WEIGH
     }
 }
 
-/// Lower case, split at case, digits and everything that is neither, stemmed.
+/// Splits a text into stemmed terms in lower case, at changes of case, digits and other characters.
 fn tokenize(text: &str) -> Vec<String> {
     let stemmer = Stemmer::create(Algorithm::English);
     let mut terms: Vec<String> = Vec::new();
