@@ -10,8 +10,11 @@ use crate::measure::{median, ratio};
 use crate::recorded_tools::{parse_config, scripted_command};
 use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 
+/// Number of sources that are discovered at once.
 const SOURCES: usize = 20;
+/// Time that each server takes for its tool list.
 const DELAY_MS: &str = "500";
+/// Maximum time of all sources together, relative to the slowest one alone.
 const MAX_RATIO: f64 = 1.5;
 const ROUNDS: usize = 5;
 
@@ -46,6 +49,7 @@ async fn time_discovery(sources: usize) -> Result<Duration> {
     let registry =
         Registry::open(parse_config(&commands)?, RegistryOptions { store: Some(store), ..RegistryOptions::default() })
             .await?;
+    // Opening is not part of the measurement.
     let start = std::time::Instant::now();
     let outcomes = registry.refresh(Refresh::default()).await;
     let time = start.elapsed();

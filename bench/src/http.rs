@@ -19,12 +19,15 @@ const BLOCKS: usize = 40;
 const BLOCK_SIZE: usize = 50;
 /// Number of clients that listen to `/api/events`.
 const LISTENERS: usize = 200;
+/// Number of measurements with and without listeners.
 const LISTENER_ROUNDS: usize = 7;
 /// Number of concurrent clients in the throughput benchmark.
 const CLIENTS: usize = 4;
+/// Number of requests of each client.
 const REQUESTS_PER_CLIENT: usize = 1_000;
 const ROUNDS: usize = 5;
 
+/// Words that queries are combined from.
 const QUERY_WORDS: [&str; 20] = [
     "create",
     "issue",
@@ -97,7 +100,8 @@ fn measure_latency(
             }
         }
     }
-    let (ours, theirs) = (median(ours.3), median(theirs.3));
+    let ours = median(ours.3);
+    let theirs = median(theirs.3);
     report.add_row(RatioRow {
         bench: "http",
         measured: format!("{label}, median: {}", format_duration(ours)),
@@ -117,7 +121,8 @@ fn measure_throughput(report: &mut BenchReport, served: &ToolcribServer, bare: &
             format!("/api/search?q={first}+{second}+{}", number / 20)
         })
         .collect();
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut ours = Vec::new();
+    let mut theirs = Vec::new();
     // The first round is a warm-up and not counted.
     for round in 0..=ROUNDS {
         let our_time = time_concurrent_clients(&served.address, &queries)?;
@@ -127,7 +132,8 @@ fn measure_throughput(report: &mut BenchReport, served: &ToolcribServer, bare: &
             theirs.push(their_time);
         }
     }
-    let (ours, theirs) = (median(ours), median(theirs));
+    let ours = median(ours);
+    let theirs = median(theirs);
     let per_second = |time: Duration| (CLIENTS * REQUESTS_PER_CLIENT) as f64 / time.as_secs_f64();
     let share = per_second(ours) / per_second(theirs);
     report.add_row(RatioRow {
@@ -177,7 +183,8 @@ fn measure_listeners(report: &mut BenchReport, served: &ToolcribServer, path: &s
         Ok(median(times.collect::<Result<Vec<_>>>()?))
     };
     measure()?;
-    let (mut with, mut without) = (Vec::new(), Vec::new());
+    let mut with = Vec::new();
+    let mut without = Vec::new();
     for _ in 0..LISTENER_ROUNDS {
         without.push(measure()?);
         let listening =
@@ -186,7 +193,8 @@ fn measure_listeners(report: &mut BenchReport, served: &ToolcribServer, path: &s
         drop(listening);
     }
     let noise = without.iter().max().zip(without.iter().min()).map_or(1.0, |(max, min)| ratio(*max, *min));
-    let (with, without) = (median(with), median(without));
+    let with = median(with);
+    let without = median(without);
     report.add_row(RatioRow {
         bench: "http",
         measured: format!("the page with {LISTENERS} listeners to `/api/events`, median: {}", format_duration(with)),

@@ -31,6 +31,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
+/// Measures one document: full refresh, refresh of the unchanged document, and memory.
 fn measure_document(report: &mut BenchReport, file: &Path, name: &str, allowed: Duration, memory: f64) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let config = directory.path().join("toolcrib.json");
@@ -47,6 +48,7 @@ fn measure_document(report: &mut BenchReport, file: &Path, name: &str, allowed: 
     let mut peak_memory = 0.0_f64;
     let mut tools = 0;
     for round in 0..ROUNDS {
+        // `--force` discards the cached document; without it the refresh finds it unchanged.
         let first = measure_process(refresh(true))?;
         let again = measure_process(refresh(false))?;
         let outcome: Value = serde_json::from_slice(&first.stdout)?;
@@ -62,7 +64,8 @@ fn measure_document(report: &mut BenchReport, file: &Path, name: &str, allowed: 
         peak_memory = peak_memory.max(first.peak_megabytes);
     }
     let best = read.iter().min().copied().unwrap_or_default();
-    let (read, same) = (median(read), median(same));
+    let read = median(read);
+    let same = median(same);
     report.add_row(RatioRow {
         bench: "openapi",
         measured: format!(

@@ -23,9 +23,12 @@ use process::ListeningProcess;
 /// Number of blocks of calls. Both targets alternate, so that disturbances affect both.
 const BLOCKS: usize = 40;
 const BLOCK_SIZE: usize = 50;
+/// Maximum latency relative to a direct call, for a server based on the official SDK.
 const MAX_RATIO: f64 = 2.5;
 
+/// Number of concurrent agents.
 const AGENTS: usize = 64;
+/// Number of calls of each agent.
 const CALLS_PER_AGENT: usize = 100;
 const ROUNDS: usize = 3;
 
@@ -49,6 +52,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
         command.args(arguments).arg("--config").arg(&config).arg("--data").arg(directory.path().join("data"));
         command
     };
+    // Discover before serving, so that no call waits for it.
     let refresh = toolcrib(&["refresh", "--quiet"]).output()?;
     if !refresh.status.success() {
         return Err(String::from_utf8_lossy(&refresh.stderr).into());
@@ -114,7 +118,8 @@ fn measure_latency(
         }
     }
     let [(_, _, ours), (_, _, theirs)] = agents;
-    let (ours, theirs) = (median(ours), median(theirs));
+    let ours = median(ours);
+    let theirs = median(theirs);
     report.add_row(RatioRow {
         bench: "proxy",
         measured: format!(
@@ -132,12 +137,14 @@ fn measure_latency(
 
 /// Measures the throughput of many concurrent agents.
 fn measure_concurrency(report: &mut BenchReport, through: &BenchTarget, direct: &BenchTarget) -> Result<()> {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut ours = Vec::new();
+    let mut theirs = Vec::new();
     for _ in 0..ROUNDS {
         ours.push(time_concurrent_agents(through, CALLS_PER_AGENT)?);
         theirs.push(time_concurrent_agents(direct, CALLS_PER_AGENT)?);
     }
-    let (ours, theirs) = (median(ours), median(theirs));
+    let ours = median(ours);
+    let theirs = median(theirs);
     let speed = |time: Duration| format!("{:.0} calls/s", (AGENTS * CALLS_PER_AGENT) as f64 / time.as_secs_f64());
     report.add_row(RatioRow {
         bench: "proxy",
@@ -174,6 +181,7 @@ fn time_concurrent_agents(target: &BenchTarget, calls: usize) -> Result<Duration
     Ok(time)
 }
 
+/// Number of starts of the counted server so far.
 fn count_starts(count_file: &std::path::Path) -> Result<usize> {
     Ok(std::fs::read_to_string(count_file)?.lines().count())
 }

@@ -19,9 +19,12 @@ use crate::measure::{best_time, median, ratio};
 use crate::recorded_tools::{SourceTools, parse_config, renamed_tools, split_into_sources};
 use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 
+/// Number of tools in the catalogue.
 const TOOLS: usize = 10_000;
 const TOOLS_PER_SOURCE: usize = 200;
+/// Number of changes, each in another source.
 const ROUNDS: usize = 25;
+/// Maximum cost of one change relative to everything.
 const MAX_RATIO: f64 = 0.05;
 
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
@@ -60,7 +63,8 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
         ratio: ratio(on_disk.recording, on_disk.recording_all),
         threshold: Threshold::AtMost(MAX_RATIO, "recording all".into()),
     });
-    let (segments, events) = (in_memory.segments, in_memory.events);
+    let segments = in_memory.segments;
+    let events = in_memory.events;
     report.add_row(RatioRow {
         bench: "publish",
         measured: format!("segments built: {segments}; events: {events}"),
@@ -91,6 +95,7 @@ struct PublishMeasurement {
     stored: Vec<StoredCatalogSource>,
 }
 
+/// Measures recording and publishing with one kind of store. `store` opens another handle of the same store.
 async fn measure_publishing(
     store: impl AsyncFn() -> Result<Arc<dyn Store>>,
     lists: &[SourceTools],
@@ -103,8 +108,11 @@ async fn measure_publishing(
     let recording_all = began.elapsed();
     let other = open_registry(store().await?, lists).await?;
     let mut notices = other.subscribe();
-    let (mut recording, mut publishing, mut opening) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut events, mut segments) = (0, 0);
+    let mut recording = Vec::new();
+    let mut publishing = Vec::new();
+    let mut opening = Vec::new();
+    let mut events = 0;
+    let mut segments = 0;
     for (round, SourceTools { id, tools }) in lists.iter().cycle().take(ROUNDS).enumerate() {
         let changed = change_one_tool(tools, round)?;
         let began = Instant::now();
@@ -149,12 +157,14 @@ async fn measure_publishing(
     })
 }
 
+/// Opens a registry that does not follow the journal by itself, so that publishing happens only when measured.
 async fn open_registry(store: Arc<dyn Store>, lists: &[SourceTools]) -> Result<Registry> {
     let commands: Vec<_> = lists.iter().map(|list| (list.id.to_string(), vec!["never-started".to_owned()])).collect();
     let options = RegistryOptions { store: Some(store), follow_writes: false, ..RegistryOptions::default() };
     Ok(Registry::open(parse_config(&commands)?, options).await?)
 }
 
+/// Changes the description of the first tool.
 fn change_one_tool(tools: &[Box<RawValue>], round: usize) -> Result<Vec<Box<RawValue>>> {
     let mut tools = tools.to_vec();
     let tool = tools.first_mut().ok_or("a source has no tools")?;
@@ -175,11 +185,13 @@ struct StoredCatalogSource {
 impl StoredCatalogSource {
     fn from_catalog_source(part: &Arc<CatalogSource>) -> Result<StoredCatalogSource> {
         let packed = part.segment.packed();
-        let (index, body) = (packed.index_json()?, packed.body.to_string());
+        let index = packed.index_json()?;
+        let body = packed.body.to_string();
         Ok(StoredCatalogSource { fingerprint: packed.fingerprint, index, body, catalog_source: part.clone() })
     }
 }
 
+/// Builds the whole catalogue from stored manifests.
 fn build_catalog(stored: &[StoredCatalogSource]) -> Result<Catalog> {
     let parts = stored.iter().map(|StoredCatalogSource { fingerprint, index, body, catalog_source: part }| {
         let packed = PackedManifest::read(*fingerprint, index, body.clone())?;

@@ -35,7 +35,9 @@ const RESULT_DEPTH: usize = 10;
 const MIN_NDCG_GAIN: f64 = 0.03;
 /// Minimum recall@5 on [`SCALE_SET`].
 const MIN_RECALL: f64 = 0.57;
+/// Maximum median latency on [`SCALE_SET`].
 const MAX_P50: Duration = Duration::from_micros(300);
+/// Maximum 99th percentile of the latency on [`SCALE_SET`].
 const MAX_P99: Duration = Duration::from_millis(2);
 /// Maximum median of tokens of a response with five hits.
 const MAX_ANSWER_TOKENS: usize = 400;
@@ -62,8 +64,8 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     }
     report.add_table(format_table(&all));
     let mean = |score: fn(&SetMeasurement) -> f64| all.iter().map(score).sum::<f64>() / all.len() as f64;
-    let (plain, ours) =
-        (mean(|set| mean_score(&set.baseline, "ndcg@10")), mean(|set| mean_score(&set.ours, "ndcg@10")));
+    let plain = mean(|set| mean_score(&set.baseline, "ndcg@10"));
+    let ours = mean(|set| mean_score(&set.ours, "ndcg@10"));
     report.add_row(RatioRow {
         bench: "search",
         measured: format!("NDCG@10, mean of {} sets: {ours:.3}", all.len()),
@@ -72,7 +74,8 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
         threshold: Threshold::Condition(ours >= plain + MIN_NDCG_GAIN, format!("at least {MIN_NDCG_GAIN} more")),
     });
     if let Some(largest) = all.iter().find(|measured| measured.set.starts_with(SCALE_SET)) {
-        let (plain, ours) = (mean_score(&largest.baseline, "recall@5"), mean_score(&largest.ours, "recall@5"));
+        let plain = mean_score(&largest.baseline, "recall@5");
+        let ours = mean_score(&largest.ours, "recall@5");
         report.add_row(RatioRow {
             bench: "search",
             measured: format!("recall@5 on `{SCALE_SET}`: {ours:.3}"),
@@ -102,13 +105,16 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
+/// Scores both searches on one query file and measures the latency of ours.
 fn measure_set(set: &str, directory: &Path, file: &str, tools: &str, baseline: &Baseline) -> Result<SetMeasurement> {
     let queries = fs::read_to_string(directory.join(format!("{file}.jsonl")))?;
     let labelled =
         LabelledSet::parse(NamedText { name: "tools.jsonl", text: tools }, NamedText { name: file, text: &queries })?;
     // The first search builds the index.
     labelled.view.search(&toolcrib::core::search::Query::new("warm up"));
-    let (mut ours, mut plain, mut times) = (Scores::default(), Scores::default(), Vec::new());
+    let mut ours = Scores::default();
+    let mut plain = Scores::default();
+    let mut times = Vec::new();
     for query in &labelled.queries {
         let (time, found) = measure_time(|| labelled.search(query, RESULT_DEPTH));
         times.push(time);
@@ -125,6 +131,7 @@ fn mean_score(means: &MeanScores, measure: &str) -> f64 {
     means.get(measure).unwrap_or_default()
 }
 
+/// Formats the scores of all sets as a Markdown table.
 fn format_table(all: &[SetMeasurement]) -> String {
     let mut text = String::from(
         "| set | queries | NDCG@10, plain BM25F | NDCG@10 | recall@5 | MRR | p50 | p99 |\n\

@@ -38,12 +38,14 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     }
     let file = directory.path().join("listed.json");
     fs::write(&file, &listed)?;
+    // The baseline prints the same bytes from a file.
     let print_file = || {
         let mut command = Command::new(programs::toolcrib_binary().with_file_name("print-file"));
         command.arg(&file);
         command
     };
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut ours = Vec::new();
+    let mut theirs = Vec::new();
     for _ in 0..ROUNDS {
         for (command, times) in [(toolcrib(), &mut ours), (print_file(), &mut theirs)] {
             let (time, output) = measure_time(|| run_and_capture(command));
@@ -54,8 +56,11 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
         }
     }
     let fastest = |times: &[Duration]| times.iter().min().copied().unwrap_or_default();
-    let (our_best, their_best) = (fastest(&ours), fastest(&theirs));
-    let (ours, theirs) = (median(ours), median(theirs));
+    let our_best = fastest(&ours);
+    let their_best = fastest(&theirs);
+    let ours = median(ours);
+    let theirs = median(theirs);
+    // Medians against the threshold; the fastest runs are shown for information.
     let allowed = theirs.mul_f64(MAX_FACTOR) + FIXED_ALLOWANCE;
     report.add_row(RatioRow {
         bench: "start",
@@ -82,6 +87,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
         ratio: ratio(our_best, their_best),
         threshold: Threshold::None,
     });
+    // A start with a stored catalogue must not start any server.
     let started = count_starts(&count_file)? - SOURCES;
     report.add_row(RatioRow {
         bench: "start",
@@ -116,6 +122,7 @@ fn run_and_capture(mut command: Command) -> Result<Vec<u8>> {
     Err(format!("{command:?} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr)).into())
 }
 
+/// Number of server processes started so far.
 fn count_starts(count_file: &Path) -> Result<usize> {
     Ok(fs::read_to_string(count_file)?.lines().count())
 }

@@ -13,17 +13,20 @@ use crate::measure::{median, ratio};
 use crate::recorded_tools::{parse_config, scripted_command};
 use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 
+/// Number of sequential calls in a round.
 const CALLS: usize = 2_000;
 const ROUNDS: usize = 5;
 
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut ours = Vec::new();
+    let mut theirs = Vec::new();
     for _ in 0..ROUNDS {
         ours.push(runtime.block_on(time_registry_calls())?);
         theirs.push(time_direct_calls()?);
     }
-    let (ours, theirs) = (median(ours), median(theirs));
+    let ours = median(ours);
+    let theirs = median(theirs);
     report.add_row(RatioRow {
         bench: "wire",
         measured: format!("`Registry::call` of `echo` over stdio: {}", format_speed(ours)),
@@ -70,6 +73,7 @@ fn time_direct_calls() -> Result<Duration> {
     Ok(began.elapsed().div_f64(CALLS as f64))
 }
 
+/// Arguments of every call.
 fn call_arguments() -> Value {
     json!({"text": "Is anybody there?"})
 }
@@ -90,6 +94,7 @@ impl DirectServer {
         Ok(DirectServer { child, stdin, stdout })
     }
 
+    /// Sends a request and checks that the response has a result.
     fn request(&mut self, id: usize, method: &str, params: &Value) -> Result<()> {
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         self.stdin.write_all(format!("{message}\n").as_bytes())?;

@@ -47,7 +47,8 @@ async fn forward_request(State(target): State<ForwardTarget>, mut headers: Heade
     let Ok(response) = target.client.post(target.url).headers(headers).body(body).send().await else {
         return StatusCode::BAD_GATEWAY.into_response();
     };
-    let (status, kind) = (response.status(), response.headers().get(header::CONTENT_TYPE).cloned());
+    let status = response.status();
+    let kind = response.headers().get(header::CONTENT_TYPE).cloned();
     let Ok(body) = response.bytes().await else { return StatusCode::BAD_GATEWAY.into_response() };
     let mut response = (status, body).into_response();
     if let Some(kind) = kind {

@@ -9,11 +9,13 @@ use crate::Result;
 /// Fails the benchmark instead of hanging.
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// Client with one persistent connection.
 pub(super) struct RawHttpClient {
     stream: BufReader<TcpStream>,
     address: String,
 }
 
+/// Parts of a response that the benchmark needs.
 pub(super) struct RawResponse {
     pub(super) etag: String,
     pub(super) body: Vec<u8>,
@@ -61,6 +63,7 @@ impl RawHttpClient {
                 _ => {}
             }
         }
+        // A 304 response has no body and no length.
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body)?;
         Ok(RawResponse { etag, body })

@@ -57,6 +57,7 @@ impl Agent {
         Ok(agent)
     }
 
+    /// Initializes a session of the legacy protocol.
     fn initialize(&mut self) -> Result<()> {
         let info = json!({"name": "bench", "version": "1"});
         let params = json!({"protocolVersion": self.version.name(), "capabilities": {}, "clientInfo": info});
@@ -84,10 +85,12 @@ impl Agent {
         if body.contains(text) && !body.contains("\"isError\":true") { Ok(()) } else { Err(body.into()) }
     }
 
+    /// Sends a POST request in a single write and reads the response.
     fn post(&mut self, headers: &str, body: &str) -> Result<AgentResponse> {
         let Agent { host, path, .. } = self;
         let session = self.session.as_ref().map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();
-        let (version, length) = (self.version.name(), body.len());
+        let version = self.version.name();
+        let length = body.len();
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
              Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: {version}\r\n\
@@ -97,11 +100,13 @@ impl Agent {
         self.read_response()
     }
 
+    /// Reads a response with `Content-Length` or chunked encoding.
     fn read_response(&mut self) -> Result<AgentResponse> {
         let line = self.read_line()?;
         let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(line)?;
         let mut response = AgentResponse { status, session: None, body: Vec::new() };
-        let (mut length, mut chunked) = (0, false);
+        let mut length = 0;
+        let mut chunked = false;
         loop {
             let line = self.read_line()?;
             let Some((name, value)) = line.split_once(':') else { break };
@@ -140,6 +145,7 @@ impl Agent {
 }
 
 impl AgentResponse {
+    /// Fails unless the response has this status.
     fn expect_status(&self, status: u16) -> Result<()> {
         if self.status == status {
             return Ok(());
@@ -148,6 +154,7 @@ impl AgentResponse {
     }
 }
 
+/// `_meta` of a request, which replaces the session in the modern protocol.
 fn request_meta(version: AgentProtocol) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": version.name(),

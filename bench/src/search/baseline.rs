@@ -17,8 +17,11 @@ const ABOUT: usize = 3;
 const ARGUMENT: usize = 4;
 const ARGUMENT_TEXT: usize = 5;
 const CHOICE: usize = 6;
+/// Saturation of term frequency.
 const K1: f32 = 1.2;
+/// Strength of length normalisation.
 const B: f32 = 0.75;
+/// English stop words, ignored in queries.
 const FUNCTION_WORDS: &str = "a an the and or but if then than that this these those there here i me my we us our you your \
     he him his she her they them their it its is am are was were be been being do does did have has had will would shall \
     should can could may might must of to in on at by for from with about into over under between through during before \
@@ -38,6 +41,7 @@ pub(super) struct Baseline {
 }
 
 impl Baseline {
+    /// Builds the index from tools as JSON lines.
     pub(super) fn read(tools: &str) -> Result<Baseline> {
         let mut baseline = Baseline {
             tools: 0,
@@ -99,6 +103,7 @@ impl Baseline {
     }
 }
 
+/// Collects names, descriptions and enum values of arguments at all levels.
 fn read_schema(schema: &Value, outermost: bool, fields: &mut [Vec<String>; WEIGHTS.len()]) {
     match schema {
         Value::Object(keywords) => {
@@ -139,6 +144,7 @@ fn tokenize(text: &str) -> Vec<String> {
         }
     };
     for character in text.chars() {
+        // Scripts without spaces are indexed by pairs of characters.
         let ideograph = matches!(character, '\u{3040}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}');
         let joint = character.is_uppercase() && before.is_lowercase() || character.is_numeric() != before.is_numeric();
         if ideograph || joint || !character.is_alphanumeric() {

@@ -25,6 +25,7 @@ pub fn split_references(text: &str) -> Vec<ReferencePart<'_>> {
     while let Some(start) = text[at..].find("${").map(|offset| at + offset) {
         let Some(end) = text[start..].find('}').map(|offset| start + offset) else { break };
         at = end + 1;
+        // Other `${…}`, such as `${input:…}`, stay part of the literal.
         let Some(reference) = parse_reference(&text[start + 2..end]) else { continue };
         if literal_start < start {
             parts.push(ReferencePart::Literal(&text[literal_start..start]));

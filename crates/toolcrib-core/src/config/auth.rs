@@ -110,6 +110,7 @@ impl AuthMethods {
     }
 }
 
+/// Reads a map of scheme names to authentication methods.
 fn read_schemes(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
     let section = reader.as_section(node, path)?;
     if section.entries.is_empty() {
@@ -129,6 +130,7 @@ fn read_schemes(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) ->
 fn read_oauth2(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
     let section = reader.as_section(node, path)?;
     reader.report_unknown_keys(&section, &["token_url", "client_id", "client_secret", "scopes"]);
+    // All keys are read before the first `?`, so that one pass reports all missing ones.
     let token_url = read_required(reader, &section, "token_url");
     let client_id = read_required(reader, &section, "client_id");
     let client_secret = read_required(reader, &section, "client_secret");
@@ -150,31 +152,39 @@ fn read_scopes(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Vec<Stri
     }
 }
 
+/// Reads HTTP basic authentication.
 fn read_basic(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
     let section = reader.as_section(node, path)?;
     reader.report_unknown_keys(&section, &["user", "password"]);
-    let (user, password) = (read_required(reader, &section, "user"), read_required(reader, &section, "password"));
+    let user = read_required(reader, &section, "user");
+    let password = read_required(reader, &section, "password");
     Some(Auth::Basic { user: user?, password: password? })
 }
 
+/// Reads an API key, sent in a header unless `in` says otherwise.
 fn read_api_key(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
     let section = reader.as_section(node, path)?;
     reader.report_unknown_keys(&section, &["name", "in", "value"]);
-    let (name, value) = (read_required(reader, &section, "name"), read_required(reader, &section, "value"));
+    let name = read_required(reader, &section, "name");
+    let value = read_required(reader, &section, "value");
     let place = match section.get("in") {
         Some(node) => reader.read_choice(node, &join_key(path, "in"), &KEY_LOCATIONS),
         None => Some(KeyLocation::Header),
     };
-    let (name, place, value) = (name?, place?, value?);
+    let name = name?;
+    let place = place?;
+    let value = value?;
     match place {
         KeyLocation::Header => check_header_name(reader, section.line, &join_key(path, "name"), &name),
         KeyLocation::Cookie => check_header_value(reader, section.line, &join_key(path, "name"), &name),
+        // Unlike headers, a query parameter may contain any characters.
         KeyLocation::Query => return Some(Auth::ApiKey { name, place, value }),
     }
     check_header_value(reader, section.line, &join_key(path, "value"), &value);
     Some(Auth::ApiKey { name, place, value })
 }
 
+/// Reads a required scalar and reports it if it is missing.
 fn read_required(reader: &mut ConfigReader<'_>, section: &Section<'_>, key: &str) -> Option<String> {
     match section.get(key) {
         Some(node) => reader.read_scalar(node, &join_key(&section.path, key)),
@@ -185,6 +195,7 @@ fn read_required(reader: &mut ConfigReader<'_>, section: &Section<'_>, key: &str
     }
 }
 
+/// Name of a location in the configuration.
 pub(super) fn key_location_name(place: KeyLocation) -> &'static str {
     match place {
         KeyLocation::Header => "header",

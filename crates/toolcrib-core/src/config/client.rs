@@ -77,12 +77,14 @@ impl McpClientKind {
         }
     }
 
+    /// Parses the name of a client.
     pub fn parse(name: &str) -> Option<McpClientKind> {
         McpClientKind::ALL.into_iter().find(|client| client.as_str() == name)
     }
 
     /// Returns the usual paths of its files, the project's before the user's. The first that declares a server wins.
     pub fn config_paths(self, home: &Path, project: &Path, os: Os) -> Vec<PathBuf> {
+        // Directory of application data by platform convention.
         let data = match os {
             Os::Linux => home.join(".config"),
             Os::MacOs => home.join("Library/Application Support"),
@@ -131,6 +133,7 @@ impl McpClientKind {
         project: &Path,
     ) -> Result<ImportedConfig, Vec<ConfigDiagnostic>> {
         let root = node::parse(text, file, Syntax::from_file_name(file))?;
+        // `sources` is a key that only Toolcrib's own files have.
         if root.get("sources").is_some() {
             let config = Config::from_node(&root, file, base_dir, ConfigDialect::Toolcrib)?;
             return Ok(ImportedConfig { config, errors: Vec::new() });
@@ -161,6 +164,7 @@ impl McpClientKind {
                 format!("no servers found; {} keeps them under `{}`", self.as_str(), self.servers_key()),
             );
         }
+        // Maps come in order of precedence: a server of an earlier map hides one of the same id in a later map.
         let mut sources: Vec<ConfiguredSource> = Vec::new();
         for (path, servers) in server_maps {
             // An import has no lower configuration, so there is nothing to narrow.
@@ -184,6 +188,7 @@ impl McpClientKind {
                 map_at(&["mcpServers"]).into_iter().collect()
             }
             McpClientKind::ClaudeCode => {
+                // `~/.claude.json` has the servers of each project under its path.
                 let local = root.get("projects").and_then(|projects| {
                     let entry = projects.entries().iter().find(|entry| Path::new(&entry.key) == project)?;
                     let path = join_key(&join_key("projects", &entry.key), "mcpServers");

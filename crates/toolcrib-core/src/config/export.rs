@@ -11,6 +11,7 @@ use crate::source::Source;
 pub fn export(sources: &[&Source], secrets: Secrets) -> String {
     let mut sources = sources.to_vec();
     sources.sort_by(|a, b| a.id.cmp(&b.id));
+    // The first line tells a reader whether the file contains secrets.
     let mut text = String::from(match secrets {
         Secrets::Masked => "# Written by `toolcrib export`. Values shown as `***` were left out.\n",
         Secrets::Plain => "# Written by `toolcrib export --secrets`. It may hold secrets: keep it safe.\n",
@@ -39,6 +40,7 @@ pub fn export_json(sources: &[&Source], secrets: Secrets) -> Value {
 
 /// Returns the keys that a masked export replaces by `***`, such as `env.TOKEN` or `args[2]`.
 pub fn masked_keys(source: &Source) -> Vec<String> {
+    // Both have the same shape, so they can be compared value by value.
     let masked = show_source_keys(source);
     let plain = Value::Object(source_to_keys(source, Secrets::Plain));
     let mut keys = Vec::new();
@@ -91,6 +93,7 @@ fn write_flow(value: &Value, into: &mut String) {
     }
 }
 
+/// Returns a key as it is if every YAML parser reads it as text, and quoted otherwise.
 fn quote_if_needed(key: &str) -> String {
     let is_plain = key.starts_with(|first: char| first.is_ascii_alphabetic())
         && key.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
@@ -104,6 +107,8 @@ fn quote_if_needed(key: &str) -> String {
     quoted
 }
 
+/// Writes a double-quoted YAML scalar. Escapes control characters, and line separators and byte order marks, which YAML
+/// parsers treat specially.
 fn write_quoted(text: &str, into: &mut String) {
     into.push('"');
     for character in text.chars() {

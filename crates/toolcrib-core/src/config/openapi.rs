@@ -26,6 +26,7 @@ pub(super) const OPENAPI_KEYS: [&str; 11] = [
 
 /// HTTP methods that become tools only if `methods` lists them.
 const OPT_IN_METHODS: [&str; 3] = ["HEAD", "OPTIONS", "TRACE"];
+/// Keys of one entry of `poll`.
 const POLL_KEYS: [&str; 6] = ["url", "status", "result", "done", "failed", "interval"];
 
 /// Reads an OpenAPI source. All keys are read before the document, so that one pass reports all errors.
@@ -79,6 +80,7 @@ pub(super) fn read_workflow(reader: &mut ConfigReader<'_>, section: &Section<'_>
 fn read_document(reader: &mut ConfigReader<'_>, section: &Section<'_>, key: &str) -> Option<String> {
     let node = section.get(key)?;
     let text = reader.read_text(section, key)?;
+    // `file://` and other schemes are not supported, and would be taken for a relative path.
     if has_scheme(&text) && !is_http_url(&text) {
         let message = "expected a file or a URL that begins with `http://` or `https://`";
         reader.error(node.line, &join_key(&section.path, key), message);
@@ -96,6 +98,7 @@ fn resolve_location(reader: &ConfigReader<'_>, text: &str) -> String {
     if is_http_url(text) { text.to_owned() } else { path::to_absolute(reader.base_dir, text) }
 }
 
+/// Reads `base_url`. A leading template may stand for the scheme, so such a URL is checked when it is filled.
 fn read_base_url(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<String> {
     let node = section.get("base_url")?;
     let url = reader.read_text(section, "base_url")?;
@@ -141,9 +144,11 @@ fn read_polls(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> BTreeMap<
     polls.collect()
 }
 
+/// Reads one entry of `poll`: `url`, `status` and `done` are required.
 fn read_poll(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<PollSettings> {
     let section = reader.as_section(node, path)?;
     reader.report_unknown_keys(&section, &POLL_KEYS);
+    // All missing keys are reported, not only the first.
     for key in ["url", "status", "done"] {
         if !section.has(key) {
             reader.error(section.line, path, format!("needs `{key}`"));

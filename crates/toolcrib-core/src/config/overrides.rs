@@ -39,6 +39,7 @@ pub fn overrides_from_env<'a>(
         .collect();
     let mut overrides = Overrides::default();
     for (name, value) in variables {
+        // The setting is behind the last underscore: ids contain underscores themselves.
         let Some((id, setting)) = name.strip_prefix("TOOLCRIB_SOURCE_").and_then(|rest| rest.rsplit_once('_')) else {
             overrides.add_error(&name, "expected `TOOLCRIB_SOURCE_<ID>_ENABLED`, `…_URL` or `…_TOKEN`");
             continue;
@@ -59,6 +60,7 @@ pub fn overrides_from_env<'a>(
             "TOKEN" => source_override.token = Some(value),
             _ => overrides.add_error(&name, "ends in neither `_ENABLED`, `_URL` nor `_TOKEN`"),
         }
+        // A variable with an invalid value leaves no empty override behind.
         if source_override != Override::default() {
             overrides.by_source.insert((*source).clone(), source_override);
         }
@@ -117,6 +119,7 @@ impl fmt::Debug for Override {
     }
 }
 
+/// Parses a boolean in the usual spellings, ignoring case.
 fn parse_flag(value: &str) -> Option<bool> {
     match value.trim().to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" | "on" => Some(true),

@@ -51,6 +51,7 @@ fn show_source(configured: &ConfiguredSource) -> Value {
     keys.into()
 }
 
+/// Renders `defaults` with the values that apply, set or not.
 fn show_defaults(config: &Config) -> Value {
     let defaults = &config.defaults;
     with_origins(
@@ -71,6 +72,7 @@ fn show_defaults(config: &Config) -> Value {
     )
 }
 
+/// Renders `expose`.
 fn show_expose(config: &Config) -> Value {
     let expose = &config.expose;
     with_origins(

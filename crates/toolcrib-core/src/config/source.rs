@@ -81,6 +81,7 @@ const HTTP_ALIASES: [&str; 3] = ["streamable-http", "streamableHttp", "streamabl
 pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNode, path: &str) -> Option<Source> {
     let section = reader.as_section(node, path)?;
     report_unknown_keys(reader, &section);
+    // Settings are read before the kind, so that their errors are reported even if the kind is invalid.
     let settings = settings::read(reader, &section);
     let kind = resolve_reference_paths(reader.base_dir, &read_kind(reader, &section)?);
     Some(Source { id: id.clone(), kind, settings })
@@ -88,6 +89,7 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNo
 
 /// Makes the paths of `${file:…}` references absolute; like all paths they are relative to the configuration file.
 fn resolve_reference_paths(base: &Path, kind: &SourceKind) -> SourceKind {
+    // `~` stays: it is resolved when the file is read.
     let absolute = |path: &str| if path.starts_with('~') { path.to_owned() } else { path::to_absolute(base, path) };
     let change = |text: &str| {
         let has_file_reference = text.contains("${file:");
@@ -141,6 +143,7 @@ fn read_kind(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<Sou
         "url" => {
             let remote = [ConfiguredTransport::Http, ConfiguredTransport::Sse];
             check_transport(reader, section, transport, &remote, "`url` uses `http` or `sse`");
+            // Streamable HTTP is the default of a URL.
             let kind = if transport == Some(ConfiguredTransport::Sse) { SourceKind::Sse } else { SourceKind::Http };
             read_remote(reader, section).map(kind)
         }
@@ -161,6 +164,7 @@ pub(super) fn missing_kind_message() -> String {
 
 /// Reports keys that belong to another kind of source.
 fn report_misplaced_keys(reader: &mut ConfigReader<'_>, section: &Section<'_>, kind_key: &str) {
+    // A key without an owner is a setting, which every kind may have.
     let belongs = |key: &str, to: &str| KIND_KEYS.iter().any(|(name, keys)| *name == to && keys.contains(&key));
     for entry in section.entries.iter().filter(|entry| !entry.node.is_null() && !belongs(&entry.key, kind_key)) {
         let owners: Vec<&str> =
@@ -181,6 +185,7 @@ fn report_misplaced_keys(reader: &mut ConfigReader<'_>, section: &Section<'_>, k
 fn read_transport(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<ConfiguredTransport> {
     let mut read = |key: &str| {
         let entry = section.entry(key)?;
+        // `type: streamable-http` is common in files of other clients.
         let is_alias = entry.node.as_text().is_some_and(|word| HTTP_ALIASES.contains(&word));
         let transport = if is_alias {
             ConfiguredTransport::Http
@@ -213,6 +218,7 @@ fn check_transport(
     }
 }
 
+/// Reads a server that is started as a child process.
 fn read_stdio(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<StdioSource> {
     let args = reader.read_list(section, "args");
     let env = reader.read_map(section, "env");
@@ -232,12 +238,14 @@ fn read_command(reader: &mut ConfigReader<'_>, section: &Section<'_>, args: &[St
         return None;
     }
     let command = reader.read_text(section, "command")?;
+    // Paths may contain spaces legitimately; a bare name with spaces is most likely a command line.
     if args.is_empty() && command.contains(' ') && !command.contains(['/', '\\', '$']) {
         reader.warn(entry.line, &path, "is the name of one program, spaces included; put its arguments into `args`");
     }
     Some(command)
 }
 
+/// Reads a server at a URL.
 fn read_remote(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<RemoteSource> {
     let headers = header::read(reader, section);
     let auth = auth::read(reader, section, auth::AuthMethods::Static);
@@ -251,6 +259,7 @@ fn read_remote(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<R
     Some(RemoteSource { url, headers, auth })
 }
 
+/// Reads a source of built-in tools: `all` or a list of names.
 fn read_builtin(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<BuiltinSource> {
     let node = section.get("builtin")?;
     let roots =

@@ -21,7 +21,7 @@ pub enum Secrets {
     Plain,
 }
 
-/// Returns the keys that stand under the source's name in a file. Keys with default values are left out.
+/// Returns the keys that a file has under the source's name. Unset keys are left out.
 pub(super) fn source_to_keys(source: &Source, secrets: Secrets) -> Map<String, Value> {
     let mut keys = Map::new();
     match &source.kind {
@@ -47,6 +47,7 @@ pub(super) fn source_to_keys(source: &Source, secrets: Secrets) -> Map<String, V
             keys.insert("workflow".into(), json!(plain_text(&workflow.document, secrets)));
         }
         SourceKind::Builtin(builtin) => {
+            // The reader accepts the word `all` or a list of names.
             let all = builtin.tools == ["all"];
             keys.insert("builtin".into(), if all { json!("all") } else { json!(builtin.tools) });
             let roots: Vec<String> = builtin.roots.iter().map(|root| plain_text(root, secrets)).collect();
@@ -58,6 +59,7 @@ pub(super) fn source_to_keys(source: &Source, secrets: Secrets) -> Map<String, V
     keys
 }
 
+/// Inserts the settings that are set. Values that equal a default are written if the definition sets them.
 fn insert_settings(keys: &mut Map<String, Value>, settings: &SourceSettings) {
     let durations = [
         ("ttl", settings.ttl),
@@ -86,10 +88,12 @@ pub(super) fn rules_to_value(rules: &Rules) -> Value {
     let map = |list: &[Rule]| -> Map<String, Value> {
         list.iter().map(|rule| (rule.glob.clone(), json!(rule.verdict.as_str()))).collect()
     };
+    // A single list is the usual case and is written without the outer list.
     let mut lists: Vec<Value> = rules.lists().map(|list| map(list).into()).collect();
     if lists.len() > 1 { lists.into() } else { lists.pop().unwrap_or_default() }
 }
 
+/// Inserts the keys of a server at a URL.
 fn insert_remote(keys: &mut Map<String, Value>, remote: &RemoteSource, secrets: Secrets) {
     keys.insert("url".into(), json!(url_text(&remote.url, secrets)));
     insert_if(keys, "headers", !remote.headers.is_empty(), pairs_to_value(&remote.headers, secrets));
@@ -98,6 +102,7 @@ fn insert_remote(keys: &mut Map<String, Value>, remote: &RemoteSource, secrets: 
     }
 }
 
+/// Inserts the keys of an OpenAPI source.
 fn insert_openapi(keys: &mut Map<String, Value>, openapi: &OpenApiSource, secrets: Secrets) {
     keys.insert("openapi".into(), json!(url_text(&openapi.document, secrets)));
     let base_url = openapi.base_url.as_ref().map(|url| url_text(url, secrets));
@@ -124,6 +129,7 @@ fn insert_openapi(keys: &mut Map<String, Value>, openapi: &OpenApiSource, secret
     insert_if(keys, "poll", !polls.is_empty(), Value::Object(polls));
 }
 
+/// Writes one entry of `poll`.
 fn poll_to_value(poll: &PollSettings, secrets: Secrets) -> Value {
     let mut keys = Map::new();
     keys.insert("url".into(), json!(plain_text(&poll.url, secrets)));
@@ -135,6 +141,7 @@ fn poll_to_value(poll: &PollSettings, secrets: Secrets) -> Value {
     keys.into()
 }
 
+/// Writes `auth`.
 fn auth_to_value(auth: &Auth, secrets: Secrets) -> Value {
     match auth {
         Auth::Bearer(token) => json!({ "bearer": secret_text(token, secrets) }),
@@ -160,6 +167,7 @@ fn auth_to_value(auth: &Auth, secrets: Secrets) -> Value {
     }
 }
 
+/// Writes a map whose values may be secret, such as `env` and `headers`.
 fn pairs_to_value(pairs: &BTreeMap<String, String>, secrets: Secrets) -> Value {
     pairs.iter().map(|(name, value)| (name.clone(), json!(secret_text(value, secrets)))).collect::<Map<_, _>>().into()
 }

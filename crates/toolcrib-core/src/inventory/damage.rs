@@ -129,7 +129,7 @@ impl DamageLog {
         self.unlisted_count
     }
 
-    /// Returns the accepted damage, at most [`MAX_LISTED_DAMAGE`].
+    /// Returns the accepted damage, at most 100 items.
     pub fn accepted(&self) -> &[Damage] {
         &self.accepted
     }

@@ -26,6 +26,7 @@ impl Inventory {
                 "a token is valid for 100 years at most; use `30d` or `12h`, or omit it for a token that never expires";
             return Err(Error::new(Code::BadRequest, message));
         }
+        // The same command was carried out before.
         if self.tokens.get(&id).is_some_and(|token| token.hash == hash) {
             return Ok(Vec::new());
         }

@@ -48,10 +48,12 @@ impl ToolChange {
 impl Delta {
     /// Compares two manifests in one pass over their sorted lists. Only tools whose fingerprints differ are parsed.
     pub fn between(before: Option<&PackedManifest>, after: &PackedManifest) -> Result<Delta> {
-        let (mut delta, mut allowance) = (Delta::default(), WorkBudget::default());
+        let mut delta = Delta::default();
+        let mut allowance = WorkBudget::default();
         let empty: &[PackedTool] = &[];
         let mut old = before.map_or(empty, |before| &before.tools).iter().peekable();
         for new in &after.tools {
+            // Both lists are sorted: old tools before the current name are gone.
             while let Some(gone) = old.next_if(|old| old.name < new.name) {
                 delta.removed.push(gone.name.clone());
             }
@@ -64,6 +66,7 @@ impl Delta {
             }
         }
         delta.removed.extend(old.map(|gone| gone.name.clone()));
+        // Needs the definitions of added and removed tools, so it comes last.
         if let Some(before) = before {
             delta.renamed = likely_renames(before, after, &delta.removed, &delta.added)?;
         }

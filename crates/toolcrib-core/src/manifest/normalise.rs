@@ -45,6 +45,7 @@ pub(super) fn normalise_tool(
         return Err(reject(format!("it is larger than {} bytes", limits.max_tool_bytes)));
     }
 
+    // Schemas: the input schema decides about the tool, the output schema does not.
     let mut notes = Vec::new();
     let mut original = RawFields::default();
     let input_schema = match fields.remove("inputSchema") {
@@ -83,6 +84,7 @@ pub(super) fn normalise_tool(
     let mut canonical = String::with_capacity(raw.get().len());
     json::push_canonical(raw, &mut canonical);
 
+    // Texts: sanitised for display, with the originals kept for the fingerprint.
     let title = fields.remove("title").and_then(|raw| sanitize_text("title", raw, &mut original, &mut notes));
     let offered_description =
         fields.remove("description").and_then(|raw| sanitize_text("description", raw, &mut original, &mut notes));
@@ -90,6 +92,7 @@ pub(super) fn normalise_tool(
         notes.push(ToolNote::NoDescription);
         format!("{source} tool: {}", sanitize_truncated(&name, MAX_TOOL_NAME_BYTES))
     });
+    // Annotations of another type than object are ignored and noted.
     let annotations = match fields.remove("annotations") {
         Some(raw) if raw.get().starts_with('{') => Some(raw),
         Some(raw) => {
@@ -114,6 +117,7 @@ pub(super) fn normalise_tool(
     let input_schema = sanitize_field("inputSchema", input_schema);
     let output_schema = output_schema.map(|schema| sanitize_field("outputSchema", schema));
     let annotations = annotations.map(|annotations| sanitize_field("annotations", annotations));
+    // All remaining fields are unknown to Toolcrib and are passed on unchanged in `extra`.
     let listing =
         ToolListing { title, description, input_schema: compact(input_schema), annotations: annotations.map(compact) };
     let output_schema = output_schema.map(compact);
@@ -157,6 +161,7 @@ fn find_remote_reference(schema: &RawValue) -> Option<String> {
     }
 }
 
+/// Parses a JSON array without parsing its items.
 fn parse_items(array: &RawValue) -> Vec<&RawValue> {
     serde_json::from_str(array.get()).unwrap_or_default()
 }
@@ -196,6 +201,7 @@ fn find_hidden_characters(raw: &RawValue, keys: SchemaKeyKind) -> Option<String>
     }
 }
 
+/// Whether any text or key within a value has hidden characters.
 fn has_hidden_in_value(raw: &RawValue) -> bool {
     fn has_hidden(value: &Value) -> bool {
         match value {

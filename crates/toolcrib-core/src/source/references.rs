@@ -13,6 +13,7 @@ impl SourceKind {
                 args: stdio.args.iter().map(|text| change(text)).collect::<Result<_, E>>()?,
                 env: try_map_values(&stdio.env, &mut change)?,
                 cwd: stdio.cwd.as_deref().map(&mut change).transpose()?,
+                // Names of variables, not values.
                 inherit_env: stdio.inherit_env.clone(),
             }),
             SourceKind::Http(remote) => SourceKind::Http(remote.try_map_texts(&mut change)?),
@@ -31,6 +32,7 @@ impl SourceKind {
 
 impl RemoteSource {
     fn try_map_texts<E>(&self, change: &mut impl FnMut(&str) -> Result<String, E>) -> Result<RemoteSource, E> {
+        // Header names are literal; only their values may contain references.
         let auth = self.auth.as_ref().map(|auth| auth.try_map_texts(change)).transpose()?;
         Ok(RemoteSource { url: change(&self.url)?, headers: try_map_values(&self.headers, change)?, auth })
     }
@@ -45,6 +47,7 @@ impl OpenApiSource {
             auth: self.auth.as_ref().map(|auth| auth.try_map_texts(change)).transpose()?,
             allow_refs: self.allow_refs.iter().map(|text| change(text)).collect::<Result<_, E>>()?,
             variables: try_map_values(&self.variables, change)?,
+            // Globs, methods, tags and polling settings are literal.
             ..self.clone()
         })
     }
@@ -62,6 +65,7 @@ impl Auth {
                 token_url: change(token_url)?,
                 client_id: change(client_id)?,
                 client_secret: change(client_secret)?,
+                // Scopes are literal.
                 scopes: scopes.clone(),
             },
             Auth::Schemes(schemes) => {
@@ -72,6 +76,7 @@ impl Auth {
     }
 }
 
+/// Maps the values of a map and keeps its keys.
 fn try_map_values<E>(
     values: &BTreeMap<String, String>,
     change: &mut impl FnMut(&str) -> Result<String, E>,

@@ -72,11 +72,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
+/// Serves one session on stdin and stdout.
 async fn serve_stdio() -> Result<(), Box<dyn Error>> {
     RmcpServer.serve(rmcp::transport::stdio()).await?.waiting().await?;
     Ok(())
 }
 
+/// Serves on loopback; port 0 chooses a free one. Prints the URL first.
 async fn serve_http(port: u16) -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     writeln!(std::io::stdout(), "listening on http://{}/mcp", listener.local_addr()?)?;

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::tools::{FakeCallResult, call_tool};
 use super::{HangPoint, ServerFlags, list};
 
+/// Protocol versions with `initialize`.
 const LEGACY_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+/// Protocol version with `server/discover`.
 const MODERN_VERSION: &str = "2026-07-28";
 
 /// Fake MCP server without a transport.
@@ -73,6 +75,7 @@ impl FakeServer {
         self.flags.count_file.as_deref().map_or(Ok(()), |path| append_line(path, line))
     }
 
+    /// Accepts the requested version if it is known, and offers the latest legacy version otherwise.
     fn initialize(&self, params: &Value) -> FakeReply {
         if self.flags.hang == Some(HangPoint::Start) {
             return FakeReply::Hang;
@@ -94,6 +97,7 @@ impl FakeServer {
         }))
     }
 
+    /// Responds to `server/discover`, which only the modern protocol has.
     fn discover(&self) -> FakeReply {
         if self.flags.hang == Some(HangPoint::Start) {
             return FakeReply::Hang;
@@ -111,6 +115,7 @@ impl FakeServer {
         }))
     }
 
+    /// Responds with a page of the tool list. Built as bytes, so that tools are served unchanged.
     fn tools_list(&self, params: &Value) -> FakeReply {
         if self.flags.hang == Some(HangPoint::List) {
             return FakeReply::Hang;
@@ -137,6 +142,7 @@ impl FakeServer {
         FakeReply::Result(result)
     }
 
+    /// Calls a tool.
     fn tools_call(&self, params: &Value) -> FakeReply {
         if self.flags.hang == Some(HangPoint::Call) {
             return FakeReply::Hang;

@@ -31,6 +31,7 @@ pub(in super::super) fn rewrite(
     node
 }
 
+/// Gemini CLI: two keys for URLs, timeouts in milliseconds, and lists of included and excluded tools.
 fn rewrite_gemini(server: &mut ServerEntry) {
     // In Gemini's files `url` is legacy SSE and `httpUrl` is Streamable HTTP.
     if server.has("httpUrl") {
@@ -47,6 +48,7 @@ fn rewrite_gemini(server: &mut ServerEntry) {
     server.remove_ignored(&["trust", "description", "extensionName"]);
 }
 
+/// Codex: names of environment variables instead of references, timeouts in seconds, and lists of tools.
 fn rewrite_codex(server: &mut ServerEntry) {
     if let Some(name) = server.take("bearer_token_env_var") {
         let value = name.as_text().map(|name| format!("Bearer ${{env:{name}}}")).unwrap_or_default();
@@ -61,6 +63,7 @@ fn rewrite_codex(server: &mut ServerEntry) {
     for (key, unit) in [("startup_timeout_sec", "s"), ("startup_timeout_ms", "ms")] {
         server.rename_duration(key, "discovery_timeout", unit);
     }
+    // A startup timeout applies to connecting as well as to discovery.
     if let Some(timeout) = server.get("discovery_timeout").cloned() {
         server.set_if_absent("connect_timeout", timeout);
     }
@@ -70,6 +73,7 @@ fn rewrite_codex(server: &mut ServerEntry) {
     server.remove_ignored(&["required"]);
 }
 
+/// Zed: a nested command in older versions.
 fn rewrite_zed(server: &mut ServerEntry) {
     // Older versions of Zed have `path`, `args` and `env` in one map under `command`.
     if let Some(ConfigNode { value: NodeValue::Map(parts), .. }) = server.get("command").cloned() {
@@ -144,6 +148,7 @@ impl ServerEntry {
         }
     }
 
+    /// Adds a header to `headers`.
     fn add_header(&mut self, name: &str, node: ConfigNode) {
         let line = node.line;
         self.set_if_absent("headers", ConfigNode { value: NodeValue::Map(Vec::new()), line });
@@ -169,6 +174,7 @@ impl ServerEntry {
         }
     }
 
+    /// Removes a list of tool names and returns it with its line.
     fn take_names(&mut self, key: &str) -> Option<(Vec<String>, usize)> {
         let ConfigNode { value: NodeValue::List(items), line } = self.get(key)?.clone() else { return None };
         self.take(key);
@@ -178,6 +184,7 @@ impl ServerEntry {
         Some((names.collect(), line))
     }
 
+    /// Adds a rule to `tools`.
     fn add_rule(&mut self, glob: &str, verdict: &str, line: usize) {
         self.set_if_absent("tools", ConfigNode { value: NodeValue::Map(Vec::new()), line });
         self.add_to_map("tools", glob, ConfigNode::text(verdict, line));

@@ -30,6 +30,7 @@ pub(super) fn replace_variables(
     }
 }
 
+/// Replaces variables in one text. `folder` is the workspace folder.
 fn replace_in_text(text: &str, folder: &str, client: Option<McpClientKind>) -> String {
     let text = text.replace("${workspaceFolder}", folder).replace("${userHome}", "${env:HOME}");
     match client {
@@ -49,12 +50,14 @@ fn replace_in_text(text: &str, folder: &str, client: Option<McpClientKind>) -> S
 
 /// Rewrites `$NAME` to `${env:NAME}`.
 fn to_env_references(text: &str) -> String {
+    // Every part after the first follows a `$`.
     let mut parts = text.split('$');
     let mut rewritten = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
         let end = part.find(|character| !is_name(character)).unwrap_or(part.len());
         let (name, rest) = part.split_at(end);
+        // `${…}` and a lone `$` stay: their name is empty here.
         if name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') {
             rewritten.push_str(&format!("${{env:{name}}}{rest}"));
         } else {

@@ -6,8 +6,10 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
 use super::{ConfigDiagnostic, ConfigNode, LineIndex, MAX_NODE_DEPTH, NodeEntry, NodeValue};
 
+/// Parses a whole file; an empty one is null.
 pub(super) fn parse(text: &str, file: &str) -> Result<ConfigNode, ConfigDiagnostic> {
     let lines = LineIndex::new(text);
+    // Comments and trailing commas, as VS Code allows them; all other extensions of the parser stay off.
     let options = ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
@@ -34,6 +36,7 @@ fn value_to_node(value: &ast::Value<'_>, lines: &LineIndex<'_>, depth: usize) ->
     if depth > MAX_NODE_DEPTH {
         return None;
     }
+    // The line of the value, which for an object or a list is that of its opening bracket.
     let line = lines.line(value.range().start);
     let value = match value {
         ast::Value::NullKeyword(_) => NodeValue::Null,

@@ -24,6 +24,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<ConfigNode, ConfigDiagnost
     }
 }
 
+/// Converts a table, with its keys in the order of the file.
 fn table_to_value(table: &DeTable<'_>, lines: &LineIndex<'_>) -> NodeValue {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -65,6 +66,7 @@ fn find_first_line(text: &str, second: usize, key: &str) -> Option<usize> {
     if !before.ends_with('\n') {
         earlier.pop();
     }
+    // A table header without its comment.
     let header = |line: &str| line.split('#').next().unwrap_or_default().trim().to_owned();
     if line.trim_start().starts_with('[') {
         return earlier.iter().find(|(_, candidate)| header(candidate) == header(line)).map(|(number, _)| *number);

@@ -55,6 +55,7 @@ enum Collection {
 }
 
 impl TreeBuilder<'_> {
+    /// Processes one parser event.
     fn handle_event(&mut self, event: Event<'_>, line: usize) -> Result<(), ConfigDiagnostic> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -80,6 +81,7 @@ impl TreeBuilder<'_> {
         }
     }
 
+    /// Opens a list or map, unless it is nested too deep.
     fn begin_collection(&mut self, line: usize, anchor: usize, collection: Collection) -> Result<(), ConfigDiagnostic> {
         if self.open_collections.len() >= MAX_NODE_DEPTH {
             return Err(self.diagnostic_at(line, "nested too deep"));
@@ -88,6 +90,7 @@ impl TreeBuilder<'_> {
         Ok(())
     }
 
+    /// Closes the innermost collection and adds it to the one around it.
     fn end_collection(&mut self) -> Result<(), ConfigDiagnostic> {
         let Some(OpenCollection { line, anchor, collection }) = self.open_collections.pop() else { return Ok(()) };
         let value = match collection {
@@ -172,6 +175,7 @@ impl TreeBuilder<'_> {
 
 /// Type of an unquoted scalar. Like YAML 1.1, `yes`, `no`, `on` and `off` are booleans; the spelling is kept.
 fn parse_scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> NodeValue {
+    // `!!str 5` is text.
     let as_text = tag.is_some_and(|tag| tag.core_suffix() == Some("str"));
     if style != ScalarStyle::Plain || as_text {
         return NodeValue::Text(text.to_owned());

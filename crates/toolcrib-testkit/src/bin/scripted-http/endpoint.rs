@@ -70,11 +70,13 @@ impl ScriptedEndpoint {
         }
     }
 
+    /// Checks the bearer token, if one is required.
     fn is_authorized(&self, request: &FakeHttpRequest) -> bool {
         let Some(token) = &self.http_flags.require_bearer else { return true };
         request.header("authorization") == Some(&format!("Bearer {token}"))
     }
 
+    /// Handles a JSON-RPC message. `initialize` issues a session; the modern protocol has none.
     fn handle_post(&self, request: &FakeHttpRequest, message: &Value, rpc_method: &str) -> FakeHttpResponse {
         let needs_session = rpc_method != "initialize" && !self.fake.is_modern();
         if let Some(response) = needs_session.then(|| self.check_session(request)).flatten() {
@@ -107,6 +109,7 @@ impl ScriptedEndpoint {
         }
     }
 
+    /// Ends a session.
     fn handle_delete(&self, request: &FakeHttpRequest) -> FakeHttpResponse {
         let mut sessions = self.sessions.lock().expect("lock the sessions");
         let known = request.header("mcp-session-id").and_then(|id| sessions.active.remove(id));
@@ -140,6 +143,7 @@ impl ScriptedEndpoint {
     }
 }
 
+/// JSON-RPC error without a request id, as servers send it for an invalid session.
 fn error_response(status: &str, text: &str) -> FakeHttpResponse {
     let reply = FakeReply::Error(-32000, text.to_owned());
     FakeHttpResponse::json(status, reply.to_message(&Value::Null).unwrap_or_default())

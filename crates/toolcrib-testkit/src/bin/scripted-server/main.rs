@@ -19,17 +19,29 @@ mod output;
 /// Flags that only the stdio server has.
 #[derive(Debug, Default)]
 struct StdioFlags {
+    /// Exit at once with this code.
     exit: Option<i32>,
+    /// Behave like a program that is not an MCP server.
     not_mcp: bool,
+    /// Write lines that are not messages to stdout.
     junk: bool,
+    /// Crash at every `tools/call`.
     die_on_call: bool,
+    /// Crash at the first `tools/call`, and leave this marker file.
     die_once: Option<PathBuf>,
+    /// Start child processes that are hard to end.
     grandchildren: bool,
+    /// File for the names and process ids of these.
     pids_file: Option<PathBuf>,
+    /// Keep running after stdin was closed.
     ignore_eof: bool,
+    /// List the tool `slow`, with this many progress notifications.
     progress: Option<u64>,
+    /// List the tool `env`, which returns the environment.
     env_tool: bool,
+    /// Text to print to stderr at the start.
     stderr: Option<String>,
+    /// File that gets a line for every method received.
     log_file: Option<PathBuf>,
 }
 

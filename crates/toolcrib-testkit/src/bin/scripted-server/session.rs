@@ -48,6 +48,7 @@ struct FakeStdioSession {
 }
 
 impl FakeStdioSession {
+    /// Dispatches a message: response, request or notification.
     fn handle_message(&mut self, message: &Value) {
         let Some(method) = message["method"].as_str() else { return self.handle_response(message) };
         if let Some(path) = &self.stdio_flags.log_file {
@@ -59,12 +60,14 @@ impl FakeStdioSession {
         }
     }
 
+    /// Prints `cancelled` to stderr if a request without a response is cancelled, so that a test can see it.
     fn handle_notification(&self, method: &str, params: &Value) {
         if method == "notifications/cancelled" && self.unanswered.contains(&params["requestId"]) {
             eprintln!("cancelled");
         }
     }
 
+    /// Handles a request. Tools that need the session are handled here, all others by the fake server.
     fn handle_request(&mut self, method: &str, params: &Value, id: &Value) {
         if method == "tools/call" && self.stdio_flags.should_crash() {
             process::exit(1);
@@ -93,6 +96,7 @@ impl FakeStdioSession {
         }
     }
 
+    /// Sends a response, or carries out the fault that takes its place.
     fn send(&mut self, reply: &FakeReply, id: &Value) {
         match reply {
             FakeReply::Crash => process::exit(1),
