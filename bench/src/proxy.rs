@@ -39,12 +39,12 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
         ListeningProcess::start(Command::new(programs::toolcrib_binary().with_file_name("forward")).arg(&bare.url))?;
     let sdk = ListeningProcess::start(Command::new(programs::rmcp_server()).arg("--http"))?;
     let count_file = directory.path().join("starts");
-    let counted = scripted_command(&["--count-file", &count_file.to_string_lossy()]);
+    let counted_command = scripted_command(&["--count-file", &count_file.to_string_lossy()]);
     let config = directory.path().join("toolcrib.json");
     let sources = json!({
         "bare": {"url": bare.url},
         "sdk": {"url": sdk.url},
-        "counted": {"command": counted.first(), "args": counted.get(1..)},
+        "counted": {"command": counted_command.first(), "args": counted_command.get(1..)},
     });
     std::fs::write(&config, json!({"sources": sources}).to_string())?;
     let toolcrib = |arguments: &[&str]| {
@@ -105,7 +105,7 @@ fn measure_latency(
         (Agent::connect(&through.url, version)?, through.tool, Vec::new()),
         (Agent::connect(&direct.url, version)?, direct.tool, Vec::new()),
     ];
-    // The first block is a warm-up and not counted.
+    // The first block is a warm-up and not counted_command.
     for block in 0..=BLOCKS {
         for (agent, tool, times) in &mut agents {
             for call in 0..BLOCK_SIZE {

@@ -88,7 +88,7 @@ struct PublishMeasurement {
     publishing: Duration,
     /// Opening a registry on that store, which publishes everything.
     opening: Duration,
-    /// Number of segments that the other registry built.
+    /// Number of segments that the follower registry built.
     segments: usize,
     /// Number of records that it was notified of.
     events: usize,
@@ -106,8 +106,8 @@ async fn measure_publishing(
         registry.record_tools(id, tools.clone()).await?;
     }
     let recording_all = began.elapsed();
-    let other = open_registry(store().await?, lists).await?;
-    let mut notices = other.subscribe();
+    let follower = open_registry(store().await?, lists).await?;
+    let mut notices = follower.subscribe();
     let mut recording = Vec::new();
     let mut publishing = Vec::new();
     let mut opening = Vec::new();
@@ -119,13 +119,13 @@ async fn measure_publishing(
         registry.record_tools(id, changed).await?;
         recording.push(began.elapsed());
 
-        let before = other.catalog();
+        let before = follower.catalog();
         let command = Command::Enable(id.clone());
         let began = Instant::now();
         // The source is enabled already, so the command only catches up with the journal.
-        other.execute(command, Actor::new("bench")).await?;
+        follower.execute(command, Actor::new("bench")).await?;
         publishing.push(began.elapsed());
-        let after = other.catalog();
+        let after = follower.catalog();
         let parts = before.sources().zip(after.sources());
         segments += parts.filter(|(old, new)| !Arc::ptr_eq(&old.segment, &new.segment)).count();
         while let Ok(notice) = notices.try_recv() {
@@ -138,13 +138,13 @@ async fn measure_publishing(
         opening.push(began.elapsed());
         third.close().await;
     }
-    let catalog = other.catalog();
+    let catalog = follower.catalog();
     let stored: Vec<StoredCatalogSource> =
         catalog.sources().map(StoredCatalogSource::from_catalog_source).collect::<Result<_>>()?;
     if catalog.hash() != build_catalog(&stored)?.hash() {
         return Err("the published catalogue differs from one built from scratch".into());
     }
-    other.close().await;
+    follower.close().await;
     registry.close().await;
     Ok(PublishMeasurement {
         recording: median(recording),

@@ -76,7 +76,7 @@ impl Threshold {
     /// Whether the threshold is met; `None` if there is none.
     fn is_met(&self, ratio: f64) -> Option<bool> {
         match self {
-            Threshold::AtMost(most, _) => Some(ratio <= *most),
+            Threshold::AtMost(max_ratio, _) => Some(ratio <= *max_ratio),
             Threshold::Condition(holds, _) => Some(*holds),
             Threshold::None => None,
         }
@@ -96,7 +96,7 @@ impl fmt::Display for BenchReport {
         }
         for RatioRow { bench, measured, baseline: against, ratio, threshold: bar } in &self.rows {
             let text = match bar {
-                Threshold::AtMost(most, text) => format!("at most {most:.3}: {text}"),
+                Threshold::AtMost(max_ratio, text) => format!("at most {max_ratio:.3}: {text}"),
                 Threshold::Condition(_, text) => text.clone(),
                 Threshold::None => "none".to_owned(),
             };
@@ -112,10 +112,10 @@ impl fmt::Display for BenchReport {
             writeln!(f, "\n| curve |{sizes} exponent | bar | result |\n|---|{rules}---:|---:|---|")?;
         }
         for curve in &self.curves {
-            let each: String =
+            let times: String =
                 curve.per_item.iter().map(|(_, time)| format!(" {} |", format_duration(*time))).collect();
             let GrowthCurve { name, exponent, max_exponent: bar, .. } = curve;
-            writeln!(f, "| {name} |{each} {exponent:.2} | {bar:.2} | {} |", result_word(Some(curve.is_met())))?;
+            writeln!(f, "| {name} |{times} {exponent:.2} | {bar:.2} | {} |", result_word(Some(curve.is_met())))?;
         }
         self.tables.iter().try_for_each(|table| write!(f, "\n{table}"))?;
         self.failures.iter().try_for_each(|line| writeln!(f, "\n{line}"))

@@ -30,14 +30,14 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
         command
     };
     // The first run discovers all sources; later runs read the stored catalogue.
-    let (first, listed) = measure_time(|| run_and_capture(toolcrib()));
-    let listed = listed?;
-    let tools = serde_json::from_slice::<serde_json::Value>(&listed)?["tools"].as_array().map_or(0, Vec::len);
+    let (first, expected) = measure_time(|| run_and_capture(toolcrib()));
+    let expected = expected?;
+    let tools = serde_json::from_slice::<serde_json::Value>(&expected)?["tools"].as_array().map_or(0, Vec::len);
     if tools != TOOLS || count_starts(&count_file)? != SOURCES {
         return Err(format!("{tools} tools of {} sources were discovered", count_starts(&count_file)?).into());
     }
     let file = directory.path().join("listed.json");
-    fs::write(&file, &listed)?;
+    fs::write(&file, &expected)?;
     // The baseline prints the same bytes from a file.
     let print_file = || {
         let mut command = Command::new(programs::toolcrib_binary().with_file_name("print-file"));
@@ -49,7 +49,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     for _ in 0..ROUNDS {
         for (command, times) in [(toolcrib(), &mut ours), (print_file(), &mut theirs)] {
             let (time, output) = measure_time(|| run_and_capture(command));
-            if output? != listed {
+            if output? != expected {
                 return Err("two runs printed different catalogues".into());
             }
             times.push(time);
@@ -68,7 +68,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
             "`toolcrib tools --json`, {SOURCES} sources, {TOOLS} tools on disk: {}",
             format_duration(ours)
         ),
-        baseline: format!("`print-file`, the same {:.1} MB: {}", listed.len() as f64 / 1e6, format_duration(theirs)),
+        baseline: format!("`print-file`, the same {:.1} MB: {}", expected.len() as f64 / 1e6, format_duration(theirs)),
         ratio: ratio(ours, theirs),
         threshold: Threshold::AtMost(
             ratio(allowed, theirs),

@@ -37,8 +37,8 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-fn format_speed(each: Duration) -> String {
-    format!("{} each, {:.0} calls/s", format_duration(each), 1.0 / each.as_secs_f64())
+fn format_speed(per_call: Duration) -> String {
+    format!("{} each, {:.0} calls/s", format_duration(per_call), 1.0 / per_call.as_secs_f64())
 }
 
 /// Measures the mean time of sequential calls through the registry.

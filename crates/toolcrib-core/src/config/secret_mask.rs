@@ -145,17 +145,18 @@ const NON_SECRET_HEADERS: [&str; 5] =
     ["accept", "accept-language", "content-type", "user-agent", "mcp-protocol-version"];
 
 impl SecretMasker {
+    /// Masks a command line. Each argument may say what the next one is.
     fn mask_args(&mut self, args: &[String]) -> Vec<String> {
         let mut next = NextArg::Plain;
-        let mut shown = Vec::with_capacity(args.len());
+        let mut masked = Vec::with_capacity(args.len());
         for arg in args {
             let is_flag = arg.starts_with('-');
             if next == NextArg::Secret && !is_flag_like(arg) {
-                shown.push(self.mask_value(arg));
+                masked.push(self.mask_value(arg));
                 next = NextArg::Plain;
                 continue;
             }
-            shown.push(match next {
+            masked.push(match next {
                 NextArg::Login if is_login(arg) => self.mask_value(arg),
                 NextArg::Pair if !is_flag => self.mask_pair(arg),
                 NextArg::PairOrCode if is_assignment(arg) => self.mask_pair(arg),
@@ -176,9 +177,11 @@ impl SecretMasker {
                 _ => NextArg::Plain,
             };
         }
-        shown
+        masked
     }
 
+    /// Masks one argument by its form. The order matters: a token as a whole, then named values, JSON, authentication
+    /// schemes, command lines, URLs, and plain text last.
     fn mask_arg(&mut self, arg: &str) -> String {
         if looks_secret(arg) {
             return self.mask_value(arg);
@@ -190,11 +193,11 @@ impl SecretMasker {
             if matches!(name, "-H" | "--header" | "--env") || (name == "-e" && is_assignment(value)) {
                 return format!("{name}={}", self.mask_pair(value));
             }
-            let shown = if is_secret_name(name) { self.mask_value(value) } else { self.mask_arg(value) };
-            return format!("{name}={shown}");
+            let masked = if is_secret_name(name) { self.mask_value(value) } else { self.mask_arg(value) };
+            return format!("{name}={masked}");
         }
-        if let Some(shown) = self.mask_json(arg) {
-            return shown;
+        if let Some(masked) = self.mask_json(arg) {
+            return masked;
         }
         if let Some((scheme, value)) = arg.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme)) {
             return format!("{scheme} {}", self.mask_value(value));
@@ -213,11 +216,12 @@ impl SecretMasker {
         SecretMasker { masked_secrets: Vec::new(), policy: MaskPolicy::Trust }
     }
 
+    /// Like `mask_args` for a trust prompt: code and shell commands are shown as they are.
     fn mask_args_for_trust(&mut self, args: &[String]) -> Vec<String> {
         let mut next = NextArg::Plain;
-        let mut shown = Vec::with_capacity(args.len());
+        let mut masked = Vec::with_capacity(args.len());
         for arg in args {
-            shown.push(match next {
+            masked.push(match next {
                 // Shown if it starts with `-`: it may be a flag that makes the program run something.
                 NextArg::Secret if !arg.starts_with('-') => self.mask_value(arg),
                 NextArg::Login if is_login(arg) => self.mask_value(arg),
@@ -235,9 +239,10 @@ impl SecretMasker {
                 _ => NextArg::Plain,
             };
         }
-        shown
+        masked
     }
 
+    /// Like `mask_arg` for a trust prompt: masks named values and known tokens only.
     fn mask_arg_for_trust(&mut self, arg: &str) -> String {
         if is_known_token(arg) {
             return self.mask_value(arg);
@@ -246,11 +251,11 @@ impl SecretMasker {
             return format!("{name}:{}", self.mask_value(value));
         }
         if let Some((name, value)) = arg.split_once('=').filter(|(name, _)| is_name(name)) {
-            let shown = if is_secret_name(name) { self.mask_value(value) } else { self.mask_arg_for_trust(value) };
-            return format!("{name}={shown}");
+            let masked = if is_secret_name(name) { self.mask_value(value) } else { self.mask_arg_for_trust(value) };
+            return format!("{name}={masked}");
         }
-        if let Some(shown) = self.mask_json(arg) {
-            return shown;
+        if let Some(masked) = self.mask_json(arg) {
+            return masked;
         }
         if let Some((scheme, value)) = arg.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme))
             && !value.contains(char::is_whitespace)
@@ -260,6 +265,7 @@ impl SecretMasker {
         if is_url(arg) { self.mask_url(arg) } else { arg.to_owned() }
     }
 
+    /// Masks each word of a command line. Quotes are not interpreted.
     fn mask_shell_line(&mut self, line: &str) -> String {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         self.mask_args(&words).join(" ")
@@ -291,6 +297,7 @@ impl SecretMasker {
         Some(value.to_string())
     }
 
+    /// Masks a JSON value in place. Below a secret key, all texts and numbers are secret.
     fn mask_json_value(&mut self, value: &mut Value, is_secret: bool) {
         match value {
             Value::String(text) if is_secret => *text = self.mask_value(text),
@@ -313,9 +320,10 @@ impl SecretMasker {
         }
     }
 
+    /// Masks login, path segments and query of a URL.
     fn mask_url(&mut self, url: &str) -> String {
-        let (address, query) = split_outside_references(url, '?');
-        let mut shown = match address.split_once("://") {
+        let (location, query) = split_outside_references(url, '?');
+        let mut masked = match location.split_once("://") {
             Some((scheme, rest)) => {
                 let (authority, path) = rest.split_at(find_outside_references(rest, '/').unwrap_or(rest.len()));
                 let authority = match authority.rsplit_once('@') {
@@ -328,21 +336,21 @@ impl SecretMasker {
                 };
                 format!("{scheme}://{authority}{}", self.mask_path(path))
             }
-            None => self.mask_plain(address),
+            None => self.mask_plain(location),
         };
         for (index, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
-            shown.push(if index == 0 { '?' } else { '&' });
+            masked.push(if index == 0 { '?' } else { '&' });
             match pair.split_once('=') {
                 Some((name, value)) => {
                     let is_shown = self.policy == MaskPolicy::Trust && !is_secret_name(name) && !is_known_token(value);
                     let value = if is_shown { value.to_owned() } else { self.mask_named_value(name, value) };
-                    shown.push_str(&format!("{name}={value}"));
+                    masked.push_str(&format!("{name}={value}"));
                 }
-                None if self.looks_secret(pair) => shown.push_str(&self.mask_value(pair)),
-                None => shown.push_str(&self.mask_plain(pair)),
+                None if self.looks_secret(pair) => masked.push_str(&self.mask_value(pair)),
+                None => masked.push_str(&self.mask_plain(pair)),
             }
         }
-        shown
+        masked
     }
 
     /// Masks `user:password`. References in it stay visible.
@@ -353,15 +361,16 @@ impl SecretMasker {
             self.masked_secrets.push(login.to_owned());
             return "***".into();
         }
-        let shown = parts.iter().map(|part| match part {
+        let masked = parts.iter().map(|part| match part {
             ReferencePart::Literal(text) => {
                 text.split(':').map(|part| self.mask_value(part)).collect::<Vec<_>>().join(":")
             }
             ReferencePart::Reference(reference) => reference.to_string(),
         });
-        shown.collect()
+        masked.collect()
     }
 
+    /// Masks the segments of a path that look like secrets.
     fn mask_path(&mut self, path: &str) -> String {
         if path.contains("${") {
             return self.mask_plain(path);
@@ -391,16 +400,16 @@ impl SecretMasker {
     /// Masks a value whatever its name is. A short one under an ordinary name is not collected as a secret.
     fn mask_named_value(&mut self, name: &str, value: &str) -> String {
         let collected = self.masked_secrets.len();
-        let shown = self.mask_value(value);
+        let masked = self.mask_value(value);
         if !is_secret_name(name) && value.len() < MIN_UNNAMED_SECRET_LEN {
             self.masked_secrets.truncate(collected);
         }
-        shown
+        masked
     }
 
     /// Masks the literal parts of a value. References and the name of an authentication scheme stay visible.
     fn mask_value(&mut self, text: &str) -> String {
-        let shown = split_references(text).into_iter().map(|part| match part {
+        let masked = split_references(text).into_iter().map(|part| match part {
             ReferencePart::Reference(reference) => reference.to_string(),
             ReferencePart::Literal(text) => {
                 let trimmed = text.trim();
@@ -418,7 +427,7 @@ impl SecretMasker {
                 }
             }
         });
-        shown.collect()
+        masked.collect()
     }
 }
 
@@ -429,11 +438,11 @@ pub fn mask_literals(text: &str) -> String {
 
 /// Masks the default values inside references.
 fn mask_defaults(text: &str) -> String {
-    let shown = split_references(text).into_iter().map(|part| match part {
+    let masked = split_references(text).into_iter().map(|part| match part {
         ReferencePart::Literal(text) => text.to_owned(),
         ReferencePart::Reference(reference) => reference.to_string(),
     });
-    shown.collect()
+    masked.collect()
 }
 
 /// Splits at the first such character that is not part of a reference.
@@ -462,6 +471,7 @@ fn find_outside_references(text: &str, character: char) -> Option<usize> {
     None
 }
 
+/// Whether this is the name of an HTTP authentication scheme, as in `Bearer TOKEN`.
 fn is_auth_scheme(word: &str) -> bool {
     ["bearer", "basic", "token", "digest", "apikey", "negotiate"].contains(&word.to_ascii_lowercase().as_str())
 }
@@ -529,6 +539,7 @@ fn is_known_token(value: &str) -> bool {
     has_known_prefix(value) && is_token && value.contains(|c: char| c.is_ascii_digit())
 }
 
+/// Whether a value starts like the tokens of well-known services (GitHub, OpenAI, Slack, AWS, and so on).
 fn has_known_prefix(value: &str) -> bool {
     const TOKEN_PREFIXES: [&str; 22] = [
         "sk-",
@@ -554,6 +565,7 @@ fn has_known_prefix(value: &str) -> bool {
         "npm_",
         "pypi-",
     ];
+    // Short values with such a prefix are more likely names.
     value.len() >= 12 && TOKEN_PREFIXES.iter().any(|prefix| value.starts_with(prefix))
 }
 
