@@ -46,6 +46,7 @@ struct CurvePoint {
     per_item: Duration,
 }
 
+/// Measures all operations at all sizes and adds one curve per operation.
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let offered = renamed_tools(SIZES.into_iter().max().unwrap_or_default())?;
     let mut curves: Vec<Vec<(usize, CurvePoint)>> = Vec::new();
@@ -148,6 +149,7 @@ fn measure_points(offered: &[Box<RawValue>], size: usize) -> Result<Vec<CurvePoi
     Ok(points)
 }
 
+/// Builds the catalogue sources of one list.
 fn build_sources(list: &[Box<RawValue>]) -> Result<Vec<Arc<CatalogSource>>> {
     let parts = split_into_sources(list, TOOLS_PER_SOURCE)?.into_iter().map(|list| {
         let packed = PackedManifest::new(&Manifest::new(&list.id, &list.tools, Vec::new(), &ToolLimits::default()))?;
@@ -158,6 +160,7 @@ fn build_sources(list: &[Box<RawValue>]) -> Result<Vec<Arc<CatalogSource>>> {
     parts.collect()
 }
 
+/// Changes the description of the tool in the middle.
 fn change_one_tool(offered: &[Box<RawValue>]) -> Result<Vec<Box<RawValue>>> {
     let mut offered = offered.to_vec();
     let middle = offered.len() / 2;

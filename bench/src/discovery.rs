@@ -18,6 +18,7 @@ const DELAY_MS: &str = "500";
 const MAX_RATIO: f64 = 1.5;
 const ROUNDS: usize = 5;
 
+/// Compares the discovery of all sources with that of one.
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     let mut alone = Duration::ZERO;

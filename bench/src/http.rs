@@ -51,6 +51,7 @@ const QUERY_WORDS: [&str; 20] = [
     "repository",
 ];
 
+/// Measures latency, throughput and the effect of listeners.
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let runtime = servers::build_runtime()?;
     let served = ToolcribServer::start(&runtime)?;

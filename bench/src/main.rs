@@ -32,6 +32,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// One benchmark: adds its measurements to the report.
 type BenchFn = fn(&mut BenchReport) -> Result<()>;
 
+/// All benchmarks, in the order in which they run.
 const BENCHES: [(&str, BenchFn); 9] = [
     ("start", start::run),
     ("discovery", discovery::run),

@@ -23,6 +23,7 @@ const DOCUMENTS: [(&str, &str, Duration, f64); 2] = [
 /// Variable with the path of a Python that has FastMCP, set by `cargo xtask bench`.
 const FASTMCP_ENV: &str = "TOOLCRIB_BENCH_FASTMCP";
 
+/// Measures all documents.
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let folder = programs::data_dir().ok_or("no recorded data; set TOOLCRIB_TEST_DATA")?.join("openapi");
     for (file, name, allowed, memory) in DOCUMENTS {

@@ -22,6 +22,7 @@ use process::ListeningProcess;
 
 /// Number of blocks of calls. Both targets alternate, so that disturbances affect both.
 const BLOCKS: usize = 40;
+/// Number of calls in a block.
 const BLOCK_SIZE: usize = 50;
 /// Maximum latency relative to a direct call, for a server based on the official SDK.
 const MAX_RATIO: f64 = 2.5;
@@ -30,8 +31,10 @@ const MAX_RATIO: f64 = 2.5;
 const AGENTS: usize = 64;
 /// Number of calls of each agent.
 const CALLS_PER_AGENT: usize = 100;
+/// Number of measurements of the throughput.
 const ROUNDS: usize = 3;
 
+/// Starts all servers and compares calls through Toolcrib, through a bare proxy, and directly.
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let bare = ListeningProcess::start(&mut Command::new(programs::toolcrib_binary().with_file_name("fast-http")))?;

@@ -27,6 +27,7 @@ const ROUNDS: usize = 25;
 /// Maximum cost of one change relative to everything.
 const MAX_RATIO: f64 = 0.05;
 
+/// Compares one change with building, opening and recording everything.
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let lists = split_into_sources(&renamed_tools(TOOLS)?, TOOLS_PER_SOURCE)?;
     let runtime = tokio::runtime::Runtime::new()?;
@@ -183,6 +184,7 @@ struct StoredCatalogSource {
 }
 
 impl StoredCatalogSource {
+    /// Takes the stored form of a source out of a catalogue.
     fn from_catalog_source(part: &Arc<CatalogSource>) -> Result<StoredCatalogSource> {
         let packed = part.segment.packed();
         let index = packed.index_json()?;

@@ -84,6 +84,7 @@ pub(crate) fn split_into_sources(tools: &[Box<RawValue>], tools_per_source: usiz
     sources.map(|(number, tools)| Ok(SourceTools { id: source_id(number)?, tools: tools.to_vec() })).collect()
 }
 
+/// Id of the n-th generated source.
 pub(crate) fn source_id(number: usize) -> Result<SourceId> {
     Ok(SourceId::parse(&format!("source_{number:03}"))?)
 }
@@ -97,6 +98,7 @@ pub(crate) fn config_json(commands: &[(String, Vec<String>)]) -> String {
     json!({"mcpServers": sources}).to_string()
 }
 
+/// Parses [`config_json`].
 pub(crate) fn parse_config(commands: &[(String, Vec<String>)]) -> Result<Config> {
     let errors = |errors: Vec<toolcrib::core::config::ConfigDiagnostic>| format!("{errors:?}");
     Ok(Config::read(&config_json(commands), "bench.json", Path::new("/")).map_err(errors)?)

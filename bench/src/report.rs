@@ -15,6 +15,7 @@ pub(crate) struct BenchReport {
 /// Measurement compared with a baseline.
 #[derive(Debug)]
 pub(crate) struct RatioRow {
+    /// Name of the benchmark.
     pub(crate) bench: &'static str,
     /// Description and value of the measurement.
     pub(crate) measured: String,
@@ -84,6 +85,7 @@ impl Threshold {
 }
 
 impl GrowthCurve {
+    /// Whether the growth is within its threshold.
     fn is_met(&self) -> bool {
         self.exponent <= self.max_exponent
     }

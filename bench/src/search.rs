@@ -51,6 +51,7 @@ struct SetMeasurement {
     p99: Duration,
 }
 
+/// Scores all sets, and compares the means with the baseline.
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let data = programs::data_dir().ok_or("no labelled data; set TOOLCRIB_TEST_DATA")?;
     let mut all = Vec::new();
@@ -127,6 +128,7 @@ fn measure_set(set: &str, directory: &Path, file: &str, tools: &str, baseline: &
     Ok(SetMeasurement { set, baseline: plain.means(), ours: ours.means(), p50: percentile(0.5), p99: percentile(0.99) })
 }
 
+/// Mean of a measure by name; zero if it does not exist.
 fn mean_score(means: &MeanScores, measure: &str) -> f64 {
     means.get(measure).unwrap_or_default()
 }

@@ -12,13 +12,18 @@ use crate::measure::{measure_time, median, ratio};
 use crate::recorded_tools::{config_json, extend_recorded, scripted_command};
 use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 
+/// Number of sources.
 const SOURCES: usize = 50;
+/// Number of tools of all sources together.
 const TOOLS: usize = 2_000;
+/// Number of runs of each program.
 const ROUNDS: usize = 41;
 /// Allowed: this factor of the baseline, plus [`FIXED_ALLOWANCE`] for opening the store.
 const MAX_FACTOR: f64 = 1.5;
+/// Fixed part of the threshold.
 const FIXED_ALLOWANCE: Duration = Duration::from_millis(30);
 
+/// Discovers once, then measures runs with the stored catalogue.
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let count_file = directory.path().join("starts");

@@ -17,6 +17,7 @@ use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 const CALLS: usize = 2_000;
 const ROUNDS: usize = 5;
 
+/// Compares both kinds of calls.
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     let mut ours = Vec::new();
@@ -37,6 +38,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
+/// Formats a time per call with the rate.
 fn format_speed(per_call: Duration) -> String {
     format!("{} each, {:.0} calls/s", format_duration(per_call), 1.0 / per_call.as_secs_f64())
 }
@@ -86,6 +88,7 @@ struct DirectServer {
 }
 
 impl DirectServer {
+    /// Starts the scripted server.
     fn start() -> Result<DirectServer> {
         let command = scripted_command(&[]);
         let mut child = Command::new(&command[0]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

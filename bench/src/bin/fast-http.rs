@@ -38,6 +38,7 @@ struct EchoMessage<'a> {
     params: Value,
 }
 
+/// Responds to one message; notifications get `202 Accepted`.
 async fn handle(body: Bytes) -> Response {
     let Ok(EchoMessage { id, method, params }) = serde_json::from_slice(&body) else {
         return StatusCode::BAD_REQUEST.into_response();

@@ -41,6 +41,7 @@ async fn main() -> io::Result<()> {
         .await
 }
 
+/// Forwards one request with its headers, except those of the connection.
 async fn forward_request(State(target): State<ForwardTarget>, mut headers: HeaderMap, body: Bytes) -> Response {
     headers.remove(header::HOST);
     headers.remove(header::CONTENT_LENGTH);

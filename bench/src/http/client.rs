@@ -17,11 +17,13 @@ pub(super) struct RawHttpClient {
 
 /// Parts of a response that the benchmark needs.
 pub(super) struct RawResponse {
+    /// Empty if the response has none.
     pub(super) etag: String,
     pub(super) body: Vec<u8>,
 }
 
 impl RawHttpClient {
+    /// Connects to a server.
     pub(super) fn connect(address: &str) -> Result<RawHttpClient> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;

@@ -15,7 +15,9 @@ use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 use crate::Result;
 use crate::recorded_tools::{parse_config, renamed_tools, split_into_sources};
 
+/// Number of tools in the catalogue.
 const TOOLS: usize = 10_000;
+/// Number of tools of each source.
 const TOOLS_PER_SOURCE: usize = 200;
 
 /// Toolcrib server that runs as long as its runtime.
@@ -36,6 +38,7 @@ pub(super) fn build_runtime() -> Result<Runtime> {
 }
 
 impl ToolcribServer {
+    /// Records the tools in memory and serves them. No source is contacted: their commands are never run.
     pub(super) fn start(runtime: &Runtime) -> Result<ToolcribServer> {
         let data = tempfile::tempdir()?;
         let lists = split_into_sources(&renamed_tools(TOOLS)?, TOOLS_PER_SOURCE)?;
@@ -63,6 +66,7 @@ impl ToolcribServer {
 }
 
 impl BareServer {
+    /// Serves each body at its path, and `304 Not Modified` at `/unchanged`.
     pub(super) fn start(runtime: &Runtime, answers: &[(&'static str, &[u8])]) -> Result<BareServer> {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let address = listener.local_addr()?.to_string();

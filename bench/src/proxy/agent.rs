@@ -16,6 +16,7 @@ pub(super) enum AgentProtocol {
 }
 
 impl AgentProtocol {
+    /// Version as in the protocol.
     pub(super) fn name(self) -> &'static str {
         match self {
             AgentProtocol::Legacy => "2025-11-25",
@@ -34,6 +35,7 @@ pub(super) struct Agent {
     id: u64,
 }
 
+/// Parts of a response that the agent needs.
 struct AgentResponse {
     status: u16,
     session: Option<String>,

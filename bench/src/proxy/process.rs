@@ -13,6 +13,7 @@ pub(super) struct ListeningProcess {
 }
 
 impl ListeningProcess {
+    /// Starts a server and waits for the line with its URL.
     pub(super) fn start(command: &mut Command) -> Result<ListeningProcess> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut process = ListeningProcess { child, url: String::new() };

@@ -60,6 +60,7 @@ impl Baseline {
         Ok(baseline)
     }
 
+    /// Adds one tool to the index.
     fn add(&mut self, tool: &Value) {
         let text = |key: &str| tool[key].as_str().unwrap_or_default();
         let mut fields: [Vec<String>; WEIGHTS.len()] = Default::default();

@@ -44,11 +44,13 @@ pub enum Permission {
 pub struct Token {
     /// Short random identifier. Stable, while `name` may change.
     pub id: String,
+    /// Name for display, unique among valid tokens. May change.
     pub name: String,
     pub role: Role,
     /// SHA-256 of the token text, which is stored nowhere.
     pub hash: Fingerprint,
     pub created_at: Timestamp,
+    /// `None` for a token that never expires.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -109,6 +111,7 @@ impl Role {
     /// All roles, lowest first.
     pub const ALL: [Role; 3] = [Role::Viewer, Role::Agent, Role::Admin];
 
+    /// Whether clients with this role may use a route that requires the permission.
     pub fn has_permission(self, permission: Permission) -> bool {
         permission.min_role().is_none_or(|min_role| self >= min_role)
     }

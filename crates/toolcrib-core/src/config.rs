@@ -69,11 +69,15 @@ pub struct Config {
 /// Source declared in a file. An invalid one keeps its errors, so that it can be listed without affecting the others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfiguredSource {
+    /// Normalised name, or a placeholder if the name cannot be normalised.
     pub id: SourceId,
     /// Name in the file, of which `id` is the normalised form.
     pub original_name: String,
+    /// The source, or its errors.
     pub source: Result<Source, Vec<ConfigDiagnostic>>,
+    /// Display name of the file that declares it.
     pub file: String,
+    /// Line of its name in that file, counted from one.
     pub line: usize,
 }
 
@@ -101,6 +105,7 @@ pub enum ExposeMode {
 }
 
 impl ExposeMode {
+    /// All modes, for messages and help.
     pub const ALL: [ExposeMode; 3] = [ExposeMode::Auto, ExposeMode::Search, ExposeMode::Full];
 
     pub fn as_str(self) -> &'static str {
@@ -111,6 +116,7 @@ impl ExposeMode {
         }
     }
 
+    /// Parses the name of a mode.
     pub fn parse(text: &str) -> Option<ExposeMode> {
         ExposeMode::ALL.into_iter().find(|mode| mode.as_str() == text)
     }
@@ -129,6 +135,7 @@ pub enum WarmPolicy {
 }
 
 impl WarmPolicy {
+    /// All policies, for messages.
     pub const ALL: [WarmPolicy; 3] = [WarmPolicy::Demand, WarmPolicy::Client, WarmPolicy::Start];
 
     pub fn as_str(self) -> &'static str {
@@ -159,6 +166,7 @@ pub enum LoopbackAccess {
 }
 
 impl LoopbackAccess {
+    /// All values, the default first, as messages list them.
     pub const ALL: [LoopbackAccess; 3] = [LoopbackAccess::Owner, LoopbackAccess::Open, LoopbackAccess::Token];
 
     pub fn as_str(self) -> &'static str {
@@ -173,7 +181,9 @@ impl LoopbackAccess {
 /// File and line where a key was set, for messages and `toolcrib config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigOrigin {
+    /// Display name of the file.
     pub file: String,
+    /// Line of the key, counted from one.
     pub line: usize,
 }
 
@@ -235,6 +245,7 @@ impl Config {
         Config::from_node(&node::parse(text, file, syntax)?, file, base_dir, dialect)
     }
 
+    /// Reads all top-level keys. Continues after errors, so that one pass reports them all.
     fn from_node(
         root: &ConfigNode,
         file: &str,

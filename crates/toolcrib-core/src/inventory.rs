@@ -52,6 +52,7 @@ pub struct SourceState {
     pub definition: Fingerprint,
     /// Value of `enabled` in the last declaration, if it had one. Only a change of it overrides `enabled`.
     pub declared_enabled: Option<bool>,
+    /// Current state, which commands may change independently of the declaration.
     pub enabled: bool,
     /// A removed source is kept for its history and is not listed.
     pub removed: bool,
@@ -64,8 +65,11 @@ pub struct SourceState {
 /// State of one tool that outlives its manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ToolState {
+    /// Time of the first discovery of the tool.
     pub created_at: Timestamp,
+    /// Time of its last change, removal or return.
     pub updated_at: Timestamp,
+    /// Disabled by a command.
     pub disabled: bool,
     /// No longer offered. Dates and settings are kept in case the tool returns.
     pub deprecated: bool,
@@ -262,17 +266,20 @@ impl Inventory {
         self.source(id).ok_or_else(|| Error::new(Code::NotFound, format!("no source named `{id}`")))
     }
 
+    /// Returns a tool that the source has or had, or a `TOOL_NOT_IMPLEMENTED` error.
     fn require_tool(&self, tool: &ToolId) -> Result<&ToolState> {
         let unknown = || Error::new(Code::ToolNotImplemented, format!("no tool named `{tool}`"));
         self.require_source(&tool.source)?.tools.get(&tool.name).ok_or_else(unknown)
     }
 
+    /// Changes a copy of the source's state. Ignores unknown sources: `apply` cannot fail.
     fn update_source(&mut self, source: &SourceId, change: impl FnOnce(&mut SourceState)) {
         if let Some(state) = self.sources.get_mut(source) {
             change(Arc::make_mut(state));
         }
     }
 
+    /// Changes the state of a tool. Ignores unknown tools.
     fn update_tool(&mut self, source: &SourceId, tool: &str, change: impl FnOnce(&mut ToolState)) {
         self.update_source(source, |state| {
             if let Some(tool) = state.tools.get_mut(tool) {

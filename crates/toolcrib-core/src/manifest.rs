@@ -91,6 +91,7 @@ impl Manifest {
 
     /// Sets the description of the source, sanitised and truncated.
     pub fn with_about(self, about: Option<&str>) -> Manifest {
+        // Enough for search, and bounded since the text comes from the source.
         const MAX_ABOUT_LEN: usize = 600;
         let about = about.map(|about| sanitize_truncated(about, MAX_ABOUT_LEN)).filter(|about| !about.is_empty());
         Manifest { about, ..self }

@@ -37,6 +37,7 @@ pub struct Rules {
 /// Verdict on the tools whose names match a glob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
+    /// Matched against all names of a tool: its own, and those that agents see.
     pub glob: String,
     pub verdict: Verdict,
 }

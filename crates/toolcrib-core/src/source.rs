@@ -41,11 +41,14 @@ pub enum SourceKind {
 /// MCP server that Toolcrib starts as a child process.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StdioSource {
+    /// Program: a bare name that is looked up in `PATH`, or an absolute path.
     pub command: String,
     #[serde(default)]
     pub args: Vec<String>,
+    /// Additional environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Working directory; that of Toolcrib by default.
     #[serde(default)]
     pub cwd: Option<String>,
     /// Names of variables that the server inherits from Toolcrib's environment. All others are withheld.
@@ -57,6 +60,7 @@ pub struct StdioSource {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RemoteSource {
     pub url: String,
+    /// Additional headers of every request.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
     #[serde(default)]
@@ -132,6 +136,7 @@ pub struct PollSettings {
     /// Status values that mean failure.
     #[serde(default)]
     pub failed: Vec<String>,
+    /// Time between polls, at least [`PollSettings::MIN_INTERVAL`].
     #[serde(default, with = "millis", skip_serializing_if = "Option::is_none")]
     pub interval: Option<Duration>,
 }
@@ -197,12 +202,16 @@ pub struct SourceSettings {
 
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
+    /// Name for display instead of the id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// Labels for filtering.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Globs of tools that are always listed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub essential: Vec<String>,
+    /// Rules on the source's tools.
     #[serde(skip_serializing_if = "Rules::is_empty")]
     pub tools: Rules,
 }

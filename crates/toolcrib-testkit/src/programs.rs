@@ -40,7 +40,9 @@ pub fn data_dir() -> Option<PathBuf> {
 #[derive(Debug)]
 pub struct RecordedToolList {
     pub file: PathBuf,
+    /// Name of the server in the recording.
     pub server: String,
+    /// Tools as the server sent them.
     pub tools: Vec<Value>,
 }
 
@@ -207,10 +209,12 @@ fn existing_dir(variable: &str, default: &str) -> Option<PathBuf> {
     path.canonicalize().ok().filter(|path| path.is_dir())
 }
 
+/// Path below [`deps_dir`], if it exists.
 fn fetched_path(path: &str) -> Option<PathBuf> {
     Some(deps_dir()?.join(path)).filter(|path| path.exists())
 }
 
+/// Node.js with a script as its first argument.
 fn node_program(script: PathBuf) -> Option<Program> {
     Some((node()?, vec![path_text(&script)]))
 }
@@ -219,6 +223,7 @@ fn python_module(name: &str) -> Option<Program> {
     Some((python()?, vec!["-m".to_owned(), name.to_owned()]))
 }
 
+/// Path of a file in `fixtures/`.
 fn fixture_path(name: &str) -> PathBuf {
     repository_root().join("fixtures").join(name)
 }

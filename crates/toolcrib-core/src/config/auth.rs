@@ -21,6 +21,7 @@ pub(super) enum AuthMethods {
 
 /// In the order of [`AuthMethods`]: each variant allows a prefix of this list.
 const AUTH_METHOD_KEYS: [&str; 5] = ["bearer", "basic", "api_key", "oauth2", "schemes"];
+/// Values of `in` for an API key.
 const KEY_LOCATIONS: [(&str, KeyLocation); 3] =
     [("header", KeyLocation::Header), ("query", KeyLocation::Query), ("cookie", KeyLocation::Cookie)];
 
@@ -91,6 +92,7 @@ fn read_auth(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str, allow
 }
 
 impl AuthMethods {
+    /// Returns the allowed keys.
     fn keys(self) -> &'static [&'static str] {
         match self {
             AuthMethods::Static => &AUTH_METHOD_KEYS[..3],

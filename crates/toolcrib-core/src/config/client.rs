@@ -28,7 +28,9 @@ pub enum McpClientKind {
 /// Content of a client's file. Servers that cannot be imported are errors and do not affect the others.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ImportedConfig {
+    /// Imported sources and warnings.
     pub config: Config,
+    /// Errors that concern no single source, such as duplicate names.
     pub errors: Vec<ConfigDiagnostic>,
 }
 
@@ -52,6 +54,7 @@ const SERVER_MAP_PATHS: [&[&str]; 7] = [
 ];
 
 impl McpClientKind {
+    /// All clients, in the order in which `toolcrib import` tries them.
     pub const ALL: [McpClientKind; 8] = [
         McpClientKind::ClaudeDesktop,
         McpClientKind::ClaudeCode,
@@ -147,6 +150,7 @@ impl McpClientKind {
         McpClientKind::detect_from_node(file, &root)
     }
 
+    /// Reads the servers out of a parsed file.
     fn read_node(self, root: &ConfigNode, file: &str, base_dir: &Path, project: &Path) -> ImportedConfig {
         // Paths in `.vscode/mcp.json` and similar files are relative to the project, not to the dot directory.
         let in_dot_directory = base_dir.parent() == Some(project)

@@ -20,6 +20,7 @@ pub struct ConfigDiagnostic {
     pub column: Option<usize>,
     /// Key path such as `sources.files`; empty for the file as a whole.
     pub key: String,
+    /// One line, without a full stop, with a hint where there is one.
     pub message: String,
 }
 
@@ -35,6 +36,7 @@ impl ConfigDiagnostic {
         }
     }
 
+    /// Adds the column of a syntax error.
     pub(super) fn with_column(mut self, column: usize) -> ConfigDiagnostic {
         self.column = Some(column);
         self

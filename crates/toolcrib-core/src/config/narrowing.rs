@@ -10,11 +10,13 @@ use crate::source::SourceId;
 /// Restriction in one file of a source that another file declares.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Narrowing {
+    /// Source that is restricted.
     pub id: SourceId,
     /// `Some(true)` cannot enable a disabled source; it only leads to a warning.
     pub enabled: Option<bool>,
     /// Rules that are applied on top of those of the source.
     pub tools: Rules,
+    /// Display name of the restricting file, for warnings.
     pub file: String,
     pub line: usize,
 }

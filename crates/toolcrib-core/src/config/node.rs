@@ -162,6 +162,7 @@ fn find_duplicate_keys(node: &ConfigNode, file: &str, path: &str, errors: &mut V
     }
 }
 
+/// Message for the second of two equal keys.
 fn duplicate_key_message(key: &str, first_line: usize) -> String {
     format!("duplicate key `{key}`, first set in line {first_line}; keep one")
 }
@@ -194,6 +195,7 @@ impl<'a> LineIndex<'a> {
         self.text.get(start..offset).map_or(1, |before| before.chars().count() + 1)
     }
 
+    /// Creates a syntax error with line and column.
     fn diagnostic_at(&self, file: &str, offset: usize, message: &str) -> ConfigDiagnostic {
         ConfigDiagnostic::new(file, self.line(offset), "", lower_first(message)).with_column(self.column(offset))
     }

@@ -12,6 +12,7 @@ use crate::text::did_you_mean;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overrides {
     pub by_source: BTreeMap<SourceId, Override>,
+    /// Unknown sources, unknown settings and invalid values.
     pub errors: Vec<ConfigDiagnostic>,
 }
 
@@ -86,6 +87,7 @@ impl Override {
         source
     }
 
+    /// Replaces URL and authentication of an MCP server.
     fn apply_to_remote(&self, remote: &mut RemoteSource) {
         if let Some(url) = &self.url {
             remote.url = url.clone();

@@ -22,6 +22,7 @@ pub(super) struct ConfigReader<'a> {
     pub(super) file: &'a str,
     /// Directory that relative paths are resolved against.
     pub(super) base_dir: &'a Path,
+    /// Decides whether unknown keys are errors or warnings.
     pub(super) dialect: ConfigDialect,
     pub(super) errors: Vec<ConfigDiagnostic>,
     pub(super) warnings: Vec<ConfigDiagnostic>,
@@ -32,6 +33,7 @@ pub(super) struct Section<'n> {
     /// Key path such as `sources.files.auth`.
     pub(super) path: String,
     pub(super) line: usize,
+    /// Entries in file order, null values included.
     pub(super) entries: &'n [NodeEntry],
 }
 
@@ -53,6 +55,7 @@ impl<'n> Section<'n> {
         self.entries.iter().find(|entry| entry.key == key && !entry.node.is_null())
     }
 
+    /// Whether a key has a value other than null.
     pub(super) fn has(&self, key: &str) -> bool {
         self.entry(key).is_some()
     }
@@ -63,10 +66,12 @@ impl<'a> ConfigReader<'a> {
         ConfigReader { file, base_dir: base, dialect, errors: Vec::new(), warnings: Vec::new() }
     }
 
+    /// Records an error.
     pub(super) fn error(&mut self, line: usize, key: &str, message: impl AsRef<str>) {
         self.errors.push(ConfigDiagnostic::new(self.file, line, key, message));
     }
 
+    /// Records a warning.
     pub(super) fn warn(&mut self, line: usize, key: &str, message: impl AsRef<str>) {
         self.warnings.push(ConfigDiagnostic::new(self.file, line, key, message));
     }

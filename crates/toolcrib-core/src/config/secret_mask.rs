@@ -212,6 +212,7 @@ impl SecretMasker {
         mask_defaults(arg)
     }
 
+    /// Creates a masker with the policy for trust prompts.
     fn for_trust() -> SecretMasker {
         SecretMasker { masked_secrets: Vec::new(), policy: MaskPolicy::Trust }
     }
@@ -381,6 +382,7 @@ impl SecretMasker {
         segments.collect::<Vec<_>>().join("/")
     }
 
+    /// Whether a text is masked for its looks under the current policy.
     fn looks_secret(&self, text: &str) -> bool {
         match self.policy {
             MaskPolicy::Strict => looks_secret(text),

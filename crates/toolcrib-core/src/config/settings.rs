@@ -21,6 +21,7 @@ const DEFAULTS_KEYS: [&str; 10] = [
     "results",
 ];
 const IDENTITY_KEYS: [&str; 1] = ["loopback"];
+/// Keys of the section `expose`.
 const EXPOSE_KEYS: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
 
 const ON_CONFLICT_CHOICES: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
@@ -113,6 +114,7 @@ pub(super) fn read_rules(reader: &mut ConfigReader<'_>, section: &Section<'_>) -
     lists.fold(own, Rules::restricted_by)
 }
 
+/// Reads one map of globs to verdicts. Entries with an invalid verdict are reported and skipped.
 fn read_rule_list(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Rules {
     let Some(globs) = reader.as_section(node, path) else { return Rules::default() };
     let rules = globs.entries.iter().filter_map(|entry| {

@@ -190,6 +190,7 @@ impl TrustedSource {
         trusted
     }
 
+    /// Returns the keys of one source that differ in a way that needs approval.
     fn uncovered_keys(&self, id: &SourceId, new: &TrustedSource) -> Vec<String> {
         // `builtin: all` is a text, not a list. Replacing it by a list of tools narrows it.
         let is_part_of_all = self.keys.contains_key("builtin") && new.lists.contains_key("builtin");

@@ -39,9 +39,11 @@ pub enum Command {
 /// Token to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToken {
+    /// Random identifier, chosen by the caller so that a retry is recognised.
     pub id: String,
     pub name: String,
     pub role: Role,
+    /// SHA-256 of the token text.
     pub hash: Fingerprint,
     pub expires_at: Option<Timestamp>,
     /// Time of the request: determines whether an older token of the same name has expired.
@@ -62,6 +64,7 @@ pub struct Declaration {
     pub source: SourceId,
     pub kind: String,
     pub origin: Origin,
+    /// Keyed hash of the definition.
     pub definition: Fingerprint,
     /// `enabled` of the declaration; `None` means enabled.
     pub enabled: Option<bool>,
@@ -70,7 +73,9 @@ pub struct Declaration {
 /// Result of a discovery, with the manifest that it replaces.
 #[derive(Debug, Clone)]
 pub struct ManifestUpdate {
+    /// Manifest that the discovery was compared with. Must still be the current one.
     pub before: PreviousManifest,
+    /// Manifest that the discovery found.
     pub after: Arc<PackedManifest>,
     /// Difference of both manifests, if the caller computed it already.
     pub delta: Option<Delta>,
@@ -87,6 +92,7 @@ pub enum PreviousManifest {
 }
 
 impl PreviousManifest {
+    /// Fingerprint of the previous manifest, if there was one.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         match self {
             PreviousManifest::None => None,

@@ -96,6 +96,7 @@ pub enum Event {
 /// Event with its sequence number in the journal, its time and its actor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
+    /// Position in the journal, counted from one without gaps.
     pub seq: u64,
     pub at: Timestamp,
     pub actor: Actor,
@@ -120,10 +121,12 @@ impl Actor {
         Actor(name.into())
     }
 
+    /// Actor of changes by a configuration file.
     pub fn config() -> Actor {
         Actor("config".into())
     }
 
+    /// Actor of changes by a discovery.
     pub fn refresh() -> Actor {
         Actor("refresh".into())
     }

@@ -68,6 +68,7 @@ pub fn compare_versions(a: &str, b: &str) -> Ordering {
     version_numbers(a).cmp(&version_numbers(b))
 }
 
+/// Major, minor and patch; a missing or invalid number counts as zero.
 fn version_numbers(version: &str) -> [u64; 3] {
     let release = version.split(['-', '+']).next().unwrap_or_default();
     let mut numbers = release.split('.').map(|number| number.parse().unwrap_or(0));

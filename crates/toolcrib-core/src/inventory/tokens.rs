@@ -83,6 +83,7 @@ impl Inventory {
     }
 }
 
+/// Error for a name in use. Not retryable, since it would fail again.
 fn name_taken_error(name: &str) -> Error {
     let message = format!("a token named `{name}` already exists; choose another name, or revoke it first");
     Error::new(Code::Conflict, message).with_retryable(false)

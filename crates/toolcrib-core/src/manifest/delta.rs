@@ -20,12 +20,14 @@ pub struct Delta {
     /// Pairs of a removed and an added tool that are most likely the same tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub renamed: Vec<ToolRename>,
+    /// Number of tools that are the same in both.
     pub unchanged: usize,
 }
 
 /// Change of one tool. Part of stored events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolChange {
+    /// The tool's own name.
     pub name: String,
     /// Fields that differ, by their MCP names.
     pub fields: Vec<String>,

@@ -30,6 +30,7 @@ pub struct PackedManifest {
 /// Index entry of a tool: byte offsets into the body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PackedTool {
+    /// The tool's own name.
     pub name: String,
     pub fingerprint: Fingerprint,
     /// Number of tokens of the tool as MCP lists it; 0 if not counted yet.
@@ -140,6 +141,7 @@ impl PackedManifest {
         self.slice(packed.listing_start + 1..packed.end - 2)
     }
 
+    /// Returns a part of the body; empty for an invalid range, which `read` rules out.
     fn slice(&self, range: Range<usize>) -> &str {
         self.body.get(range).unwrap_or_default()
     }

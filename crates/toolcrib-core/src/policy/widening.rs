@@ -31,6 +31,7 @@ pub fn widens(old: &Rules, new: &Rules, prefix: &str, default: DefaultVerdict) -
     restrictions_widen || list_widens(&old.own, &new.own, prefix, default)
 }
 
+/// Whether one list allows more than the list it replaces.
 fn list_widens(old: &[Rule], new: &[Rule], prefix: &str, default: DefaultVerdict) -> bool {
     if old == new {
         return false;

@@ -39,6 +39,7 @@ pub struct ServerFlags {
     pub same_cursor: bool,
     /// Time before a response.
     pub delay: Option<Duration>,
+    /// Request that is never answered.
     pub hang: Option<HangPoint>,
     /// The only protocol version that the server accepts.
     pub version: Option<String>,
@@ -113,6 +114,7 @@ fn parse_hang_point(text: &str) -> HangPoint {
     }
 }
 
+/// Prints a message with a pointer to the documentation and ends the program.
 #[expect(clippy::print_stderr, reason = "the message shows up in the output of the test")]
 fn exit_with_usage_error(reason: &str) -> ! {
     eprintln!("{reason}; docs/testing.md lists the flags");

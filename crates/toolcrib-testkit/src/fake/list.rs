@@ -90,10 +90,12 @@ fn numbered_tool(index: usize) -> ToolJson {
     }
 }
 
+/// Definition of a tool by name.
 fn tool_json(name: &str) -> ToolJson {
     tools::tool_definition(name).to_string().into_bytes()
 }
 
+/// Faulty tools that the flags request.
 fn faulty_tools(flags: &ServerFlags) -> Vec<ToolJson> {
     let mut faults = Vec::new();
     if flags.no_schema {

@@ -191,6 +191,7 @@ impl FakeReply {
     }
 }
 
+/// JSON-RPC error message.
 fn error_message(id: &Value, error: &Value) -> Vec<u8> {
     json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string().into_bytes()
 }

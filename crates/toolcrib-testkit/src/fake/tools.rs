@@ -74,6 +74,7 @@ fn text_block(words: &str) -> Value {
     json!({"type": "text", "text": words})
 }
 
+/// Returns its text, also as structured content.
 fn echo(arguments: &Value) -> FakeCallResult {
     let words = arguments["text"].as_str().unwrap_or_default();
     let mut result = text_result(words);
@@ -81,6 +82,7 @@ fn echo(arguments: &Value) -> FakeCallResult {
     FakeCallResult::Result(result)
 }
 
+/// Adds two integers, or fails with an `Invalid params` error.
 fn add(arguments: &Value) -> FakeCallResult {
     match (arguments["a"].as_i64(), arguments["b"].as_i64()) {
         (Some(a), Some(b)) => FakeCallResult::Result(text_result(&a.wrapping_add(b).to_string())),
@@ -88,6 +90,7 @@ fn add(arguments: &Value) -> FakeCallResult {
     }
 }
 
+/// Returns a text of the requested size.
 fn large(arguments: &Value) -> FakeCallResult {
     let bytes = arguments["bytes"].as_u64().and_then(|bytes| usize::try_from(bytes).ok());
     FakeCallResult::Result(text_result(&"x".repeat(bytes.unwrap_or_default())))

@@ -101,6 +101,7 @@ impl ServerEntry {
         self.get(key).is_some()
     }
 
+    /// Removes a key and returns its value.
     fn take(&mut self, key: &str) -> Option<ConfigNode> {
         let index = self.entries.iter().position(|entry| entry.key == key)?;
         Some(self.entries.remove(index).node)
@@ -114,6 +115,7 @@ impl ServerEntry {
         }
     }
 
+    /// Moves a value to another key, unless that one has a value.
     fn rename(&mut self, from: &str, to: &str) {
         if !self.has(to)
             && let Some(node) = self.take(from)

@@ -11,6 +11,7 @@ pub(crate) fn yaml_to_json(text: &str, max_copies: usize) -> Result<Json, Config
     yaml::parse(text, "", max_copies).map(node_to_json)
 }
 
+/// Converts a node. Booleans in other spellings than `true` and `false` become text.
 fn node_to_json(node: ConfigNode) -> Json {
     match node.value {
         NodeValue::Null => Json::Null,

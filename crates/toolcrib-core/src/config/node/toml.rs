@@ -5,6 +5,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{ConfigDiagnostic, ConfigNode, LineIndex, NodeEntry, NodeValue, duplicate_key_message};
 
+/// Parses a whole file.
 pub(super) fn parse(text: &str, file: &str) -> Result<ConfigNode, ConfigDiagnostic> {
     let lines = LineIndex::new(text);
     match DeTable::parse(text) {

@@ -48,6 +48,7 @@ struct OpenCollection {
     collection: Collection,
 }
 
+/// Content of an open collection.
 enum Collection {
     List(Vec<ConfigNode>),
     /// Entries, and the key whose value comes next, with its line.
@@ -168,6 +169,7 @@ impl TreeBuilder<'_> {
         Ok(entries)
     }
 
+    /// Creates an error at a line.
     fn diagnostic_at(&self, line: usize, message: &str) -> ConfigDiagnostic {
         ConfigDiagnostic::new(self.file, line, "", message)
     }
@@ -191,6 +193,7 @@ fn parse_scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> NodeValue 
     }
 }
 
+/// Whether an unquoted scalar is a decimal, hexadecimal or octal number.
 fn is_number(text: &str) -> bool {
     let digits_of = |prefix: &str, radix| {
         text.strip_prefix(prefix).is_some_and(|digits| u64::from_str_radix(digits, radix).is_ok())

@@ -40,6 +40,7 @@ impl ScriptedEndpoint {
         let _ = self.serve_requests(stream);
     }
 
+    /// Reads and answers requests until the connection ends.
     fn serve_requests(&self, stream: &TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let mut reader = BufReader::new(stream);

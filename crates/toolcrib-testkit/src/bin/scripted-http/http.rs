@@ -39,11 +39,13 @@ impl FakeHttpRequest {
         Ok(Some(FakeHttpRequest { method, path, headers, body }))
     }
 
+    /// Returns a header by its name in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
 }
 
+/// Reads headers up to the empty line.
 fn read_headers(stream: &mut impl BufRead) -> io::Result<BTreeMap<String, String>> {
     let mut headers = BTreeMap::new();
     loop {
@@ -71,6 +73,7 @@ impl FakeHttpResponse {
             .with_header("Content-Type", "text/event-stream".to_owned())
     }
 
+    /// Adds a header.
     pub(crate) fn with_header(mut self, name: &str, value: String) -> FakeHttpResponse {
         self.headers.push((name.to_owned(), value));
         self
