@@ -1,4 +1,6 @@
-//! The client: connect, ask, list and call tools, hear what changes, close.
+//! The MCP client: connects, negotiates the protocol version, sends requests and closes.
+//!
+//! Request correlation and incoming messages are handled by [`WireConnection`], bytes by its transport.
 
 mod change_subscription;
 pub(crate) mod handshake;
@@ -27,39 +29,43 @@ use crate::{
     stdio::StdioTransport,
 };
 
-/// How long a farewell may take.
+/// Maximum time for an orderly [`McpClient::close`]; then the connection is dropped.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long to look for an older transport where the newer one was refused.
+/// Maximum time to try legacy HTTP+SSE after Streamable HTTP was rejected.
 const SSE_FALLBACK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection to one MCP server. Dropping it ends everything it started; [`Client::close`] does so politely.
+/// Connection to one MCP server. Dropping it ends all its tasks; [`McpClient::close`] also ends the session on the
+/// server.
 pub struct McpClient {
     connection: ConnectionOwner,
     era: Era,
     server: ServerDescription,
 }
 
-/// What a server says about itself. Do not trust it with more than display.
+/// The server's self-description from `initialize` or `server/discover`. Untrusted: use it for display only.
 #[derive(Debug, Clone)]
 pub struct ServerDescription {
+    /// `serverInfo` as the server sent it: a name and a version.
     pub info: Option<Box<RawValue>>,
+    /// The server capabilities, a JSON object; `{}` when the server sent none.
     pub capabilities: Box<RawValue>,
     pub instructions: Option<String>,
 }
 
-/// Holds the connection's tasks to its own lifetime.
+/// RAII owner of a connection: ends it, and with it all its tasks, on drop. The tasks themselves hold the `Arc`, so
+/// that its reference count never reaches zero while they run.
 struct ConnectionOwner(Arc<WireConnection>);
 
 impl McpClient {
-    /// Connects and finds out how the server wants to be spoken to, all within `options.handshake_timeout`.
+    /// Connects and negotiates the protocol version, all within `options.handshake_timeout`.
     pub async fn connect(target: ConnectTarget, options: ClientOptions) -> Result<McpClient, WireError> {
         let deadline = deadline_after(options.handshake_timeout);
         let connecting = async {
             match target {
                 ConnectTarget::Stream { reader, writer } => {
-                    let (pipe, halves) = StdioTransport::new(reader, writer);
-                    let owner = ConnectionOwner(WireConnection::new(ClientTransport::Stdio(pipe), options));
-                    halves.start(&owner.0);
+                    let (stdio, tasks) = StdioTransport::new(reader, writer);
+                    let owner = ConnectionOwner(WireConnection::new(ClientTransport::Stdio(stdio), options));
+                    tasks.start(&owner.0);
                     let first = first_probe(owner.0.options.era, FirstProbe::Initialize);
                     McpClient::handshake(owner, first, deadline).await
                 }
@@ -70,6 +76,7 @@ impl McpClient {
         timeout_at(deadline, connecting).await.unwrap_or(Err(WireError::Timeout { sent: true }))
     }
 
+    /// Connects over Streamable HTTP, and over legacy HTTP+SSE when the server rejects the POST.
     async fn connect_http(
         url: Url,
         headers: HeaderMap,
@@ -80,17 +87,20 @@ impl McpClient {
         let owner = ConnectionOwner(WireConnection::new(ClientTransport::Http(http), options.clone()));
         let first = first_probe(options.era, FirstProbe::Discover);
         match McpClient::handshake(owner, first, deadline).await {
-            Err(refused @ WireError::Status { status: 400 | 404 | 405, .. }) => {
-                // So answers a server of 2024 that knows POST only at another address.
-                // This ends no later than the whole, so that its refusal is told and not the time it took.
-                let detour = deadline.min(deadline_after(SSE_FALLBACK_TIMEOUT));
-                let older = timeout_at(detour, McpClient::connect_sse(url, headers, options, deadline)).await;
-                older.ok().and_then(Result::ok).ok_or(refused)
+            Err(rejected @ WireError::Status { status: 400 | 404 | 405, .. }) => {
+                // A server of 2024-11-05 rejects the POST like this: it accepts POST at another address only, which
+                // its event stream names. The fallback ends before the whole handshake does, so that the caller gets
+                // the rejection and not a timeout.
+                let fallback_deadline = deadline.min(deadline_after(SSE_FALLBACK_TIMEOUT));
+                let fallback = McpClient::connect_sse(url, headers, options, deadline);
+                let fallback = timeout_at(fallback_deadline, fallback).await;
+                fallback.ok().and_then(Result::ok).ok_or(rejected)
             }
             outcome => outcome,
         }
     }
 
+    /// Connects over HTTP+SSE of 2024-11-05, which has no modern era to probe for.
     async fn connect_sse(
         url: Url,
         headers: HeaderMap,
@@ -104,6 +114,7 @@ impl McpClient {
         McpClient::handshake(owner, FirstProbe::Initialize, deadline).await
     }
 
+    /// Runs the handshake, then subscribes to list changes if the server speaks 2026-07-28.
     async fn handshake(owner: ConnectionOwner, first: FirstProbe, deadline: Instant) -> Result<McpClient, WireError> {
         let HandshakeResult { era, server } = handshake::negotiate(&owner.0, first, deadline).await?;
         if era == Era::Modern && owner.0.options.listen {
@@ -112,38 +123,42 @@ impl McpClient {
         Ok(McpClient { connection: owner, era, server })
     }
 
+    /// Returns the negotiated protocol era. Pass it as [`ClientOptions::era`] next time to save a round trip.
     pub fn era(&self) -> Era {
         self.era
     }
 
+    /// Returns what the server told about itself during the handshake.
     pub fn server(&self) -> &ServerDescription {
         &self.server
     }
 
-    /// Makes any request; `params` is an object. When the server asks for input (`input_required`), a handler answers
-    /// and the request is repeated; without a handler that result is returned as it is.
+    /// Sends any request; `params` must be an object. When the server requires input (`input_required`), the handler
+    /// provides it and the request is repeated; without a handler the `input_required` result is returned unchanged.
     pub async fn request(
         &self,
         method: &str,
         params: Option<&RawValue>,
         options: &RequestOptions,
     ) -> Result<Box<RawValue>, WireError> {
-        let ask = OutgoingRequest { method, params, headers: options.headers.clone(), relay: options.relay.as_ref() };
+        let request =
+            OutgoingRequest { method, params, headers: options.headers.clone(), relay: options.relay.as_ref() };
         let handler = options.handler.as_ref().or(self.connection.0.options.handler.as_ref());
-        let result =
-            input_required::request_with_input(&self.connection.0, &ask, &RequestContext::new(options), handler)
-                .await?;
+        let context = RequestContext::new(options);
+        let result = input_required::request_with_input(&self.connection.0, &request, &context, handler).await?;
         self.connection.0.track_subscription(method, params);
         Ok(result)
     }
 
-    /// What the server says from now on. A receiver that lags loses the oldest.
+    /// Subscribes to events of the connection from now on. A receiver that lags loses the oldest events.
     pub fn events(&self) -> broadcast::Receiver<ConnectionEvent> {
         self.connection.0.events()
     }
 
-    /// Whether somebody hears, or tries to hear, what a legacy server says over HTTP of its own accord. Who relies on it
-    /// makes a request when not: a new session is listened to again.
+    /// Whether the client receives, or is reconnecting to receive, notifications that belong to no request.
+    ///
+    /// Legacy HTTP servers send these on a separate GET stream, which may fail for good. A caller that relies on it
+    /// then makes a request: the client opens the stream again with the next session.
     pub fn is_listening(&self) -> bool {
         match &self.connection.0.transport {
             ClientTransport::Http(http) if self.era != Era::Modern => http.is_listening(),
@@ -151,52 +166,59 @@ impl McpClient {
         }
     }
 
+    /// Whether the connection ended, by either side or by an error.
     pub fn is_closed(&self) -> bool {
         self.connection.0.is_ended()
     }
 
+    /// Waits until the connection ends.
     pub async fn wait_closed(&self) {
         self.connection.0.wait_ended().await;
     }
 
-    /// Takes leave of the server, within two seconds.
+    /// Closes the connection in an orderly way, within [`CLOSE_TIMEOUT`]: flushes and closes the server's stdin, or
+    /// deletes the HTTP session.
     pub async fn close(&self) {
         let connection = &self.connection.0;
         if connection.is_ended() {
             return;
         }
-        let farewell = async {
+        let closing = async {
             match &connection.transport {
-                ClientTransport::Stdio(pipe) => pipe.close().await,
+                ClientTransport::Stdio(stdio) => stdio.close().await,
                 ClientTransport::Http(http) => http.close(connection.era()).await,
+                // Closing the event stream is the only way to end it; `end` does that.
                 ClientTransport::Sse(_) => {}
             }
         };
-        let _best_effort = timeout(CLOSE_TIMEOUT, farewell).await;
-        connection.end(closed_error(true, "it was closed on our side".to_owned()));
+        // Best effort: the connection ends below either way.
+        let _ = timeout(CLOSE_TIMEOUT, closing).await;
+        connection.end(closed_error(true, "closed by this client".to_owned()));
     }
 }
 
 impl Drop for ConnectionOwner {
     fn drop(&mut self) {
-        self.0.end(closed_error(true, "it was dropped on our side".to_owned()));
+        self.0.end(closed_error(true, "dropped by this client".to_owned()));
     }
 }
 
 impl std::fmt::Debug for McpClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("era", &self.era).field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("McpClient").field("era", &self.era).field("server", &self.server).finish_non_exhaustive()
     }
 }
 
-fn first_probe(era: Option<Era>, usual: FirstProbe) -> FirstProbe {
+/// Chooses the first probe from the era of an earlier connection, or the transport's default.
+fn first_probe(era: Option<Era>, default: FirstProbe) -> FirstProbe {
     match era {
         Some(Era::Legacy(_)) => FirstProbe::Initialize,
         Some(Era::Modern) => FirstProbe::Discover,
-        None => usual,
+        None => default,
     }
 }
 
+/// Returns the caller's HTTP client, or builds the default one.
 fn http_client(options: &ClientOptions) -> Result<reqwest::Client, WireError> {
     options.http.clone().map_or_else(|| ClientOptions::http_client(options.connect_timeout), Ok)
 }

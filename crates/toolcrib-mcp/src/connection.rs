@@ -1,9 +1,12 @@
-//! One connection to one server: which requests wait for an answer, what becomes of an incoming message, and which
-//! tasks run on its behalf. How bytes travel is the [`Transport`]'s; what to say is the client's.
+//! The client's connection to one server: request correlation, dispatch of incoming messages, session renewal, and
+//! ownership of all background tasks.
+//!
+//! Bytes are moved by the [`ClientTransport`]; [`McpClient`](crate::McpClient) decides which requests to send.
+
+mod outgoing;
 
 pub(crate) mod encode;
 pub(crate) mod in_flight;
-mod outgoing;
 mod resource_subscriptions;
 pub(crate) mod server_requests;
 
@@ -33,31 +36,48 @@ use crate::{
     stdio::StdioTransport,
 };
 
-/// What a server says of its own accord.
+/// Maximum time to send a message that expects no response.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Number of events kept for a receiver that lags; older ones are dropped.
+const EVENT_CAPACITY: usize = 256;
+
+/// Event of a connection that belongs to no request.
 #[derive(Debug, Clone)]
 pub enum ConnectionEvent {
+    /// The tool list changed, or may have changed while no notification could arrive.
     ToolsChanged,
+    /// Any other notification of the server.
     Other { method: String, params: Option<Box<RawValue>> },
+    /// The connection ended. Always the last event.
     Closed,
 }
 
+/// Shared state of a connection. Its tasks hold it by `Arc`; [`WireConnection::end`] stops them.
 pub(crate) struct WireConnection {
     pub(crate) transport: ClientTransport,
     pub(crate) options: ClientOptions,
+    /// `_meta` entries of every request of 2026-07-28, encoded once.
     client_meta: [(&'static str, Box<RawValue>); 2],
+    /// The era in use; changes while the handshake probes the server.
     era: RwLock<Era>,
+    /// Id of the next request. Ids are never reused, so a late response cannot reach another request.
     next_id: AtomicU64,
+    /// Requests that wait for a response, by id.
     pending: Mutex<HashMap<u64, PendingRequest>>,
     server_requests: server_requests::ActiveServerRequests,
     events: broadcast::Sender<ConnectionEvent>,
+    /// Fires when the connection ends, after `end_reason` is set.
     ended: CancellationToken,
     end_reason: OnceLock<WireError>,
     tasks: Mutex<JoinSet<()>>,
+    /// The runtime of the caller that connected: a request may be dropped on a thread without one.
     runtime: Handle,
+    /// Held while a lost session is renewed, so that concurrent requests share one new session.
     renewal_lock: tokio::sync::Mutex<()>,
     subscribed_resources: resource_subscriptions::SubscribedResources,
 }
 
+/// How messages reach the server.
 pub(crate) enum ClientTransport {
     Stdio(StdioTransport),
     Http(HttpTransport),
@@ -65,6 +85,7 @@ pub(crate) enum ClientTransport {
 }
 
 impl WireConnection {
+    /// Creates the connection. The caller starts the tasks of its transport.
     pub(crate) fn new(transport: ClientTransport, options: ClientOptions) -> Arc<WireConnection> {
         Arc::new(WireConnection {
             transport,
@@ -74,7 +95,7 @@ impl WireConnection {
             next_id: AtomicU64::new(1),
             pending: Mutex::default(),
             server_requests: server_requests::ActiveServerRequests::default(),
-            events: broadcast::channel(256).0,
+            events: broadcast::channel(EVENT_CAPACITY).0,
             ended: CancellationToken::new(),
             end_reason: OnceLock::new(),
             tasks: Mutex::default(),
@@ -96,69 +117,75 @@ impl WireConnection {
         *self.era.write().unwrap_or_else(PoisonError::into_inner) = era;
     }
 
-    /// Asks, and when the server lost our session in between, begins a new one and asks again.
+    /// Sends a request and waits for its response. When the server lost the session, begins a new one and repeats the
+    /// request once.
     pub(crate) async fn request(
         self: &Arc<Self>,
-        ask: &OutgoingRequest<'_>,
-        terms: &RequestContext,
+        request: &OutgoingRequest<'_>,
+        context: &RequestContext,
     ) -> Result<Box<RawValue>, WireError> {
         let session = self.transport.session();
-        if let Some(answer) = self.request_once(ask, terms).await? {
-            return Ok(answer);
+        if let Some(response) = self.request_once(request, context).await? {
+            return Ok(response);
         }
-        self.renew_session(session, terms).await?;
-        let again = self.request_once(ask, terms).await?;
-        // It does not know a session that it has just given out, so it means the address.
-        again.ok_or(WireError::Status { status: 404, body: String::new(), retry_after: None })
+        self.renew_session(session, context).await?;
+        let repeated = self.request_once(request, context).await?;
+        // The server rejects a session that it created a moment ago, so its 404 is about the address.
+        repeated.ok_or(WireError::Status { status: 404, body: String::new(), retry_after: None })
     }
 
-    /// One request and its answer; `None` when the session was lost and the request not looked at.
+    /// Sends a request once; returns `None` when the session was lost, so that the server did not process it.
     pub(crate) async fn request_once(
         self: &Arc<Self>,
-        ask: &OutgoingRequest<'_>,
-        terms: &RequestContext,
+        request: &OutgoingRequest<'_>,
+        context: &RequestContext,
     ) -> Result<Option<Box<RawValue>>, WireError> {
-        let (call, mut answer) = self.register_request(ask, terms)?;
-        let mut mail = self.encode_request(call.id, ask, terms.progress.is_some(), call.send_state.clone())?;
-        let work = async {
-            let delivered = tokio::select! {
+        // If this future is dropped, the `InFlightRequest` notifies the server.
+        let (in_flight, mut response) = self.register_request(request, context)?;
+        let send_state = in_flight.send_state.clone();
+        let mut message = self.encode_request(in_flight.id, request, context.progress.is_some(), send_state)?;
+        let exchange = async {
+            let delivery = tokio::select! {
                 biased;
-                // An answer may overtake its delivery, on another stream.
-                answer = &mut answer => return call.resolve(answer).map(Some),
-                delivered = self.transport.send(self, &mut mail) => delivered,
+                // The response may arrive on another stream before the POST completes.
+                response = &mut response => return in_flight.resolve(response).map(Some),
+                delivery = self.transport.send(self, &mut message) => delivery,
             };
-            match delivered {
-                Ok(DeliveryStatus::Sent) => call.resolve((&mut answer).await).map(Some),
-                Ok(DeliveryStatus::SessionLost) => call.unregister(Ok(None)),
-                Err(error) => call.unregister(Err(error)),
+            match delivery {
+                Ok(DeliveryStatus::Sent) => in_flight.resolve((&mut response).await).map(Some),
+                Ok(DeliveryStatus::SessionLost) => in_flight.unregister(Ok(None)),
+                Err(error) => in_flight.unregister(Err(error)),
             }
         };
+        let sent = || in_flight.send_state.is_sent();
+        // A response that is there already wins over a deadline that passed at the same time.
         tokio::select! {
             biased;
-            outcome = work => outcome,
-            () = terms.cancel.cancelled() => Err(WireError::Cancelled { sent: call.send_state.is_sent() }),
-            () = tokio::time::sleep_until(terms.deadline) => Err(WireError::Timeout { sent: call.send_state.is_sent() }),
+            outcome = exchange => outcome,
+            () = context.cancel.cancelled() => Err(WireError::Cancelled { sent: sent() }),
+            () = tokio::time::sleep_until(context.deadline) => Err(WireError::Timeout { sent: sent() }),
         }
     }
 
-    /// Sends something that needs no answer.
+    /// Sends a notification or a response: a message that expects no response.
     pub(crate) async fn send_message(self: &Arc<Self>, method: &str, text: String) -> Result<(), WireError> {
-        let mut mail =
+        let mut message =
             OutgoingMessage { id: None, method, text, headers: HeaderMap::new(), send_state: Arc::default() };
-        let sending = timeout(Duration::from_secs(10), self.transport.send(self, &mut mail));
+        let sending = timeout(SEND_TIMEOUT, self.transport.send(self, &mut message));
         sending.await.map_err(|_| WireError::Timeout { sent: true })?.map(drop)
     }
 
-    /// Takes in what a server sent, whichever stream it came on.
+    /// Handles text from the server that belongs to no particular request.
     pub(crate) fn dispatch(self: &Arc<Self>, text: &str) -> DispatchOutcome {
         self.dispatch_for_request(text, None)
     }
 
-    /// Takes in what a server sent on the stream of the answer to a request; what it asks and says there is about that.
+    /// Handles text from the response stream of `request`; requests and notifications on it go to the handlers of that
+    /// request. Returns what the text was.
     pub(crate) fn dispatch_for_request(self: &Arc<Self>, text: &str, request: Option<u64>) -> DispatchOutcome {
         let mut seen = DispatchOutcome::Ignored;
-        for part in message::split_batch(text) {
-            match message::parse(part) {
+        for message in message::split_batch(text) {
+            match message::parse(message) {
                 None => continue,
                 Some(IncomingMessage::Response { id, outcome }) => {
                     let outcome = outcome.map(ToOwned::to_owned).map_err(WireError::Rpc);
@@ -166,16 +193,12 @@ impl WireConnection {
                     seen = DispatchOutcome::Response(id);
                 }
                 Some(IncomingMessage::ErrorWithoutId(error)) => {
-                    tracing::debug!(code = error.code, "the server sent an error that names no request");
+                    tracing::debug!(code = error.code, "the server sent an error without a request id");
                     seen = DispatchOutcome::ErrorWithoutId(error);
                 }
                 Some(IncomingMessage::Request { id, method, params }) => {
-                    self.handle_server_request(
-                        id,
-                        &method,
-                        params,
-                        self.read_pending(request, |pending| pending.handler.clone()),
-                    );
+                    let handler = self.read_pending(request, |pending| pending.handler.clone());
+                    self.handle_server_request(id, &method, params, handler);
                     seen = seen.or_other();
                 }
                 Some(IncomingMessage::Notification { method, params }) => {
@@ -189,32 +212,38 @@ impl WireConnection {
         seen
     }
 
-    fn read_pending<T>(&self, request: Option<u64>, part: impl FnOnce(&PendingRequest) -> Option<T>) -> Option<T> {
-        part(lock(&self.pending).get(&request?)?)
+    /// Reads a field of the pending request `request`; `None` when it is answered already.
+    fn read_pending<T>(&self, request: Option<u64>, field: impl FnOnce(&PendingRequest) -> Option<T>) -> Option<T> {
+        field(lock(&self.pending).get(&request?)?)
     }
 
-    /// `told` is who is told instead of who is told everything.
+    /// Handles a notification. `request_handler` returns the handler of the request it belongs to, which takes
+    /// precedence over the handler of the connection.
     fn on_notification(
         &self,
         method: &str,
         params: Option<&RawValue>,
-        told: impl FnOnce() -> Option<NotificationHandler>,
+        request_handler: impl FnOnce() -> Option<NotificationHandler>,
     ) {
         let field = |name| RawObject::parse(params?)?.get(name).map(ToOwned::to_owned);
         match method {
             "notifications/progress" => {
+                // The token is the id of the request; some servers send it back as a string.
                 let id = field("progressToken").and_then(|token| token.get().trim_matches('"').parse::<u64>().ok());
                 let sink = id.and_then(|id| lock(&self.pending).get(&id)?.progress.clone());
                 if let (Some(sink), Some(params)) = (sink, params) {
-                    let _full_or_gone = sink.try_send(params.to_owned());
+                    // A receiver that is full or gone misses this step; reading from the server must not wait for it.
+                    let _ = sink.try_send(params.to_owned());
                 }
             }
             "notifications/cancelled" => {
                 let Some(id) = field("requestId") else { return };
                 match (self.era(), id.get().parse()) {
-                    // Since 2026 it is our request that ends so: a subscription. Before, it was theirs.
+                    // In 2026-07-28 the server ends a subscription of ours like this; before, it cancelled a request
+                    // of its own.
                     (Era::Modern, Ok(id)) => {
-                        self.complete_request(id, Err(closed_error(true, "the server ended it".to_owned())))
+                        let error = closed_error(true, "the server cancelled the request".to_owned());
+                        self.complete_request(id, Err(error));
                     }
                     _ => self.server_requests.cancel(id.get()),
                 }
@@ -222,8 +251,8 @@ impl WireConnection {
             "notifications/subscriptions/acknowledged" => {}
             "notifications/tools/list_changed" => self.publish(ConnectionEvent::ToolsChanged),
             other => {
-                if let Some(heard) = told().as_ref().or(self.options.on_notification.as_ref()) {
-                    heard(other, params);
+                if let Some(handler) = request_handler().as_ref().or(self.options.on_notification.as_ref()) {
+                    handler(other, params);
                 }
                 self.publish(ConnectionEvent::Other {
                     method: other.to_owned(),
@@ -233,35 +262,41 @@ impl WireConnection {
         }
     }
 
+    /// Hands the response to the request that waits for it. Unknown ids are ignored: the request may have timed out.
     fn complete_request(&self, id: u64, outcome: Result<Box<RawValue>, WireError>) {
         if let Some(pending) = lock(&self.pending).remove(&id) {
-            let _gone = pending.response.send(outcome);
+            // The receiver is gone when the request was cancelled just now.
+            let _ = pending.response.send(outcome);
         }
     }
 
-    pub(crate) fn publish(&self, notice: ConnectionEvent) {
-        let _nobody_listens = self.events.send(notice);
+    /// Sends an event to all receivers.
+    pub(crate) fn publish(&self, event: ConnectionEvent) {
+        // Fails without receivers, which is fine.
+        let _ = self.events.send(event);
     }
 
     pub(crate) fn events(&self) -> broadcast::Receiver<ConnectionEvent> {
         self.events.subscribe()
     }
 
-    /// Runs something for as long as the connection lives.
+    /// Spawns a task that is aborted when the connection ends.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = lock(&self.tasks);
+        // Finished tasks stay in the set until joined.
         while tasks.try_join_next().is_some() {}
         if !self.is_ended() {
             tasks.spawn_on(task, &self.runtime);
         }
     }
 
-    /// Ends the connection: who waits is told why, and all tasks stop.
+    /// Ends the connection: pending requests fail with `reason`, and all tasks are aborted. Later calls do nothing.
     pub(crate) fn end(&self, reason: WireError) {
         if self.end_reason.set(reason).is_err() {
             return;
         }
         self.ended.cancel();
+        // Drops the senders; each waiting request then reads `end_reason`.
         lock(&self.pending).clear();
         self.publish(ConnectionEvent::Closed);
         lock(&self.tasks).abort_all();
@@ -275,35 +310,36 @@ impl WireConnection {
         self.ended.cancelled().await;
     }
 
+    /// Builds the error of a request that ended with the connection. `sent`: whether the server may have received it.
     fn end_error(&self, sent: bool) -> WireError {
         match self.end_reason.get() {
             Some(WireError::TooLarge { what, limit }) if sent => WireError::TooLarge { what, limit: *limit },
             Some(WireError::Closed { reason, .. }) => closed_error(sent, reason.clone()),
             Some(other) => closed_error(sent, other.to_string()),
-            None => closed_error(sent, "the answer was lost".to_owned()),
+            None => closed_error(sent, "the response was lost".to_owned()),
         }
     }
 
-    /// One new session for all who noticed that the old one is gone.
+    /// Replaces the session `lost`, unless a concurrent request did so already.
     async fn renew_session(
         self: &Arc<Self>,
         lost: Option<http::HeaderValue>,
-        terms: &RequestContext,
+        context: &RequestContext,
     ) -> Result<(), WireError> {
-        let turn = tokio::time::timeout_at(terms.deadline, self.renewal_lock.lock());
-        let _one_at_a_time = turn.await.map_err(|_| WireError::Timeout { sent: false })?;
+        let locking = tokio::time::timeout_at(context.deadline, self.renewal_lock.lock());
+        let _guard = locking.await.map_err(|_| WireError::Timeout { sent: false })?;
         if self.transport.session() == lost {
-            tracing::debug!("the server forgot the session; beginning a new one");
+            tracing::debug!("the server lost the session; beginning a new one");
             let limit = self.options.connect_timeout;
-            let deadline = terms.deadline.min(deadline_after(limit));
+            let deadline = context.deadline.min(deadline_after(limit));
             match handshake::initialize(self, deadline).await {
-                Err(WireError::Timeout { .. }) if deadline < terms.deadline => {
-                    let reason = format!("the server forgot the session and did not begin another within {limit:?}");
+                Err(WireError::Timeout { .. }) if deadline < context.deadline => {
+                    let reason = format!("the server lost the session and did not begin another within {limit:?}");
                     return Err(WireError::Connect(reason));
                 }
                 outcome => outcome?,
             };
-            // A server that forgot us was probably started anew, and may have changed.
+            // A server that lost its sessions was probably restarted, and its tools may have changed.
             self.publish(ConnectionEvent::ToolsChanged);
             self.resubscribe();
         }
@@ -312,18 +348,21 @@ impl WireConnection {
 }
 
 impl ClientTransport {
+    /// Sends a message. Over Streamable HTTP this returns only when the response was received and dispatched; over the
+    /// other transports as soon as the message is queued or accepted.
     async fn send(
         &self,
         connection: &Arc<WireConnection>,
-        mail: &mut OutgoingMessage<'_>,
+        message: &mut OutgoingMessage<'_>,
     ) -> Result<DeliveryStatus, WireError> {
         match self {
-            ClientTransport::Stdio(pipe) => pipe.send(mail).await.map(|()| DeliveryStatus::Sent),
-            ClientTransport::Http(http) => http.send(connection, mail).await,
-            ClientTransport::Sse(sse) => sse.send(mail).await.map(|()| DeliveryStatus::Sent),
+            ClientTransport::Stdio(stdio) => stdio.send(message).await.map(|()| DeliveryStatus::Sent),
+            ClientTransport::Http(http) => http.send(connection, message).await,
+            ClientTransport::Sse(sse) => sse.send(message).await.map(|()| DeliveryStatus::Sent),
         }
     }
 
+    /// Returns the session id that the server assigned, which only Streamable HTTP has.
     fn session(&self) -> Option<http::HeaderValue> {
         match self {
             ClientTransport::Http(http) => http.session(),
@@ -332,10 +371,12 @@ impl ClientTransport {
     }
 }
 
+/// The error of a closed connection.
 pub(crate) fn closed_error(sent: bool, reason: String) -> WireError {
     WireError::Closed { sent, reason }
 }
 
+/// Locks a mutex, also after a panic: none of the guarded values has an invariant that a panic could break.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

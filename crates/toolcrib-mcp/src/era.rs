@@ -1,21 +1,21 @@
-//! The protocol versions, and the two eras they fall into: the handshake of old and the stateless one of 2026.
+//! Protocol versions and the two eras they belong to: legacy (handshake and session) and modern (stateless).
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// How a server wants to be spoken to. Found once by [`Client::connect`](crate::Client::connect); worth remembering,
-/// because handing it in at the next connect saves a round trip.
+/// Protocol era and version of a server, negotiated by [`McpClient::connect`](crate::McpClient::connect). Passing it to
+/// the next connect saves a round trip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Era {
-    /// `initialize`, then a session.
+    /// `initialize` first, then a session. Covers all versions up to 2025-11-25.
     Legacy(LegacyVersion),
-    /// 2026-07-28: no session, every request says all about itself.
+    /// 2026-07-28: stateless; every request carries its version and the client's capabilities.
     Modern,
 }
 
-/// A version that begins with `initialize`, oldest first.
+/// A protocol version of the legacy era, oldest first, so that versions can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LegacyVersion {
     V2024_11_05,
@@ -28,6 +28,7 @@ pub enum LegacyVersion {
 pub(crate) const MODERN_VERSION: &str = "2026-07-28";
 
 impl LegacyVersion {
+    /// The version offered in `initialize`.
     pub const LATEST: LegacyVersion = LegacyVersion::V2025_11_25;
     pub(crate) const ALL: [LegacyVersion; 4] = [
         LegacyVersion::V2024_11_05,
@@ -36,6 +37,7 @@ impl LegacyVersion {
         LegacyVersion::V2025_11_25,
     ];
 
+    /// Returns the version as the protocol writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             LegacyVersion::V2024_11_05 => "2024-11-05",
@@ -45,18 +47,16 @@ impl LegacyVersion {
         }
     }
 
-    /// The version a server answered with. One we have never heard of is taken for the newest that is not newer,
-    /// because a server with a date of its own is still better than none.
-    pub(crate) fn nearest(said: &str) -> LegacyVersion {
-        LegacyVersion::ALL
-            .into_iter()
-            .rev()
-            .find(|version| version.as_str() <= said)
-            .unwrap_or(LegacyVersion::V2024_11_05)
+    /// Maps the version a server answered with to a known one. An unknown version becomes the newest known one that is
+    /// not newer: versions are dates, and a server with an odd date usually works.
+    pub(crate) fn nearest(version: &str) -> LegacyVersion {
+        let mut newest_first = LegacyVersion::ALL.into_iter().rev();
+        newest_first.find(|known| known.as_str() <= version).unwrap_or(LegacyVersion::V2024_11_05)
     }
 }
 
 impl Era {
+    /// Returns the protocol version of the era.
     pub fn as_str(self) -> &'static str {
         match self {
             Era::Legacy(version) => version.as_str(),
@@ -79,7 +79,7 @@ impl FromStr for Era {
             return Ok(Era::Modern);
         }
         let version = LegacyVersion::ALL.into_iter().find(|version| version.as_str() == text);
-        version.map(Era::Legacy).ok_or_else(|| format!("`{text}` is no MCP version known here"))
+        version.map(Era::Legacy).ok_or_else(|| format!("unknown MCP version `{text}`"))
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_era_survives_being_written_down() {
+    fn an_era_is_parsed_from_its_own_text() {
         for text in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
             assert_eq!(text.parse::<Era>().unwrap().to_string(), text);
         }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_is_taken_for_the_nearest_older_one() {
+    fn an_unknown_version_maps_to_the_nearest_older_one() {
         assert_eq!(LegacyVersion::nearest("2025-05-01"), LegacyVersion::V2025_03_26);
         assert_eq!(LegacyVersion::nearest("2024-10-07"), LegacyVersion::V2024_11_05);
         assert_eq!(LegacyVersion::nearest("2025-12-31"), LegacyVersion::V2025_11_25);

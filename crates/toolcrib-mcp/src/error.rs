@@ -1,65 +1,66 @@
-//! What can go wrong on the wire, as a small enum the layer above branches on.
+//! Errors of the wire, as a small enum that callers match on.
 //!
-//! Messages are for people. They never hold headers, query strings or other places where secrets live.
+//! Messages are for people. They never contain headers, query strings or other places where secrets occur.
 
 use std::fmt;
 
 use serde_json::value::RawValue;
 
+/// Failure of a request or of a connection. `sent` fields tell whether the server may have received the request.
 #[derive(Debug, Clone)]
 pub enum WireError {
-    /// No connection came about; nothing was sent.
+    /// The connection could not be established; nothing was sent.
     Connect(String),
-    /// HTTP 401 or 403: the server wants a token, or another one.
+    /// HTTP 401 or 403: a token is missing, invalid or lacks permission.
     Unauthorized {
         status: u16,
-        /// 401, or 403 with `insufficient_scope`: a login, or one with more rights, would help.
+        /// 401, or 403 with `insufficient_scope`: logging in, or again with more scopes, would help.
         login_helps: bool,
     },
-    /// Any other refusal by HTTP status, with the beginning of what was said.
+    /// Any other unsuccessful HTTP status.
     Status {
         status: u16,
+        /// The beginning of the response body.
         body: String,
-        /// The `Retry-After` header as it came.
+        /// The `Retry-After` header as the server sent it.
         retry_after: Option<String>,
     },
-    /// Something answers there, but it does not speak MCP.
+    /// The peer answers, but not with MCP.
     NotMcp(String),
-    Timeout {
-        sent: bool,
-    },
-    Closed {
-        sent: bool,
-        reason: String,
-    },
+    /// The deadline passed.
+    Timeout { sent: bool },
+    /// The connection ended before the response.
+    Closed { sent: bool, reason: String },
+    /// A message or list of the server exceeds its bound.
     TooLarge {
+        /// The thing that is too large, with its unit.
         what: &'static str,
         limit: usize,
     },
-    /// The server's own error, as it is.
+    /// A JSON-RPC error of the server, unchanged.
     Rpc(RpcError),
-    /// The server broke the protocol.
+    /// The server violated the protocol.
     Protocol(String),
-    Cancelled {
-        sent: bool,
-    },
+    /// The caller cancelled the request.
+    Cancelled { sent: bool },
 }
 
-/// A JSON-RPC error, from a server or from a [`Handler`](crate::Handler).
+/// A JSON-RPC error, from a server or from a [`ServerRequestHandler`](crate::ServerRequestHandler).
 #[derive(Debug, Clone)]
 pub struct RpcError {
     pub code: i64,
     pub message: String,
+    /// Additional data as the peer sent it.
     pub data: Option<Box<RawValue>>,
 }
 
 impl WireError {
-    /// What kind of error it is, for logs: without the server's own words, which may repeat its credentials.
+    /// Returns the kind of error for logs, without text from the server, which may repeat credentials.
     pub fn kind(&self) -> &'static str {
         match self {
             WireError::Connect(_) => "no connection",
             WireError::Unauthorized { .. } => "unauthorized",
-            WireError::Status { .. } => "refused by its HTTP status",
+            WireError::Status { .. } => "unsuccessful HTTP status",
             WireError::NotMcp(_) => "not an MCP server",
             WireError::Timeout { .. } => "timeout",
             WireError::Closed { .. } => "connection closed",
@@ -70,7 +71,7 @@ impl WireError {
         }
     }
 
-    /// Whether the server may have acted on the request. When not, trying again is safe.
+    /// Whether the server may have acted on the request. If not, retrying is safe even when the tool is not idempotent.
     pub fn was_sent(&self) -> bool {
         match self {
             WireError::Connect(_) | WireError::Unauthorized { .. } => false,
@@ -82,6 +83,7 @@ impl WireError {
 }
 
 impl RpcError {
+    // The first five codes are those of JSON-RPC, the others those of MCP 2026-07-28.
     pub const PARSE: i64 = -32700;
     pub const INVALID_REQUEST: i64 = -32600;
     pub const INVALID_PARAMS: i64 = -32602;
@@ -107,13 +109,15 @@ impl fmt::Display for WireError {
                 write!(f, "the server answered HTTP {status}")
             }
             WireError::Status { status, body: said, .. } => write!(f, "the server answered HTTP {status}: `{said}`"),
-            WireError::NotMcp(said) => write!(f, "this does not look like an MCP server: {said}"),
+            WireError::NotMcp(reason) => write!(f, "this does not look like an MCP server: {reason}"),
             WireError::Timeout { sent: true } => write!(f, "the server did not answer in time"),
-            WireError::Timeout { sent: false } => write!(f, "the server did not even take the request in time"),
+            WireError::Timeout { sent: false } => {
+                write!(f, "the request could not be sent in time: the server does not read its input")
+            }
             WireError::Closed { reason, .. } => write!(f, "the connection is closed: {reason}"),
             WireError::TooLarge { what, limit } => write!(f, "{what} is over the limit of {limit}"),
             WireError::Rpc(error) => error.fmt(f),
-            WireError::Protocol(what) => write!(f, "the server broke the protocol: {what}"),
+            WireError::Protocol(reason) => write!(f, "the server violated the protocol: {reason}"),
             WireError::Cancelled { .. } => write!(f, "the request was cancelled"),
         }
     }
@@ -125,9 +129,9 @@ impl fmt::Display for RpcError {
     }
 }
 
-/// For servers: what cannot be written or read here is our fault, not the client's.
+/// For the server side: a failure to encode or decode is an internal error, not the client's fault.
 impl From<WireError> for RpcError {
-    /// The other side's own error stays what it is.
+    /// Keeps a JSON-RPC error of the peer as it is.
     fn from(error: WireError) -> RpcError {
         if let WireError::Rpc(error) = error {
             return error;
@@ -139,7 +143,7 @@ impl From<WireError> for RpcError {
 impl std::error::Error for WireError {}
 impl std::error::Error for RpcError {}
 
-/// The beginning of what somebody said, on one line and fit for a message.
+/// Returns the beginning of untrusted text on one line, without control characters, for use in an error message.
 pub(crate) fn sanitize_excerpt(text: &str) -> String {
     const MAX_EXCERPT_CHARS: usize = 200;
     let mut short: String =

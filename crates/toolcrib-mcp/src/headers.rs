@@ -1,5 +1,7 @@
-//! The headers of 2026-07-28 that repeat parts of a request, so that proxies can route without reading bodies:
-//! `Mcp-Method`, `Mcp-Name`, and `Mcp-Param-*` for arguments a tool's schema marks with `x-mcp-header`.
+//! HTTP headers of 2026-07-28 that repeat parts of the request body, so that proxies can route without parsing it:
+//! `Mcp-Method`, `Mcp-Name`, and `Mcp-Param-*` for arguments that the tool's schema marks with `x-mcp-header`.
+//!
+//! The client builds them, the server checks them against the body.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -9,9 +11,10 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::message::RawObject;
 
+/// JSON Schema keyword whose value is the header name of a property.
 const HEADER_KEYWORD: &str = "x-mcp-header";
 
-/// `Mcp-Method`, and `Mcp-Name` where the method has one.
+/// Adds `Mcp-Method`, and `Mcp-Name` for methods that name a tool, prompt, resource or task.
 pub(crate) fn add_standard_headers(headers: &mut HeaderMap, method: &str, params: &RawObject<'_>) {
     insert_encoded(headers, HeaderName::from_static("mcp-method"), method);
     if let Some(name) = name_param(method).and_then(|key| params.get_string(key)) {
@@ -19,7 +22,7 @@ pub(crate) fn add_standard_headers(headers: &mut HeaderMap, method: &str, params
     }
 }
 
-/// Which parameter says what a request is about.
+/// Returns the parameter that names the object of a request, if its method has one.
 pub(crate) fn name_param(method: &str) -> Option<&'static str> {
     match method {
         "tools/call" | "prompts/get" => Some("name"),
@@ -29,19 +32,19 @@ pub(crate) fn name_param(method: &str) -> Option<&'static str> {
     }
 }
 
-/// The headers a call must carry for the arguments its tool's schema marks.
+/// Builds the `Mcp-Param-*` headers of a call.
 pub(crate) fn argument_headers(schema: &RawValue, arguments: &RawValue) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    for mark in header_parameters(schema).unwrap_or_default() {
-        let name = HeaderName::from_bytes(format!("mcp-param-{}", mark.name).as_bytes());
-        if let (Ok(name), Some(value)) = (name, argument_text(arguments, &mark.path)) {
+    for parameter in header_parameters(schema).unwrap_or_default() {
+        let name = HeaderName::from_bytes(format!("mcp-param-{}", parameter.name).as_bytes());
+        if let (Ok(name), Some(value)) = (name, argument_text(arguments, &parameter.path)) {
             insert_encoded(&mut headers, name, &value);
         }
     }
     headers
 }
 
-/// Whether the headers of a request say what its body says; the reason when not.
+/// Checks that the standard headers of a request match its body; returns the reason otherwise.
 pub(crate) fn check_standard_headers(headers: &HeaderMap, method: &str, name: Option<&str>) -> Result<(), String> {
     check_header(headers, "mcp-method", Some(method))?;
     match (method, name) {
@@ -50,70 +53,78 @@ pub(crate) fn check_standard_headers(headers: &HeaderMap, method: &str, name: Op
     }
 }
 
-/// Whether the headers of a call repeat the arguments its tool's schema marks.
+/// Checks that the `Mcp-Param-*` headers of a call match its arguments; returns the reason otherwise.
 pub(crate) fn check_argument_headers(
     headers: &HeaderMap,
     schema: &RawValue,
     arguments: &RawValue,
 ) -> Result<(), String> {
-    for mark in header_parameters(schema).unwrap_or_default() {
-        let value = argument_text(arguments, &mark.path);
-        check_header(headers, &format!("mcp-param-{}", mark.name), value.as_deref())?;
+    for parameter in header_parameters(schema).unwrap_or_default() {
+        let value = argument_text(arguments, &parameter.path);
+        check_header(headers, &format!("mcp-param-{}", parameter.name), value.as_deref())?;
     }
     Ok(())
 }
 
+/// Checks that one header has the value of the body; `None` means that it must be absent.
 fn check_header(headers: &HeaderMap, name: &str, value: Option<&str>) -> Result<(), String> {
-    let said = match headers.get(name) {
+    let header = match headers.get(name) {
         None => None,
-        Some(said) => Some(decode_value(said).ok_or_else(|| format!("the header `{name}` cannot be decoded"))?),
+        Some(header) => Some(decode_value(header).ok_or_else(|| format!("the header `{name}` cannot be decoded"))?),
     };
+    // `42` and `42.0` are the same number in JSON.
     let same_number = |a: &str, b: &str| matches!((a.parse::<f64>(), b.parse::<f64>()), (Ok(a), Ok(b)) if a == b);
-    match (said, value) {
+    match (header, value) {
         (None, None) => Ok(()),
-        (Some(said), Some(value)) if said == value || same_number(&said, value) => Ok(()),
+        (Some(header), Some(value)) if header == value || same_number(&header, value) => Ok(()),
         (None, Some(_)) => Err(format!("the header `{name}` is missing")),
-        (Some(_), _) => Err(format!("the header `{name}` does not say what the body says")),
+        (Some(_), _) => Err(format!("the header `{name}` does not match the body")),
     }
 }
 
-/// Whether a tool may be offered: its marks must follow the rules, else the specification bids to leave it out.
+/// Checks the `x-mcp-header` keywords of a schema. The specification requires clients to exclude a tool whose keywords
+/// are invalid.
 pub(crate) fn check_header_parameters(schema: &RawValue) -> Result<(), String> {
     header_parameters(schema).map(drop)
 }
 
-/// A property to be sent as a header too.
+/// A property that is also sent as a header.
 struct HeaderParameter {
+    /// Header name without the prefix `Mcp-Param-`.
     name: String,
+    /// Property names from the root of the arguments.
     path: Vec<String>,
 }
 
+/// Finds all header parameters of a schema, or returns why they are invalid.
 fn header_parameters(schema: &RawValue) -> Result<Vec<HeaderParameter>, String> {
-    // Spares nearly all schemas the parsing, and the deep ones a refusal.
+    // Nearly no schema has the keyword. Skipping the others saves parsing, and keeps tools with schemas too deep for
+    // serde_json.
     if !schema.get().contains(HEADER_KEYWORD) {
         return Ok(Vec::new());
     }
     let schema: Value = serde_json::from_str(schema.get())
-        .map_err(|_| format!("its schema has `{HEADER_KEYWORD}` but is nested too deeply to be read"))?;
-    let mut found = Vec::new();
+        .map_err(|_| format!("its schema has `{HEADER_KEYWORD}` but is nested too deeply to be parsed"))?;
+    let mut parameters = Vec::new();
     if let Value::Object(root) = &schema {
-        collect_header_parameters(root, &mut Vec::new(), &mut found)?;
+        collect_header_parameters(root, &mut Vec::new(), &mut parameters)?;
     }
+    // Header names are case-insensitive.
     let mut names = HashSet::new();
-    match found.iter().find(|mark| !names.insert(mark.name.to_ascii_lowercase())) {
-        Some(twice) => Err(format!("`{HEADER_KEYWORD}` names `{}` twice", twice.name)),
-        None => Ok(found),
+    match parameters.iter().find(|parameter| !names.insert(parameter.name.to_ascii_lowercase())) {
+        Some(duplicate) => Err(format!("`{HEADER_KEYWORD}` uses the name `{}` twice", duplicate.name)),
+        None => Ok(parameters),
     }
 }
 
-/// Walks the properties that can be reached by name alone; a mark anywhere else is an error.
+/// Collects keywords of properties that are reachable by property names alone; a keyword elsewhere is an error.
 fn collect_header_parameters(
     schema: &Map<String, Value>,
     path: &mut Vec<String>,
-    found: &mut Vec<HeaderParameter>,
+    parameters: &mut Vec<HeaderParameter>,
 ) -> Result<(), String> {
     if let Some(name) = schema.get(HEADER_KEYWORD) {
-        found.push(parse_header_parameter(schema, name, path)?);
+        parameters.push(parse_header_parameter(schema, name, path)?);
     }
     for (keyword, value) in schema {
         match (keyword.as_str(), value) {
@@ -121,13 +132,13 @@ fn collect_header_parameters(
                 for (name, property) in properties {
                     let Value::Object(property) = property else { continue };
                     path.push(name.clone());
-                    collect_header_parameters(property, path, found)?;
+                    collect_header_parameters(property, path, parameters)?;
                     path.pop();
                 }
             }
             (keyword, value) if has_unreachable_keyword(keyword, value) => {
                 return Err(format!(
-                    "`{HEADER_KEYWORD}` stands under `{keyword}`, where no argument can be told by name"
+                    "`{HEADER_KEYWORD}` is used under `{keyword}`, where it does not belong to one argument"
                 ));
             }
             _ => {}
@@ -136,42 +147,45 @@ fn collect_header_parameters(
     Ok(())
 }
 
+/// Parses one keyword at `path`: a valid header name on a property of a primitive type.
 fn parse_header_parameter(
     schema: &Map<String, Value>,
     name: &Value,
     path: &[String],
 ) -> Result<HeaderParameter, String> {
-    let place = path.join(".");
+    let property = path.join(".");
     if path.is_empty() {
-        return Err(format!("`{HEADER_KEYWORD}` stands at the root of the schema"));
+        return Err(format!("`{HEADER_KEYWORD}` is used at the root of the schema"));
     }
     let Some(name) = name.as_str().filter(|name| is_token(name)) else {
-        return Err(format!("`{HEADER_KEYWORD}` of `{place}` is no header name"));
+        return Err(format!("`{HEADER_KEYWORD}` of `{property}` is not a header name"));
     };
     match schema.get("type").and_then(Value::as_str) {
         Some("string" | "integer" | "boolean") => Ok(HeaderParameter { name: name.to_owned(), path: path.to_vec() }),
-        _ => Err(format!("`{HEADER_KEYWORD}` marks `{place}`, which is neither string, integer nor boolean")),
+        _ => Err(format!("`{HEADER_KEYWORD}` is used on `{property}`, which is neither string, integer nor boolean")),
     }
 }
 
-/// Whether a keyword's value holds a mark in a place where schemas stand (not in examples and the like).
+/// Whether the value of a schema keyword contains a subschema with `x-mcp-header`. Keywords that hold data and not
+/// schemas, such as `default`, are skipped.
 fn has_unreachable_keyword(keyword: &str, value: &Value) -> bool {
     match (keyword, value) {
         ("default" | "const" | "enum" | "examples", _) => false,
-        ("properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(named)) => {
-            named.values().any(has_header_keyword)
+        ("properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(schemas)) => {
+            schemas.values().any(has_header_keyword)
         }
         (_, Value::Array(schemas)) => schemas.iter().any(has_header_keyword),
         (_, schema) => has_header_keyword(schema),
     }
 }
 
+/// Whether a schema or one of its subschemas has `x-mcp-header`.
 fn has_header_keyword(schema: &Value) -> bool {
     let Value::Object(schema) = schema else { return false };
     schema.contains_key(HEADER_KEYWORD) || schema.iter().any(|(keyword, value)| has_unreachable_keyword(keyword, value))
 }
 
-/// An argument as header text; none for an absent or null one, or one of the wrong type.
+/// Returns the argument at `path` as header text; `None` if it is absent, null or not primitive.
 fn argument_text(arguments: &RawValue, path: &[String]) -> Option<String> {
     let (first, rest) = path.split_first()?;
     let arguments = RawObject::parse(arguments)?;
@@ -181,7 +195,8 @@ fn argument_text(arguments: &RawValue, path: &[String]) -> Option<String> {
     }
     match serde_json::from_str(value.get()).ok()? {
         Value::String(text) => Some(text),
-        Value::Bool(truth) => Some(truth.to_string()),
+        Value::Bool(value) => Some(value.to_string()),
+        // An integer may be written as `42.0`.
         Value::Number(number) => Some(match number.as_f64() {
             Some(float) if number.is_f64() && float.fract() == 0.0 => format!("{float:.0}"),
             _ => number.to_string(),
@@ -190,20 +205,22 @@ fn argument_text(arguments: &RawValue, path: &[String]) -> Option<String> {
     }
 }
 
+/// Inserts a header with its value in the encoded form.
 fn insert_encoded(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(&encode_value(value)) {
         headers.insert(name, value);
     }
 }
 
-/// Text that would not survive as a header travels in base64, between marks.
+/// Encodes text that an HTTP header cannot carry unchanged as `=?base64?…?=`, as the specification prescribes.
 fn encode_value(text: &str) -> Cow<'_, str> {
-    let plain = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) && text.trim_matches(' ') == text;
+    let is_plain = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) && text.trim_matches(' ') == text;
+    // Text that looks encoded must be encoded too, or the peer would decode it.
     let looks_encoded = text.starts_with("=?base64?") && text.ends_with("?=");
-    if plain && !looks_encoded { text.into() } else { format!("=?base64?{}?=", STANDARD.encode(text)).into() }
+    if is_plain && !looks_encoded { text.into() } else { format!("=?base64?{}?=", STANDARD.encode(text)).into() }
 }
 
-/// What a header says, from either form; none for a broken encoding.
+/// Decodes a header value; `None` if its base64 or UTF-8 is invalid.
 fn decode_value(value: &HeaderValue) -> Option<Cow<'_, str>> {
     let text = value.to_str().ok()?.trim();
     let Some(encoded) = text.strip_prefix("=?base64?").and_then(|text| text.strip_suffix("?=")) else {
@@ -212,6 +229,7 @@ fn decode_value(value: &HeaderValue) -> Option<Cow<'_, str>> {
     String::from_utf8(STANDARD.decode(encoded).ok()?).ok().map(Cow::Owned)
 }
 
+/// Whether the text is an RFC 9110 token, as header names must be.
 fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
@@ -227,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_would_not_survive_are_encoded() {
+    fn values_that_a_header_cannot_carry_are_encoded() {
         assert_eq!(encode_value("us west 1"), "us west 1");
         assert_eq!(encode_value(""), "");
         assert_eq!(encode_value("Hello, 世界"), "=?base64?SGVsbG8sIOS4lueVjA==?=");
@@ -253,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_that_break_the_rules_are_refused() {
+    fn invalid_header_keywords_are_rejected() {
         let check = |schema: Value| check_header_parameters(&raw(&schema)).is_err();
         let property = |schema: Value| json!({ "properties": { "p": schema } });
         assert!(check(json!({ "x-mcp-header": "Root" })));

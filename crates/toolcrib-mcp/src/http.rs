@@ -1,5 +1,7 @@
-//! Streamable HTTP: every message is a POST, its answer a JSON body or a stream of events. A legacy server may cut a
-//! stream and have it resumed, and has one more stream for what nobody asked for.
+//! The client's Streamable HTTP transport: every message is a POST, and the response is a JSON body or an event stream.
+//!
+//! A legacy server may interrupt a response stream, which the client resumes, and has one more event stream (GET) for
+//! messages that belong to no request.
 
 pub(crate) mod legacy_sse;
 pub(crate) mod response;
@@ -32,28 +34,38 @@ use crate::{
 };
 
 const SESSION_HEADER: &str = "mcp-session-id";
-/// How often a cut stream is taken up again without any news on it.
+/// Maximum number of consecutive attempts to resume or reopen a stream without receiving an event.
 const MAX_RESUME_ATTEMPTS: u32 = 5;
+/// Maximum delay between attempts, also when the server asks for more in `retry`.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
-/// Between streams nobody waits for, whatever the server says.
+/// Minimum delay between GET streams, also when the server asks for less in `retry`: no request waits for them.
 const MIN_LISTEN_DELAY: Duration = Duration::from_millis(500);
+/// A GET stream that lasted longer counts as healthy even without an event.
 const STABLE_STREAM_DURATION: Duration = Duration::from_secs(10);
+/// Maximum time to read the rest of a response stream after the response.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Connection state of one server URL.
 pub(crate) struct HttpTransport {
     client: reqwest::Client,
     url: Url,
+    /// The caller's headers, sent with every request.
     headers: HeaderMap,
+    /// Maximum size of a body or an event in bytes.
     body_bytes: usize,
+    /// Session id from the response to `initialize`; `None` if the server has no sessions.
     session: RwLock<Option<HeaderValue>>,
-    /// Whether somebody reads the stream for what nobody asked for, or tries to. It may outlive a session.
+    /// Whether a task reads the GET stream or tries to open it. The task may outlive a session.
     listening: AtomicBool,
 }
 
-/// Where a stream stands, so that it can be taken up again.
+/// Position in an event stream, for resuming it with `Last-Event-ID`.
 #[derive(Default)]
 struct StreamPosition {
     last_event_id: Option<HeaderValue>,
+    /// Reconnection delay requested by the server.
     retry: Option<Duration>,
+    /// Consecutive attempts without an event.
     failed_attempts: u32,
 }
 
@@ -64,6 +76,7 @@ enum StreamStop {
 }
 
 impl HttpTransport {
+    /// Creates the transport without any request.
     pub(crate) fn new(client: reqwest::Client, url: Url, headers: HeaderMap, body_bytes: usize) -> HttpTransport {
         let (url, headers) = move_credentials_to_header(&client, url, headers);
         HttpTransport {
@@ -76,7 +89,7 @@ impl HttpTransport {
         }
     }
 
-    /// Whether nobody listens; from now on somebody does.
+    /// Claims the GET stream; returns `false` when a task has claimed it already.
     pub(crate) fn try_start_listening(&self) -> bool {
         !self.listening.swap(true, Ordering::SeqCst)
     }
@@ -89,23 +102,24 @@ impl HttpTransport {
         self.session.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sends a message and takes in all that comes back for it.
+    /// POSTs a message and dispatches everything in its response, until the response to the request arrived.
     pub(crate) async fn send(
         &self,
         connection: &Arc<WireConnection>,
-        mail: &mut OutgoingMessage<'_>,
+        message: &mut OutgoingMessage<'_>,
     ) -> Result<DeliveryStatus, WireError> {
-        mail.send_state.mark_sent();
-        let response = self.post(connection.era(), mail).await?;
+        // The server may have received any part of the POST, so it counts as sent from here on.
+        message.send_state.mark_sent();
+        let response = self.post(connection.era(), message).await?;
         let status = response.status();
         if !status.is_success() {
-            return self.handle_error_status(connection.era(), mail, response).await;
+            return self.handle_error_status(connection.era(), message, response).await;
         }
-        if mail.method == "initialize" {
+        if message.method == "initialize" {
             let session = response.headers().get(SESSION_HEADER).cloned();
             *self.session.write().unwrap_or_else(PoisonError::into_inner) = session;
         }
-        let Some(id) = mail.id else { return Ok(DeliveryStatus::Sent) };
+        let Some(id) = message.id else { return Ok(DeliveryStatus::Sent) };
         if is_event_stream(&response) {
             return self.follow_response_stream(connection, response, id).await;
         }
@@ -117,28 +131,29 @@ impl HttpTransport {
                 Err(WireError::Protocol("it answered another request".to_owned()))
             }
             DispatchOutcome::Ignored => {
-                let said = sanitize_excerpt(&text);
-                Err(WireError::NotMcp(format!("it answered a request with HTTP {} and `{said}`", status.as_u16())))
+                let excerpt = sanitize_excerpt(&text);
+                Err(WireError::NotMcp(format!("it answered a request with HTTP {} and `{excerpt}`", status.as_u16())))
             }
         }
     }
 
-    async fn post(&self, era: Era, mail: &mut OutgoingMessage<'_>) -> Result<Response, WireError> {
+    /// Builds and executes the POST. The connection's headers come first, so that they cannot replace the protocol's.
+    async fn post(&self, era: Era, message: &mut OutgoingMessage<'_>) -> Result<Response, WireError> {
         let mut request = reqwest::Request::new(Method::POST, self.url.clone());
         let headers = request.headers_mut();
-        headers.reserve(self.headers.len() + mail.headers.len() + 8);
+        headers.reserve(self.headers.len() + message.headers.len() + 8);
         headers.extend(self.headers.clone());
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        headers.extend(std::mem::take(&mut mail.headers));
-        if mail.method != "initialize" {
+        headers.extend(std::mem::take(&mut message.headers));
+        if message.method != "initialize" {
             self.add_protocol_headers(era, headers);
         }
-        *request.body_mut() = Some(std::mem::take(&mut mail.text).into());
+        *request.body_mut() = Some(std::mem::take(&mut message.text).into());
         self.client.execute(request).await.map_err(|error| request_error(&error, &self.url))
     }
 
-    /// Which version is spoken, and in the legacy era in which session.
+    /// Adds the protocol version, and in the legacy era the session id.
     fn add_protocol_headers(&self, era: Era, headers: &mut HeaderMap) {
         headers.insert("mcp-protocol-version", HeaderValue::from_static(era.as_str()));
         if let (Era::Legacy(_), Some(session)) = (era, self.session()) {
@@ -146,52 +161,55 @@ impl HttpTransport {
         }
     }
 
+    /// Distinguishes a lost session from other errors.
     async fn handle_error_status(
         &self,
         era: Era,
-        mail: &OutgoingMessage<'_>,
+        message: &OutgoingMessage<'_>,
         response: Response,
     ) -> Result<DeliveryStatus, WireError> {
         let status = response.status();
-        let in_session = era != Era::Modern && mail.method != "initialize" && self.session().is_some();
+        let in_session = era != Era::Modern && message.method != "initialize" && self.session().is_some();
         let error = error_from_response(response, self.body_bytes).await;
-        // Many servers say 400 "no valid session" where the specification wants 404.
+        // Many servers answer 400 "no valid session" where the specification requires 404.
         let mentions_session =
             matches!(&error, WireError::Rpc(error) if error.message.to_lowercase().contains("session"));
         let lost = status == StatusCode::NOT_FOUND || (status == StatusCode::BAD_REQUEST && mentions_session);
         if in_session && lost { Ok(DeliveryStatus::SessionLost) } else { Err(error) }
     }
 
-    /// Reads the stream that holds the answer, and takes it up again where the server cut it.
+    /// Reads the event stream that carries the response to request `id`, and resumes it when the server interrupts it.
     async fn follow_response_stream(
         &self,
         connection: &Arc<WireConnection>,
         mut response: Response,
         id: u64,
     ) -> Result<DeliveryStatus, WireError> {
-        let mut place = StreamPosition::default();
+        let mut position = StreamPosition::default();
         loop {
-            match self.read_stream(connection, response, &mut place, Some(id)).await? {
+            match self.read_stream(connection, response, &mut position, Some(id)).await? {
                 StreamStop::ResponseReceived => return Ok(DeliveryStatus::Sent),
-                StreamStop::Interrupted => response = self.resume_stream(connection, &mut place).await?,
+                StreamStop::Interrupted => response = self.resume_stream(connection, &mut position).await?,
             }
         }
     }
 
+    /// Dispatches events until the response to request `id` arrives or the stream ends. Without an id it reads a GET
+    /// stream to its end.
     async fn read_stream(
         &self,
         connection: &Arc<WireConnection>,
         mut response: Response,
-        place: &mut StreamPosition,
+        position: &mut StreamPosition,
         id: Option<u64>,
     ) -> Result<StreamStop, WireError> {
         let mut events = EventStreamParser::new(self.body_bytes);
         loop {
             while let Some(event) = events.next()? {
-                place.failed_attempts = 0;
-                place.retry = event.retry.or(place.retry);
+                position.failed_attempts = 0;
+                position.retry = event.retry.or(position.retry);
                 if let Some(last) = event.id.and_then(|id| HeaderValue::from_str(&id).ok()) {
-                    place.last_event_id = Some(last);
+                    position.last_event_id = Some(last);
                 }
                 if event.data.is_empty() {
                     continue;
@@ -210,108 +228,117 @@ impl HttpTransport {
             }
             match response.chunk().await {
                 Ok(Some(chunk)) => events.push(&chunk),
-                // Cut off or ended: both may be taken up again.
+                // An orderly end and a broken connection are treated alike: both may be resumed.
                 Ok(None) | Err(_) => return Ok(StreamStop::Interrupted),
             }
         }
     }
 
+    /// Reopens an interrupted response stream at its position. Only legacy streams with event ids can be resumed.
     async fn resume_stream(
         &self,
         connection: &Arc<WireConnection>,
-        place: &mut StreamPosition,
+        position: &mut StreamPosition,
     ) -> Result<Response, WireError> {
-        let cut = || closed_error(true, "the server ended the stream before its answer".to_owned());
-        let resumable = place.last_event_id.is_some() && connection.era() != Era::Modern;
-        while resumable && place.failed_attempts < MAX_RESUME_ATTEMPTS {
-            place.failed_attempts += 1;
-            sleep(place.retry_delay(Duration::from_secs(1))).await;
-            match self.open_listen_stream(connection.era(), place).await {
+        let interrupted = || closed_error(true, "the server ended the stream before the response".to_owned());
+        let resumable = position.last_event_id.is_some() && connection.era() != Era::Modern;
+        while resumable && position.failed_attempts < MAX_RESUME_ATTEMPTS {
+            position.failed_attempts += 1;
+            sleep(position.retry_delay(Duration::from_secs(1))).await;
+            match self.open_listen_stream(connection.era(), position).await {
                 Ok(response) if response.status().is_success() => return Ok(response),
-                Ok(response) if response.status().is_client_error() => return Err(cut()),
+                // The server no longer stores the events of this stream.
+                Ok(response) if response.status().is_client_error() => return Err(interrupted()),
                 Ok(_) | Err(_) => {}
             }
         }
-        Err(cut())
+        Err(interrupted())
     }
 
-    /// Hears what a legacy server says of its own accord, for as long as it can be had. `asked` goes once the server
-    /// has heard of it.
-    pub(crate) async fn run_listen_stream(&self, connection: &Arc<WireConnection>, asked: oneshot::Sender<()>) {
-        let mut asked = Some(asked);
+    /// Runs the GET event stream of a legacy server until the server refuses it. `opened` is dropped when the server
+    /// answered the first attempt.
+    pub(crate) async fn run_listen_stream(&self, connection: &Arc<WireConnection>, opened: oneshot::Sender<()>) {
+        let mut opened = Some(opened);
         loop {
-            let given_up = {
-                let _until_given_up = ListeningGuard(&self.listening);
-                self.listen_until_unavailable(connection, &mut asked).await
+            let ended_session = {
+                let _guard = ListeningGuard(&self.listening);
+                self.listen_until_unavailable(connection, &mut opened).await
             };
-            // A session that began just before we gave up has found us listening, and relies on it.
-            if self.session() == given_up || !self.try_start_listening() {
+            // A session that began before the guard was dropped found this task listening and did not start another
+            // one, so this task must continue.
+            if self.session() == ended_session || !self.try_start_listening() {
                 return;
             }
         }
     }
 
-    /// The session whose stream is not to be had, or not any more; most servers have none.
+    /// Reads GET streams until the server refuses one or fails too often; returns the session in which that happened.
+    /// Most servers have no GET stream.
     async fn listen_until_unavailable(
         &self,
         connection: &Arc<WireConnection>,
-        asked: &mut Option<oneshot::Sender<()>>,
+        opened: &mut Option<oneshot::Sender<()>>,
     ) -> Option<HeaderValue> {
-        let mut place = StreamPosition::default();
+        let mut position = StreamPosition::default();
         let mut session = self.session();
-        while place.failed_attempts < MAX_RESUME_ATTEMPTS {
+        while position.failed_attempts < MAX_RESUME_ATTEMPTS {
             let current = self.session();
             if current != session {
-                // Events of another session mean nothing to this one.
-                (session, place) = (current, StreamPosition::default());
+                // Event ids of the old session are unknown in the new one.
+                session = current;
+                position = StreamPosition::default();
             }
-            place.failed_attempts += 1;
-            let begun = Instant::now();
-            let answer = self.open_listen_stream(connection.era(), &place).await;
-            drop(asked.take());
-            match answer {
+            position.failed_attempts += 1;
+            let started = Instant::now();
+            let response = self.open_listen_stream(connection.era(), &position).await;
+            drop(opened.take());
+            match response {
                 Ok(response) if response.status().is_success() && is_event_stream(&response) => {
-                    if let Err(error) = self.read_stream(connection, response, &mut place, None).await {
-                        tracing::debug!(error = error.kind(), "the stream of notifications broke");
+                    if let Err(error) = self.read_stream(connection, response, &mut position, None).await {
+                        tracing::debug!(error = error.kind(), "the notification stream failed");
                     }
                 }
                 Ok(response) if response.status().is_server_error() => {}
+                // Any other status means that the server has no such stream.
                 Ok(_) => return session,
-                Err(error) => tracing::debug!(error = error.kind(), "the stream of notifications is not to be had"),
+                Err(error) => tracing::debug!(error = error.kind(), "the notification stream could not be opened"),
             }
-            // A stream may live long and say nothing.
-            if begun.elapsed() > STABLE_STREAM_DURATION {
-                place.failed_attempts = 0;
+            // A healthy stream may last long without an event.
+            if started.elapsed() > STABLE_STREAM_DURATION {
+                position.failed_attempts = 0;
             }
-            sleep(place.retry_delay(Duration::from_secs(3 << place.failed_attempts)).max(MIN_LISTEN_DELAY)).await;
+            sleep(position.retry_delay(Duration::from_secs(3 << position.failed_attempts)).max(MIN_LISTEN_DELAY)).await;
         }
         session
     }
 
-    async fn open_listen_stream(&self, era: Era, place: &StreamPosition) -> Result<Response, WireError> {
+    /// Sends the GET for an event stream, from the position if it has an event id.
+    async fn open_listen_stream(&self, era: Era, position: &StreamPosition) -> Result<Response, WireError> {
         let mut headers = self.headers.clone();
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
         self.add_protocol_headers(era, &mut headers);
-        if let Some(last) = &place.last_event_id {
+        if let Some(last) = &position.last_event_id {
             headers.insert("last-event-id", last.clone());
         }
         let request = self.client.get(self.url.clone()).headers(headers);
         request.send().await.map_err(|error| request_error(&error, &self.url))
     }
 
-    /// Gives a session back, if the server gave one out.
+    /// Ends the session on the server, if there is one.
     pub(crate) async fn close(&self, era: Era) {
         if self.session().is_none() || era == Era::Modern {
             return;
         }
         let mut headers = self.headers.clone();
         self.add_protocol_headers(era, &mut headers);
-        let farewell = self.client.request(Method::DELETE, self.url.clone()).headers(headers).send();
-        let _best_effort = farewell.await;
+        let deleting = self.client.request(Method::DELETE, self.url.clone()).headers(headers).send();
+        // Best effort: a server may answer 405 and end the session by itself.
+        let _ = deleting.await;
     }
 }
 
-/// Credentials in an address are sent as a header, unless another is given.
+/// Moves user and password of a URL into the `Authorization` header, unless the caller set one, so that error messages
+/// cannot contain them. Building a reqwest request does the encoding.
 fn move_credentials_to_header(client: &reqwest::Client, url: Url, mut headers: HeaderMap) -> (Url, HeaderMap) {
     let Ok(request) = client.get(url.clone()).build() else { return (url, headers) };
     if let Some(basic) = request.headers().get(header::AUTHORIZATION) {
@@ -320,7 +347,7 @@ fn move_credentials_to_header(client: &reqwest::Client, url: Url, mut headers: H
     (request.url().clone(), headers)
 }
 
-/// Somebody listens until this is dropped.
+/// RAII guard of the claim on the GET stream; releases it on drop.
 struct ListeningGuard<'a>(&'a AtomicBool);
 
 impl Drop for ListeningGuard<'_> {
@@ -330,16 +357,18 @@ impl Drop for ListeningGuard<'_> {
 }
 
 impl StreamPosition {
-    fn retry_delay(&self, usual: Duration) -> Duration {
-        self.retry.unwrap_or(usual).min(MAX_RETRY_DELAY)
+    /// Returns the delay that the server requested, or `default`, within the maximum.
+    fn retry_delay(&self, default: Duration) -> Duration {
+        self.retry.unwrap_or(default).min(MAX_RETRY_DELAY)
     }
 }
 
-/// Reads an answered stream to its end, for only then can its connection be used again.
+/// Reads a response stream to its end in the background; only then can the HTTP connection be reused.
 fn drain_in_background(connection: &Arc<WireConnection>, mut response: Response) {
     connection.spawn(async move {
         let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
-        let _kept_open = timeout(Duration::from_secs(1), rest).await;
+        // A server that keeps the stream open costs one connection.
+        let _ = timeout(DRAIN_TIMEOUT, rest).await;
     });
 }
 
@@ -348,15 +377,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_in_an_address_become_a_header() {
+    fn credentials_in_a_url_become_a_header() {
         let client = crate::ClientOptions::http_client(Duration::from_secs(1)).unwrap();
         let url: Url = "https://me:p%40ss@host.example/mcp".parse().unwrap();
         let http = HttpTransport::new(client.clone(), url.clone(), HeaderMap::new(), 1);
         assert_eq!(http.url.as_str(), "https://host.example/mcp");
         assert_eq!(http.headers[header::AUTHORIZATION], "Basic bWU6cEBzcw==");
 
-        let given = HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static("Bearer x"))]);
-        let http = HttpTransport::new(client, url, given, 1);
+        let explicit = HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static("Bearer x"))]);
+        let http = HttpTransport::new(client, url, explicit, 1);
         assert_eq!(http.headers[header::AUTHORIZATION], "Bearer x");
     }
 }

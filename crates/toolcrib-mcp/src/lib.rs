@@ -1,9 +1,9 @@
-//! MCP on the wire, both sides: every protocol version from 2024-11-05 to 2026-07-28, over a byte stream (stdio),
+//! MCP client and server: every protocol version from 2024-11-05 to 2026-07-28, over a byte stream (stdio),
 //! Streamable HTTP and legacy HTTP+SSE.
 //!
-//! Results and parameters pass as raw JSON, so nothing a server says is lost or rejected here. Every wait has a
-//! deadline, every queue and body a bound, every task an owner. Starting processes, catalogues and policies are for
-//! the layers above.
+//! Results and parameters pass through as raw JSON, so unknown fields and deep values survive. Every wait has a
+//! deadline, every queue and body a bound, and every task an owner that ends it. Starting processes, catalogues and
+//! policies belong to the layers above.
 
 mod client;
 mod connection;

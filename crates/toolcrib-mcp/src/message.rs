@@ -1,5 +1,5 @@
-//! JSON-RPC messages, read as borrowed raw JSON and written by hand: what lies deeper than one level is never parsed,
-//! so neither depth nor unknown fields nor thirty-digit numbers matter.
+//! JSON-RPC messages as borrowed raw JSON. Only the first level is parsed, so that deep values, unknown fields and
+//! thirty-digit numbers pass through unchanged.
 
 use std::{borrow::Cow, fmt};
 
@@ -12,14 +12,14 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::error::{RpcError, WireError};
 
-/// What the other side sent.
+/// A received message, borrowed from its text.
 #[derive(Debug)]
 pub(crate) enum IncomingMessage<'a> {
     Response {
         id: u64,
         outcome: Result<&'a RawValue, RpcError>,
     },
-    /// An error that names no request: over HTTP it answers the body it came back for.
+    /// An error without a request id. Over HTTP it answers the request whose response it is.
     ErrorWithoutId(RpcError),
     Request {
         id: &'a RawValue,
@@ -32,51 +32,55 @@ pub(crate) enum IncomingMessage<'a> {
     },
 }
 
+/// All fields that a JSON-RPC message may have. Two of them may be `null`, which differs from absent.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default)]
     jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "even_null")]
+    #[serde(borrow, default, deserialize_with = "deserialize_nullable")]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "even_null")]
+    #[serde(borrow, default, deserialize_with = "deserialize_nullable")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
-/// Reads one message; `None` for anything that is none.
+/// Parses one message leniently, as clients do: real servers omit `jsonrpc` or send ids as strings. Returns `None` for
+/// anything that is not a message.
 pub(crate) fn parse(text: &str) -> Option<IncomingMessage<'_>> {
     let mut envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
     envelope.id = envelope.id.filter(|id| id.get() != "null");
     envelope.classify()
 }
 
-/// Reads one message as a server must: what breaks the rules is answered with the error, under the id if it has one.
+/// Parses one message strictly, as servers do. The error is the response to an invalid message, under its id if it has
+/// a valid one.
 pub(crate) fn parse_strict(text: &str) -> Result<IncomingMessage<'_>, (Option<&RawValue>, RpcError)> {
-    let invalid = |why: &str| RpcError::new(RpcError::INVALID_REQUEST, format!("this is no JSON-RPC message: {why}"));
+    let invalid = |why: &str| RpcError::new(RpcError::INVALID_REQUEST, format!("not a JSON-RPC message: {why}"));
     let envelope: Envelope<'_> =
         serde_json::from_str(text).map_err(|_| match serde_json::from_str::<&RawValue>(text) {
-            Ok(_) => (None, invalid("it is no object, or one of its parts is of the wrong type")),
-            Err(error) => (None, RpcError::new(RpcError::PARSE, format!("this is no JSON: {error}"))),
+            Ok(_) => (None, invalid("it is not an object, or one of its fields has the wrong type")),
+            Err(error) => (None, RpcError::new(RpcError::PARSE, format!("not JSON: {error}"))),
         })?;
     let id = envelope.id.filter(|id| matches!(id.get().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9')));
     if envelope.jsonrpc.is_none_or(|version| version.get() != r#""2.0""#) {
         return Err((id, invalid("`jsonrpc` is not `2.0`")));
     }
     if envelope.id.is_some() && id.is_none() && envelope.method.is_some() {
-        return Err((None, invalid("an id is a text or a number")));
+        return Err((None, invalid("`id` must be a string or a number")));
     }
     if envelope.params.is_some_and(|params| !params.get().starts_with('{')) {
-        return Err((id, RpcError::new(RpcError::INVALID_PARAMS, "parameters are an object")));
+        return Err((id, RpcError::new(RpcError::INVALID_PARAMS, "`params` must be an object")));
     }
-    envelope.classify().ok_or_else(|| (id, invalid("it is neither request nor notification nor answer")))
+    envelope.classify().ok_or_else(|| (id, invalid("it is neither a request nor a notification nor a response")))
 }
 
 impl<'a> Envelope<'a> {
+    /// Determines the kind of message from the fields that are present.
     fn classify(self) -> Option<IncomingMessage<'a>> {
         match self {
             Envelope { method: Some(method), id: Some(id), params, .. } => {
@@ -97,8 +101,9 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// The parts of a batch, as peers of 2025-03-26 may send them; a single message is a batch of one.
+/// Splits a batch, which peers up to 2025-03-26 may send, into its messages. A single message is a batch of one.
 pub(crate) fn split_batch(text: &str) -> Vec<&str> {
+    // A server may write a byte order mark first.
     let text = text.trim_start_matches('\u{feff}');
     if !text.trim_start().starts_with('[') {
         return vec![text];
@@ -115,11 +120,13 @@ pub(crate) fn encode_notification(method: &str, params: Option<&RawValue>) -> Re
     encode(&OutgoingEnvelope { jsonrpc: "2.0", id: None, method, params })
 }
 
+/// Encodes `notifications/cancelled` for our request `id`.
 pub(crate) fn encode_cancelled(id: u64) -> Result<String, WireError> {
-    let params = to_raw(&serde_json::json!({ "requestId": id, "reason": "nobody waits for the answer any more" }))?;
+    let params = to_raw(&serde_json::json!({ "requestId": id, "reason": "the response is no longer awaited" }))?;
     encode_notification("notifications/cancelled", Some(&params))
 }
 
+/// Encodes the response to the peer's request `id`, which is sent back exactly as it came.
 pub(crate) fn encode_response(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) -> Result<String, WireError> {
     #[derive(Serialize)]
     struct ResponseEnvelope<'a> {
@@ -146,6 +153,7 @@ pub(crate) fn encode_response(id: &RawValue, outcome: &Result<Box<RawValue>, Rpc
     serde_json::to_string(&ResponseEnvelope { jsonrpc: "2.0", id, result, error }).map_err(encode_error)
 }
 
+/// A request, or without an id a notification.
 #[derive(Serialize)]
 struct OutgoingEnvelope<'a> {
     jsonrpc: &'static str,
@@ -160,20 +168,21 @@ fn encode(outgoing: &OutgoingEnvelope<'_>) -> Result<String, WireError> {
     serde_json::to_string(outgoing).map_err(encode_error)
 }
 
-/// A JSON object opened one level deep: its keys in their order, its values untouched.
+/// A JSON object parsed one level deep: keys in their order, values as raw JSON.
 #[derive(Debug, Default)]
 pub(crate) struct RawObject<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
 
-/// A short text, borrowed unless it is written with escapes.
+/// A string, borrowed unless it contains escapes. serde borrows a plain `Cow<str>` field only with this attribute.
 #[derive(Deserialize)]
 pub(crate) struct JsonString<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 impl<'a> RawObject<'a> {
-    /// `None` for anything but an object.
+    /// Parses an object; `None` for any other value.
     pub(crate) fn parse(raw: &'a RawValue) -> Option<RawObject<'a>> {
         serde_json::from_str(raw.get()).ok()
     }
 
+    /// Returns the value of a key; the first one if the key occurs twice.
     pub(crate) fn get(&self, key: &str) -> Option<&RawValue> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_ref())
     }
@@ -182,14 +191,17 @@ impl<'a> RawObject<'a> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 
+    /// Returns a value decoded as a string; `None` if it is absent or of another type.
     pub(crate) fn get_string(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
+    /// Sets a key, in its old position if it exists.
     pub(crate) fn set(&mut self, key: &'a str, value: Box<RawValue>) {
         self.put(key, Cow::Owned(value));
     }
 
+    /// Like [`RawObject::set`], without copying the value.
     pub(crate) fn set_borrowed(&mut self, key: &'a str, value: &'a RawValue) {
         self.put(key, Cow::Borrowed(value));
     }
@@ -201,7 +213,7 @@ impl<'a> RawObject<'a> {
         }
     }
 
-    /// Of a key given twice, the first; the others go with it.
+    /// Removes a key and returns its value; of a key that occurs twice, all are removed and the first is returned.
     pub(crate) fn take(&mut self, key: &str) -> Option<Cow<'a, RawValue>> {
         let position = self.0.iter().position(|(name, _)| name == key)?;
         let (_, value) = self.0.remove(position);
@@ -209,6 +221,7 @@ impl<'a> RawObject<'a> {
         Some(value)
     }
 
+    /// Keeps only the keys for which `keep` returns `true`.
     pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.0.retain(|(name, _)| keep(name));
     }
@@ -217,6 +230,7 @@ impl<'a> RawObject<'a> {
         self.0.is_empty()
     }
 
+    /// Encodes the object again.
     pub(crate) fn to_raw(&self) -> Result<Box<RawValue>, WireError> {
         to_raw(self)
     }
@@ -254,20 +268,21 @@ impl Serialize for RawObject<'_> {
     }
 }
 
-/// Anything as raw JSON.
+/// Encodes any value as raw JSON.
 pub(crate) fn to_raw<T: Serialize + ?Sized>(value: &T) -> Result<Box<RawValue>, WireError> {
     to_raw_value(value).map_err(encode_error)
 }
 
 fn encode_error(error: serde_json::Error) -> WireError {
-    WireError::Protocol(format!("a message cannot be written as JSON: {error}"))
+    WireError::Protocol(format!("a message cannot be encoded as JSON: {error}"))
 }
 
-/// Our ids are numbers; some servers send them back as strings.
+/// Parses the id of a response. Our ids are numbers; some servers send them back as strings.
 fn parse_id(id: &RawValue) -> Option<u64> {
     id.get().trim_matches('"').parse().ok()
 }
 
+/// Parses an error object leniently: whatever it is, the request it answers has failed.
 fn parse_error_object(error: &RawValue) -> RpcError {
     let Some(object) = RawObject::parse(error) else {
         return RpcError::new(RpcError::INTERNAL, error.get());
@@ -277,7 +292,8 @@ fn parse_error_object(error: &RawValue) -> RpcError {
     RpcError { code, message, data: object.get("data").map(ToOwned::to_owned) }
 }
 
-fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+/// Deserializes a present field into `Some`, also when it is `null`, which serde would map to `None`.
+fn deserialize_nullable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
@@ -286,17 +302,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_ten_thousand_levels_is_read() {
+    fn a_response_of_ten_thousand_levels_is_parsed() {
         let deep = format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000));
         let text = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{deep},"extra":{deep}}}"#);
         let Some(IncomingMessage::Response { id: 7, outcome: Ok(result) }) = parse(&text) else {
-            panic!("not an answer")
+            panic!("not a response")
         };
         assert_eq!(result.get(), deep);
     }
 
     #[test]
-    fn answers_come_in_all_shapes() {
+    fn irregular_messages_are_parsed() {
         assert!(matches!(
             parse(r#"{"id":"7","result":null}"#),
             Some(IncomingMessage::Response { id: 7, outcome: Ok(_) })
@@ -313,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_keeps_order_numbers_and_what_it_does_not_know() {
+    fn an_object_keeps_order_numbers_and_unknown_keys() {
         let raw = RawValue::from_string(r#"{"z":1,"a":123456789012345678901234567890,"z2":{"b":[ ]}}"#.into()).unwrap();
         let mut object = RawObject::parse(&raw).unwrap();
         object.set("a2", RawValue::from_string("true".into()).unwrap());
@@ -324,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_one_object() {
+    fn a_request_without_params_has_no_params_field() {
         assert_eq!(encode_request(1, "ping", None).unwrap(), r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
     }
 }

@@ -1,4 +1,4 @@
-//! What a caller hands in: where to connect, as whom, within which bounds.
+//! Parameters of the client: server address, options and limits of a connection, options and callbacks of a request.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,78 +14,85 @@ use url::Url;
 
 use crate::{era::Era, error::RpcError};
 
-/// Where the server is.
+/// Address of the server and transport to reach it.
 pub enum ConnectTarget {
-    /// A byte stream with one message a line, such as a child's stdout and stdin. Whose process it is, is not ours.
+    /// A byte stream with one message per line, such as stdout and stdin of a child process. The caller owns the process.
     Stream { reader: Box<dyn AsyncRead + Send + Unpin>, writer: Box<dyn AsyncWrite + Send + Unpin> },
-    /// Streamable HTTP; a server that turns out to speak only HTTP+SSE is found too.
+    /// Streamable HTTP, with a fallback to HTTP+SSE if the server supports nothing newer.
     Http { url: Url, headers: HeaderMap },
     /// HTTP+SSE of 2024-11-05.
     Sse { url: Url, headers: HeaderMap },
 }
 
+/// Options of a connection.
 #[derive(Clone)]
 pub struct ClientOptions {
+    /// Name and version announced to the server as `clientInfo`.
     pub client_name: String,
     pub client_version: String,
-    /// For TCP and TLS, unless `http` is given, and for beginning another session where the server forgot the old one.
+    /// Maximum time for TCP and TLS, unless `http` is set, and for a new session after the server lost the old one.
     pub connect_timeout: Duration,
-    /// For all of [`Client::connect`](crate::Client::connect).
+    /// Maximum time for all of [`McpClient::connect`](crate::McpClient::connect).
     pub handshake_timeout: Duration,
     pub limits: ClientLimits,
-    /// What this server spoke last time.
+    /// The era negotiated last time. Saves a round trip if it still holds, and does no harm otherwise.
     pub era: Option<Era>,
-    /// The client capabilities to announce, a JSON object. Announce only what `handler` can answer.
+    /// The client capabilities to declare, a JSON object. Declare only what `handler` can answer.
     pub capabilities: Box<RawValue>,
     /// Answers the server's requests, other than `ping`.
     pub handler: Option<ServerRequestHandler>,
-    /// Told of each notification that is nothing to the wire itself, before what came after it is looked at. It must
-    /// not wait.
+    /// Called for each notification that the wire does not handle itself, before later messages are processed. It must
+    /// not block.
     pub on_notification: Option<NotificationHandler>,
-    /// Whether to hear, over HTTP, what the server says of its own accord. A short visit need not.
+    /// Whether to open a stream over HTTP for notifications that belong to no request. Not worth it for a short
+    /// connection.
     pub listen: bool,
-    /// A client to share; its redirect policy then counts, and it should be [`Options::http_client`]'s.
+    /// An HTTP client to share between connections. Its redirect policy applies, so it should come from
+    /// [`ClientOptions::http_client`].
     pub http: Option<reqwest::Client>,
 }
 
-/// Bounds on what a server may send.
+/// Bounds on what a server may send. Beyond them a request fails with [`WireError::TooLarge`](crate::WireError).
 #[derive(Debug, Clone, Copy)]
 pub struct ClientLimits {
-    /// One line of a byte stream.
+    /// Maximum bytes of one line of a byte stream.
     pub line_bytes: usize,
-    /// One HTTP body, or one event of a stream.
+    /// Maximum bytes of one HTTP body or one event of a stream.
     pub body_bytes: usize,
-    /// Of one tool list: its pages, its tools, its bytes.
+    /// Maximum number of pages of one tool list.
     pub pages: usize,
+    /// Maximum number of tools of one tool list.
     pub tools: usize,
+    /// Maximum bytes of all pages of one tool list together.
     pub list_bytes: usize,
 }
 
-/// How one request is to be made.
+/// Options and callbacks of one request.
 #[derive(Clone)]
 pub struct RequestOptions {
     pub timeout: Duration,
-    /// Gets the parameters of each progress notification. One that does not keep up misses some.
+    /// Receives the parameters of each progress notification. A receiver that is full misses some.
     pub progress: Option<mpsc::Sender<Box<RawValue>>>,
+    /// Cancels the request, also on the server.
     pub cancel: CancellationToken,
-    /// Answers what the server asks for this one request, instead of [`Options::handler`]: by its result
-    /// (`input_required`), or over HTTP on the stream of its answer.
+    /// Answers the server's requests that belong to this request, instead of [`ClientOptions::handler`]: those in an
+    /// `input_required` result, and over HTTP those on the response stream.
     pub handler: Option<ServerRequestHandler>,
-    /// Told of what comes on the stream of the answer over HTTP, instead of [`Options::heard`].
+    /// Receives the notifications on the response stream over HTTP, instead of [`ClientOptions::on_notification`].
     pub on_notification: Option<NotificationHandler>,
     pub relay: Option<Relay>,
-    /// Sent with it over HTTP.
+    /// Headers of the request over HTTP.
     pub headers: HeaderMap,
 }
 
-/// A request that is made for a client of 2026-07-28. A server of that version reads it as that client made it, and what
-/// it wants to know first (`input_required`) is the result, for that client to answer. Older servers see nothing of
-/// this, and ask a handler.
+/// Marks a request that is relayed for a client of 2026-07-28. A server of that version gets that client's
+/// capabilities, and its `input_required` result is returned for that client to answer. With a legacy server the relay
+/// has no effect: the handler answers its requests.
 #[derive(Debug, Clone)]
 pub struct Relay {
-    /// The client's capabilities, instead of [`Options::capabilities`].
+    /// The client's capabilities, instead of [`ClientOptions::capabilities`].
     pub capabilities: Box<RawValue>,
-    /// Its `inputResponses` and `requestState`, where it was asked before.
+    /// The client's `inputResponses`, if it answers an earlier `input_required` result, and its `requestState`.
     pub input_responses: Option<Box<RawValue>>,
     pub request_state: Option<Box<RawValue>>,
 }
@@ -94,9 +101,10 @@ pub struct Relay {
 pub type ServerRequestHandler =
     Arc<dyn Fn(ServerRequest) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>> + Send + Sync>;
 
-/// Hears the method and the parameters of a notification.
+/// Receives the method and the parameters of a notification.
 pub type NotificationHandler = Arc<dyn Fn(&str, Option<&RawValue>) + Send + Sync>;
 
+/// A request from the server to the client.
 #[derive(Debug, Clone)]
 pub struct ServerRequest {
     pub method: String,
@@ -104,6 +112,7 @@ pub struct ServerRequest {
 }
 
 impl ClientOptions {
+    /// Default options: 5 s to connect, 30 s for the handshake, no capabilities.
     pub fn new(client_name: impl Into<String>, client_version: impl Into<String>) -> ClientOptions {
         ClientOptions {
             client_name: client_name.into(),
@@ -129,6 +138,7 @@ impl Default for ClientLimits {
 }
 
 impl RequestOptions {
+    /// Options without callbacks.
     pub fn new(timeout: Duration) -> RequestOptions {
         let cancel = CancellationToken::new();
         let headers = HeaderMap::new();
@@ -148,9 +158,10 @@ impl fmt::Debug for ConnectTarget {
 
 impl fmt::Debug for ClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Options");
-        shown.field("client_name", &self.client_name).field("limits", &self.limits).field("era", &self.era);
-        shown.finish_non_exhaustive()
+        // Callbacks have no useful representation.
+        let mut debug = f.debug_struct("ClientOptions");
+        debug.field("client_name", &self.client_name).field("limits", &self.limits).field("era", &self.era);
+        debug.finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,7 @@
-//! One message a line over a byte stream: the reading and the writing task, with bounds on both.
+//! The client's stdio transport: one JSON-RPC message per line over a byte stream, with a reader task and a writer
+//! task.
+//!
+//! The caller starts the process and owns its streams; the bounds on lines and on the queue are kept here.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,19 +16,21 @@ use crate::{
     error::WireError,
 };
 
-/// How many messages may wait for a server that does not read.
+/// Maximum number of messages queued for a server that does not read its stdin; further senders wait.
 const MAX_QUEUED_MESSAGES: usize = 256;
-/// A line buffer that grew beyond this is given back after use.
+/// Maximum capacity in bytes that the line buffer keeps between messages.
 const MAX_RETAINED_BUFFER: usize = 1024 * 1024;
 
-/// The writing end. Dropping it, or [`Pipe::close`], closes the server's input.
+/// The sending side. Dropping it, or [`StdioTransport::close`], closes the server's stdin.
 #[derive(Debug)]
 pub(crate) struct StdioTransport {
+    /// `None` after `close`.
     queue: Mutex<Option<mpsc::Sender<QueuedMessage>>>,
+    /// Fires when the writer task ended.
     writer_finished: CancellationToken,
 }
 
-/// The two halves still to be run as tasks.
+/// Reader and writer of the stream, not yet started as tasks.
 pub(crate) struct StdioTasks {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Box<dyn AsyncWrite + Send + Unpin>,
@@ -33,6 +38,7 @@ pub(crate) struct StdioTasks {
     writer_finished: CancellationToken,
 }
 
+/// A message that waits for the writer. It may still be cancelled through `send_state`.
 #[derive(Debug)]
 struct QueuedMessage {
     text: String,
@@ -40,31 +46,34 @@ struct QueuedMessage {
 }
 
 impl StdioTransport {
+    /// Splits a stream into the transport and its tasks, which [`StdioTasks::start`] runs once the connection exists.
     pub(crate) fn new(
         reader: Box<dyn AsyncRead + Send + Unpin>,
         writer: Box<dyn AsyncWrite + Send + Unpin>,
     ) -> (StdioTransport, StdioTasks) {
-        let (queue, lines) = mpsc::channel(MAX_QUEUED_MESSAGES);
-        let written_out = CancellationToken::new();
-        let pipe = StdioTransport { queue: Mutex::new(Some(queue)), writer_finished: written_out.clone() };
-        (pipe, StdioTasks { reader, writer, queue: lines, writer_finished: written_out })
+        let (sender, queue) = mpsc::channel(MAX_QUEUED_MESSAGES);
+        let writer_finished = CancellationToken::new();
+        let transport = StdioTransport { queue: Mutex::new(Some(sender)), writer_finished: writer_finished.clone() };
+        (transport, StdioTasks { reader, writer, queue, writer_finished })
     }
 
-    pub(crate) async fn send(&self, mail: &mut OutgoingMessage<'_>) -> Result<(), WireError> {
-        let line = QueuedMessage { text: std::mem::take(&mut mail.text), send_state: mail.send_state.clone() };
+    /// Queues a message and waits for room in the queue. The writer marks it as sent.
+    pub(crate) async fn send(&self, message: &mut OutgoingMessage<'_>) -> Result<(), WireError> {
+        let queued = QueuedMessage { text: std::mem::take(&mut message.text), send_state: message.send_state.clone() };
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let closed = || WireError::Closed { sent: false, reason: "its input is closed".to_owned() };
-        queue.ok_or_else(closed)?.send(line).await.map_err(|_| closed())
+        let closed = || WireError::Closed { sent: false, reason: "its stdin is closed".to_owned() };
+        queue.ok_or_else(closed)?.send(queued).await.map_err(|_| closed())
     }
 
-    /// Sends without waiting, for messages that may as well be lost.
+    /// Queues a message without waiting; drops it when the queue is full or closed.
     pub(crate) fn try_send(&self, text: String) {
         if let Some(queue) = &*self.queue.lock().unwrap_or_else(PoisonError::into_inner) {
-            let _full_or_closed = queue.try_send(QueuedMessage { text, send_state: Arc::default() });
+            // Callers use this for messages that may be lost.
+            let _ = queue.try_send(QueuedMessage { text, send_state: Arc::default() });
         }
     }
 
-    /// Lets the writer finish what is queued and close the stream.
+    /// Lets the writer send the queued messages, closes the server's stdin and waits for that.
     pub(crate) async fn close(&self) {
         drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.writer_finished.cancelled().await;
@@ -72,37 +81,41 @@ impl StdioTransport {
 }
 
 impl StdioTasks {
+    /// Starts the reader and the writer. The end of either ends the connection, except for an orderly close.
     pub(crate) fn start(self, connection: &Arc<WireConnection>) {
-        let StdioTasks { reader, writer, queue: lines, writer_finished: written_out } = self;
-        let (for_reading, for_writing) = (connection.clone(), connection.clone());
+        let StdioTasks { reader, writer, queue, writer_finished } = self;
+        let reading = connection.clone();
+        let writing = connection.clone();
         connection.spawn(async move {
-            let reason = read_lines(reader, &for_reading).await;
-            for_reading.end(reason);
+            let reason = read_lines(reader, &reading).await;
+            reading.end(reason);
         });
         connection.spawn(async move {
-            let outcome = write_lines(writer, lines).await;
-            written_out.cancel();
+            let outcome = write_lines(writer, queue).await;
+            writer_finished.cancel();
             if let Err(error) = outcome {
-                for_writing.end(closed_error(format!("its input failed: {error}")));
+                writing.end(closed_error(format!("writing to its stdin failed: {error}")));
             }
         });
     }
 }
 
-/// Reads until the stream ends or breaks a bound; the reason is the result.
+/// Reads and dispatches lines until the stream ends, fails or exceeds the line limit; returns the reason.
 async fn read_lines(reader: Box<dyn AsyncRead + Send + Unpin>, connection: &Arc<WireConnection>) -> WireError {
     let limit = connection.limits().line_bytes;
     let mut reader = BufReader::with_capacity(64 * 1024, reader);
     let mut line = Vec::new();
-    let mut junk: u64 = 0;
+    let mut skipped: u64 = 0;
     loop {
         let chunk = match reader.fill_buf().await {
-            Ok([]) => return closed_error("the server ended its output".to_owned()),
+            Ok([]) => return closed_error("the server closed its stdout".to_owned()),
             Ok(chunk) => chunk,
-            Err(error) => return closed_error(format!("its output failed: {error}")),
+            Err(error) => return closed_error(format!("reading its stdout failed: {error}")),
         };
         let end = chunk.iter().position(|byte| *byte == b'\n');
         let taken = end.unwrap_or(chunk.len());
+        // Checked before the bytes are copied, so memory stays within the limit. The rest of the line cannot be skipped
+        // safely, for it may hold a response that a request waits for; the connection ends instead.
         if line.len() + taken > limit {
             return WireError::TooLarge { what: "a line (in bytes) from the server", limit };
         }
@@ -111,27 +124,30 @@ async fn read_lines(reader: Box<dyn AsyncRead + Send + Unpin>, connection: &Arc<
         if end.is_none() {
             continue;
         }
-        // A stray byte in a text is no reason to lose the answer around it.
+        // Invalid UTF-8 inside a string must not lose the response around it.
         let text = String::from_utf8_lossy(&line);
         if !text.trim().is_empty() && matches!(connection.dispatch(&text), DispatchOutcome::Ignored) {
-            junk += 1;
-            tracing::debug!(junk, "skipped a line on stdout that is no message");
+            // Some servers print log lines to stdout.
+            skipped += 1;
+            tracing::debug!(skipped, "skipped a line on stdout that is not a JSON-RPC message");
         }
         line.clear();
         line.shrink_to(MAX_RETAINED_BUFFER);
     }
 }
 
+/// Writes queued messages until the queue is closed, then closes the stream.
 async fn write_lines(
     mut writer: Box<dyn AsyncWrite + Send + Unpin>,
-    mut lines: mpsc::Receiver<QueuedMessage>,
+    mut queue: mpsc::Receiver<QueuedMessage>,
 ) -> std::io::Result<()> {
-    while let Some(line) = lines.recv().await {
-        if !line.send_state.mark_sent() {
+    while let Some(message) = queue.recv().await {
+        // Cancelled while it waited in the queue.
+        if !message.send_state.mark_sent() {
             continue;
         }
-        let mut bytes = line.text.into_bytes();
-        // Raw JSON may hold line breaks between its tokens (never inside them), where a space means the same.
+        let mut bytes = message.text.into_bytes();
+        // Raw JSON may hold line breaks between tokens (never inside them); a space is equivalent there.
         for byte in &mut bytes {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
@@ -139,19 +155,21 @@ async fn write_lines(
         }
         bytes.push(b'\n');
         if let Err(error) = write_line(&mut writer, &bytes).await {
-            // Without its end a line is no message: a server that is gone has not acted on it.
-            line.send_state.mark_unsent();
+            // Without its line break the message is incomplete, so the server has not acted on it.
+            message.send_state.mark_unsent();
             return Err(error);
         }
     }
     writer.shutdown().await
 }
 
+/// Writes and flushes one line.
 async fn write_line(writer: &mut (dyn AsyncWrite + Send + Unpin), bytes: &[u8]) -> std::io::Result<()> {
     writer.write_all(bytes).await?;
     writer.flush().await
 }
 
+/// The error of a stream that ended: requests sent before may have been executed.
 fn closed_error(reason: String) -> WireError {
     WireError::Closed { sent: true, reason }
 }

@@ -1,4 +1,6 @@
-//! The subscription of 2026-07-28: one request that never ends and brings the news of changed lists.
+//! `subscriptions/listen` of 2026-07-28: one long-running request whose response stream carries list changes.
+//!
+//! Legacy servers send the same notifications without a subscription, so this runs in the modern era only.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,47 +14,55 @@ use crate::{
     message::{RawObject, to_raw},
 };
 
+/// Delay before the subscription is renewed after it ended; doubled after each attempt up to [`MAX_BACKOFF`].
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+/// Maximum delay between attempts. A subscription that lasted longer counts as healthy and resets the backoff.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// Subscribes to the changes a server says it announces.
+/// Starts a background task that subscribes to the list changes named in the server's capabilities, if any.
 pub(super) fn start(connection: &Arc<WireConnection>, server: &ServerDescription) {
     let Some(capabilities) = RawObject::parse(&server.capabilities) else { return };
-    let announces = |part: &str| {
-        let changed = capabilities.get(part).and_then(RawObject::parse)?.get("listChanged")?.get() == "true";
+    let announces = |capability: &str| {
+        let changed = capabilities.get(capability).and_then(RawObject::parse)?.get("listChanged")?.get() == "true";
         changed.then_some(true)
     };
-    let filter =
+    let lists =
         [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")];
     let filter: serde_json::Map<_, _> =
-        filter.iter().filter_map(|(part, key)| Some(((*key).to_owned(), announces(part)?.into()))).collect();
+        lists.iter().filter_map(|(capability, key)| Some(((*key).to_owned(), announces(capability)?.into()))).collect();
     if filter.is_empty() {
         return;
     }
     let Ok(params) = to_raw(&json!({ "notifications": filter })) else { return };
     let listening = connection.clone();
     connection.spawn(async move {
-        let (method, headers) = ("subscriptions/listen", http::HeaderMap::new());
-        let ask = OutgoingRequest { method, params: Some(&params), headers, relay: None };
-        listen(&listening, &ask).await;
+        let request = OutgoingRequest {
+            method: "subscriptions/listen",
+            params: Some(&params),
+            headers: http::HeaderMap::new(),
+            relay: None,
+        };
+        listen(&listening, &request).await;
     });
 }
 
-async fn listen(connection: &Arc<WireConnection>, ask: &OutgoingRequest<'_>) {
-    let mut pause = INITIAL_BACKOFF;
+/// Keeps the subscription open, with exponential backoff, until the server rejects it.
+async fn listen(connection: &Arc<WireConnection>, request: &OutgoingRequest<'_>) {
+    let mut backoff = INITIAL_BACKOFF;
     loop {
-        let begun = Instant::now();
-        match connection.request(ask, &RequestContext::with_deadline(deadline_after(Duration::MAX))).await {
+        let started = Instant::now();
+        match connection.request(request, &RequestContext::with_deadline(deadline_after(Duration::MAX))).await {
             Ok(_) | Err(WireError::Closed { .. } | WireError::Connect(_) | WireError::Timeout { .. }) => {}
             Err(WireError::Status { status, .. }) if status >= 500 => {}
+            // Any other error is an answer of the server: it does not support subscriptions.
             Err(error) => {
-                tracing::debug!(error = error.kind(), "the server does not announce changes after all");
+                tracing::debug!(error = error.kind(), "the server rejected `subscriptions/listen`");
                 return;
             }
         }
-        pause = if begun.elapsed() > MAX_BACKOFF { INITIAL_BACKOFF } else { (pause * 2).min(MAX_BACKOFF) };
-        sleep(pause).await;
-        // What changed while nobody listened is not told again.
+        backoff = if started.elapsed() > MAX_BACKOFF { INITIAL_BACKOFF } else { (backoff * 2).min(MAX_BACKOFF) };
+        sleep(backoff).await;
+        // The server does not repeat changes made while no subscription was open, so assume that there were some.
         connection.publish(ConnectionEvent::ToolsChanged);
     }
 }

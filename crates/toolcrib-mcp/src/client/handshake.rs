@@ -1,8 +1,8 @@
-//! Finds out which era a server lives in, and begins the conversation accordingly.
+//! Negotiates the protocol era with a server: `initialize` (legacy) or `server/discover` (2026-07-28).
 //!
-//! A byte stream is asked to `initialize` first: nearly all servers there are legacy, and many start slowly, so that a
-//! probe with a deadline would misjudge them. HTTP is asked `server/discover` first. Either falls over to the other on
-//! an answer, never on a broken network.
+//! Over stdio the client sends `initialize` first: nearly all stdio servers are legacy, and many start so slowly that
+//! a probe with a deadline would misjudge them. Over HTTP it sends `server/discover` first. It falls back to the other
+//! request when the server answers with an error, never on a network failure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,21 +21,23 @@ use crate::{
     message::{self, RawObject, to_raw},
 };
 
-/// How long the first request waits for the stream of what a server says by itself.
+/// Maximum time to wait for the legacy GET event stream to open before the first request is sent.
 const LISTEN_START_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// What to try first.
+/// Handshake request to try first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FirstProbe {
     Initialize,
     Discover,
 }
 
+/// Negotiated era and the server's self-description.
 pub(crate) struct HandshakeResult {
     pub(crate) era: Era,
     pub(crate) server: ServerDescription,
 }
 
+/// Tries `first`, then the request of the other era if the server answered with an error.
 pub(crate) async fn negotiate(
     connection: &Arc<WireConnection>,
     first: FirstProbe,
@@ -44,25 +46,25 @@ pub(crate) async fn negotiate(
     match first {
         FirstProbe::Initialize => match initialize(connection, deadline).await {
             Err(error) if suggests_other_era(&error) => match discover(connection, deadline).await {
-                Ok(Some(greeting)) => Ok(greeting),
-                // The answer to the first question is the one people can act on.
+                Ok(Some(handshake)) => Ok(handshake),
+                // Report the error of `initialize`: most servers are legacy, so it names the actual problem.
                 Ok(None) | Err(_) => Err(error),
             },
             outcome => outcome,
         },
         FirstProbe::Discover => {
-            // A server that swallows what it does not know must leave time for `initialize`.
+            // Some servers never answer unknown methods; half of the time remains for `initialize`.
             let now = Instant::now();
-            let probing = now + deadline.saturating_duration_since(now) / 2;
-            match discover(connection, probing).await? {
-                Some(greeting) => Ok(greeting),
+            let probe_deadline = now + deadline.saturating_duration_since(now) / 2;
+            match discover(connection, probe_deadline).await? {
+                Some(handshake) => Ok(handshake),
                 None => initialize(connection, deadline).await,
             }
         }
     }
 }
 
-/// The handshake of the legacy era, also used to begin a new session in the middle.
+/// Performs the legacy handshake. Also called to begin a new session after the server lost the old one.
 pub(crate) async fn initialize(
     connection: &Arc<WireConnection>,
     deadline: Instant,
@@ -75,9 +77,10 @@ pub(crate) async fn initialize(
     }))?;
     connection.set_era(Era::Legacy(LegacyVersion::LATEST));
     let result = send_request(connection, "initialize", Some(&params), deadline).await?;
-    let said = RawObject::parse(&result).ok_or_else(|| not_mcp_error("initialize", &result))?;
-    let version = said.get_string("protocolVersion").ok_or_else(|| not_mcp_error("initialize", &result))?;
+    let fields = RawObject::parse(&result).ok_or_else(|| not_mcp_error("initialize", &result))?;
+    let version = fields.get_string("protocolVersion").ok_or_else(|| not_mcp_error("initialize", &result))?;
     if version == MODERN_VERSION {
+        // 2026-07-28 has no `initialize`, so the server confuses the eras; the error makes `negotiate` try `discover`.
         let error =
             RpcError::new(RpcError::UNSUPPORTED_VERSION, format!("`initialize` was answered with `{MODERN_VERSION}`"));
         return Err(WireError::Rpc(error));
@@ -86,32 +89,33 @@ pub(crate) async fn initialize(
     connection.set_era(era);
     let initialized = message::encode_notification("notifications/initialized", None)?;
     if let Err(error) = connection.send_message("notifications/initialized", initialized).await {
-        // Some servers refuse every notification and work all the same; a dead one shows at the next request.
-        tracing::debug!(error = error.kind(), "the server did not take `notifications/initialized`");
+        // Some servers reject every notification and work all the same; a dead server fails at the next request.
+        tracing::debug!(error = error.kind(), "the server did not accept `notifications/initialized`");
     }
     if let ClientTransport::Http(http) = &connection.transport
         && options.listen
         && http.try_start_listening()
     {
         let listening = connection.clone();
-        let (asked, heard) = oneshot::channel();
+        let (opened, wait_opened) = oneshot::channel();
         connection.spawn(async move {
             if let ClientTransport::Http(http) = &listening.transport {
-                http.run_listen_stream(&listening, asked).await;
+                http.run_listen_stream(&listening, opened).await;
             }
         });
-        // What a server asks or says before somebody listens is lost on both sides: it waits for an answer that
-        // never comes. Some send nothing back before they have something to say, so this wait is short.
-        let _either_way = timeout(LISTEN_START_TIMEOUT, heard).await;
+        // A request that the server sends before the stream is open gets lost, and the server waits for a response
+        // that never comes. Some servers send no response headers before their first message, so the wait is short
+        // and a timeout is no error.
+        let _ = timeout(LISTEN_START_TIMEOUT, wait_opened).await;
     }
-    Ok(HandshakeResult { era, server: describe_server(&said, said.get("serverInfo")) })
+    Ok(HandshakeResult { era, server: describe_server(&fields, fields.get("serverInfo")) })
 }
 
-/// The modern greeting; `None` when the server turns out to be a legacy one.
+/// Sends `server/discover`; returns `None` when the server turns out to be a legacy one.
 async fn discover(connection: &Arc<WireConnection>, deadline: Instant) -> Result<Option<HandshakeResult>, WireError> {
     connection.set_era(Era::Modern);
     let result = match send_request(connection, "server/discover", None, deadline).await {
-        // Named once more although it is the version we asked with: a server may have been in between versions.
+        // The server rejects the version and offers the same one, for example during a rolling upgrade: retry once.
         Err(WireError::Rpc(error)) if offers_modern(&error)? => {
             send_request(connection, "server/discover", None, deadline).await
         }
@@ -124,36 +128,38 @@ async fn discover(connection: &Arc<WireConnection>, deadline: Instant) -> Result
         {
             return Err(WireError::Rpc(error));
         }
+        // Legacy servers may ignore unknown methods.
         Err(WireError::Timeout { .. }) => return Ok(None),
         Err(error) if suggests_other_era(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
-    // Some old servers answer any method with an empty success.
-    let Some(said) = RawObject::parse(&result) else { return Ok(None) };
-    let versions: Vec<String> = said
+    // Some legacy servers answer any method with an empty result.
+    let Some(fields) = RawObject::parse(&result) else { return Ok(None) };
+    let versions: Vec<String> = fields
         .get("supportedVersions")
         .and_then(|versions| serde_json::from_str(versions.get()).ok())
         .unwrap_or_default();
     if !versions.iter().any(|version| version == MODERN_VERSION) {
         return Ok(None);
     }
-    let meta = said.get("_meta").and_then(RawObject::parse).unwrap_or_default();
-    let info = meta.get("io.modelcontextprotocol/serverInfo").or_else(|| said.get("serverInfo"));
-    Ok(Some(HandshakeResult { era: Era::Modern, server: describe_server(&said, info) }))
+    let meta = fields.get("_meta").and_then(RawObject::parse).unwrap_or_default();
+    let info = meta.get("io.modelcontextprotocol/serverInfo").or_else(|| fields.get("serverInfo"));
+    Ok(Some(HandshakeResult { era: Era::Modern, server: describe_server(&fields, info) }))
 }
 
+/// Sends one handshake request without session renewal, which would call the handshake again.
 async fn send_request(
     connection: &Arc<WireConnection>,
     method: &str,
     params: Option<&RawValue>,
     deadline: Instant,
 ) -> Result<Box<RawValue>, WireError> {
-    let ask = OutgoingRequest { method, params, headers: http::HeaderMap::new(), relay: None };
-    let answer = connection.request_once(&ask, &RequestContext::with_deadline(deadline)).await?;
-    answer.ok_or_else(|| WireError::Protocol(format!("it lost a session before `{method}`")))
+    let request = OutgoingRequest { method, params, headers: http::HeaderMap::new(), relay: None };
+    let response = connection.request_once(&request, &RequestContext::with_deadline(deadline)).await?;
+    response.ok_or_else(|| WireError::Protocol(format!("it answered `{method}` with a lost session")))
 }
 
-/// Whether this refusal of a version offers ours. One that offers nothing we speak is final.
+/// Whether an `UNSUPPORTED_VERSION` error offers 2026-07-28. An error that offers no version known here is final.
 fn offers_modern(error: &RpcError) -> Result<bool, WireError> {
     #[derive(Deserialize)]
     struct VersionErrorData {
@@ -162,8 +168,8 @@ fn offers_modern(error: &RpcError) -> Result<bool, WireError> {
     if error.code != RpcError::UNSUPPORTED_VERSION {
         return Ok(false);
     }
-    let offer = error.data.as_ref().and_then(|data| serde_json::from_str(data.get()).ok());
-    let Some(VersionErrorData { supported }) = offer else { return Ok(false) };
+    let data = error.data.as_ref().and_then(|data| serde_json::from_str(data.get()).ok());
+    let Some(VersionErrorData { supported }) = data else { return Ok(false) };
     if supported.iter().any(|version| version == MODERN_VERSION) {
         return Ok(true);
     }
@@ -171,18 +177,19 @@ fn offers_modern(error: &RpcError) -> Result<bool, WireError> {
         return Ok(false);
     }
     let versions = sanitize_excerpt(&supported.join("`, `"));
-    Err(WireError::Protocol(format!("it speaks only `{versions}`, none of which is known here; update this program")))
+    Err(WireError::Protocol(format!("it supports only `{versions}`, none of which is known here; update this program")))
 }
 
+/// Whether only servers of 2026-07-28 use this error code.
 fn is_modern_error_code(code: i64) -> bool {
     matches!(code, RpcError::HEADER_MISMATCH | RpcError::MISSING_CAPABILITY | RpcError::UNSUPPORTED_VERSION)
 }
 
-/// Whether an error is an answer, from a server that may speak the other way; not a broken network or a missing token.
+/// Whether an error came from a server that may support the other era, and not from the network or a missing token.
 fn suggests_other_era(error: &WireError) -> bool {
     match error {
         WireError::Rpc(_) | WireError::NotMcp(_) | WireError::Protocol(_) => true,
-        // A server that is asked too often answers 429 to any version.
+        // Rate limits (429) and gateway errors (502 to 504) say nothing about the era.
         WireError::Status { status, .. } => matches!(status, 400..=501) && *status != 429,
         WireError::Connect(_)
         | WireError::Unauthorized { .. }
@@ -193,15 +200,17 @@ fn suggests_other_era(error: &WireError) -> bool {
     }
 }
 
-fn describe_server(said: &RawObject<'_>, info: Option<&RawValue>) -> ServerDescription {
-    let nothing = || RawValue::from_string("{}".to_owned()).unwrap_or_default();
+/// Builds the description from the result of `initialize` or `server/discover`, which share these fields.
+fn describe_server(fields: &RawObject<'_>, info: Option<&RawValue>) -> ServerDescription {
+    let empty_object = || RawValue::from_string("{}".to_owned()).unwrap_or_default();
     ServerDescription {
         info: info.map(ToOwned::to_owned),
-        capabilities: said.get("capabilities").map_or_else(nothing, ToOwned::to_owned),
-        instructions: said.get_string("instructions"),
+        capabilities: fields.get("capabilities").map_or_else(empty_object, ToOwned::to_owned),
+        instructions: fields.get_string("instructions"),
     }
 }
 
+/// The error for a result that lacks the required fields.
 fn not_mcp_error(method: &str, result: &RawValue) -> WireError {
     WireError::NotMcp(format!("it answered `{method}` with `{}`", sanitize_excerpt(result.get())))
 }

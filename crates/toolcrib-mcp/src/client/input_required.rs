@@ -1,5 +1,5 @@
-//! Requests in several rounds (2026-07-28): a server that needs input says so in its result, and the same request is
-//! made again with the input and the state the server wants to see again.
+//! `input_required` results of 2026-07-28: a server that needs input returns what it asks for, and the client repeats
+//! the request with the answers and the server's `requestState`.
 
 use std::sync::Arc;
 
@@ -14,32 +14,34 @@ use crate::{
     options::{ServerRequest, ServerRequestHandler},
 };
 
-/// How often one request may ask for more.
+/// Maximum number of times one request may request for input; a server beyond it fails the request.
 const MAX_INPUT_ROUNDS: usize = 10;
 
+/// Sends a request and answers `input_required` results with `handler` until the result is complete.
 pub(super) async fn request_with_input(
     connection: &Arc<WireConnection>,
-    ask: &OutgoingRequest<'_>,
-    terms: &RequestContext,
+    request: &OutgoingRequest<'_>,
+    context: &RequestContext,
     handler: Option<&ServerRequestHandler>,
 ) -> Result<Box<RawValue>, WireError> {
-    let mut result = connection.request(ask, terms).await?;
+    let mut result = connection.request(request, context).await?;
     for _ in 0..MAX_INPUT_ROUNDS {
-        let Some(wanted) = parse_input_required(connection, ask, &result)? else { return Ok(result) };
-        // Who asked for somebody else hands the question on.
-        if ask.relay.is_some() || (handler.is_none() && wanted.input_requests.is_some()) {
+        let Some(required) = parse_input_required(connection, request, &result)? else { return Ok(result) };
+        // When relaying, the downstream client answers: return `input_required` to it unchanged.
+        if request.relay.is_some() || (handler.is_none() && required.input_requests.is_some()) {
             return Ok(result);
         }
-        let params = next_round_params(ask, &wanted, terms, handler).await?;
-        let ask = OutgoingRequest { params: Some(&params), ..ask.clone() };
-        result = connection.request(&ask, terms).await?;
+        let params = next_round_params(request, &required, context, handler).await?;
+        let next_round = OutgoingRequest { params: Some(&params), ..request.clone() };
+        result = connection.request(&next_round, context).await?;
     }
-    match parse_input_required(connection, ask, &result)? {
+    match parse_input_required(connection, request, &result)? {
         None => Ok(result),
         Some(_) => Err(WireError::Protocol(format!("it asked for input more than {MAX_INPUT_ROUNDS} times"))),
     }
 }
 
+/// The protocol's own fields of a result.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct InputRequiredResult<'a> {
@@ -47,58 +49,62 @@ struct InputRequiredResult<'a> {
     result_type: Option<JsonString<'a>>,
     #[serde(borrow, default, rename = "inputRequests")]
     input_requests: Option<RawObject<'a>>,
+    /// Opaque to the client; sent back unchanged.
     #[serde(borrow, default, rename = "requestState")]
     request_state: Option<&'a RawValue>,
 }
 
-/// What a result still wants before it is one.
+/// Parses a result that requires input; `None` for a complete one.
 fn parse_input_required<'a>(
     connection: &WireConnection,
-    ask: &OutgoingRequest<'_>,
+    request: &OutgoingRequest<'_>,
     result: &'a RawValue,
 ) -> Result<Option<InputRequiredResult<'a>>, WireError> {
-    let may_ask = matches!(ask.method, "tools/call" | "prompts/get" | "resources/read");
-    if !may_ask || connection.era() != Era::Modern {
+    // The specification allows `input_required` for these methods only; other results are not parsed at all.
+    let may_require_input = matches!(request.method, "tools/call" | "prompts/get" | "resources/read");
+    if !may_require_input || connection.era() != Era::Modern {
         return Ok(None);
     }
-    let head: InputRequiredResult<'a> = serde_json::from_str(result.get())
-        .map_err(|_| WireError::Protocol(format!("the result of `{}` is no object", ask.method)))?;
-    match head.result_type.as_ref().map(|JsonString(kind)| kind.as_ref()) {
+    let fields: InputRequiredResult<'a> = serde_json::from_str(result.get())
+        .map_err(|_| WireError::Protocol(format!("the result of `{}` is not an object", request.method)))?;
+    match fields.result_type.as_ref().map(|JsonString(kind)| kind.as_ref()) {
         None | Some("complete") => Ok(None),
-        Some("input_required") if head.input_requests.is_none() && head.request_state.is_none() => {
-            Err(WireError::Protocol("it asks for input without saying for which".to_owned()))
+        Some("input_required") if fields.input_requests.is_none() && fields.request_state.is_none() => {
+            let message = "an `input_required` result has neither `inputRequests` nor `requestState`";
+            Err(WireError::Protocol(message.to_owned()))
         }
-        Some("input_required") => Ok(Some(head)),
-        Some(other) => Err(WireError::Protocol(format!("`{}` is no known type of result", sanitize_excerpt(other)))),
+        Some("input_required") => Ok(Some(fields)),
+        Some(other) => Err(WireError::Protocol(format!("unknown result type `{}`", sanitize_excerpt(other)))),
     }
 }
 
-/// The parameters of the next round.
+/// Builds the parameters of the next round: those of the request, the handler's answers and the server's state.
 async fn next_round_params(
-    ask: &OutgoingRequest<'_>,
-    wanted: &InputRequiredResult<'_>,
-    terms: &RequestContext,
+    request: &OutgoingRequest<'_>,
+    required: &InputRequiredResult<'_>,
+    context: &RequestContext,
     handler: Option<&ServerRequestHandler>,
 ) -> Result<Box<RawValue>, WireError> {
-    let mut params = ask.params.and_then(RawObject::parse).unwrap_or_default();
+    let mut params = request.params.and_then(RawObject::parse).unwrap_or_default();
     params.retain(|key| !matches!(key, "inputResponses" | "requestState"));
-    if let (Some(inputs), Some(handler)) = (&wanted.input_requests, handler) {
+    if let (Some(inputs), Some(handler)) = (&required.input_requests, handler) {
         let mut responses = RawObject::default();
-        for (key, request) in inputs.iter() {
-            let request = RawObject::parse(request).unwrap_or_default();
-            let method = request.get_string("method").unwrap_or_default();
-            let request = ServerRequest { method, params: request.get("params").map(ToOwned::to_owned) };
-            let answer = tokio::select! {
+        for (key, input) in inputs.iter() {
+            let input = RawObject::parse(input).unwrap_or_default();
+            let method = input.get_string("method").unwrap_or_default();
+            let input = ServerRequest { method, params: input.get("params").map(ToOwned::to_owned) };
+            // The handler may wait for a person, so it runs under the deadline of the whole request.
+            let response = tokio::select! {
                 biased;
-                () = terms.cancel.cancelled() => return Err(WireError::Cancelled { sent: true }),
-                () = tokio::time::sleep_until(terms.deadline) => return Err(WireError::Timeout { sent: true }),
-                answer = server_requests::call_handler(handler, request) => answer.map_err(WireError::Rpc)?,
+                () = context.cancel.cancelled() => return Err(WireError::Cancelled { sent: true }),
+                () = tokio::time::sleep_until(context.deadline) => return Err(WireError::Timeout { sent: true }),
+                response = server_requests::call_handler(handler, input) => response.map_err(WireError::Rpc)?,
             };
-            responses.set(key, answer);
+            responses.set(key, response);
         }
         params.set("inputResponses", responses.to_raw()?);
     }
-    if let Some(state) = wanted.request_state {
+    if let Some(state) = required.request_state {
         params.set("requestState", state.to_owned());
     }
     params.to_raw()

@@ -1,4 +1,4 @@
-//! Listing and calling tools.
+//! `tools/list` with pagination and bounds, and `tools/call` with the headers that repeat its arguments.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -16,18 +16,20 @@ use crate::{
     options::RequestOptions,
 };
 
-/// All tools of a server, each as it sent it.
+/// All tools of a server, from all pages of its list.
 #[derive(Debug, Default)]
 pub struct ToolList {
+    /// The tools as the server sent them, in its order.
     pub tools: Vec<Box<RawValue>>,
-    /// How long the server thinks its list holds: the smallest positive of its pages.
+    /// Time to live in milliseconds: the smallest positive `ttlMs` of all pages.
     pub ttl_ms: Option<u64>,
-    /// Whether every page said that its list may be shared between callers.
+    /// Whether every page has the cache scope `public`, so that callers may share the list.
     pub public: bool,
-    /// What was left out, by name, and why.
+    /// Names of invalid tools, which are not in `tools`, each with the reason.
     pub excluded: Vec<(String, String)>,
 }
 
+/// One page of `tools/list`. Fields are raw, so that a wrong type in a hint does not lose the page.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolListPage<'a> {
@@ -42,24 +44,28 @@ struct ToolListPage<'a> {
 }
 
 impl McpClient {
-    /// Lists all tools, page by page, within one deadline. A server that announces no tools has none.
+    /// Lists all tools, page by page, within one deadline. Returns an empty list without a request when the server
+    /// declares no `tools` capability.
     pub async fn list_tools(&self, timeout: Duration) -> Result<ToolList, WireError> {
         self.list_tools_with(None, &RequestOptions::new(timeout)).await
     }
 
-    /// The same, with `_meta` in every request and the headers of the options; nothing else of them counts.
+    /// Like [`McpClient::list_tools`], with `_meta` in every request. Only the timeout and the headers of `options`
+    /// apply.
     pub async fn list_tools_with(
         &self,
         meta: Option<&RawValue>,
         options: &RequestOptions,
     ) -> Result<ToolList, WireError> {
-        let terms = RequestContext::with_deadline(deadline_after(options.timeout));
+        let context = RequestContext::with_deadline(deadline_after(options.timeout));
         let limits = *self.connection.0.limits();
         let mut list = ToolList { public: true, ..ToolList::default() };
         if RawObject::parse(&self.server.capabilities).is_some_and(|capabilities| capabilities.get("tools").is_none()) {
             return Ok(list);
         }
-        let (mut cursor, mut cursors, mut bytes) = (None::<String>, HashSet::new(), 0);
+        let mut cursor = None::<String>;
+        let mut seen_cursors = HashSet::new();
+        let mut bytes = 0;
         for _ in 0..limits.pages {
             let mut params = RawObject::default();
             if let Some(cursor) = &cursor {
@@ -70,8 +76,9 @@ impl McpClient {
             }
             let params = if cursor.is_some() || meta.is_some() { Some(params.to_raw()?) } else { None };
             let headers = options.headers.clone();
-            let ask = OutgoingRequest { method: "tools/list", params: params.as_deref(), headers, relay: None };
-            let result = match self.connection.0.request(&ask, &terms).await {
+            let request = OutgoingRequest { method: "tools/list", params: params.as_deref(), headers, relay: None };
+            let result = match self.connection.0.request(&request, &context).await {
+                // The server declares tools without implementing the method: it has none.
                 Err(WireError::Rpc(error)) if error.code == RpcError::METHOD_NOT_FOUND && cursor.is_none() => {
                     return Ok(list);
                 }
@@ -86,7 +93,8 @@ impl McpClient {
                 return Err(WireError::TooLarge { what: "the number of tools", limit: limits.tools });
             }
             let Some(next) = next else { return Ok(list) };
-            if !cursors.insert(next.clone()) {
+            // A server that ignores the cursor returns the same page for ever.
+            if !seen_cursors.insert(next.clone()) {
                 return Err(WireError::Protocol("its tool list repeats a page and would never end".to_owned()));
             }
             cursor = Some(next);
@@ -94,9 +102,9 @@ impl McpClient {
         Err(WireError::TooLarge { what: "the number of pages of the tool list", limit: limits.pages })
     }
 
-    /// Adds one page to the list and returns where the next one is.
+    /// Adds one page to the list and returns the cursor of the next page.
     fn append_page(&self, result: &RawValue, list: &mut ToolList) -> Result<Option<String>, WireError> {
-        let no_list = || WireError::Protocol("its answer to `tools/list` has no list of tools".to_owned());
+        let no_list = || WireError::Protocol("its response to `tools/list` has no array of tools".to_owned());
         let page: ToolListPage<'_> = serde_json::from_str(result.get()).map_err(|_| no_list())?;
         let tools: Vec<&RawValue> = serde_json::from_str(page.tools.get()).map_err(|_| no_list())?;
         for tool in tools {
@@ -105,7 +113,7 @@ impl McpClient {
                 Ok(()) => list.tools.push(tool.to_owned()),
                 Err((name, reason)) => {
                     let name = name.unwrap_or_else(|| format!("(tool {number})"));
-                    tracing::warn!(tool = name, reason, "left out a tool");
+                    tracing::warn!(tool = name, reason, "excluded an invalid tool");
                     list.excluded.push((name, reason));
                 }
             }
@@ -114,14 +122,17 @@ impl McpClient {
         list.ttl_ms = [list.ttl_ms, ttl].into_iter().flatten().min();
         list.public &= page.cache_scope.is_some_and(|scope| scope.get() == "\"public\"");
         let next: Option<String> = page.next_cursor.and_then(|cursor| serde_json::from_str(cursor.get()).ok());
+        // An empty cursor counts as none.
         Ok(next.filter(|cursor| !cursor.is_empty()))
     }
 
+    /// Checks what the wire itself needs of a tool; returns its name, if it has one, and the reason otherwise.
     fn check_tool(&self, tool: &RawValue) -> Result<(), (Option<String>, String)> {
-        let tool = RawObject::parse(tool).ok_or_else(|| (None, "it is no object".to_owned()))?;
+        let tool = RawObject::parse(tool).ok_or_else(|| (None, "it is not an object".to_owned()))?;
         let name = tool.get_string("name").ok_or_else(|| {
-            let is_text = tool.get("name").is_some_and(|name| name.get().starts_with('"'));
-            (None, if is_text { "its name is not valid Unicode" } else { "it has no name" }.to_owned())
+            // A string that cannot be decoded holds a lone surrogate escape.
+            let is_string = tool.get("name").is_some_and(|name| name.get().starts_with('"'));
+            (None, if is_string { "its name is not valid Unicode" } else { "it has no name" }.to_owned())
         })?;
         match tool.get("inputSchema") {
             Some(schema) if self.sends_argument_headers() => {
@@ -131,8 +142,8 @@ impl McpClient {
         }
     }
 
-    /// Calls a tool. Over modern HTTP, arguments that `input_schema` marks with `x-mcp-header` are sent as headers
-    /// too, so hand it in there. `meta` passes on, except for the keys that belong to each hop.
+    /// Calls a tool. Over HTTP of 2026-07-28, arguments that `input_schema` marks with `x-mcp-header` are sent as
+    /// headers too, so pass it there. `meta` is forwarded, except for hop-by-hop keys such as the progress token.
     pub async fn call_tool(
         &self,
         name: &str,
@@ -153,12 +164,13 @@ impl McpClient {
             _ => HeaderMap::new(),
         };
         headers.extend(options.headers.clone());
-        let ask =
+        let request =
             OutgoingRequest { method: "tools/call", params: Some(&params), headers, relay: options.relay.as_ref() };
         let handler = options.handler.as_ref().or(self.connection.0.options.handler.as_ref());
-        input_required::request_with_input(&self.connection.0, &ask, &RequestContext::new(options), handler).await
+        input_required::request_with_input(&self.connection.0, &request, &RequestContext::new(options), handler).await
     }
 
+    /// Whether argument headers (`Mcp-Param-*`) are part of this transport and era.
     fn sends_argument_headers(&self) -> bool {
         self.era == Era::Modern && matches!(self.connection.0.transport, ClientTransport::Http(_))
     }

@@ -1,4 +1,4 @@
-//! Writes a request down: its id, its `_meta`, and for Streamable HTTP the headers that repeat them.
+//! Encodes requests: id, `_meta` of the era in use, and for Streamable HTTP the headers that repeat parts of the body.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -14,62 +14,67 @@ use crate::{
     options::ClientOptions,
 };
 
-/// Whether a key of `_meta` belongs to one hop. What a caller passes on from elsewhere is made anew; the rest goes
-/// through, and so does the level of logging, which is a wish of whoever called first.
+/// Whether a `_meta` key is hop-by-hop: valid between two peers only, so that a gateway replaces it. All other keys are
+/// forwarded, including the log level, which the first client chose.
 pub(crate) fn is_hop_by_hop_meta(key: &str) -> bool {
     let protocol = key.strip_prefix("io.modelcontextprotocol/");
     key == "progressToken" || protocol.is_some_and(|key| key != "logLevel")
 }
 
 impl WireConnection {
+    /// Encodes a request under its id, in the form that the era and the transport require.
     pub(super) fn encode_request<'a>(
         &self,
         id: u64,
-        ask: &OutgoingRequest<'a>,
+        request: &OutgoingRequest<'a>,
         wants_progress: bool,
-        ticket: Arc<SendState>,
+        send_state: Arc<SendState>,
     ) -> Result<OutgoingMessage<'a>, WireError> {
-        let modern = self.era() == Era::Modern && ask.method != "initialize";
-        let mut headers = ask.headers.clone();
-        let params = self.encode_params(id, ask, modern, wants_progress, &mut headers)?;
-        let text = message::encode_request(id, ask.method, params.as_deref())?;
-        Ok(OutgoingMessage { id: Some(id), method: ask.method, text, headers, send_state: ticket })
+        let modern = self.era() == Era::Modern && request.method != "initialize";
+        let mut headers = request.headers.clone();
+        let params = self.encode_params(id, request, modern, wants_progress, &mut headers)?;
+        let text = message::encode_request(id, request.method, params.as_deref())?;
+        Ok(OutgoingMessage { id: Some(id), method: request.method, text, headers, send_state })
     }
 
+    /// Adds `_meta` to the parameters and fills in `headers`. Legacy requests without `_meta` and progress are borrowed
+    /// unchanged, so that large arguments are neither parsed nor copied.
     fn encode_params<'a>(
         &self,
         id: u64,
-        ask: &OutgoingRequest<'a>,
+        request: &OutgoingRequest<'a>,
         modern: bool,
         wants_progress: bool,
         headers: &mut HeaderMap,
     ) -> Result<Option<Cow<'a, RawValue>>, WireError> {
-        let has_meta = ask.params.is_some_and(|params| params.get().contains("\"_meta\""));
+        let has_meta = request.params.is_some_and(|params| params.get().contains("\"_meta\""));
         if !modern && !wants_progress && !has_meta {
-            return Ok(ask.params.map(Cow::Borrowed));
+            return Ok(request.params.map(Cow::Borrowed));
         }
-        let not_an_object = || WireError::Protocol(format!("the parameters of `{}` are no object", ask.method));
-        let mut params = match ask.params {
+        let not_an_object = || WireError::Protocol(format!("the parameters of `{}` are not an object", request.method));
+        let mut params = match request.params {
             Some(params) => RawObject::parse(params).ok_or_else(not_an_object)?,
             None => RawObject::default(),
         };
         if modern && matches!(self.transport, ClientTransport::Http(_)) {
-            headers::add_standard_headers(headers, ask.method, &params);
+            headers::add_standard_headers(headers, request.method, &params);
         }
-        let given = params.take("_meta");
-        let mut meta = given.as_deref().and_then(RawObject::parse).unwrap_or_default();
+        // Forward the caller's `_meta` without hop-by-hop keys, then add our own.
+        let caller_meta = params.take("_meta");
+        let mut meta = caller_meta.as_deref().and_then(RawObject::parse).unwrap_or_default();
         meta.retain(|key| !is_hop_by_hop_meta(key));
         if wants_progress {
+            // The request id is unique on this connection, so it serves as the token too.
             meta.set("progressToken", to_raw(&id)?);
         }
         if modern {
             self.client_meta.iter().for_each(|(key, value)| meta.set_borrowed(key, value));
-            let capabilities = ask.relay.map_or(&self.options.capabilities, |relay| &relay.capabilities);
+            let capabilities = request.relay.map_or(&self.options.capabilities, |relay| &relay.capabilities);
             meta.set_borrowed("io.modelcontextprotocol/clientCapabilities", capabilities);
         }
-        if let Some(relay) = ask.relay.filter(|_| modern) {
-            let said_before = [("inputResponses", &relay.input_responses), ("requestState", &relay.request_state)];
-            for (key, value) in said_before.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
+        if let Some(relay) = request.relay.filter(|_| modern) {
+            let resumed = [("inputResponses", &relay.input_responses), ("requestState", &relay.request_state)];
+            for (key, value) in resumed.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
                 params.set_borrowed(key, value);
             }
         }
@@ -80,7 +85,7 @@ impl WireConnection {
     }
 }
 
-/// What every request of 2026-07-28 says about us.
+/// Encodes the `_meta` entries that describe this client in every request of 2026-07-28.
 pub(super) fn client_meta(options: &ClientOptions) -> [(&'static str, Box<RawValue>); 2] {
     let client = json!({ "name": options.client_name, "version": options.client_version });
     [

@@ -1,4 +1,4 @@
-//! A request in flight: who waits for it, whether it has left, and that the server hears when nobody waits any more.
+//! Requests in flight: the waiting side, the state shared with the transport's writer, and cancellation on drop.
 
 use std::sync::{
     Arc,
@@ -14,17 +14,21 @@ use crate::{
     options::{NotificationHandler, ServerRequestHandler},
 };
 
+/// Entry of the connection's table of requests that wait for a response.
 pub(super) struct PendingRequest {
     pub(super) response: oneshot::Sender<Result<Box<RawValue>, WireError>>,
+    /// Receives the parameters of each progress notification.
     pub(super) progress: Option<mpsc::Sender<Box<RawValue>>>,
-    /// Who answers what is asked, and is told what is said, on the stream of its answer.
+    /// Answers requests of the server on the response stream of this request.
     pub(super) handler: Option<ServerRequestHandler>,
+    /// Receives notifications on the response stream of this request.
     pub(super) on_notification: Option<NotificationHandler>,
 }
 
 pub(super) type ResponseReceiver = oneshot::Receiver<Result<Box<RawValue>, WireError>>;
 
-/// A request in flight. Dropped before its answer, it tells the server that nobody waits any more.
+/// RAII guard for a request in flight. If dropped before the response, it withdraws the request, or cancels it on the
+/// server if it was sent.
 pub(super) struct InFlightRequest {
     pub(super) id: u64,
     connection: Arc<WireConnection>,
@@ -33,13 +37,15 @@ pub(super) struct InFlightRequest {
 }
 
 impl InFlightRequest {
+    /// Maps a closed response channel to the reason why the connection ended.
     pub(super) fn resolve<T>(
         &self,
-        answer: Result<Result<T, WireError>, oneshot::error::RecvError>,
+        response: Result<Result<T, WireError>, oneshot::error::RecvError>,
     ) -> Result<T, WireError> {
-        answer.unwrap_or_else(|_| Err(self.connection.end_error(self.send_state.is_sent())))
+        response.unwrap_or_else(|_| Err(self.connection.end_error(self.send_state.is_sent())))
     }
 
+    /// Removes the request from the table, so that dropping the guard sends no cancellation, and returns `outcome`.
     pub(super) fn unregister<T>(&self, outcome: T) -> T {
         lock(&self.connection.pending).remove(&self.id);
         outcome
@@ -49,35 +55,42 @@ impl InFlightRequest {
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
         let unanswered = lock(&self.connection.pending).remove(&self.id).is_some();
-        let withdrawn = self.send_state.cancel();
-        if unanswered && !withdrawn && self.cancellable {
+        let cancelled_before_sending = self.send_state.cancel();
+        if unanswered && !cancelled_before_sending && self.cancellable {
             self.connection.notify_cancelled(self.id);
         }
     }
 }
 
 impl WireConnection {
+    /// Assigns an id to a request and registers it for its response. Fails when the connection ended.
     pub(super) fn register_request(
         self: &Arc<Self>,
-        ask: &OutgoingRequest<'_>,
-        terms: &RequestContext,
+        request: &OutgoingRequest<'_>,
+        context: &RequestContext,
     ) -> Result<(InFlightRequest, ResponseReceiver), WireError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (answer, receiver) = oneshot::channel();
-        let (progress, handler, heard) = (terms.progress.clone(), terms.handler.clone(), terms.on_notification.clone());
-        lock(&self.pending).insert(id, PendingRequest { response: answer, progress, handler, on_notification: heard });
-        // Looked at after inserting: `end` clears what it finds.
+        let (response, receiver) = oneshot::channel();
+        let pending = PendingRequest {
+            response,
+            progress: context.progress.clone(),
+            handler: context.handler.clone(),
+            on_notification: context.on_notification.clone(),
+        };
+        lock(&self.pending).insert(id, pending);
+        // Checked after the insertion: `end` clears the table once, and would miss a request inserted later.
         if self.is_ended() {
             lock(&self.pending).remove(&id);
             return Err(self.end_error(false));
         }
-        // The specification forbids to cancel `initialize`.
-        let cancellable = ask.method != "initialize";
+        // The specification forbids cancelling `initialize`.
+        let cancellable = request.method != "initialize";
         Ok((InFlightRequest { id, connection: self.clone(), send_state: Arc::default(), cancellable }, receiver))
     }
 }
 
-/// Whether a message has left, agreed between who waits for its answer and who writes it.
+/// Whether a message was sent, agreed atomically between its caller and the transport's writer. A request that was not
+/// sent can be repeated safely, whatever the tool does.
 #[derive(Debug, Default)]
 pub(crate) struct SendState(AtomicU8);
 
@@ -86,18 +99,19 @@ const SENT: u8 = 1;
 const CANCELLED: u8 = 2;
 
 impl SendState {
-    /// False when it was withdrawn and must not be sent.
+    /// Marks the message as sent, before the first byte is written. Returns `false` when the caller cancelled it and it
+    /// must not be sent.
     pub(crate) fn mark_sent(&self) -> bool {
         let before = self.0.compare_exchange(QUEUED, SENT, Ordering::AcqRel, Ordering::Acquire);
         before != Err(CANCELLED)
     }
 
-    /// It did not get through whole, so nobody has acted on it.
+    /// Reverts [`SendState::mark_sent`] after an incomplete write, which the server cannot have acted on.
     pub(crate) fn mark_unsent(&self) {
         self.0.store(QUEUED, Ordering::Release);
     }
 
-    /// False when it was too late.
+    /// Cancels a message that still waits in the queue. Returns `false` when it was sent already.
     pub(crate) fn cancel(&self) -> bool {
         let before = self.0.compare_exchange(QUEUED, CANCELLED, Ordering::AcqRel, Ordering::Acquire);
         before != Err(SENT)

@@ -1,5 +1,5 @@
-//! What travels: a request before and after it is written down, on which terms somebody waits for its answer, and what
-//! came of it.
+//! Types of the request path: a request before and after encoding, its deadline and callbacks, and the results of
+//! sending a message and of dispatching a received one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,16 +11,18 @@ use tokio_util::sync::CancellationToken;
 use super::in_flight::SendState;
 use crate::options::{NotificationHandler, Relay, RequestOptions, ServerRequestHandler};
 
-/// A request to be made, before it has an id.
+/// A request before it is encoded and has an id.
 #[derive(Clone)]
 pub(crate) struct OutgoingRequest<'a> {
     pub(crate) method: &'a str,
+    /// A JSON object.
     pub(crate) params: Option<&'a RawValue>,
+    /// Sent with the request over HTTP; ignored by the other transports.
     pub(crate) headers: HeaderMap,
     pub(crate) relay: Option<&'a Relay>,
 }
 
-/// On which terms somebody waits.
+/// Deadline, cancellation and callbacks of one request.
 #[derive(Clone)]
 pub(crate) struct RequestContext {
     pub(crate) deadline: Instant,
@@ -30,32 +32,39 @@ pub(crate) struct RequestContext {
     pub(crate) on_notification: Option<NotificationHandler>,
 }
 
-/// A written message on its way out. Without an id it expects no answer.
+/// An encoded message for the transport.
 pub(crate) struct OutgoingMessage<'a> {
+    /// `None` for a message that expects no response.
     pub(crate) id: Option<u64>,
+    /// Empty for a response to a request of the server.
     pub(crate) method: &'a str,
+    /// The JSON text. The transport takes it when it sends the message.
     pub(crate) text: String,
     pub(crate) headers: HeaderMap,
     pub(crate) send_state: Arc<SendState>,
 }
 
-/// How far a transport got with a message.
+/// Result of sending a message.
 pub(crate) enum DeliveryStatus {
     Sent,
-    /// The server no longer knows our session and has not looked at the message.
+    /// The server no longer knows the session and did not process the message.
     SessionLost,
 }
 
-/// What an incoming text was.
+/// What a received text turned out to be.
 pub(crate) enum DispatchOutcome {
+    /// The response to the request with this id.
     Response(u64),
+    /// An error that names no request. Over HTTP it answers the request it came back for.
     ErrorWithoutId(crate::error::RpcError),
+    /// A request or notification of the server.
     Other,
+    /// Not a JSON-RPC message.
     Ignored,
 }
 
 impl DispatchOutcome {
-    /// In a batch, an answer is what counts.
+    /// Combines with a request or notification of the same batch; a response takes precedence.
     pub(super) fn or_other(self) -> DispatchOutcome {
         match self {
             DispatchOutcome::Response(_) | DispatchOutcome::ErrorWithoutId(_) => self,
@@ -65,18 +74,18 @@ impl DispatchOutcome {
 }
 
 impl RequestContext {
+    /// Starts the clock: the timeout of `options` counts from now.
     pub(crate) fn new(options: &RequestOptions) -> RequestContext {
-        let deadline = deadline_after(options.timeout);
-        let (handler, heard) = (options.handler.clone(), options.on_notification.clone());
         RequestContext {
-            deadline,
+            deadline: deadline_after(options.timeout),
             progress: options.progress.clone(),
             cancel: options.cancel.clone(),
-            handler,
-            on_notification: heard,
+            handler: options.handler.clone(),
+            on_notification: options.on_notification.clone(),
         }
     }
 
+    /// A context without callbacks, for requests that the client makes by itself.
     pub(crate) fn with_deadline(deadline: Instant) -> RequestContext {
         RequestContext {
             deadline,
@@ -88,7 +97,7 @@ impl RequestContext {
     }
 }
 
-/// A moment from now, however far.
+/// Returns the instant `duration` from now. Capped, because adding `Duration::MAX` to an instant overflows.
 pub(crate) fn deadline_after(duration: Duration) -> Instant {
     const MAX_WAIT: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
     Instant::now() + duration.min(MAX_WAIT)

@@ -1,4 +1,5 @@
-//! The resources a server was asked to tell about. It forgets them with its session, so a new one asks for them again.
+//! Resources subscribed with `resources/subscribe`. A legacy server loses the subscriptions together with the session,
+//! so the client subscribes again in the new session.
 
 use std::{
     collections::BTreeSet,
@@ -11,69 +12,74 @@ use serde_json::{json, value::RawValue};
 use super::{OutgoingRequest, RequestContext, WireConnection, deadline_after, lock};
 use crate::message::{RawObject, to_raw};
 
-/// How many are remembered.
+/// Maximum number of tracked subscriptions. Those beyond it work, but do not survive a lost session.
 const MAX_RESOURCE_SUBSCRIPTIONS: usize = 10_000;
+/// Maximum time for one `resources/subscribe` in a new session.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Before what was refused is asked for again; twice as long each time.
+/// Delay before rejected subscriptions are tried again; doubled after each round up to [`MAX_BACKOFF`].
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
+/// URIs of the subscribed resources.
 #[derive(Default)]
 pub(super) struct SubscribedResources(Mutex<BTreeSet<String>>);
 
 impl WireConnection {
-    /// Remembers what a request that was granted asked for.
+    /// Records the effect of a request that the server accepted, if it is a subscription.
     pub(crate) fn track_subscription(&self, method: &str, params: Option<&RawValue>) {
         if !matches!(method, "resources/subscribe" | "resources/unsubscribe") {
             return;
         }
         let Some(uri) = params.and_then(RawObject::parse).and_then(|params| params.get_string("uri")) else { return };
-        let mut watched = lock(&self.subscribed_resources.0);
+        let mut subscribed = lock(&self.subscribed_resources.0);
         if method == "resources/unsubscribe" {
-            watched.remove(&uri);
-        } else if watched.len() < MAX_RESOURCE_SUBSCRIPTIONS {
-            watched.insert(uri);
+            subscribed.remove(&uri);
+        } else if subscribed.len() < MAX_RESOURCE_SUBSCRIPTIONS {
+            subscribed.insert(uri);
         }
     }
 
-    /// Asks for all of it in a new session, and again for what was refused. What changed in between was not told, so all
-    /// of it may have.
+    /// Subscribes to all tracked resources in a new session, in the background, and retries those the server rejects.
+    /// Publishes an update for each, because the client may have missed one in between.
     pub(super) fn resubscribe(self: &Arc<Self>) {
         let connection = self.clone();
         self.spawn(async move {
             let session = connection.transport.session();
-            let (mut lost, mut pause) = (lock(&connection.subscribed_resources.0).clone(), INITIAL_BACKOFF);
+            let mut remaining = lock(&connection.subscribed_resources.0).clone();
+            let mut backoff = INITIAL_BACKOFF;
             loop {
-                for uri in std::mem::take(&mut lost) {
+                for uri in std::mem::take(&mut remaining) {
+                    // The caller may have unsubscribed meanwhile.
                     if !lock(&connection.subscribed_resources.0).contains(&uri) {
                         continue;
                     }
                     let Ok(params) = to_raw(&json!({ "uri": uri })) else { continue };
-                    let (method, headers) = ("resources/subscribe", http::HeaderMap::new());
-                    let ask = OutgoingRequest { method, params: Some(&params), headers, relay: None };
-                    match connection
-                        .request_once(&ask, &RequestContext::with_deadline(deadline_after(SUBSCRIBE_TIMEOUT)))
-                        .await
-                    {
+                    let request = OutgoingRequest {
+                        method: "resources/subscribe",
+                        params: Some(&params),
+                        headers: http::HeaderMap::new(),
+                        relay: None,
+                    };
+                    let context = RequestContext::with_deadline(deadline_after(SUBSCRIBE_TIMEOUT));
+                    match connection.request_once(&request, &context).await {
                         Ok(Some(_)) => {
                             connection.on_notification("notifications/resources/updated", Some(&params), || None)
                         }
+                        // This session is lost too; its renewal subscribes again.
                         Ok(None) => return,
                         Err(error) => {
-                            tracing::debug!(
-                                error = error.kind(),
-                                "a resource is not watched now; asked for again later"
-                            );
-                            lost.insert(uri);
+                            // A server that was restarted just now may not be ready.
+                            tracing::debug!(error = error.kind(), "subscribing to a resource failed; retrying later");
+                            remaining.insert(uri);
                         }
                     }
                 }
-                if lost.is_empty() {
+                if remaining.is_empty() {
                     return;
                 }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(MAX_BACKOFF);
-                // The next session has somebody who asks for all of it.
+                tokio::time::sleep(backoff).await;
+                backoff = (backoff * 2).min(MAX_BACKOFF);
+                // A newer session has its own task that subscribes to everything.
                 if connection.transport.session() != session {
                     return;
                 }

@@ -1,4 +1,7 @@
-//! The other direction: requests a server makes of us, answered by the caller's handler.
+//! Requests from the server to the client (elicitation, sampling, roots), answered by the caller's handler; and
+//! cancellation of the client's own requests.
+//!
+//! Only legacy servers send requests; those of 2026-07-28 return `input_required` instead.
 
 use std::{
     collections::HashMap,
@@ -16,31 +19,33 @@ use crate::{
     options::{ServerRequest, ServerRequestHandler},
 };
 
-/// How many requests of one server are answered at once.
+/// Maximum number of requests of one server answered concurrently; requests beyond it are ignored.
 const MAX_CONCURRENT_SERVER_REQUESTS: usize = 32;
 
-/// The server's requests being answered, by their id.
+/// Cancellation tokens of the server's requests being answered, by the raw JSON of their id.
 #[derive(Default)]
 pub(super) struct ActiveServerRequests(Mutex<HashMap<String, CancellationToken>>);
 
 impl ActiveServerRequests {
-    /// The server takes a request back.
+    /// Cancels the handler of a request that the server cancelled.
     pub(super) fn cancel(&self, id: &str) {
         if let Some(cancel) = lock(&self.0).remove(id) {
             cancel.cancel();
         }
     }
 
+    /// Registers a request; `None` when there are too many or its id is in use.
     fn begin(&self, id: &str) -> Option<CancellationToken> {
-        let mut serving = lock(&self.0);
+        let mut active = lock(&self.0);
         let cancel = CancellationToken::new();
-        (serving.len() < MAX_CONCURRENT_SERVER_REQUESTS && serving.insert(id.to_owned(), cancel.clone()).is_none())
+        (active.len() < MAX_CONCURRENT_SERVER_REQUESTS && active.insert(id.to_owned(), cancel.clone()).is_none())
             .then_some(cancel)
     }
 }
 
 impl WireConnection {
-    /// Answers a request of the server, by `handler` where it is known what it is about.
+    /// Answers a request of the server in the background. `handler` is that of the request it belongs to, if known;
+    /// otherwise the handler of the connection answers.
     pub(super) fn handle_server_request(
         self: &Arc<Self>,
         id: &RawValue,
@@ -49,23 +54,26 @@ impl WireConnection {
         handler: Option<ServerRequestHandler>,
     ) {
         if self.era() == Era::Modern {
-            tracing::debug!(method, "ignored a request, which servers of 2026 do not make");
+            tracing::debug!(method, "ignored a request from the server: not allowed in 2026-07-28");
             return;
         }
         let Some(cancel) = self.server_requests.begin(id.get()) else {
-            tracing::debug!(method, "ignored a request: too many at once, or one id twice");
+            tracing::debug!(method, "ignored a request from the server: too many at once, or a duplicate id");
             return;
         };
         let request = ServerRequest { method: method.to_owned(), params: params.map(ToOwned::to_owned) };
-        let (connection, id) = (self.clone(), id.to_owned());
+        let connection = self.clone();
+        let id = id.to_owned();
         self.spawn(async move {
-            let answering =
-                connection.respond_to_server(&id, request, handler.as_ref().or(connection.options.handler.as_ref()));
-            let _taken_back = cancel.run_until_cancelled(answering).await;
+            let handler = handler.as_ref().or(connection.options.handler.as_ref());
+            let responding = connection.respond_to_server(&id, request, handler);
+            // A cancelled request gets no response.
+            let _ = cancel.run_until_cancelled(responding).await;
             lock(&connection.server_requests.0).remove(id.get());
         });
     }
 
+    /// Computes the response and sends it to the server.
     async fn respond_to_server(
         self: &Arc<Self>,
         id: &RawValue,
@@ -82,38 +90,41 @@ impl WireConnection {
             Err(error) => Err(error),
         };
         if let Err(error) = sent {
-            tracing::debug!(error = error.kind(), "an answer did not reach the server");
+            tracing::debug!(error = error.kind(), "a response did not reach the server");
         }
     }
 
-    /// Tells the server that nobody waits for an answer any more, without waiting for it to hear.
+    /// Notifies the server that a request is cancelled. Called from `drop`, so it does not wait.
     pub(super) fn notify_cancelled(self: &Arc<Self>, id: u64) {
         let Ok(text) = message::encode_cancelled(id) else { return };
         match &self.transport {
-            ClientTransport::Stdio(pipe) => pipe.try_send(text),
-            // To the modern era the closed response stream says it all.
+            ClientTransport::Stdio(stdio) => stdio.try_send(text),
+            // In 2026-07-28, closing the response stream cancels the request.
             ClientTransport::Http(_) if self.era() == Era::Modern => {}
             ClientTransport::Http(_) | ClientTransport::Sse(_) => {
                 let connection = self.clone();
                 self.spawn(async move {
-                    let _best_effort = connection.send_message("notifications/cancelled", text).await;
+                    // Best effort: without the notification, the server merely works in vain.
+                    let _ = connection.send_message("notifications/cancelled", text).await;
                 });
             }
         }
     }
 }
 
-/// Asks a handler, which may panic without taking the connection along.
+/// Calls a handler and turns its panic into an error, so that the connection survives it.
 pub(crate) async fn call_handler(
     handler: &ServerRequestHandler,
     request: ServerRequest,
 ) -> Result<Box<RawValue>, RpcError> {
     use futures_util::FutureExt;
-    let answering = std::panic::AssertUnwindSafe(async { handler(request).await });
-    let outcome = answering.catch_unwind().await;
+    // The handler itself may panic before it returns a future, so it is called inside the caught one.
+    let handling = std::panic::AssertUnwindSafe(async { handler(request).await });
+    let outcome = handling.catch_unwind().await;
     outcome.unwrap_or_else(|_| Err(RpcError::new(RpcError::INTERNAL, "the client failed to answer")))
 }
 
+/// The error for a request that no handler answers.
 pub(crate) fn method_not_found(method: &str) -> RpcError {
     RpcError::new(RpcError::METHOD_NOT_FOUND, format!("this client does not answer `{method}`"))
 }

@@ -1,4 +1,5 @@
-//! HTTP+SSE of 2024-11-05: one long stream for all that comes in, whose first event says where to POST what goes out.
+//! HTTP+SSE transport of 2024-11-05: one event stream carries all messages from the server, and its first event names
+//! the URL to which the client POSTs its own.
 
 use std::sync::Arc;
 
@@ -15,63 +16,72 @@ use crate::{
     error::{WireError, sanitize_excerpt},
 };
 
+/// The sending side: POSTs messages to the endpoint. Responses arrive on the [`LegacySseStream`].
 pub(crate) struct LegacySseTransport {
     client: reqwest::Client,
+    /// The URL for messages, named by the server; same origin as the event stream.
     endpoint: Url,
+    /// The caller's headers, sent with every request.
     headers: HeaderMap,
+    /// Maximum size of an error body in bytes.
     body_bytes: usize,
 }
 
-/// The stream, open and past its first event.
+/// The open event stream after its first event.
 pub(crate) struct LegacySseStream {
     response: Response,
     events: EventStreamParser,
 }
 
 impl LegacySseTransport {
+    /// Opens the event stream and waits for the endpoint.
     pub(crate) async fn open(
         client: reqwest::Client,
         url: Url,
         headers: HeaderMap,
         body_bytes: usize,
     ) -> Result<(LegacySseTransport, LegacySseStream), WireError> {
-        let mut asking = headers.clone();
-        asking.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let request = client.get(url.clone()).headers(asking);
+        let mut request_headers = headers.clone();
+        request_headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let request = client.get(url.clone()).headers(request_headers);
         let response = request.send().await.map_err(|error| request_error(&error, &url))?;
         if !response.status().is_success() {
             return Err(error_from_response(response, body_bytes).await);
         }
         if !is_event_stream(&response) {
-            return Err(WireError::NotMcp("it answered with no stream of events".to_owned()));
+            return Err(WireError::NotMcp("its response is not an event stream".to_owned()));
         }
         let mut stream = LegacySseStream { response, events: EventStreamParser::new(body_bytes) };
         let endpoint = stream.read_endpoint(&url).await?;
         Ok((LegacySseTransport { client, endpoint, headers, body_bytes }, stream))
     }
 
-    pub(crate) async fn send(&self, mail: &mut OutgoingMessage<'_>) -> Result<(), WireError> {
-        mail.send_state.mark_sent();
+    /// POSTs a message. The server answers 202 and sends the response on the event stream.
+    pub(crate) async fn send(&self, message: &mut OutgoingMessage<'_>) -> Result<(), WireError> {
+        message.send_state.mark_sent();
         let mut headers = self.headers.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let request = self.client.post(self.endpoint.clone()).headers(headers).body(std::mem::take(&mut mail.text));
+        let request = self.client.post(self.endpoint.clone()).headers(headers).body(std::mem::take(&mut message.text));
         let response = request.send().await.map_err(|error| request_error(&error, &self.endpoint))?;
         if response.status().is_success() { Ok(()) } else { Err(error_from_response(response, self.body_bytes).await) }
     }
 }
 
 impl LegacySseStream {
+    /// Reads events until the one that names the endpoint.
     async fn read_endpoint(&mut self, url: &Url) -> Result<Url, WireError> {
         loop {
             while let Some(event) = self.events.next()? {
                 if event.kind.as_deref() != Some("endpoint") {
                     continue;
                 }
-                let unusable = || WireError::Protocol(format!("`{}` is no endpoint", sanitize_excerpt(&event.data)));
+                let unusable =
+                    || WireError::Protocol(format!("`{}` is not a valid endpoint", sanitize_excerpt(&event.data)));
                 let endpoint = url.join(&event.data).map_err(|_| unusable())?;
                 if endpoint.origin() != url.origin() {
-                    // Our headers may hold credentials for the origin we were given, and for no other.
-                    return Err(WireError::Protocol(format!("its endpoint `{}` is elsewhere", redact_url(&endpoint))));
+                    // The headers may contain credentials, which are meant for the configured origin only.
+                    let endpoint = redact_url(&endpoint);
+                    return Err(WireError::Protocol(format!("its endpoint `{endpoint}` is on another origin")));
                 }
                 return Ok(endpoint);
             }
@@ -82,6 +92,7 @@ impl LegacySseStream {
         }
     }
 
+    /// Spawns the reader. The end of the stream ends the connection.
     pub(crate) fn start(mut self, connection: &Arc<WireConnection>) {
         let reading = connection.clone();
         connection.spawn(async move {
@@ -90,6 +101,7 @@ impl LegacySseStream {
         });
     }
 
+    /// Dispatches events until the stream ends or an event is too large; returns the reason.
     async fn read_until_closed(&mut self, connection: &Arc<WireConnection>) -> WireError {
         loop {
             match self.events.next() {
@@ -97,7 +109,7 @@ impl LegacySseStream {
                 Err(error) => return error,
                 Ok(None) => match self.response.chunk().await {
                     Ok(Some(chunk)) => self.events.push(&chunk),
-                    Ok(None) | Err(_) => return closed_error(true, "the server ended its stream".to_owned()),
+                    Ok(None) | Err(_) => return closed_error(true, "the server ended its event stream".to_owned()),
                 },
             }
         }

@@ -1,37 +1,52 @@
-//! Server-sent events, cut out of a byte stream with a bound on each.
+//! Incremental parser for server-sent events, with a bound on the size of one event.
 
 use std::time::Duration;
 
 use crate::error::WireError;
 
-/// One event; an absent field is `None`, so that the reader can keep the last one.
+/// One event. An absent field is `None`, so that the reader keeps the last value it saw.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerSentEvent {
+    /// The field `event`.
     pub(crate) kind: Option<String>,
     pub(crate) data: String,
     pub(crate) id: Option<String>,
     pub(crate) retry: Option<Duration>,
 }
 
+/// Parser state. Call [`EventStreamParser::push`] for each chunk, then [`EventStreamParser::next`] until it returns
+/// `None`.
 #[derive(Debug)]
 pub(crate) struct EventStreamParser {
     buffer: Vec<u8>,
-    /// Where the next line begins, and how far its end was looked for.
+    /// Offset in `buffer` where the next line begins.
     line_start: usize,
+    /// Offset up to which no line end was found, so that no byte is scanned twice.
     searched: usize,
-    /// A line ended in CR, so that a LF coming next belongs to it.
+    /// The last line ended with CR; an LF that follows belongs to the same line end.
     skip_line_feed: bool,
+    /// The event being assembled.
     event: ServerSentEvent,
+    /// Whether `event` has a `data` field; an empty one counts too.
     has_data: bool,
+    /// Maximum size of one event in bytes.
     limit: usize,
 }
 
 impl EventStreamParser {
     pub(crate) fn new(limit: usize) -> EventStreamParser {
-        let (buffer, event) = (Vec::new(), ServerSentEvent::default());
-        EventStreamParser { buffer, line_start: 0, searched: 0, skip_line_feed: false, event, has_data: false, limit }
+        EventStreamParser {
+            buffer: Vec::new(),
+            line_start: 0,
+            searched: 0,
+            skip_line_feed: false,
+            event: ServerSentEvent::default(),
+            has_data: false,
+            limit,
+        }
     }
 
+    /// Appends a chunk, which may end anywhere, and discards the lines that were parsed.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.line_start);
         self.searched -= self.line_start;
@@ -39,7 +54,7 @@ impl EventStreamParser {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole event, if there is one.
+    /// Returns the next complete event, or `None` when more bytes are needed.
     pub(crate) fn next(&mut self) -> Result<Option<ServerSentEvent>, WireError> {
         while let Some(line) = self.next_line() {
             if !line.is_empty() {
@@ -55,18 +70,19 @@ impl EventStreamParser {
         Ok(None)
     }
 
+    /// Returns the next complete line. SSE lines end with LF, CR or CRLF.
     fn next_line(&mut self) -> Option<String> {
         if self.skip_line_feed && self.line_start < self.buffer.len() {
             self.skip_line_feed = false;
             self.line_start += usize::from(self.buffer[self.line_start] == b'\n');
             self.searched = self.line_start;
         }
-        let found = self.buffer[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'));
-        let Some(found) = found else {
+        let line_end = self.buffer[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        let Some(line_end) = line_end else {
             self.searched = self.buffer.len();
             return None;
         };
-        let end = self.searched + found;
+        let end = self.searched + line_end;
         let line = String::from_utf8_lossy(&self.buffer[self.line_start..end]).into_owned();
         self.skip_line_feed = self.buffer[end] == b'\r';
         self.line_start = end + 1;
@@ -74,6 +90,7 @@ impl EventStreamParser {
         Some(line)
     }
 
+    /// Adds one line to the event. Comments and unknown fields are ignored, as the standard requires.
     fn apply_field(&mut self, line: &str) {
         let line = line.strip_prefix('\u{feff}').unwrap_or(line);
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
@@ -100,14 +117,14 @@ mod tests {
 
     fn parse_all(chunks: &[&str]) -> Vec<ServerSentEvent> {
         let mut events = EventStreamParser::new(1000);
-        let mut found = Vec::new();
+        let mut parsed = Vec::new();
         for chunk in chunks {
             events.push(chunk.as_bytes());
             while let Some(event) = events.next().unwrap() {
-                found.push(event);
+                parsed.push(event);
             }
         }
-        found
+        parsed
     }
 
     fn data_event(text: &str) -> ServerSentEvent {
@@ -115,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_cut_wherever_the_chunks_end() {
+    fn events_are_parsed_wherever_the_chunks_end() {
         let text = ": hello\r\n\r\ndata: a\rdata:b\r\n\nevent: x\nid: 7\nretry: 500\ndata\n\n";
         let expected = vec![
             data_event("a\nb"),
@@ -132,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_end_is_too_large() {
+    fn an_event_that_never_ends_is_too_large() {
         let mut events = EventStreamParser::new(10);
         events.push(b"data: 0123456789");
         assert!(matches!(events.next(), Err(WireError::TooLarge { limit: 10, .. })));
