@@ -1,4 +1,4 @@
-//! How answers are written: what every result of 2026-07-28 must say about itself is put in without reading the rest.
+//! Encodes responses, and adds the metadata that every result of 2026-07-28 must have without parsing large results.
 
 use serde_json::value::RawValue;
 
@@ -7,33 +7,37 @@ use crate::{
     message::{self, RawObject, to_raw},
 };
 
+/// `_meta` key under which results of 2026-07-28 name the server.
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
+/// Response of last resort.
 const ENCODE_FAILURE: &str =
-    r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the answer cannot be written"}}"#;
+    r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the response cannot be encoded"}}"#;
 
-/// The text of an answer, whatever happens.
+/// Encodes a response. Never fails: a response that cannot be encoded becomes an error without an id.
 pub(super) fn encode_response(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) -> String {
     message::encode_response(id, outcome).unwrap_or_else(|_| ENCODE_FAILURE.to_owned())
 }
 
-/// An error that answers something without a readable id.
+/// Encodes an error response; without a valid id, under the id `null`.
 pub(super) fn encode_error(id: Option<&RawValue>, error: RpcError) -> String {
     encode_response(id.unwrap_or(RawValue::NULL), &Err(error))
 }
 
-/// A result with its type and who made it. One that has a type keeps it.
+/// Adds `resultType` and `serverInfo` to a result. An existing `resultType` is kept; `serverInfo` is replaced, because
+/// it names the server that the client is connected to.
 pub(super) fn add_result_metadata(result: Box<RawValue>, server: &RawValue) -> Box<RawValue> {
     let text = result.get();
     if text.contains("\"resultType\"") || text.contains("\"_meta\"") {
         return add_metadata_by_parsing(&result, server).unwrap_or(result);
     }
-    // The usual case is done by cutting, for results may be large.
+    // The usual case inserts text after the first brace: results may be large, and parsing them would cost.
     let Some(rest) = text.strip_prefix('{') else { return result };
     let comma = if rest.trim_start().starts_with('}') { "" } else { "," };
     let text = format!(r#"{{"resultType":"complete","_meta":{{"{SERVER_INFO_KEY}":{server}}}{comma}{rest}"#);
     RawValue::from_string(text).unwrap_or(result)
 }
 
+/// The slow path, for results that contain one of the keys at any depth.
 fn add_metadata_by_parsing(result: &RawValue, server: &RawValue) -> Option<Box<RawValue>> {
     let mut object = RawObject::parse(result)?;
     if object.get("resultType").is_none() {
@@ -59,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_says_its_type_and_who_made_it() {
+    fn a_result_gets_its_type_and_the_server_info() {
         let meta = r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"crib","version":"1"}}"#;
         check("{}", &format!(r#"{{"resultType":"complete",{meta}}}"#));
         check(r#"{ "a":1}"#, &format!(r#"{{"resultType":"complete",{meta}, "a":1}}"#));

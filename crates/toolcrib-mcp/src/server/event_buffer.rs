@@ -1,5 +1,8 @@
-//! What is said to one HTTP client on one stream, in order: a bounded queue that keeps what was sent for a while, so
-//! that a cut stream can be taken up again. The newest reader gets the messages; older ones wait behind it.
+//! Message queue of one HTTP event stream: bounded, ordered, and with the latest messages retained so that a client can
+//! resume an interrupted stream.
+//!
+//! A stream may have several readers, because a client may reconnect before the server notices that the old connection
+//! is dead. Only the newest reader gets messages; the next older one takes over when it is dropped.
 
 use std::{
     collections::VecDeque,
@@ -13,131 +16,146 @@ use tokio::sync::Notify;
 
 use crate::connection::lock;
 
-/// What a stream keeps of what was sent already.
+/// Maximum bytes of messages that are retained after they were read.
 const MAX_RETAINED_BYTES: usize = 256 * 1024;
 
+/// The queue of one stream, shared by its writers and readers.
 #[derive(Debug)]
 pub(super) struct EventBuffer {
-    /// Names the stream within its session, in the ids of its events.
+    /// Number of the stream within its session; the first part of its event ids.
     pub(super) stream_number: u64,
+    /// Maximum number of unread messages; beyond it, messages that are not required are dropped.
     max_unread: usize,
     retention: Retention,
     state: Mutex<BufferState>,
-    /// A reader left, or the end was read.
+    /// Fires when a reader was dropped, or the last message was read.
     reader_changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct BufferState {
+    /// Retained and unread messages, in order of their numbers.
     messages: VecDeque<BufferedMessage>,
-    /// The number of the next message to come, and of the next to be read.
+    /// Number of the next message to be added.
     next_number: u64,
+    /// Number of the next message to be read.
     next_unread: u64,
+    /// No message can be added any more.
     ended: bool,
+    /// Open readers, oldest first.
     readers: Vec<ReaderSlot>,
     last_reader_number: u64,
-    /// How long the stream outlives its reader.
+    /// Time for which the stream stays resumable without a reader; `None` if it is not resumable.
     resume_window: Option<Duration>,
 }
 
+/// Entry of one open reader.
 #[derive(Debug)]
 struct ReaderSlot {
     number: u64,
     waker: Option<Waker>,
 }
 
+/// One message of a stream.
 #[derive(Debug, Clone)]
 pub(super) struct BufferedMessage {
+    /// Number within the stream, from 1; the second part of its event id.
     pub(super) number: u64,
+    /// The JSON text.
     pub(super) text: Bytes,
+    /// Set on the response, which ends the stream.
     pub(super) response_kind: Option<ResponseKind>,
 }
 
-/// Whether what was read is kept, for a stream that is cut and taken up again.
+/// Whether messages are retained after they were read, for a client that resumes the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retention {
     Nothing,
+    /// The latest [`MAX_RETAINED_BYTES`].
     Latest,
 }
 
-/// A message that ends its stream, and what the HTTP status makes of it.
+/// Kind of a response, from which the HTTP status is derived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResponseKind {
     Result,
+    /// An error with this JSON-RPC code.
     Error(i64),
 }
 
-/// Whether a message may be lost when the client does not read.
+/// Whether a message may be dropped when the client does not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MessagePriority {
     Droppable,
-    /// One that is still unread and says the same makes another needless.
+    /// Droppable, and also dropped when an equal message is still unread.
     Deduplicated,
     Required,
 }
 
 impl EventBuffer {
-    pub(super) fn new(number: u64, bound: usize, keeps: Retention) -> Arc<EventBuffer> {
+    pub(super) fn new(stream_number: u64, max_unread: usize, retention: Retention) -> Arc<EventBuffer> {
         let state = BufferState { next_number: 1, next_unread: 1, ..BufferState::default() };
         Arc::new(EventBuffer {
-            stream_number: number,
-            max_unread: bound,
-            retention: keeps,
+            stream_number,
+            max_unread,
+            retention,
             state: Mutex::new(state),
             reader_changed: Notify::new(),
         })
     }
 
-    pub(super) fn push(&self, text: String, weight: MessagePriority) {
-        self.add(text, weight, None);
+    /// Adds a message that does not end the stream.
+    pub(super) fn push(&self, text: String, priority: MessagePriority) {
+        self.add(text, priority, None);
     }
 
-    /// The last message; what comes after it is lost.
-    pub(super) fn finish(&self, text: String, last: ResponseKind) {
-        self.add(text, MessagePriority::Required, Some(last));
+    /// Adds the response and ends the stream; later messages are ignored.
+    pub(super) fn finish(&self, text: String, kind: ResponseKind) {
+        self.add(text, MessagePriority::Required, Some(kind));
         self.end();
     }
 
+    /// Ends the stream. Readers still get the unread messages.
     pub(super) fn end(&self) {
         let mut state = lock(&self.state);
         state.ended = true;
-        for seat in &mut state.readers {
-            seat.waker.take().into_iter().for_each(Waker::wake);
+        for reader in &mut state.readers {
+            reader.waker.take().into_iter().for_each(Waker::wake);
         }
     }
 
-    fn add(&self, text: String, weight: MessagePriority, last: Option<ResponseKind>) {
+    fn add(&self, text: String, priority: MessagePriority, response_kind: Option<ResponseKind>) {
         let mut state = lock(&self.state);
         let unread = state.messages.iter().rev().take_while(|message| message.number >= state.next_unread);
-        let unneeded = match weight {
+        let is_dropped = match priority {
             MessagePriority::Required => false,
             MessagePriority::Droppable => unread.count() >= self.max_unread,
             MessagePriority::Deduplicated => {
                 unread.into_iter().enumerate().any(|(n, message)| message.text == text || n >= self.max_unread)
             }
         };
-        if state.ended || unneeded {
+        if state.ended || is_dropped {
             return;
         }
-        let message = BufferedMessage { number: state.next_number, text: Bytes::from(text), response_kind: last };
+        let message = BufferedMessage { number: state.next_number, text: Bytes::from(text), response_kind };
         state.messages.push_back(message);
         state.next_number += 1;
         state.wake_newest_reader();
     }
 
-    /// A reader of what comes from now on, or of what came after the message `after`.
+    /// Adds a reader, which becomes the newest. It reads the unread messages, or all retained ones after number `after`.
     pub(super) fn add_reader(self: &Arc<Self>, after: Option<u64>) -> BufferReader {
         let mut state = lock(&self.state);
         if let Some(after) = after {
             state.next_unread = state.next_unread.min(after.saturating_add(1));
         }
         state.last_reader_number += 1;
-        let seat = state.last_reader_number;
-        state.readers.push(ReaderSlot { number: seat, waker: None });
-        BufferReader { buffer: self.clone(), number: seat }
+        let number = state.last_reader_number;
+        state.readers.push(ReaderSlot { number, waker: None });
+        BufferReader { buffer: self.clone(), number }
     }
 
-    /// The number of the last message that was read.
+    /// Returns the number of the last message that was read.
     pub(super) fn last_read(&self) -> u64 {
         lock(&self.state).next_unread - 1
     }
@@ -146,75 +164,79 @@ impl EventBuffer {
         lock(&self.state).readers.len()
     }
 
-    /// From now on a client that vanishes may come back within that time.
-    pub(super) fn set_resume_window(&self, within: Duration) {
-        lock(&self.state).resume_window = Some(within);
+    /// Makes the stream resumable: a client that disconnects may come back within this time.
+    pub(super) fn set_resume_window(&self, resume_window: Duration) {
+        lock(&self.state).resume_window = Some(resume_window);
     }
 
-    /// Waits until nobody reads any more, and nobody came back in time.
+    /// Waits until the stream has had no reader for the whole resume window.
     pub(super) async fn wait_abandoned(&self) {
         loop {
             if self.reader_count() > 0 {
                 self.reader_changed.notified().await;
                 continue;
             }
-            let within = lock(&self.state).resume_window.unwrap_or_default();
-            tokio::time::sleep(within).await;
+            let resume_window = lock(&self.state).resume_window.unwrap_or_default();
+            tokio::time::sleep(resume_window).await;
             if self.reader_count() == 0 {
                 return;
             }
         }
     }
 
-    /// Waits until the end was read, or nobody will read it.
+    /// Waits until the last message was read, at most for the resume window. Returns at once if the stream is not
+    /// resumable.
     pub(super) async fn wait_drained(&self) {
-        let Some(within) = lock(&self.state).resume_window else { return };
-        let read_out = async {
+        let Some(resume_window) = lock(&self.state).resume_window else { return };
+        let drained = async {
             while !lock(&self.state).is_drained() {
                 self.reader_changed.notified().await;
             }
         };
         tokio::select! {
-            () = read_out => {}
-            () = tokio::time::sleep(within) => {}
+            () = drained => {}
+            () = tokio::time::sleep(resume_window) => {}
         }
     }
 }
 
 impl BufferState {
     fn wake_newest_reader(&mut self) {
-        if let Some(waker) = self.readers.last_mut().and_then(|seat| seat.waker.take()) {
+        if let Some(waker) = self.readers.last_mut().and_then(|reader| reader.waker.take()) {
             waker.wake();
         }
     }
 
+    /// Whether the stream ended and all its messages were read.
     fn is_drained(&self) -> bool {
         self.ended && self.next_unread == self.next_number
     }
 
-    fn take_unread(&mut self, keeps: Retention) -> Option<BufferedMessage> {
+    /// Returns the next unread message and discards the read ones that exceed the retention.
+    fn take_unread(&mut self, retention: Retention) -> Option<BufferedMessage> {
         let message = self.messages.iter().find(|message| message.number >= self.next_unread)?.clone();
         self.next_unread = message.number + 1;
-        let mut kept = 0;
+        let mut retained_bytes = 0;
         let read = self.messages.iter().filter(|message| message.number < self.next_unread);
-        let surplus = match keeps {
+        // Messages with smaller numbers are discarded.
+        let first_retained = match retention {
             Retention::Nothing => self.next_unread,
             Retention::Latest => read
                 .rev()
                 .find_map(|message| {
-                    kept += message.text.len();
-                    (kept > MAX_RETAINED_BYTES).then_some(message.number + 1)
+                    retained_bytes += message.text.len();
+                    (retained_bytes > MAX_RETAINED_BYTES).then_some(message.number + 1)
                 })
                 .unwrap_or_default(),
         };
-        while self.messages.front().is_some_and(|message| message.number < surplus) {
+        while self.messages.front().is_some_and(|message| message.number < first_retained) {
             self.messages.pop_front();
         }
         Some(message)
     }
 }
 
-/// Reads a feed. Dropping it tells that the client is gone.
+/// Reads one stream. Dropping it means that the client disconnected.
 #[derive(Debug)]
 pub(super) struct BufferReader {
     buffer: Arc<EventBuffer>,
@@ -226,11 +248,11 @@ impl BufferReader {
         &self.buffer
     }
 
-    /// The next message; `None` at the end.
+    /// Polls the next message; `None` at the end of the stream. Readers that are not the newest stay pending.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<BufferedMessage>> {
         let mut state = lock(&self.buffer.state);
-        let newest = state.readers.last().is_some_and(|seat| seat.number == self.number);
-        if newest && let Some(message) = state.take_unread(self.buffer.retention) {
+        let is_newest = state.readers.last().is_some_and(|reader| reader.number == self.number);
+        if is_newest && let Some(message) = state.take_unread(self.buffer.retention) {
             if state.is_drained() {
                 self.buffer.reader_changed.notify_one();
             }
@@ -239,12 +261,13 @@ impl BufferReader {
         if state.ended {
             return Poll::Ready(None);
         }
-        if let Some(seat) = state.readers.iter_mut().find(|seat| seat.number == self.number) {
-            seat.waker = Some(context.waker().clone());
+        if let Some(reader) = state.readers.iter_mut().find(|reader| reader.number == self.number) {
+            reader.waker = Some(context.waker().clone());
         }
         Poll::Pending
     }
 
+    /// Waits for the next message; `None` at the end of the stream.
     pub(super) async fn next(&mut self) -> Option<BufferedMessage> {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
@@ -253,8 +276,8 @@ impl BufferReader {
 impl Drop for BufferReader {
     fn drop(&mut self) {
         let mut state = lock(&self.buffer.state);
-        state.readers.retain(|seat| seat.number != self.number);
-        // What is unread now belongs to the reader behind.
+        state.readers.retain(|reader| reader.number != self.number);
+        // The next older reader gets the unread messages.
         state.wake_newest_reader();
         drop(state);
         self.buffer.reader_changed.notify_one();
@@ -270,54 +293,56 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cut_stream_is_taken_up_where_it_was_cut() {
-        let feed = EventBuffer::new(1, 8, Retention::Latest);
-        feed.set_resume_window(Duration::from_secs(1));
-        let mut first = feed.add_reader(None);
-        feed.push("a".into(), MessagePriority::Droppable);
-        feed.push("b".into(), MessagePriority::Droppable);
+    async fn an_interrupted_stream_is_resumed_after_the_last_seen_message() {
+        let buffer = EventBuffer::new(1, 8, Retention::Latest);
+        buffer.set_resume_window(Duration::from_secs(1));
+        let mut first = buffer.add_reader(None);
+        buffer.push("a".into(), MessagePriority::Droppable);
+        buffer.push("b".into(), MessagePriority::Droppable);
         let seen = first.next().await.unwrap().number;
         assert_eq!(message_text(first.next().await), "b");
         drop(first);
-        feed.finish("c".into(), ResponseKind::Result);
-        let mut again = feed.add_reader(Some(seen));
-        assert_eq!(message_text(again.next().await), "b");
-        assert_eq!(message_text(again.next().await), "c");
-        assert!(again.next().await.is_none());
+        buffer.finish("c".into(), ResponseKind::Result);
+        let mut resumed = buffer.add_reader(Some(seen));
+        assert_eq!(message_text(resumed.next().await), "b");
+        assert_eq!(message_text(resumed.next().await), "c");
+        assert!(resumed.next().await.is_none());
     }
 
     #[tokio::test]
-    async fn only_the_newest_reader_gets_a_message_and_the_one_behind_takes_over() {
-        let feed = EventBuffer::new(1, 8, Retention::Latest);
-        let (mut older, mut newer) = (feed.add_reader(None), feed.add_reader(None));
-        feed.push("a".into(), MessagePriority::Deduplicated);
-        feed.push("a".into(), MessagePriority::Deduplicated);
+    async fn only_the_newest_reader_gets_messages_until_it_is_dropped() {
+        let buffer = EventBuffer::new(1, 8, Retention::Latest);
+        let mut older = buffer.add_reader(None);
+        let mut newer = buffer.add_reader(None);
+        buffer.push("a".into(), MessagePriority::Deduplicated);
+        buffer.push("a".into(), MessagePriority::Deduplicated);
         assert_eq!(message_text(newer.next().await), "a");
-        feed.push("b".into(), MessagePriority::Deduplicated);
+        buffer.push("b".into(), MessagePriority::Deduplicated);
         drop(newer);
         assert_eq!(message_text(older.next().await), "b");
     }
 
     #[tokio::test]
-    async fn what_nobody_reads_does_not_pile_up() {
-        let feed = EventBuffer::new(1, 2, Retention::Nothing);
-        let mut reader = feed.add_reader(None);
+    async fn unread_messages_are_bounded_and_the_response_is_kept() {
+        let buffer = EventBuffer::new(1, 2, Retention::Nothing);
+        let mut reader = buffer.add_reader(None);
         for _ in 0..10 {
-            feed.push("progress".into(), MessagePriority::Droppable);
+            buffer.push("progress".into(), MessagePriority::Droppable);
         }
-        feed.finish("answer".into(), ResponseKind::Result);
+        buffer.finish("answer".into(), ResponseKind::Result);
         assert_eq!(message_text(reader.next().await), "progress");
         assert_eq!(message_text(reader.next().await), "progress");
         assert_eq!(message_text(reader.next().await), "answer");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_that_may_be_taken_up_is_given_up_only_after_a_while() {
-        let feed = EventBuffer::new(1, 2, Retention::Nothing);
-        feed.set_resume_window(Duration::from_secs(3));
-        let (first, begun) = (feed.add_reader(None), tokio::time::Instant::now());
-        drop(first);
-        feed.wait_abandoned().await;
-        assert_eq!(begun.elapsed().as_secs(), 3);
+    async fn a_resumable_stream_is_abandoned_after_its_resume_window() {
+        let buffer = EventBuffer::new(1, 2, Retention::Nothing);
+        buffer.set_resume_window(Duration::from_secs(3));
+        let reader = buffer.add_reader(None);
+        let started = tokio::time::Instant::now();
+        drop(reader);
+        buffer.wait_abandoned().await;
+        assert_eq!(started.elapsed().as_secs(), 3);
     }
 }

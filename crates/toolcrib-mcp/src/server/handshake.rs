@@ -1,4 +1,4 @@
-//! What a client is told first.
+//! Server side of the handshake: the results of `initialize` and `server/discover`.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -13,13 +13,13 @@ use crate::{
     message::{RawObject, to_raw},
 };
 
-/// The client of an `initialize`, in the version it will be spoken to.
+/// Builds the peer of an `initialize` request, with the negotiated version.
 pub(super) fn legacy_peer(params: Option<&RawValue>, query: &str) -> McpPeer {
     let params = params.and_then(RawObject::parse).unwrap_or_default();
-    let asked = params.get_string("protocolVersion").and_then(|version| version.parse().ok());
-    let version = match asked {
+    let requested = params.get_string("protocolVersion").and_then(|version| version.parse().ok());
+    let version = match requested {
         Some(Era::Legacy(version)) => version,
-        // What is newer than the handshake, or unknown, is offered the newest with one.
+        // An unknown version, or one without `initialize`, is answered with the newest that has it.
         Some(Era::Modern) | None => LegacyVersion::LATEST,
     };
     let name = params.get("clientInfo").and_then(RawObject::parse).and_then(|client| client.get_string("name"));
@@ -27,7 +27,7 @@ pub(super) fn legacy_peer(params: Option<&RawValue>, query: &str) -> McpPeer {
     McpPeer::new(Era::Legacy(version), name, capabilities, query)
 }
 
-/// The result of `initialize`.
+/// Builds the result of `initialize`.
 pub(super) async fn initialize_result(shared: &ServerShared, peer: &Arc<McpPeer>) -> Result<Box<RawValue>, RpcError> {
     let mut result = RawObject::default();
     result.set("protocolVersion", to_raw(peer.era.as_str())?);
@@ -36,18 +36,19 @@ pub(super) async fn initialize_result(shared: &ServerShared, peer: &Arc<McpPeer>
     Ok(result.to_raw()?)
 }
 
-/// The result of `server/discover`.
-pub(super) async fn discover_result(exchange: Arc<RequestState>) -> Result<Box<RawValue>, RpcError> {
+/// Builds the result of `server/discover`.
+pub(super) async fn discover_result(request: Arc<RequestState>) -> Result<Box<RawValue>, RpcError> {
     let mut result = RawObject::default();
     result.set("supportedVersions", to_raw(&supported_versions())?);
-    describe_service(&exchange.shared, &exchange.peer).await?.write_to(&mut result)?;
-    // It tells what this client may see, and may change at any time.
+    describe_service(&request.shared, &request.peer).await?.write_to(&mut result)?;
+    // The description depends on the client's permissions and may change at any time, so it must not be cached.
     result.set("ttlMs", to_raw(&0)?);
     result.set("cacheScope", to_raw("private")?);
     Ok(result.to_raw()?)
 }
 
 impl ServiceDescription {
+    /// Adds the fields that both results share.
     fn write_to(self, result: &mut RawObject<'_>) -> Result<(), RpcError> {
         result.set("capabilities", self.capabilities);
         if let Some(instructions) = &self.instructions {
@@ -57,31 +58,34 @@ impl ServiceDescription {
     }
 }
 
+/// Asks the service for its description, with a timeout. A panic of the service becomes an error.
 pub(super) async fn describe_service(
     shared: &ServerShared,
     peer: &Arc<McpPeer>,
 ) -> Result<ServiceDescription, RpcError> {
-    let asking = AssertUnwindSafe(async { shared.service.describe(peer).await }).catch_unwind();
-    let greeting = shared.stopping.run_until_cancelled(timeout(shared.options.describe_timeout, asking)).await;
-    match greeting {
-        Some(Ok(Ok(greeting))) => Ok(greeting),
+    let describing = AssertUnwindSafe(async { shared.service.describe(peer).await }).catch_unwind();
+    let description = shared.stopping.run_until_cancelled(timeout(shared.options.describe_timeout, describing)).await;
+    match description {
+        Some(Ok(Ok(description))) => Ok(description),
         Some(Ok(Err(_)) | Err(_)) => Err(RpcError::new(RpcError::INTERNAL, "the server is not ready")),
         None => Err(RpcError::new(RpcError::INTERNAL, "the server is stopping; try again")),
     }
 }
 
-/// The versions that are spoken here, newest first.
+/// Returns the supported protocol versions, newest first.
 pub(super) fn supported_versions() -> Vec<&'static str> {
     let legacy = LegacyVersion::ALL.into_iter().rev().map(LegacyVersion::as_str);
     std::iter::once(Era::Modern.as_str()).chain(legacy).collect()
 }
 
+/// The error for an unsupported version, with the supported ones as its data.
 pub(super) fn unsupported_version(version: &str) -> RpcError {
     let data = to_raw(&json!({ "supported": supported_versions(), "requested": version })).ok();
-    let message = format!("version `{}` is not spoken here", crate::error::sanitize_excerpt(version));
+    let message = format!("unsupported protocol version `{}`", crate::error::sanitize_excerpt(version));
     RpcError { code: RpcError::UNSUPPORTED_VERSION, message, data }
 }
 
+/// Returns `{}`.
 pub(super) fn empty_object() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).unwrap_or_default()
 }

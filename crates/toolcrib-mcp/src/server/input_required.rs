@@ -1,5 +1,8 @@
-//! Asking in 2026-07-28: the client's request is answered with what is wanted (`input_required`) while the service's
-//! work is held, and goes on when the client repeats the request with its answers and the `requestState` it was given.
+//! Questions to clients of 2026-07-28. The server answers the client's request with an `input_required` result and
+//! suspends the service's work, which continues when the client repeats the request with its answers and the
+//! `requestState`.
+//!
+//! The service notices nothing of this: to it, asking the client is one call that takes long.
 
 use std::sync::Arc;
 
@@ -22,52 +25,56 @@ use crate::{
     message::{RawObject, to_raw},
 };
 
-/// How our own states begin. Another may belong to a server behind the service, which is to see it.
+/// Prefix of the states created here. Other states belong to a server behind the service, which receives them.
 const STATE_PREFIX: &str = "toolcrib-";
 
-/// A question for the client, until it is answered.
+/// A question that the client has not answered yet.
 #[derive(Debug)]
 pub(super) struct ClientQuestion {
+    /// Key in `inputRequests` and `inputResponses`.
     key: String,
+    /// Method and parameters of the question.
     request: Box<RawValue>,
     answer: oneshot::Sender<Result<Box<RawValue>, RpcError>>,
 }
 
 impl RequestState {
-    /// Asks, and waits for the client to come back.
+    /// Asks the client and waits for the answer, which arrives with a later request.
     pub(super) async fn ask_client(&self, method: &str, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
         let request = input_request(method, params)?;
         let (answer, waiting) = oneshot::channel();
         {
-            let mut way = lock(&self.channel);
-            if way.closed {
+            let mut channel = lock(&self.channel);
+            if channel.closed {
                 return Err(request_ended_error());
             }
-            way.question_count += 1;
-            let key = format!("{}-{}", method.split('/').next().unwrap_or_default(), way.question_count);
-            way.questions.push(ClientQuestion { key, request, answer });
+            channel.question_count += 1;
+            let key = format!("{}-{}", method.split('/').next().unwrap_or_default(), channel.question_count);
+            channel.questions.push(ClientQuestion { key, request, answer });
         }
         self.wake.notify_one();
-        waiting.await.unwrap_or_else(|_| Err(RpcError::new(RpcError::INTERNAL, "the client did not come back")))
+        waiting.await.unwrap_or_else(|_| Err(RpcError::new(RpcError::INTERNAL, "the client did not answer in time")))
     }
 
-    /// Puts what was asked to the client, if it waits for an answer; until when the work is held.
+    /// Sends the open questions to the client, if it waits for a response, and suspends the request. Returns the
+    /// deadline for the client to resume it.
     pub(super) async fn suspend(self: &Arc<Self>) -> Option<Instant> {
         let (sink, text) = {
-            let mut way = lock(&self.channel);
-            way.questions.retain(|ask| !ask.answer.is_closed());
-            if way.sink.is_none() || way.questions.is_empty() {
-                return way.suspended_until;
+            let mut channel = lock(&self.channel);
+            // The service may have stopped waiting for some of the answers.
+            channel.questions.retain(|question| !question.answer.is_closed());
+            if channel.sink.is_none() || channel.questions.is_empty() {
+                return channel.suspended_until;
             }
             let state = self.store_suspended();
-            let result = input_required_result(&way.questions, &state).map_err(RpcError::from);
+            let result = input_required_result(&channel.questions, &state).map_err(RpcError::from);
             let result = result.map(|result| envelope::add_result_metadata(result, &self.shared.server_info));
-            let text = envelope::encode_response(&way.id, &result);
-            way.suspended_until = Some(deadline_after(self.shared.options.ask_timeout));
-            if let Some(desk) = &self.client_requests {
-                desk.unregister(&way.id);
+            let text = envelope::encode_response(&channel.id, &result);
+            channel.suspended_until = Some(deadline_after(self.shared.options.ask_timeout));
+            if let Some(client_requests) = &self.client_requests {
+                client_requests.unregister(&channel.id);
             }
-            (way.sink.take(), text)
+            (channel.sink.take(), text)
         };
         if let Some(sink) = sink {
             sink.finish(text, ResponseKind::Result).await;
@@ -75,44 +82,47 @@ impl RequestState {
         lock(&self.channel).suspended_until
     }
 
-    /// A state nobody can guess, under which this exchange is found again. Where there are too many, the one whose client
-    /// has been away longest is given up: those who never come back must not stand in the way of others.
+    /// Stores the request under a new `requestState` and returns that. The state is random, because it is all that a
+    /// client needs to resume the request. When too many requests are suspended, the oldest one is cancelled: clients
+    /// that never come back must not block others.
     fn store_suspended(self: &Arc<Self>) -> String {
-        let mut held = lock(&self.shared.suspended);
-        while held.len() >= self.shared.options.suspended_max.max(1) {
-            held.remove(0).1.cancel.cancel();
+        let mut suspended = lock(&self.shared.suspended);
+        while suspended.len() >= self.shared.options.suspended_max.max(1) {
+            suspended.remove(0).1.cancel.cancel();
         }
         let state = format!("{STATE_PREFIX}{:032x}", rand::random::<u128>());
-        held.push((state.clone(), self.clone()));
+        suspended.push((state.clone(), self.clone()));
         state
     }
 
-    /// Waits until a held exchange has a client again; false when it will not.
+    /// Waits until the request is not suspended any more. Returns `false` when it was cancelled or its deadline passed,
+    /// so that no client waits for the response.
     pub(super) async fn wait_resumed(&self) -> bool {
         loop {
-            let until = {
-                let way = lock(&self.channel);
-                match way.suspended_until {
-                    None => return way.sink.is_some(),
-                    Some(until) => until,
+            let deadline = {
+                let channel = lock(&self.channel);
+                match channel.suspended_until {
+                    None => return channel.sink.is_some(),
+                    Some(deadline) => deadline,
                 }
             };
             tokio::select! {
                 () = self.wake.notified() => {}
                 () = self.cancel.cancelled() => return false,
-                () = sleep_until(until) => return false,
+                () = sleep_until(deadline) => return false,
             }
         }
     }
 
-    /// Makes sure that its client finds it no more.
+    /// Removes the request from the suspended ones, so that it cannot be resumed any more.
     pub(super) fn forget_suspended(&self) {
         if lock(&self.channel).suspended_until.is_some() {
-            lock(&self.shared.suspended).retain(|(_, exchange)| !std::ptr::eq(exchange.as_ref(), self));
+            lock(&self.shared.suspended).retain(|(_, request)| !std::ptr::eq(request.as_ref(), self));
         }
     }
 }
 
+/// Encodes one entry of `inputRequests`.
 fn input_request(method: &str, params: Option<&RawValue>) -> Result<Box<RawValue>, WireError> {
     let mut request = RawObject::default();
     request.set("method", to_raw(method)?);
@@ -122,23 +132,27 @@ fn input_request(method: &str, params: Option<&RawValue>) -> Result<Box<RawValue
     request.to_raw()
 }
 
-fn input_required_result(asks: &[ClientQuestion], state: &str) -> Result<Box<RawValue>, WireError> {
-    let (mut inputs, mut result) = (RawObject::default(), RawObject::default());
-    for ask in asks {
-        inputs.set(&ask.key, ask.request.clone());
+/// Encodes the `input_required` result.
+fn input_required_result(questions: &[ClientQuestion], state: &str) -> Result<Box<RawValue>, WireError> {
+    let mut inputs = RawObject::default();
+    for question in questions {
+        inputs.set(&question.key, question.request.clone());
     }
+    let mut result = RawObject::default();
     result.set("resultType", to_raw("input_required")?);
     result.set("inputRequests", inputs.to_raw()?);
     result.set("requestState", to_raw(state)?);
     result.to_raw()
 }
 
+/// The error for a question of a request that ended already.
 pub(super) fn request_ended_error() -> RpcError {
-    RpcError::new(RpcError::INTERNAL, "the request this would belong to is over")
+    RpcError::new(RpcError::INTERNAL, "the request that this question belongs to has ended")
 }
 
 impl ServerShared {
-    /// Goes on with a held request; whether this is one of ours at all.
+    /// Resumes a suspended request if `params` contain one of our states; returns `false` otherwise. The request must
+    /// repeat method, name and query of the suspended one.
     pub(super) fn resume(
         &self,
         id: &RawValue,
@@ -154,44 +168,45 @@ impl ServerShared {
         let responses = params
             .input_responses
             .as_deref()
-            .map(|responses| RawObject::parse(responses).ok_or_else(|| invalid("`inputResponses` is no object")));
+            .map(|responses| RawObject::parse(responses).ok_or_else(|| invalid("`inputResponses` is not an object")));
         let responses = responses.transpose()?.unwrap_or_default();
-        let exchange = {
-            let mut held = lock(&self.suspended);
-            let place = held.iter().position(|(known, exchange)| {
-                known == state
-                    && exchange.method == method
-                    && exchange.name == params.name
-                    && exchange.peer.query == query
+        let request = {
+            let mut suspended = lock(&self.suspended);
+            let index = suspended.iter().position(|(known_state, request)| {
+                known_state == state
+                    && request.method == method
+                    && request.name == params.name
+                    && request.peer.query == query
             });
-            // One that does not fit stays for the request it belongs to.
+            // A mismatch does not remove the entry, so the right request can still resume it.
             let unknown = || invalid("this `requestState` is unknown, has expired, or belongs to another request");
-            let place = place.ok_or_else(unknown)?;
-            let exchange = held[place].1.clone();
-            if let Some(desk) = &exchange.client_requests {
-                desk.register(id, &exchange.cancel, self.options.requests_max)?;
+            let index = index.ok_or_else(unknown)?;
+            let request = suspended[index].1.clone();
+            if let Some(client_requests) = &request.client_requests {
+                client_requests.register(id, &request.cancel, self.options.requests_max)?;
             }
-            // A state is good once.
-            held.remove(place);
-            exchange
+            // A state is valid once.
+            suspended.remove(index);
+            request
         };
-        let mut way = lock(&exchange.channel);
-        way.id = id.to_owned();
-        way.progress_token = params.progress_token.clone();
-        way.sink = Some(sink.clone());
-        way.suspended_until = None;
-        // What was not answered, or with nonsense, is asked again.
-        let (answered, open) = way.questions.drain(..).partition::<Vec<_>, _>(|ask| {
-            responses.get(&ask.key).is_some_and(|response| response.get().starts_with('{'))
+        let mut channel = lock(&request.channel);
+        channel.id = id.to_owned();
+        channel.progress_token = params.progress_token.clone();
+        channel.sink = Some(sink.clone());
+        channel.suspended_until = None;
+        // Questions without an answer, or with one that is not an object, are asked again.
+        let (answered, open) = channel.questions.drain(..).partition::<Vec<_>, _>(|question| {
+            responses.get(&question.key).is_some_and(|response| response.get().starts_with('{'))
         });
-        way.questions = open;
-        for ask in answered {
-            if let Some(response) = responses.get(&ask.key) {
-                let _no_longer_wanted = ask.answer.send(Ok(response.to_owned()));
+        channel.questions = open;
+        for question in answered {
+            if let Some(response) = responses.get(&question.key) {
+                // The service may have stopped waiting for this answer.
+                let _ = question.answer.send(Ok(response.to_owned()));
             }
         }
-        drop(way);
-        exchange.wake.notify_one();
+        drop(channel);
+        request.wake.notify_one();
         Ok(true)
     }
 }

@@ -1,5 +1,8 @@
-//! One request from the moment it is read until its answer is written: where its messages go, and whether they still
-//! may.
+//! State of one client request from its arrival to its response: the channel to the client, cancellation, and the
+//! questions it puts to the client.
+//!
+//! [`super::dispatch`] drives the request, [`super::input_required`] suspends and resumes it, and the service reaches
+//! the client through [`ClientHandle`](super::ClientHandle). All three share this state.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,46 +25,56 @@ use crate::{
     error::{RpcError, WireError},
 };
 
+/// Shared by the task of the request and by the handles that the service holds.
 #[derive(Debug)]
 pub(super) struct RequestState {
     pub(super) shared: Arc<ServerShared>,
     pub(super) peer: Arc<McpPeer>,
     pub(super) method: String,
+    /// The tool, prompt or resource that the request is about.
     pub(super) name: Option<String>,
+    /// Fires when the client cancels the request or disconnects.
     pub(super) cancel: CancellationToken,
-    /// Where a client of old brings the answers to what it was asked.
+    /// Requests of the same client; `None` for a stateless one. A legacy client's answers to questions arrive there.
     pub(super) client_requests: Option<Arc<ClientRequests>>,
     pub(super) stream_options: StreamOptions,
     pub(super) channel: Mutex<ResponseChannel>,
-    /// The way changed, or something was asked.
+    /// Fires when `channel` got a new sink or a new question.
     pub(super) wake: Notify,
 }
 
-/// What the client wants to hear besides the answer.
+/// Which messages the client accepts besides the response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamOptions {
-    /// Whether there is a stream for anything but the answer.
+    /// Whether messages can be sent before the response.
     pub(super) can_stream: bool,
+    /// Whether a client of 2026-07-28 asked for log messages.
     pub(super) wants_logs: bool,
 }
 
-/// Where messages go at the moment. Without a sink the exchange is over, or held until its client comes back.
+/// Current route to the client. Without a sink the request is finished, or suspended until its client repeats it.
 #[derive(Debug)]
 pub(super) struct ResponseChannel {
+    /// JSON-RPC id of the request; a new one after it was resumed.
     pub(super) id: Box<RawValue>,
     pub(super) progress_token: Option<Box<RawValue>>,
     pub(super) sink: Option<Sink>,
+    /// Deadline for the client to resume the request; `None` while it is not suspended.
     pub(super) suspended_until: Option<Instant>,
+    /// Questions of the service that the client has not answered (2026-07-28 only).
     pub(super) questions: Vec<ClientQuestion>,
+    /// Number of questions so far, for unique keys.
     pub(super) question_count: u64,
+    /// No question can be asked any more.
     pub(super) closed: bool,
 }
 
+/// Destination of messages.
 #[derive(Debug, Clone)]
 pub(super) enum Sink {
     /// The response of one HTTP request.
     Http(Arc<EventBuffer>),
-    /// The one writer of a byte stream.
+    /// The writer task of a byte stream, shared by all its requests.
     Stdio(mpsc::Sender<String>),
 }
 
@@ -70,42 +83,43 @@ impl RequestState {
         self.peer.era == Era::Modern
     }
 
-    /// Says something now or not at all, and never after the answer.
+    /// Sends a message without waiting, or drops it. Holding the lock ensures that nothing follows the response, which
+    /// the specification forbids.
     pub(super) fn try_send(
         &self,
         text: impl FnOnce(&ResponseChannel) -> Result<String, WireError>,
-        weight: MessagePriority,
+        priority: MessagePriority,
     ) {
-        let way = lock(&self.channel);
-        let (Some(sink), true) = (&way.sink, self.stream_options.can_stream) else { return };
-        let Ok(text) = text(&way) else { return };
+        let channel = lock(&self.channel);
+        let (Some(sink), true) = (&channel.sink, self.stream_options.can_stream) else { return };
+        let Ok(text) = text(&channel) else { return };
         match sink {
-            Sink::Http(feed) => feed.push(text, weight),
-            Sink::Stdio(line) => drop(line.try_send(text)),
+            Sink::Http(buffer) => buffer.push(text, priority),
+            Sink::Stdio(outgoing) => drop(outgoing.try_send(text)),
         }
     }
 
-    /// Says something that must not be lost, and waits for room; false when there is nobody to hear it.
-    pub(super) async fn send(&self, text: String, weight: MessagePriority) -> bool {
+    /// Sends a message and waits for room in the queue; returns `false` when there is no client to send it to.
+    pub(super) async fn send(&self, text: String, priority: MessagePriority) -> bool {
         let sink = lock(&self.channel).sink.clone();
         match sink {
-            Some(Sink::Http(feed)) => {
-                feed.push(text, weight);
+            Some(Sink::Http(buffer)) => {
+                buffer.push(text, priority);
                 true
             }
-            Some(Sink::Stdio(line)) => line.send(text).await.is_ok(),
+            Some(Sink::Stdio(outgoing)) => outgoing.send(text).await.is_ok(),
             None => false,
         }
     }
 
-    /// Answers the client's request, and with it closes the way.
+    /// Sends the response and takes the sink, so that nothing can be sent after it.
     pub(super) async fn respond(&self, outcome: Result<Box<RawValue>, RpcError>) {
         let (id, sink) = {
-            let mut way = lock(&self.channel);
-            (way.id.clone(), way.sink.take())
+            let mut channel = lock(&self.channel);
+            (channel.id.clone(), channel.sink.take())
         };
         let Some(sink) = sink else { return };
-        let last = match &outcome {
+        let kind = match &outcome {
             Ok(_) => ResponseKind::Result,
             Err(error) => ResponseKind::Error(error.code),
         };
@@ -113,44 +127,46 @@ impl RequestState {
             Era::Modern => outcome.map(|result| envelope::add_result_metadata(result, &self.shared.server_info)),
             Era::Legacy(_) => outcome,
         };
-        sink.finish(envelope::encode_response(&id, &outcome), last).await;
+        sink.finish(envelope::encode_response(&id, &outcome), kind).await;
     }
 
-    /// Gives its id back, unless a held exchange already did.
+    /// Frees the JSON-RPC id for another request. A suspended request has freed it already.
     pub(super) fn release_id(&self) {
-        let way = lock(&self.channel);
-        if let (Some(desk), None) = (&self.client_requests, way.suspended_until) {
-            desk.unregister(&way.id);
+        let channel = lock(&self.channel);
+        if let (Some(client_requests), None) = (&self.client_requests, channel.suspended_until) {
+            client_requests.unregister(&channel.id);
         }
     }
 
-    /// Ends without an answer, as a request that was taken back must.
+    /// Ends the request without a response, as the specification requires for a cancelled one.
     pub(super) fn end(&self) {
-        if let Some(Sink::Http(feed)) = lock(&self.channel).sink.take() {
-            feed.end();
+        if let Some(Sink::Http(buffer)) = lock(&self.channel).sink.take() {
+            buffer.end();
         }
     }
 
-    /// From now on nothing can be asked, by whoever still holds an outlet.
+    /// Rejects further questions from handles that outlive the request, and fails the open ones.
     pub(super) fn close(&self) {
-        let mut way = lock(&self.channel);
-        way.closed = true;
-        way.questions.clear();
+        let mut channel = lock(&self.channel);
+        channel.closed = true;
+        channel.questions.clear();
     }
 
+    /// Returns the event buffer of the current HTTP response, if there is one.
     pub(super) fn event_buffer(&self) -> Option<Arc<EventBuffer>> {
         match &lock(&self.channel).sink {
-            Some(Sink::Http(feed)) => Some(feed.clone()),
+            Some(Sink::Http(buffer)) => Some(buffer.clone()),
             Some(Sink::Stdio(_)) | None => None,
         }
     }
 }
 
 impl Sink {
-    pub(super) async fn finish(self, text: String, last: ResponseKind) {
+    /// Sends the response.
+    pub(super) async fn finish(self, text: String, kind: ResponseKind) {
         match self {
-            Sink::Http(feed) => feed.finish(text, last),
-            Sink::Stdio(line) => drop(line.send(text).await),
+            Sink::Http(buffer) => buffer.finish(text, kind),
+            Sink::Stdio(outgoing) => drop(outgoing.send(text).await),
         }
     }
 }
