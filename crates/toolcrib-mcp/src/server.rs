@@ -1,19 +1,23 @@
-//! The server side: one endpoint for every protocol version, over HTTP and over a byte stream. What is answered is a
-//! [`Service`]'s business; sessions, headers, streams, cancellation and asking back are done here.
+//! The MCP server: [`McpEndpoint`] for Streamable HTTP and [`serve_stream`] for stdio, both for every protocol version.
+//!
+//! A [`Service`] answers the requests. Sessions, headers, streams, cancellation and questions to the client are handled
+//! here.
+
+mod http;
+mod options;
+mod stdio;
+
+mod dispatch;
+mod handshake;
+mod input_required;
+mod request_state;
+mod subscriptions;
 
 mod client_handle;
-mod dispatch;
 mod envelope;
 mod event_buffer;
-mod handshake;
-mod http;
-mod input_required;
-mod options;
 mod params;
-mod request_state;
 mod shared;
-mod stdio;
-mod subscriptions;
 
 use std::sync::Arc;
 
@@ -30,45 +34,49 @@ pub use self::{
 };
 use crate::{era::Era, error::RpcError};
 
-/// Answers clients. It never sees a transport, a session id or a version's peculiarities.
+/// Answers the requests of clients. Implementations never see a transport, a session id or a difference between
+/// protocol versions, except [`McpPeer::era`]. They must not block the thread.
 pub trait Service: Send + Sync + 'static {
-    /// What a client is told first, by `initialize` or `server/discover`.
+    /// Describes the service for the result of `initialize` or `server/discover`.
     fn describe(&self, peer: &Arc<McpPeer>) -> BoxFuture<'static, ServiceDescription>;
 
-    /// Answers any request but those of the protocol itself (`initialize`, `server/discover`, `ping`,
-    /// `subscriptions/listen`).
+    /// Answers any request except those of the protocol itself (`initialize`, `server/discover`, `ping`,
+    /// `subscriptions/listen`). The future continues for [`ServerOptions::cleanup_timeout`] after `request.cancel`.
     fn handle_request(&self, request: McpRequest) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>>;
 
-    /// What changes for this client from now on. Ends when the client stops listening.
+    /// Returns the changes that this client may see, from now on. The stream is dropped when the client disconnects.
     fn changes(&self, peer: &Arc<McpPeer>) -> BoxStream<'static, ChangeNotification>;
 
-    /// The input schema of a tool this client may call, for the headers that repeat its arguments.
+    /// Returns the input schema of a tool that this client may call, to check the headers that repeat its arguments.
     fn input_schema(&self, peer: &Arc<McpPeer>, tool: &str) -> Option<Box<RawValue>>;
 
-    /// The response to a request that cannot be finished because the server stops.
+    /// Returns the response to a request of this method that cannot be finished because the server stops.
     fn shutdown_response(&self, _method: &str) -> Result<Box<RawValue>, RpcError> {
         Err(RpcError::new(RpcError::INTERNAL, "the server is stopping; try again"))
     }
 
-    /// This client is gone and will not come back.
+    /// Called once when a client disconnected for good, so that its state can be dropped.
     fn on_disconnect(&self, peer: &Arc<McpPeer>);
 }
 
-/// A client: one for each session or stream; one for each request where there are no sessions.
+/// A client. There is one value per session or byte stream; over stateless HTTP (2026-07-28) one per request.
 #[derive(Debug)]
 pub struct McpPeer {
     /// Unique in this process.
     pub id: u64,
     pub era: Era,
-    /// What it calls itself. Not to be trusted with more than display.
+    /// The client's name for itself. Untrusted: use it for display only.
     pub name: Option<String>,
+    /// The client capabilities, a JSON object.
     pub capabilities: Box<RawValue>,
-    /// The query of the address it came by, without the `?`; empty over a byte stream.
+    /// Query of the endpoint URL that the client used, without the `?`; empty over a byte stream.
     pub query: String,
-    /// It is made for one request, for there is no session to tell by whether the next comes from the same client.
+    /// Whether the value belongs to one request only: without a session, the server cannot tell whether the next request
+    /// comes from the same client.
     pub is_stateless: bool,
 }
 
+/// What a server tells about itself during the handshake.
 #[derive(Debug)]
 pub struct ServiceDescription {
     /// The server capabilities, a JSON object.
@@ -76,24 +84,29 @@ pub struct ServiceDescription {
     pub instructions: Option<String>,
 }
 
+/// A request for the [`Service`].
 #[derive(Debug)]
 pub struct McpRequest {
     pub method: String,
-    /// As they came, without the protocol's own keys in `_meta`.
+    /// The parameters as the client sent them, without the hop-by-hop keys of `_meta`.
     pub params: Option<Box<RawValue>>,
     pub peer: Arc<McpPeer>,
-    /// Fires when the client takes the request back or vanishes.
+    /// Fires when the client cancels the request or disconnects.
     pub cancel: CancellationToken,
+    /// Sends notifications and questions to the client while the request runs.
     pub client: ClientHandle,
-    /// What whoever took the HTTP request laid beside it; nothing over a byte stream.
+    /// Extensions of the HTTP request, set by the layer above; empty over a byte stream.
     pub extensions: Extensions,
 }
 
-/// Something a client may want to read again.
+/// A change that is announced to clients, so that they read the list or the resource again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeNotification {
     Tools,
     Prompts,
     Resources,
-    Resource { uri: String },
+    /// The content of one resource.
+    Resource {
+        uri: String,
+    },
 }

@@ -1,4 +1,5 @@
-//! What a service can tell and ask a client while it answers a request.
+//! The service's handle to the client during a request: progress, notifications, and questions (elicitation, sampling,
+//! roots).
 
 use std::sync::Arc;
 
@@ -17,40 +18,42 @@ use crate::{
     message::{self, RawObject, to_raw},
 };
 
-/// What a client can be told while its request is answered, and asked.
+/// Sends messages to the client of one request. It may outlive the request; then it does nothing.
 #[derive(Debug, Clone)]
 pub struct ClientHandle {
     request_state: Arc<RequestState>,
 }
 
 impl ClientHandle {
-    pub(super) fn new(exchange: Arc<RequestState>) -> ClientHandle {
-        ClientHandle { request_state: exchange }
+    pub(super) fn new(request_state: Arc<RequestState>) -> ClientHandle {
+        ClientHandle { request_state }
     }
 
-    /// Whether the client asked to hear of progress.
+    /// Whether the client sent a progress token and can receive progress.
     pub fn wants_progress(&self) -> bool {
         self.request_state.stream_options.can_stream && lock(&self.request_state.channel).progress_token.is_some()
     }
 
-    /// Tells of progress: the parameters of `notifications/progress`, whose token is put right on the way.
+    /// Sends `notifications/progress` with these parameters; their token is replaced with that of the client. Dropped
+    /// when the client did not ask for progress or does not read.
     pub fn report_progress(&self, params: &RawValue) {
         if !self.wants_progress() {
             return;
         }
         let Some(mut params) = RawObject::parse(params) else { return };
-        let write = |way: &ResponseChannel| {
-            if let Some(token) = &way.progress_token {
+        let encode = |channel: &ResponseChannel| {
+            if let Some(token) = &channel.progress_token {
                 params.set("progressToken", token.clone());
             }
             message::encode_notification("notifications/progress", Some(&*params.to_raw()?))
         };
-        self.request_state.try_send(write, MessagePriority::Droppable);
+        self.request_state.try_send(encode, MessagePriority::Droppable);
     }
 
-    /// Any other notification that belongs to this request, such as `notifications/message`.
+    /// Sends any other notification that belongs to this request, such as `notifications/message`. Dropped when the
+    /// client does not read.
     pub fn notify(&self, method: &str, params: Option<&RawValue>) {
-        // Since 2026 a client hears of logs only when it asks for them with the request.
+        // In 2026-07-28 a client gets log messages only if the request asks for them.
         if method == "notifications/message"
             && self.request_state.is_modern()
             && !self.request_state.stream_options.wants_logs
@@ -60,30 +63,35 @@ impl ClientHandle {
         self.request_state.try_send(|_| message::encode_notification(method, params), MessagePriority::Droppable);
     }
 
-    /// Whether the client said that it answers such requests (`elicitation/create`, `sampling/createMessage`).
+    /// Whether the client can answer requests of this method now: it declared the capability (`elicitation/create`,
+    /// `sampling/createMessage`, `roots/list`), and the protocol allows to ask during this request.
     pub fn supports_request(&self, method: &str) -> bool {
-        let exchange = &self.request_state;
-        let reachable = match exchange.is_modern() {
-            true => matches!(exchange.method.as_str(), "tools/call" | "prompts/get" | "resources/read"),
-            false => exchange.stream_options.can_stream && exchange.client_requests.is_some(),
+        let request = &self.request_state;
+        let is_reachable = if request.is_modern() {
+            matches!(request.method.as_str(), "tools/call" | "prompts/get" | "resources/read")
+        } else {
+            request.stream_options.can_stream && request.client_requests.is_some()
         };
         let declared = required_capability(method)
-            .and_then(|key| RawObject::parse(&exchange.peer.capabilities)?.get(key).map(drop));
-        reachable && declared.is_some()
+            .and_then(|key| RawObject::parse(&request.peer.capabilities)?.get(key).map(drop));
+        is_reachable && declared.is_some()
     }
 
-    /// Asks the client: by a request of our own in the old versions, by an `input_required` result in the new one.
+    /// Sends a request to the client and waits for its answer: as a JSON-RPC request in the legacy era, as an
+    /// `input_required` result in 2026-07-28.
     pub async fn send_request(&self, method: &str, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
-        let exchange = &self.request_state;
+        let request = &self.request_state;
         if !self.supports_request(method) || !self.supports_elicitation_mode(method, params) {
-            return Err(unsupported_request(method, params, exchange.is_modern()));
+            return Err(unsupported_request(method, params, request.is_modern()));
         }
-        let limit = exchange.shared.options.ask_timeout;
+        let limit = request.shared.options.ask_timeout;
         let asking = async {
-            match (exchange.is_modern(), &exchange.client_requests) {
-                (false, Some(desk)) => timeout(limit, self.send_legacy_request(desk, method, params)).await,
-                // A held request has a deadline of its own.
-                (true, _) | (false, None) => Ok(exchange.ask_client(method, params).await),
+            match (request.is_modern(), &request.client_requests) {
+                (false, Some(client_requests)) => {
+                    timeout(limit, self.send_legacy_request(client_requests, method, params)).await
+                }
+                // A suspended request has its own deadline.
+                (true, _) | (false, None) => Ok(request.ask_client(method, params).await),
             }
         };
         tokio::select! {
@@ -92,27 +100,28 @@ impl ClientHandle {
                 let limit = limit.as_secs();
                 Err(RpcError::new(RpcError::INTERNAL, format!("the client did not answer `{method}` in {limit} s")))
             }),
-            () = exchange.cancel.cancelled() => Err(RpcError::new(RpcError::INTERNAL, "the request was taken back")),
+            () = request.cancel.cancelled() => Err(RpcError::new(RpcError::INTERNAL, "the request was cancelled")),
         }
     }
 
+    /// Sends a JSON-RPC request on the stream of the client's request. The answer arrives as a separate message.
     async fn send_legacy_request(
         &self,
-        desk: &Arc<ClientRequests>,
+        client_requests: &Arc<ClientRequests>,
         method: &str,
         params: Option<&RawValue>,
     ) -> Result<Box<RawValue>, RpcError> {
-        let (id, answer) = desk.open_question();
-        let _open = ClientQuestionGuard { client: self, client_requests: desk, id };
+        let (id, answer) = client_requests.open_question();
+        let _guard = ClientQuestionGuard { client: self, client_requests, id };
         let text = message::encode_request(id, method, params).map_err(|_| request_ended_error())?;
         if !self.request_state.send(text, MessagePriority::Required).await {
             return Err(request_ended_error());
         }
-        let gone = |_| Err(RpcError::new(RpcError::INTERNAL, "the client is gone"));
-        answer.await.unwrap_or_else(gone)
+        let disconnected = |_| Err(RpcError::new(RpcError::INTERNAL, "the client disconnected"));
+        answer.await.unwrap_or_else(disconnected)
     }
 
-    /// Elicitation by address is declared apart from forms.
+    /// Whether the client declared the mode of an elicitation. An empty declaration means forms only.
     fn supports_elicitation_mode(&self, method: &str, params: Option<&RawValue>) -> bool {
         if method != "elicitation/create" {
             return true;
@@ -126,7 +135,7 @@ impl ClientHandle {
     }
 }
 
-/// A question that was put to the client. Who stops waiting for the answer says so.
+/// RAII guard for a question to a legacy client. If dropped before the answer, it cancels the question on the client.
 struct ClientQuestionGuard<'a> {
     client: &'a ClientHandle,
     client_requests: &'a Arc<ClientRequests>,
@@ -141,6 +150,7 @@ impl Drop for ClientQuestionGuard<'_> {
     }
 }
 
+/// Returns the client capability that a request needs; `None` for methods that servers may not call.
 fn required_capability(method: &str) -> Option<&'static str> {
     match method {
         "elicitation/create" => Some("elicitation"),
@@ -150,18 +160,20 @@ fn required_capability(method: &str) -> Option<&'static str> {
     }
 }
 
+/// Returns the mode of an elicitation; `form` is the default.
 fn elicitation_mode(params: Option<&RawValue>) -> &'static str {
     let mode = params.and_then(RawObject::parse).and_then(|params| params.get_string("mode"));
     if mode.as_deref() == Some("url") { "url" } else { "form" }
 }
 
+/// The error for a request that the client cannot answer. In 2026-07-28 its data names the missing capability.
 fn unsupported_request(method: &str, params: Option<&RawValue>, modern: bool) -> RpcError {
-    let message = format!("this needs an answer from the client to `{method}`, which it did not say it can give");
-    let needed = match (modern, required_capability(method)) {
+    let message = format!("this request needs an answer of the client to `{method}`, which it does not support");
+    let required = match (modern, required_capability(method)) {
         (true, Some("elicitation")) => json!({ "elicitation": { elicitation_mode(params): {} } }),
         (true, Some(key)) => json!({ key: {} }),
         (true, None) | (false, _) => return RpcError::new(RpcError::METHOD_NOT_FOUND, message),
     };
-    let data = to_raw(&json!({ "requiredCapabilities": needed })).ok();
+    let data = to_raw(&json!({ "requiredCapabilities": required })).ok();
     RpcError { code: RpcError::MISSING_CAPABILITY, message, data }
 }

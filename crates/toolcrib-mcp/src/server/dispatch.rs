@@ -1,5 +1,7 @@
-//! Runs one request to its end: the service's work, what it asks on the way, the client that takes the request back or
-//! vanishes, and the answer. Each runs as one task, owned by the endpoint or stream it came by.
+//! Runs requests: starts one task per request, routes it to the service, and ends it with a response, a cancellation or
+//! a disconnect of the client.
+//!
+//! The tasks belong to the [`ServerShared`] of the endpoint or byte stream.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -26,49 +28,53 @@ use super::{
 };
 use crate::{era::Era, error::RpcError};
 
-/// A request as it came.
+/// A parsed request from either transport.
 pub(super) struct IncomingRequest {
     pub(super) id: Box<RawValue>,
     pub(super) method: String,
     pub(super) params: RequestParams,
+    /// Destination of the response.
     pub(super) sink: Sink,
+    /// Whether messages can be sent before the response.
     pub(super) can_stream: bool,
+    /// Extensions of the HTTP request, for the service.
     pub(super) extensions: Extensions,
 }
 
-/// Whose request it is.
+/// The client that a request belongs to.
 pub(super) struct ClientContext {
     pub(super) peer: Arc<McpPeer>,
+    /// The client's other requests; `None` for a stateless one.
     pub(super) client_requests: Option<Arc<ClientRequests>>,
-    /// Fires when the client is gone for good.
+    /// Fires when the client disconnected for good.
     pub(super) ended: CancellationToken,
-    /// Whether the client is this one request, and gone after it.
+    /// Whether the peer exists for this request only, so that it disconnects at its end.
     pub(super) is_one_shot: bool,
 }
 
 type RpcResult = Result<Box<RawValue>, RpcError>;
 
 impl ServerShared {
-    /// Begins to answer a request, or refuses it at once.
+    /// Starts the task of a request, or resumes a suspended one. Fails when a limit is reached.
     pub(super) fn start_request(
         self: &Arc<Self>,
         client: ClientContext,
-        order: IncomingRequest,
+        request: IncomingRequest,
     ) -> Result<(), RpcError> {
-        let IncomingRequest { id, method, params, sink, can_stream: talks, extensions } = order;
-        let ClientContext { peer, client_requests: desk, ended, is_one_shot: single } = client;
+        let IncomingRequest { id, method, params, sink, can_stream, extensions } = request;
+        let ClientContext { peer, client_requests, ended, is_one_shot } = client;
         if peer.era == Era::Modern && self.resume(&id, &method, &params, &peer.query, &sink)? {
             return Ok(());
         }
-        let bound = self.options.requests_max_total;
-        if self.tasks.len() >= bound {
-            return Err(RpcError::new(RpcError::INTERNAL, format!("more than {bound} requests at once")));
+        let max = self.options.requests_max_total;
+        if self.tasks.len() >= max {
+            return Err(RpcError::new(RpcError::INTERNAL, format!("more than {max} requests at once")));
         }
         let cancel = ended.child_token();
-        if let Some(desk) = &desk {
-            desk.register(&id, &cancel, self.options.requests_max)?;
+        if let Some(client_requests) = &client_requests {
+            client_requests.register(&id, &cancel, self.options.requests_max)?;
         }
-        let way = ResponseChannel {
+        let channel = ResponseChannel {
             id,
             progress_token: params.progress_token,
             sink: Some(sink),
@@ -77,110 +83,115 @@ impl ServerShared {
             question_count: 0,
             closed: false,
         };
-        let exchange = Arc::new(RequestState {
+        let request = Arc::new(RequestState {
             shared: self.clone(),
             peer,
             method,
             name: params.name,
             cancel,
-            client_requests: desk,
-            stream_options: StreamOptions { can_stream: talks, wants_logs: params.wants_logs },
-            channel: Mutex::new(way),
+            client_requests,
+            stream_options: StreamOptions { can_stream, wants_logs: params.wants_logs },
+            channel: Mutex::new(channel),
             wake: Notify::new(),
         });
-        let work = async move {
-            run_request(&exchange, params.service_params, extensions).await;
-            if single {
-                exchange.shared.service.on_disconnect(&exchange.peer);
+        let task = async move {
+            run_request(&request, params.service_params, extensions).await;
+            if is_one_shot {
+                request.shared.service.on_disconnect(&request.peer);
             }
         };
-        self.tasks.spawn(work.in_current_span());
+        self.tasks.spawn(task.in_current_span());
         Ok(())
     }
 }
 
-async fn run_request(exchange: &Arc<RequestState>, params: Option<Box<RawValue>>, extensions: Extensions) {
-    let outcome = run_service(exchange, params, extensions).await;
-    let waiting = exchange.wait_resumed().await;
-    exchange.forget_suspended();
-    exchange.release_id();
-    let feed = exchange.event_buffer();
+/// Runs a request from its first call of the service to its response.
+async fn run_request(request: &Arc<RequestState>, params: Option<Box<RawValue>>, extensions: Extensions) {
+    let outcome = run_service(request, params, extensions).await;
+    // The service may finish while the request is suspended; its response waits for the client to come back.
+    let client_waits = request.wait_resumed().await;
+    request.forget_suspended();
+    request.release_id();
+    let buffer = request.event_buffer();
     match outcome {
-        Some(outcome) if waiting => exchange.respond(outcome).await,
-        Some(_) | None => exchange.end(),
+        Some(outcome) if client_waits => request.respond(outcome).await,
+        Some(_) | None => request.end(),
     }
-    exchange.close();
-    if let Some(feed) = feed {
-        // For a client that lost its stream shortly before the answer.
-        feed.wait_drained().await;
+    request.close();
+    if let Some(buffer) = buffer {
+        // Keep the buffer for a client that lost its stream shortly before the response.
+        buffer.wait_drained().await;
     }
 }
 
-/// Who answers what.
+/// Routes a request to the protocol's own handlers or to the service.
 fn route_request(
-    exchange: &Arc<RequestState>,
+    request: &Arc<RequestState>,
     params: Option<Box<RawValue>>,
     extensions: Extensions,
 ) -> BoxFuture<'static, RpcResult> {
-    match (exchange.method.as_str(), exchange.is_modern()) {
-        ("server/discover", true) => handshake::discover_result(exchange.clone()).boxed(),
-        ("subscriptions/listen", true) => subscriptions::run_subscription(exchange.clone(), params).boxed(),
+    match (request.method.as_str(), request.is_modern()) {
+        ("server/discover", true) => handshake::discover_result(request.clone()).boxed(),
+        ("subscriptions/listen", true) => subscriptions::run_subscription(request.clone(), params).boxed(),
         ("ping", false) => std::future::ready(Ok(handshake::empty_object())).boxed(),
         ("initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe", true)
         | ("initialize" | "server/discover" | "subscriptions/listen", false) => {
-            let message = format!("there is no `{}` in version {}", exchange.method, exchange.peer.era);
+            let message = format!("method `{}` does not exist in version {}", request.method, request.peer.era);
             std::future::ready(Err(RpcError::new(RpcError::METHOD_NOT_FOUND, message))).boxed()
         }
-        _ => exchange.shared.service.handle_request(McpRequest {
-            method: exchange.method.clone(),
+        _ => request.shared.service.handle_request(McpRequest {
+            method: request.method.clone(),
             params,
-            peer: exchange.peer.clone(),
-            cancel: exchange.cancel.clone(),
-            client: ClientHandle::new(exchange.clone()),
+            peer: request.peer.clone(),
+            cancel: request.cancel.clone(),
+            client: ClientHandle::new(request.clone()),
             extensions,
         }),
     }
 }
 
-/// The service's outcome; none for a request that was taken back, or that got its response because the server stops.
+/// Runs the service until it finishes. Returns `None` when the request was cancelled, its client disconnected, or the
+/// server stopped and has responded already.
 async fn run_service(
-    exchange: &Arc<RequestState>,
+    request: &Arc<RequestState>,
     params: Option<Box<RawValue>>,
     extensions: Extensions,
 ) -> Option<RpcResult> {
-    let mut work = pin!(AssertUnwindSafe(async { route_request(exchange, params, extensions).await }).catch_unwind());
-    let mut held_until: Option<Instant> = None;
+    // A panic of the service fails this request only.
+    let mut work = pin!(AssertUnwindSafe(async { route_request(request, params, extensions).await }).catch_unwind());
+    let mut suspended_until: Option<Instant> = None;
     loop {
-        let feed = exchange.event_buffer();
-        let vanished = async {
-            match (&feed, held_until) {
-                (Some(feed), _) => feed.wait_abandoned().await,
-                (None, Some(until)) => sleep_until(until).await,
+        let buffer = request.event_buffer();
+        let disconnected = async {
+            match (&buffer, suspended_until) {
+                (Some(buffer), _) => buffer.wait_abandoned().await,
+                (None, Some(deadline)) => sleep_until(deadline).await,
+                // The end of a byte stream fires `cancel`.
                 (None, None) => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
-            () = exchange.cancel.cancelled() => break,
+            () = request.cancel.cancelled() => break,
             outcome = &mut work => {
                 let failed = |_| Err(RpcError::new(RpcError::INTERNAL, "the server failed to answer"));
                 return Some(outcome.unwrap_or_else(failed));
             }
-            // The work is looked at first, so that questions asked at once are put together.
-            () = exchange.wake.notified() => held_until = exchange.suspend().await,
-            () = vanished => break,
-            () = exchange.shared.stopping.cancelled() => {
-                let unfinished = exchange.shared.service.shutdown_response(&exchange.method);
-                // On a byte stream this waits for a client that may have stopped reading.
-                let _in_time = timeout(exchange.shared.options.cleanup_timeout, exchange.respond(unfinished)).await;
+            // Polled after the work, so that concurrent questions go into one `input_required` result.
+            () = request.wake.notified() => suspended_until = request.suspend().await,
+            () = disconnected => break,
+            () = request.shared.stopping.cancelled() => {
+                let response = request.shared.service.shutdown_response(&request.method);
+                // Bounded, because the client of a byte stream may have stopped reading.
+                let _ = timeout(request.shared.options.cleanup_timeout, request.respond(response)).await;
                 break;
             }
         }
     }
-    exchange.forget_suspended();
-    exchange.end();
-    exchange.cancel.cancel();
-    // The service may tidy up; its answer is not wanted any more.
-    let _late = timeout(exchange.shared.options.cleanup_timeout, work).await;
+    request.forget_suspended();
+    request.end();
+    request.cancel.cancel();
+    // Let the service clean up after the cancellation; its result is discarded.
+    let _ = timeout(request.shared.options.cleanup_timeout, work).await;
     None
 }

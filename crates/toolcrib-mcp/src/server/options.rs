@@ -1,44 +1,50 @@
-//! The bounds and deadlines of the server side, and what the server calls itself.
+//! Name, bounds and timeouts of the server side.
 
 use std::time::Duration;
 
+/// Options of an endpoint or a byte stream.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
+    /// Name and version announced to clients as `serverInfo`.
     pub name: String,
     pub version: String,
-    /// A session nobody used for so long is ended.
+    /// Time after which an unused session ends.
     pub session_idle_timeout: Duration,
-    /// When there are so many, the one that was idle longest gives way to a new one.
+    /// Maximum number of sessions. A new one beyond it ends the session that was idle longest, or is rejected when none
+    /// is idle.
     pub sessions_max: usize,
-    /// Requests answered at once, in one session or on one stream.
+    /// Maximum number of concurrent requests of one session or one byte stream.
     pub requests_max: usize,
-    /// Requests answered at once by one endpoint, whoever asks.
+    /// Maximum number of concurrent requests of the whole endpoint.
     pub requests_max_total: usize,
-    /// Streams one session may hold open besides its requests.
+    /// Maximum number of GET streams that one session may have open.
     pub streams_max: usize,
-    /// Messages that may wait for a client that does not read.
+    /// Maximum number of messages queued for a client that does not read.
     pub queued_messages_max: usize,
+    /// Maximum number of messages in one batch.
     pub batch_max: usize,
-    /// Over a byte stream; the body of an HTTP request is bounded by the layer above.
+    /// Maximum bytes of one line of a byte stream. The layer above bounds the body of an HTTP request.
     pub line_bytes: usize,
-    /// How long the service may take to greet a client.
+    /// Maximum time for [`Service::describe`](super::Service::describe).
     pub describe_timeout: Duration,
-    /// How long a client may take to answer what it is asked.
+    /// Maximum time for a client to answer a question of the service.
     pub ask_timeout: Duration,
-    /// Requests of 2026-07-28 that may wait for their client to come back with answers; the oldest gives way.
+    /// Maximum number of requests of 2026-07-28 that wait for answers of their client; the oldest is cancelled beyond it.
     pub suspended_max: usize,
-    /// How often a silent stream says that it lives.
+    /// Interval of keep-alive comments on an idle event stream.
     pub keep_alive: Duration,
-    /// How long a cut stream of a session waits to be taken up again before its request counts as given up.
+    /// Time for which a legacy client may resume an interrupted stream before its request is cancelled.
     pub resume_window: Duration,
-    /// How long requests in progress may continue after the server began to stop; then each gets the response of
-    /// [`Service::unfinished`](super::Service::unfinished).
+    /// Time for which requests in progress may continue after the server began to stop; then each gets the response of
+    /// [`Service::shutdown_response`](super::Service::shutdown_response).
     pub drain_timeout: Duration,
-    /// How long the service may tidy up after a request that was taken back, and a byte stream at its end.
+    /// Time for which the service may continue after a request was cancelled, and the writer of a byte stream after its
+    /// end.
     pub cleanup_timeout: Duration,
 }
 
 impl ServerOptions {
+    /// Default bounds and timeouts under this name and version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> ServerOptions {
         ServerOptions { name: name.into(), version: version.into(), ..ServerOptions::default() }
     }

@@ -1,5 +1,5 @@
-//! What all requests of one endpoint or stream share, and the desk of one client: which of its requests run, and what
-//! it was asked.
+//! State shared by all requests of one endpoint or byte stream, and the table of one client's requests and unanswered
+//! questions.
 
 use std::{
     collections::HashMap,
@@ -21,101 +21,109 @@ use crate::{
     message::{IncomingMessage, RawObject, to_raw},
 };
 
+/// Shared state. Shutdown has three phases, each with a token: `draining`, `stopping`, `closing`.
 pub(super) struct ServerShared {
     pub(super) service: Arc<dyn Service>,
     pub(super) options: ServerOptions,
-    /// What we call ourselves, as results say it.
+    /// `serverInfo` of this server, encoded once.
     pub(super) server_info: Box<RawValue>,
-    /// Requests that wait for their client to come back, by their `requestState`, oldest first.
+    /// Requests that wait for answers of their client, with their `requestState`, oldest first.
     pub(super) suspended: Mutex<Vec<(String, Arc<RequestState>)>>,
-    /// How many subscriptions hold a resource, on a stream, which has one client. Locked while the service is asked, so
-    /// that it hears of beginning and end in their order.
+    /// Number of subscriptions per resource URI, on a byte stream, which has one client. Locked while the service is
+    /// called, so that it gets subscribe and unsubscribe of one resource in order.
     pub(super) resource_subscribers: tokio::sync::Mutex<HashMap<String, usize>>,
-    /// Every task there is. They all end with `closing`.
+    /// All tasks of the endpoint or stream. They end at the latest when `closing` fires.
     pub(super) tasks: TaskTracker,
-    pub(super) closing: CancellationToken,
-    /// Fires first, for what has something to say at its end.
+    /// First phase: no new requests; streams and subscriptions end; requests in progress may finish.
     pub(super) draining: CancellationToken,
-    /// Fires between the two: requests in progress get their response now, finished or not.
+    /// Second phase: unfinished requests get [`Service::shutdown_response`].
     pub(super) stopping: CancellationToken,
+    /// Third phase: everything is cancelled.
+    pub(super) closing: CancellationToken,
 }
 
 impl ServerShared {
     pub(super) fn new(service: Arc<dyn Service>, options: ServerOptions) -> Arc<ServerShared> {
-        let info = to_raw(&json!({ "name": options.name, "version": options.version })).unwrap_or_default();
-        let (held, listened, tasks) = (Mutex::default(), tokio::sync::Mutex::default(), TaskTracker::new());
+        let server_info = to_raw(&json!({ "name": options.name, "version": options.version })).unwrap_or_default();
         Arc::new(ServerShared {
             service,
             options,
-            server_info: info,
-            suspended: held,
-            resource_subscribers: listened,
-            tasks,
-            closing: CancellationToken::new(),
+            server_info,
+            suspended: Mutex::default(),
+            resource_subscribers: tokio::sync::Mutex::default(),
+            tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
             stopping: CancellationToken::new(),
+            closing: CancellationToken::new(),
         })
     }
 
-    /// Responds to the requests in progress that they cannot be finished.
+    /// Starts the second phase of shutdown and waits until the unfinished requests have their responses.
     pub(super) async fn stop(&self) {
         self.stopping.cancel();
-        let _in_time = timeout(self.options.cleanup_timeout, self.tasks.wait()).await;
+        // Tasks that take longer are cancelled in the next phase.
+        let _ = timeout(self.options.cleanup_timeout, self.tasks.wait()).await;
     }
 }
 
 impl std::fmt::Debug for ServerShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("ServerShared").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
-/// A number no other client of this process has.
+/// Returns a peer id that is unique in this process.
 pub(super) fn next_peer_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl McpPeer {
+    /// Creates a peer with a new id.
     pub(super) fn new(era: Era, name: Option<String>, capabilities: Box<RawValue>, query: &str) -> McpPeer {
         McpPeer { id: next_peer_id(), era, name, capabilities, query: query.to_owned(), is_stateless: false }
     }
 }
 
+/// A client's answer to a question.
 type ClientResponse = Result<Box<RawValue>, RpcError>;
 
-/// One client's requests in flight and unanswered questions.
+/// Requests in progress and unanswered questions of one session or byte stream.
 #[derive(Debug, Default)]
 pub(super) struct ClientRequests {
+    /// Cancellation tokens of the requests in progress, by the raw JSON of their ids.
     running: Mutex<HashMap<String, CancellationToken>>,
+    /// Questions to a legacy client that wait for a response, by our id.
     open_questions: Mutex<HashMap<u64, oneshot::Sender<ClientResponse>>>,
     last_question_id: AtomicU64,
 }
 
 impl ClientRequests {
-    /// Enters a request; refuses one too many, and a second one of the same id.
-    pub(super) fn register(&self, id: &RawValue, cancel: &CancellationToken, bound: usize) -> Result<(), RpcError> {
+    /// Registers a request. Fails when there are `max` already, or when its id is in use.
+    pub(super) fn register(&self, id: &RawValue, cancel: &CancellationToken, max: usize) -> Result<(), RpcError> {
         let mut running = lock(&self.running);
-        if running.len() >= bound {
-            return Err(RpcError::new(RpcError::INTERNAL, format!("more than {bound} requests at once")));
+        if running.len() >= max {
+            return Err(RpcError::new(RpcError::INTERNAL, format!("more than {max} requests at once")));
         }
         if running.contains_key(id.get()) {
-            let message = format!("the id {} is in use by a request that is not answered yet", id.get());
+            let message = format!("the id {} is in use by another request", id.get());
             return Err(RpcError::new(RpcError::INVALID_REQUEST, message));
         }
         running.insert(id.get().to_owned(), cancel.clone());
         Ok(())
     }
 
+    /// Frees the id of a request.
     pub(super) fn unregister(&self, id: &RawValue) {
         lock(&self.running).remove(id.get());
     }
 
+    /// Whether no request is in progress.
     pub(super) fn is_idle(&self) -> bool {
         lock(&self.running).is_empty()
     }
 
-    /// Takes in what needs no answer: requests taken back, and answers to questions. The rest is of no interest.
+    /// Handles a message that gets no response: a cancellation, or the answer to a question. Others are ignored.
     pub(super) fn handle_message(&self, incoming: IncomingMessage<'_>) {
         match incoming {
             IncomingMessage::Notification { method, params } if method == "notifications/cancelled" => {
@@ -126,8 +134,9 @@ impl ClientRequests {
                 }
             }
             IncomingMessage::Response { id, outcome } => {
-                if let Some(waiting) = lock(&self.open_questions).remove(&id) {
-                    let _nobody_waits = waiting.send(outcome.map(ToOwned::to_owned));
+                if let Some(question) = lock(&self.open_questions).remove(&id) {
+                    // The service may have stopped waiting just now.
+                    let _ = question.send(outcome.map(ToOwned::to_owned));
                 }
             }
             IncomingMessage::Notification { .. }
@@ -136,7 +145,7 @@ impl ClientRequests {
         }
     }
 
-    /// A new question's id, and where its answer will come.
+    /// Registers a question; returns its id and the receiver of the answer.
     pub(super) fn open_question(&self) -> (u64, oneshot::Receiver<ClientResponse>) {
         let id = self.last_question_id.fetch_add(1, Ordering::Relaxed) + 1;
         let (sender, receiver) = oneshot::channel();
@@ -144,7 +153,7 @@ impl ClientRequests {
         (id, receiver)
     }
 
-    /// Whether that question was still open.
+    /// Removes a question; returns whether it was still unanswered.
     pub(super) fn close_question(&self, id: u64) -> bool {
         lock(&self.open_questions).remove(&id).is_some()
     }

@@ -1,4 +1,6 @@
-//! News of changes: to a session or stream of old as they come, to a subscription of 2026-07-28 as far as it asked.
+//! Change notifications: their encoding, and `subscriptions/listen` of 2026-07-28 with its filter.
+//!
+//! Legacy sessions and streams get all changes without a filter; their tasks live with the transports.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,9 +20,10 @@ use crate::{
     message::{self, RawObject, to_raw},
 };
 
+/// `_meta` key that names the subscription a notification belongs to.
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// A change as a notification, with what it says about its subscription.
+/// Encodes a change as a notification. `meta` names the subscription; legacy clients get none.
 pub(super) fn encode_change(
     change: &ChangeNotification,
     meta: Option<&serde_json::Value>,
@@ -38,7 +41,7 @@ pub(super) fn encode_change(
     message::encode_notification(method, params.as_deref())
 }
 
-/// What a subscription wants to hear of.
+/// The changes that a subscription asks for.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SubscriptionFilter {
@@ -53,30 +56,32 @@ struct SubscriptionFilter {
 }
 
 impl SubscriptionFilter {
+    /// Parses the parameters of `subscriptions/listen`.
     fn parse(params: Option<&RawValue>) -> Result<SubscriptionFilter, RpcError> {
         let invalid =
-            || RpcError::new(RpcError::INVALID_PARAMS, "`notifications` says what to listen to, and is an object");
+            || RpcError::new(RpcError::INVALID_PARAMS, "`notifications` must be an object that names the changes to listen for");
         let params = params.and_then(RawObject::parse).ok_or_else(invalid)?;
         let filter = params.get("notifications").ok_or_else(invalid)?;
         serde_json::from_str(filter.get()).map_err(|_| invalid())
     }
 
-    /// Without what the server does not announce.
+    /// Removes the changes that the server capabilities do not announce.
     fn restrict_to(mut self, capabilities: &RawValue) -> SubscriptionFilter {
         let capabilities = RawObject::parse(capabilities).unwrap_or_default();
-        let says = |part: &str, key: &str| {
-            let part = capabilities.get(part).and_then(RawObject::parse);
-            part.is_some_and(|part| part.get(key).is_some_and(|says| says.get() == "true"))
+        let announces = |capability: &str, key: &str| {
+            let capability = capabilities.get(capability).and_then(RawObject::parse);
+            capability.is_some_and(|capability| capability.get(key).is_some_and(|value| value.get() == "true"))
         };
-        self.tools_list_changed &= says("tools", "listChanged");
-        self.prompts_list_changed &= says("prompts", "listChanged");
-        self.resources_list_changed &= says("resources", "listChanged");
-        if !says("resources", "subscribe") {
+        self.tools_list_changed &= announces("tools", "listChanged");
+        self.prompts_list_changed &= announces("prompts", "listChanged");
+        self.resources_list_changed &= announces("resources", "listChanged");
+        if !announces("resources", "subscribe") {
             self.resource_subscriptions.clear();
         }
         self
     }
 
+    /// Whether the subscription asks for this change.
     fn matches(&self, change: &ChangeNotification) -> bool {
         match change {
             ChangeNotification::Tools => self.tools_list_changed,
@@ -87,120 +92,129 @@ impl SubscriptionFilter {
     }
 }
 
-/// The resources of one subscription. The service is asked as clients of old ask, one by one, so that it need not know
-/// that there are two ways; and hears at the end of those that no other subscription of the client holds.
+/// RAII guard for the resources of one subscription. It calls the service with `resources/subscribe` and
+/// `resources/unsubscribe`, as a legacy client would, so that the service has one code path; on drop it unsubscribes
+/// from resources that no other subscription of the client needs.
 struct ResourceSubscriptionGuard {
-    exchange: Arc<RequestState>,
+    request: Arc<RequestState>,
+    /// Resources that the service agreed to watch.
     uris: BTreeSet<String>,
 }
 
 impl ResourceSubscriptionGuard {
-    /// As many of the resources as the service agrees to watch.
-    async fn subscribe(exchange: &Arc<RequestState>, uris: Vec<String>) -> ResourceSubscriptionGuard {
+    /// Subscribes to the resources; those that the service rejects are left out.
+    async fn subscribe(request: &Arc<RequestState>, uris: Vec<String>) -> ResourceSubscriptionGuard {
         const MAX_RESOURCES_PER_SUBSCRIPTION: usize = 100;
         let uris: BTreeSet<String> = uris.into_iter().take(MAX_RESOURCES_PER_SUBSCRIPTION).collect();
-        let mut holding = ResourceSubscriptionGuard { exchange: exchange.clone(), uris: BTreeSet::new() };
-        if exchange.peer.is_stateless {
-            holding.uris = holding.request_resources(uris).await;
-            return holding;
+        let mut guard = ResourceSubscriptionGuard { request: request.clone(), uris: BTreeSet::new() };
+        if request.peer.is_stateless {
+            guard.uris = guard.request_resources(uris).await;
+            return guard;
         }
-        let mut listened = exchange.shared.resource_subscribers.lock().await;
-        uris.iter().for_each(|uri| *listened.entry(uri.clone()).or_default() += 1);
-        // Whoever drops this on the way gives all of them back.
-        holding.uris.clone_from(&uris);
-        let granted = holding.request_resources(uris).await;
-        for refused in holding.uris.difference(&granted) {
-            release_resource(&mut listened, refused);
+        let mut subscribers = request.shared.resource_subscribers.lock().await;
+        uris.iter().for_each(|uri| *subscribers.entry(uri.clone()).or_default() += 1);
+        // If this future is dropped while the service works, the guard releases all of them.
+        guard.uris.clone_from(&uris);
+        let accepted = guard.request_resources(uris).await;
+        for rejected in guard.uris.difference(&accepted) {
+            release_resource(&mut subscribers, rejected);
         }
-        drop(listened);
-        holding.uris = granted;
-        holding
+        drop(subscribers);
+        guard.uris = accepted;
+        guard
     }
 
+    /// Calls the service for all resources concurrently; returns those it accepted.
     async fn request_resources(&self, uris: BTreeSet<String>) -> BTreeSet<String> {
-        let asked = uris.into_iter().map(|uri| async move {
-            let cancel = self.exchange.cancel.clone();
-            call_service(&self.exchange, "resources/subscribe", &uri, cancel).await.then_some(uri)
+        let requests = uris.into_iter().map(|uri| async move {
+            let cancel = self.request.cancel.clone();
+            call_service(&self.request, "resources/subscribe", &uri, cancel).await.then_some(uri)
         });
-        join_all(asked).await.into_iter().flatten().collect()
+        join_all(requests).await.into_iter().flatten().collect()
     }
 }
 
 impl Drop for ResourceSubscriptionGuard {
     fn drop(&mut self) {
-        let (exchange, uris) = (self.exchange.clone(), std::mem::take(&mut self.uris));
-        // A client that is its one subscription leaves with it; and all leave soon when the server does.
-        if exchange.peer.is_stateless || uris.is_empty() || exchange.shared.draining.is_cancelled() {
+        let request = self.request.clone();
+        let uris = std::mem::take(&mut self.uris);
+        // A stateless peer disconnects with its subscription, and all peers when the server stops; `on_disconnect` then
+        // releases their resources.
+        if request.peer.is_stateless || uris.is_empty() || request.shared.draining.is_cancelled() {
             return;
         }
-        let closing = exchange.shared.closing.clone();
-        self.exchange.shared.tasks.spawn(closing.run_until_cancelled_owned(async move {
-            let mut listened = exchange.shared.resource_subscribers.lock().await;
-            let last: Vec<&String> = uris.iter().filter(|uri| release_resource(&mut listened, uri)).collect();
-            // The request itself may be cancelled.
-            let cancel = || exchange.shared.closing.child_token();
-            join_all(last.into_iter().map(|uri| call_service(&exchange, "resources/unsubscribe", uri, cancel()))).await;
+        let closing = request.shared.closing.clone();
+        self.request.shared.tasks.spawn(closing.run_until_cancelled_owned(async move {
+            let mut subscribers = request.shared.resource_subscribers.lock().await;
+            let unused: Vec<&String> = uris.iter().filter(|uri| release_resource(&mut subscribers, uri)).collect();
+            // The token of the subscription may have fired already.
+            let cancel = || request.shared.closing.child_token();
+            let requests =
+                unused.into_iter().map(|uri| call_service(&request, "resources/unsubscribe", uri, cancel()));
+            join_all(requests).await;
         }));
     }
 }
 
-/// Whether nobody else holds it.
-fn release_resource(listened: &mut HashMap<String, usize>, uri: &str) -> bool {
-    let Some(holders) = listened.get_mut(uri) else { return false };
-    *holders -= 1;
-    let last = *holders == 0;
-    if last {
-        listened.remove(uri);
+/// Decrements the subscriber count of a resource; returns whether that was the last subscriber.
+fn release_resource(subscribers: &mut HashMap<String, usize>, uri: &str) -> bool {
+    let Some(count) = subscribers.get_mut(uri) else { return false };
+    *count -= 1;
+    let is_last = *count == 0;
+    if is_last {
+        subscribers.remove(uri);
     }
-    last
+    is_last
 }
 
-async fn call_service(exchange: &Arc<RequestState>, method: &str, uri: &str, cancel: CancellationToken) -> bool {
+/// Calls the service with a legacy subscription request; returns whether it succeeded.
+async fn call_service(state: &Arc<RequestState>, method: &str, uri: &str, cancel: CancellationToken) -> bool {
     let request = McpRequest {
         method: method.to_owned(),
         params: to_raw(&json!({ "uri": uri })).ok(),
-        peer: exchange.peer.clone(),
+        peer: state.peer.clone(),
         cancel,
-        client: ClientHandle::new(exchange.clone()),
+        client: ClientHandle::new(state.clone()),
         extensions: http::Extensions::new(),
     };
-    exchange.shared.service.handle_request(request).await.is_ok()
+    state.shared.service.handle_request(request).await.is_ok()
 }
 
-/// `subscriptions/listen`: acknowledges, then tells of changes until either side ends it.
+/// Answers `subscriptions/listen`: acknowledges the filter, then sends changes until either side ends the subscription.
 pub(super) async fn run_subscription(
-    exchange: Arc<RequestState>,
+    request: Arc<RequestState>,
     params: Option<Box<RawValue>>,
 ) -> Result<Box<RawValue>, RpcError> {
-    if !exchange.stream_options.can_stream {
+    if !request.stream_options.can_stream {
         return Err(RpcError::new(
             RpcError::INVALID_REQUEST,
-            "a subscription needs a client that accepts event streams",
+            "`subscriptions/listen` needs a client that accepts `text/event-stream`",
         ));
     }
     let filter = SubscriptionFilter::parse(params.as_deref())?;
-    let (shared, peer) = (&exchange.shared, &exchange.peer);
-    // Before the acknowledgement, so that nothing that changes after it is missed.
+    let shared = &request.shared;
+    let peer = &request.peer;
+    // Start before the acknowledgement, so that no change after it is missed.
     let mut changes = shared.service.changes(peer);
     let mut filter = filter.restrict_to(&handshake::describe_service(shared, peer).await?.capabilities);
-    let holding =
-        ResourceSubscriptionGuard::subscribe(&exchange, std::mem::take(&mut filter.resource_subscriptions)).await;
-    filter.resource_subscriptions = holding.uris.iter().cloned().collect();
-    let id = crate::connection::lock(&exchange.channel).id.clone();
+    let uris = std::mem::take(&mut filter.resource_subscriptions);
+    let guard = ResourceSubscriptionGuard::subscribe(&request, uris).await;
+    filter.resource_subscriptions = guard.uris.iter().cloned().collect();
+    let id = crate::connection::lock(&request.channel).id.clone();
     let meta = json!({ SUBSCRIPTION_KEY: id });
     let acknowledged = to_raw(&json!({ "notifications": filter, "_meta": meta }))
         .and_then(|params| message::encode_notification("notifications/subscriptions/acknowledged", Some(&params)));
-    exchange.send(acknowledged?, MessagePriority::Required).await;
+    request.send(acknowledged?, MessagePriority::Required).await;
     loop {
         let change = tokio::select! {
             biased;
             () = shared.draining.cancelled() => None,
-            () = exchange.cancel.cancelled() => None,
+            () = request.cancel.cancelled() => None,
             change = changes.next() => change,
         };
         match change {
             Some(change) if filter.matches(&change) => {
-                exchange.send(encode_change(&change, Some(&meta))?, MessagePriority::Deduplicated).await;
+                request.send(encode_change(&change, Some(&meta))?, MessagePriority::Deduplicated).await;
             }
             Some(_) => {}
             None => break,
