@@ -1,11 +1,13 @@
-//! Streamable HTTP, the server's end: one endpoint for every version. It knows no web framework; Host, Origin and the
-//! size of a body are the business of the layer above.
+//! The server's Streamable HTTP transport: one endpoint for every protocol version.
+//!
+//! It depends on no web framework. The layer above checks Host and Origin, authenticates, and bounds request bodies.
 
-mod body;
 mod legacy;
 mod modern;
-mod response;
 mod session;
+
+mod body;
+mod response;
 
 use std::sync::Arc;
 
@@ -40,13 +42,13 @@ use crate::{
 const SESSION_HEADER: &str = "mcp-session-id";
 const VERSION_HEADER: &str = "mcp-protocol-version";
 
-/// Answers HTTP requests on behalf of a [`Service`]. Cheap to clone; the last one dropped ends everything.
+/// Answers HTTP requests with a [`Service`]. Cheap to clone; dropping the last clone ends all sessions and requests.
 #[derive(Debug, Clone)]
 pub struct McpEndpoint {
     inner: Arc<EndpointInner>,
 }
 
-/// Holds sessions and tasks to the lifetime of the endpoint.
+/// Owner of the sessions and tasks; ends them on drop.
 #[derive(Debug)]
 struct EndpointInner {
     shared: Arc<ServerShared>,
@@ -57,52 +59,55 @@ type EndpointResult = Result<Response<EndpointBody>, EndpointError>;
 
 impl McpEndpoint {
     pub fn new(service: Arc<dyn Service>, options: ServerOptions) -> McpEndpoint {
-        let owner = EndpointInner { shared: ServerShared::new(service, options), sessions: Arc::default() };
-        McpEndpoint { inner: Arc::new(owner) }
+        let inner = EndpointInner { shared: ServerShared::new(service, options), sessions: Arc::default() };
+        McpEndpoint { inner: Arc::new(inner) }
     }
 
-    /// Answers one request. Dropping the future or the response's body takes the request back.
+    /// Answers one HTTP request. Dropping the future or the response body cancels the MCP request.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<EndpointBody> {
         let (head, body) = request.into_parts();
-        let reply = match head.method {
+        let result = match head.method {
             _ if self.inner.shared.draining.is_cancelled() => {
-                Err(EndpointError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is about to stop"))
+                Err(EndpointError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"))
             }
             Method::POST => self.post(&head, &body).await,
             Method::GET => self.get(&head),
             Method::DELETE => self.delete(&head),
-            _ => Err(EndpointError::new(StatusCode::METHOD_NOT_ALLOWED, "only GET, POST and DELETE are understood")),
+            _ => Err(EndpointError::new(StatusCode::METHOD_NOT_ALLOWED, "only GET, POST and DELETE are supported")),
         };
-        reply.unwrap_or_else(EndpointError::into_response)
+        result.unwrap_or_else(EndpointError::into_response)
     }
 
-    /// Ends all streams, lets what is being answered finish for a while, responds to the rest that it cannot be finished,
-    /// and ends the sessions.
+    /// Stops the endpoint: rejects new requests and ends event streams, lets requests in progress finish for
+    /// [`ServerOptions::drain_timeout`], sends the others [`Service::shutdown_response`], and ends all sessions.
     pub async fn close(&self) {
         let EndpointInner { shared, sessions } = &*self.inner;
         shared.draining.cancel();
         sessions.drain();
+        // `wait` returns only after `close`.
         shared.tasks.close();
-        let _in_time = timeout(shared.options.drain_timeout, shared.tasks.wait()).await;
+        // Timeouts are no errors here: the next step ends what is left.
+        let _ = timeout(shared.options.drain_timeout, shared.tasks.wait()).await;
         shared.stop().await;
         sessions.end_all(shared);
         shared.closing.cancel();
-        let _in_time = timeout(shared.options.cleanup_timeout, shared.tasks.wait()).await;
+        let _ = timeout(shared.options.cleanup_timeout, shared.tasks.wait()).await;
     }
 
+    /// Handles a POST: one message, or a batch of a legacy client.
     async fn post(&self, head: &Parts, body: &Bytes) -> EndpointResult {
         if !has_json_body(&head.headers) {
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return Err(EndpointError::new(status, "the Content-Type of a message is `application/json`"));
+            return Err(EndpointError::new(status, "the Content-Type of a message must be `application/json`"));
         }
         let accepts = AcceptedTypes::parse(&head.headers);
         if !accepts.json && !accepts.events {
-            let message = "an answer is `application/json` or `text/event-stream`, which Accept excludes";
+            let message = "Accept must allow `application/json` or `text/event-stream`";
             return Err(EndpointError::new(StatusCode::NOT_ACCEPTABLE, message));
         }
         let malformed = |error| EndpointError { status: StatusCode::BAD_REQUEST, id: None, error };
         let text = std::str::from_utf8(body)
-            .map_err(|_| malformed(RpcError::new(RpcError::PARSE, "the body is no UTF-8 text")))?;
+            .map_err(|_| malformed(RpcError::new(RpcError::PARSE, "the body is not UTF-8")))?;
         if text.trim_start().starts_with('[') {
             return self.handle_batch(head, text).await;
         }
@@ -113,23 +118,26 @@ impl McpEndpoint {
         let modern = header_text(&head.headers, VERSION_HEADER) == Some(MODERN_VERSION);
         match incoming {
             IncomingMessage::Request { id, method, params } => {
-                let of = |error| EndpointError::from_rpc_error(id, error);
-                let read = RequestParams::parse(&method, params).map_err(of)?;
-                if modern || read.protocol_version.is_some() {
-                    return self.handle_modern(head, id, &method, read, accepts).await.map_err(of)?;
+                let with_id = |error| EndpointError::from_rpc_error(id, error);
+                let request_params = RequestParams::parse(&method, params).map_err(with_id)?;
+                // The version in `_meta` suffices, so that a missing header is reported as such.
+                if modern || request_params.protocol_version.is_some() {
+                    let result = self.handle_modern(head, id, &method, request_params, accepts).await;
+                    return result.map_err(with_id)?;
                 }
                 if method == "initialize" {
                     return self.initialize(head, id, params, accepts).await;
                 }
-                let session = self.find_session(head).map_err(|refusal| refusal.with_id(id))?;
-                let feed = session.open_stream(self.inner.shared.options.queued_messages_max);
-                let order = incoming_request(head, id, &method, read, &feed, accepts.events);
-                let reader = feed.add_reader(None);
+                let session = self.find_session(head).map_err(|error| error.with_id(id))?;
+                let buffer = session.open_stream(self.inner.shared.options.queued_messages_max);
+                let request = incoming_request(head, id, &method, request_params, &buffer, accepts.events);
+                // Added before the start, so that the request does not look abandoned.
+                let reader = buffer.add_reader(None);
                 let client = session.client_context();
                 let ended = client.ended.clone();
-                self.inner.shared.start_request(client, order).map_err(of)?;
-                let answer = self.build_response(reader, session.peer.era, accepts).await;
-                answer.map_or_else(|| self.unanswered_response(id, &ended), Ok)
+                self.inner.shared.start_request(client, request).map_err(with_id)?;
+                let response = self.build_response(reader, session.peer.era, accepts).await;
+                response.map_or_else(|| self.unanswered_response(id, &ended), Ok)
             }
             IncomingMessage::Notification { method, .. } if modern => {
                 crate::headers::check_standard_headers(&head.headers, &method, None)
@@ -138,7 +146,7 @@ impl McpEndpoint {
             }
             IncomingMessage::Response { .. } | IncomingMessage::ErrorWithoutId(_) if modern => Err(EndpointError::new(
                 StatusCode::BAD_REQUEST,
-                "there are no requests to answer in version 2026-07-28",
+                "servers of version 2026-07-28 send no requests that could be answered",
             )),
             other @ (IncomingMessage::Notification { .. }
             | IncomingMessage::Response { .. }
@@ -150,7 +158,8 @@ impl McpEndpoint {
         }
     }
 
-    /// The answer as one body if it is the first thing said, else a stream; none when nothing will be said.
+    /// Waits for the first message and builds the HTTP response: a JSON body if the message is the response, otherwise
+    /// an event stream. Returns `None` when the request ends without a message.
     async fn build_response(
         &self,
         mut reader: BufferReader,
@@ -158,18 +167,19 @@ impl McpEndpoint {
         accepts: AcceptedTypes,
     ) -> Option<Response<EndpointBody>> {
         let options = &self.inner.shared.options;
-        let first = match accepts.events {
-            // Who waits long is told at least that somebody works.
-            true => timeout(options.keep_alive, reader.next()).await.ok(),
-            false => Some(reader.next().await),
+        let first = if accepts.events {
+            // Switch to an event stream after `keep_alive`, so that the client sees that the connection is alive.
+            timeout(options.keep_alive, reader.next()).await.ok()
+        } else {
+            Some(reader.next().await)
         };
         Some(match first {
             Some(None) => return None,
             Some(Some(message))
                 if accepts.json
-                    && let Some(last) = message.response_kind =>
+                    && let Some(kind) = message.response_kind =>
             {
-                response::json_response(response::response_status(era, last), message.text)
+                response::json_response(response::response_status(era, kind), message.text)
             }
             first => {
                 let ids = match era {
@@ -185,20 +195,22 @@ impl McpEndpoint {
         })
     }
 
-    /// What becomes of a request that ended without an answer.
+    /// Builds the HTTP response of a request that ended without a JSON-RPC response.
     fn unanswered_response(&self, id: &RawValue, ended: &CancellationToken) -> EndpointResult {
         match self.termination_error(ended) {
-            Some(refusal) => Err(refusal.with_id(id)),
-            // Its client took it back, so nobody reads this.
+            Some(error) => Err(error.with_id(id)),
+            // The client cancelled the request and ignores the response.
             None => Ok(response::empty_response(StatusCode::ACCEPTED)),
         }
     }
 
-    /// Why requests of a client that `ended` are not answered any more.
+    /// Returns the error for requests that were ended together with the session or the server, and `None` while
+    /// `ended` has not fired.
     fn termination_error(&self, ended: &CancellationToken) -> Option<EndpointError> {
-        let (status, message) = match self.inner.shared.draining.is_cancelled() {
-            true => (StatusCode::SERVICE_UNAVAILABLE, "the server is about to stop"),
-            false => (StatusCode::NOT_FOUND, "the session is over"),
+        let (status, message) = if self.inner.shared.draining.is_cancelled() {
+            (StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+        } else {
+            (StatusCode::NOT_FOUND, "the session has ended")
         };
         let error = RpcError::new(RpcError::INTERNAL, message);
         ended.is_cancelled().then_some(EndpointError { status, id: None, error })
@@ -213,23 +225,32 @@ impl Drop for EndpointInner {
     }
 }
 
+/// Builds the request whose messages go to `buffer`.
 fn incoming_request(
     head: &Parts,
     id: &RawValue,
     method: &str,
     params: RequestParams,
-    feed: &Arc<EventBuffer>,
-    talks: bool,
+    buffer: &Arc<EventBuffer>,
+    can_stream: bool,
 ) -> IncomingRequest {
-    let (id, method, extensions) = (id.to_owned(), method.to_owned(), head.extensions.clone());
-    IncomingRequest { id, method, params, sink: Sink::Http(feed.clone()), can_stream: talks, extensions }
+    IncomingRequest {
+        id: id.to_owned(),
+        method: method.to_owned(),
+        params,
+        sink: Sink::Http(buffer.clone()),
+        can_stream,
+        extensions: head.extensions.clone(),
+    }
 }
 
+/// Returns a header as trimmed text; `None` if it is absent or not ASCII.
 fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
+/// Whether the content type is JSON, whatever its parameters.
 fn has_json_body(headers: &HeaderMap) -> bool {
-    let kind = header_text(headers, header::CONTENT_TYPE.as_str()).unwrap_or_default();
-    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+    let content_type = header_text(headers, header::CONTENT_TYPE.as_str()).unwrap_or_default();
+    content_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }

@@ -1,4 +1,5 @@
-//! MCP over a byte stream, the server's end: one message a line, both eras on the same stream, one writer for all.
+//! The server's stdio transport: one message per line over a byte stream, with one client, which may use both eras, and
+//! one writer task for all requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,12 +29,12 @@ use crate::{
     message::{self, IncomingMessage},
 };
 
-/// A line buffer that grew beyond this is given back after use.
+/// Maximum capacity in bytes that the line buffer keeps between messages.
 const MAX_RETAINED_BUFFER: usize = 1024 * 1024;
 
 /// Serves one client until its input ends or `stop` fires. Requests in progress may continue for
-/// [`ServerOptions::drain_timeout`]; the others get a response that says so. When `stop` fires after the end of the
-/// input, they get it at once.
+/// [`ServerOptions::drain_timeout`]; unfinished ones then get [`Service::shutdown_response`]. If `stop` fires after the
+/// end of the input, they get it at once. Dropping the future cancels everything.
 pub async fn serve_stream(
     service: Arc<dyn Service>,
     reader: impl AsyncRead + Send + Unpin,
@@ -42,61 +43,68 @@ pub async fn serve_stream(
     stop: CancellationToken,
 ) {
     let shared = ServerShared::new(service, options);
-    // Who drops this future ends everything with it.
-    let _owner = shared.closing.clone().drop_guard();
-    let (lines, queue) = mpsc::channel(shared.options.queued_messages_max);
+    // Ends all tasks when this future is dropped.
+    let _guard = shared.closing.clone().drop_guard();
+    let (outgoing, queue) = mpsc::channel(shared.options.queued_messages_max);
     let closing = shared.closing.clone();
     let mut writing = tokio::spawn(async move {
-        // Whom nothing can be told any more needs no answers either.
-        let _all_is_cancelled = closing.drop_guard_ref();
+        // When responses cannot be written any more, all requests are cancelled.
+        let _guard = closing.drop_guard_ref();
         if let Err(error) = write_lines(writer, queue).await {
-            tracing::debug!(%error, "the client's output is closed");
+            tracing::debug!(%error, "writing to the client failed");
         }
     });
-    let conversation = StreamSession {
+    let session = StreamSession {
         shared: shared.clone(),
-        outgoing: lines,
+        outgoing,
         client_requests: Arc::default(),
         legacy: Mutex::default(),
         modern: Mutex::default(),
         notification_cancel: Mutex::default(),
     };
-    let end = tokio::select! {
+    let cause = tokio::select! {
         biased;
         () = shared.closing.cancelled() => StopCause::InputEnded,
-        _unreadable = conversation.read_lines(reader) => StopCause::InputEnded,
+        // A read error ends the input too.
+        _ = session.read_lines(reader) => StopCause::InputEnded,
         () = stop.cancelled() => StopCause::StopRequested,
     };
-    conversation.drain(end, &stop).await;
-    conversation.disconnect().await;
-    drop(conversation);
-    let _in_time = timeout(shared.options.cleanup_timeout, &mut writing).await;
+    session.drain(cause, &stop).await;
+    session.disconnect().await;
+    // Drops the last sender, so that the writer sends what is queued and ends.
+    drop(session);
+    let _ = timeout(shared.options.cleanup_timeout, &mut writing).await;
     writing.abort();
 }
 
-/// Why nothing more is read.
+/// Why the server stopped reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StopCause {
     InputEnded,
     StopRequested,
 }
 
+/// State of one byte stream and its client.
 struct StreamSession {
     shared: Arc<ServerShared>,
+    /// Queue of the writer task.
     outgoing: mpsc::Sender<String>,
     client_requests: Arc<ClientRequests>,
-    /// The client of the last handshake, and the client as it last described itself with a request.
+    /// The client as described by its last `initialize`.
     legacy: Mutex<Option<Arc<McpPeer>>>,
+    /// The client as described by its last request of 2026-07-28.
     modern: Mutex<Option<Arc<McpPeer>>>,
-    /// Ends the news for a client that begins anew.
+    /// Stops the change notifications of the previous handshake when the client sends `initialize` again.
     notification_cancel: Mutex<CancellationToken>,
 }
 
 impl StreamSession {
+    /// Reads and handles lines until the end of the input. A line over the limit is skipped and answered with an error.
     async fn read_lines(&self, reader: impl AsyncRead + Send + Unpin) -> std::io::Result<()> {
         let limit = self.shared.options.line_bytes;
         let mut reader = BufReader::with_capacity(64 * 1024, reader);
-        let (mut line, mut too_long) = (Vec::new(), false);
+        let mut line = Vec::new();
+        let mut too_long = false;
         loop {
             let chunk = reader.fill_buf().await?;
             let ended = chunk.is_empty();
@@ -125,18 +133,20 @@ impl StreamSession {
         }
     }
 
+    /// Handles one line: a message, or a batch of messages.
     async fn handle_line(&self, text: &str) {
         let text = text.trim_start_matches('\u{feff}').trim();
         if text.is_empty() {
             return;
         }
-        let parts = message::split_batch(text);
-        if parts.is_empty() || parts.len() > self.shared.options.batch_max {
-            let error = RpcError::new(RpcError::INVALID_REQUEST, "this is no batch, or one with too many messages");
-            return self.send_error(None, error).await;
+        let messages = message::split_batch(text);
+        let batch_max = self.shared.options.batch_max;
+        if messages.is_empty() || messages.len() > batch_max {
+            let message = format!("a batch must have 1 to {batch_max} messages");
+            return self.send_error(None, RpcError::new(RpcError::INVALID_REQUEST, message)).await;
         }
-        for part in parts {
-            match message::parse_strict(part) {
+        for message in messages {
+            match message::parse_strict(message) {
                 Ok(incoming) => self.handle_message(incoming).await,
                 Err((id, error)) => self.send_error(id, error).await,
             }
@@ -161,18 +171,21 @@ impl StreamSession {
         }
     }
 
+    /// Answers `initialize`. A second one replaces the client of the first.
     async fn initialize(&self, id: &RawValue, params: Option<&RawValue>) {
         let peer = Arc::new(handshake::legacy_peer(params, ""));
-        let greeted = handshake::initialize_result(&self.shared, &peer).await;
-        let welcome = greeted.is_ok();
-        let _closed = self.outgoing.send(envelope::encode_response(id, &greeted)).await;
-        if welcome {
+        let result = handshake::initialize_result(&self.shared, &peer).await;
+        let succeeded = result.is_ok();
+        // Fails when the writer ended; `closing` fires then.
+        let _ = self.outgoing.send(envelope::encode_response(id, &result)).await;
+        if succeeded {
             self.start_notifications(&peer);
-            let before = lock(&self.legacy).replace(peer);
-            before.iter().for_each(|before| self.shared.service.on_disconnect(before));
+            let previous = lock(&self.legacy).replace(peer);
+            previous.iter().for_each(|previous| self.shared.service.on_disconnect(previous));
         }
     }
 
+    /// Starts a request. Its era follows from the request itself: one of 2026-07-28 declares its version in `_meta`.
     fn handle_request(&self, id: &RawValue, method: &str, params: Option<&RawValue>) -> Result<(), RpcError> {
         let params = RequestParams::parse(method, params)?;
         let peer = if params.protocol_version.is_some() || method == "server/discover" {
@@ -185,98 +198,117 @@ impl StreamSession {
         } else {
             match lock(&self.legacy).clone() {
                 Some(peer) => peer,
-                // Allowed at any time, by clients that look whether somebody is there.
+                // Clients may ping before the handshake to check that the server runs.
                 None if method == "ping" => Arc::new(handshake::legacy_peer(None, "")),
                 None => {
-                    let message = format!("begin with `initialize`, or say `{VERSION_KEY}` in `_meta`");
+                    let message = format!("begin with `initialize`, or set `{VERSION_KEY}` in `_meta`");
                     return Err(RpcError::new(RpcError::INVALID_REQUEST, message));
                 }
             }
         };
-        let (desk, ended) = (Some(self.client_requests.clone()), self.shared.closing.clone());
-        let sink = Sink::Stdio(self.outgoing.clone());
-        let (id, method, extensions) = (id.to_owned(), method.to_owned(), http::Extensions::new());
-        let order = IncomingRequest { id, method, params, sink, can_stream: true, extensions };
-        self.shared.start_request(ClientContext { peer, client_requests: desk, ended, is_one_shot: false }, order)
+        let client = ClientContext {
+            peer,
+            client_requests: Some(self.client_requests.clone()),
+            ended: self.shared.closing.clone(),
+            is_one_shot: false,
+        };
+        let request = IncomingRequest {
+            id: id.to_owned(),
+            method: method.to_owned(),
+            params,
+            sink: Sink::Stdio(self.outgoing.clone()),
+            can_stream: true,
+            extensions: http::Extensions::new(),
+        };
+        self.shared.start_request(client, request)
     }
 
-    /// On a stream there is one client, though it may describe itself anew with every request.
+    /// Returns the peer of a request of 2026-07-28. A stream has one client, so its id stays the same even when a
+    /// request declares another name or other capabilities.
     fn modern_peer(&self, params: &RequestParams) -> Arc<McpPeer> {
         let capabilities = params.capabilities.clone().unwrap_or_else(handshake::empty_object);
-        let mut met = lock(&self.modern);
-        if let Some(peer) = &*met
+        let mut known = lock(&self.modern);
+        if let Some(peer) = &*known
             && peer.capabilities.get() == capabilities.get()
             && peer.name == params.client_name
         {
             return peer.clone();
         }
         let mut peer = McpPeer::new(Era::Modern, params.client_name.clone(), capabilities, "");
-        peer.id = met.as_ref().map_or(peer.id, |met| met.id);
-        met.insert(Arc::new(peer)).clone()
+        peer.id = known.as_ref().map_or(peer.id, |known| known.id);
+        known.insert(Arc::new(peer)).clone()
     }
 
-    /// Tells a client of old what changes from now on.
+    /// Starts sending change notifications to a legacy client, in place of those of an earlier handshake.
     fn start_notifications(&self, peer: &Arc<McpPeer>) {
-        let until = self.shared.closing.child_token();
-        std::mem::replace(&mut *lock(&self.notification_cancel), until.clone()).cancel();
+        let cancel = self.shared.closing.child_token();
+        std::mem::replace(&mut *lock(&self.notification_cancel), cancel.clone()).cancel();
         let mut changes = self.shared.service.changes(peer);
-        let (lines, draining) = (self.outgoing.clone(), self.shared.draining.clone());
-        let telling = async move {
+        let outgoing = self.outgoing.clone();
+        let draining = self.shared.draining.clone();
+        let notifying = async move {
             while let Some(Some(change)) = draining.run_until_cancelled(changes.next()).await {
                 if let Ok(text) = subscriptions::encode_change(&change, None) {
-                    let _closed = lines.send(text).await;
+                    // Fails when the writer ended; `closing` fires then.
+                    let _ = outgoing.send(text).await;
                 }
             }
         };
-        self.shared.tasks.spawn(until.run_until_cancelled_owned(telling));
+        self.shared.tasks.spawn(cancel.run_until_cancelled_owned(notifying));
     }
 
+    /// Sends an error response.
     async fn send_error(&self, id: Option<&RawValue>, error: RpcError) {
-        let _closed = self.outgoing.send(envelope::encode_error(id, error)).await;
+        // Fails when the writer ended; `closing` fires then.
+        let _ = self.outgoing.send(envelope::encode_error(id, error)).await;
     }
 
-    /// Lets requests in progress finish for a while, and responds to the rest that they cannot be finished.
-    async fn drain(&self, end: StopCause, stop: &CancellationToken) {
+    /// Lets requests in progress finish for the drain timeout, then sends the others their shutdown response.
+    async fn drain(&self, cause: StopCause, stop: &CancellationToken) {
         let shared = &self.shared;
+        // `wait` returns only after `close`.
         shared.tasks.close();
         shared.draining.cancel();
-        let stopped = async {
-            match end {
+        let stop_requested = async {
+            match cause {
                 StopCause::InputEnded => stop.cancelled().await,
                 StopCause::StopRequested => std::future::pending().await,
             }
         };
         tokio::select! {
-            _in_time = timeout(shared.options.drain_timeout, shared.tasks.wait()) => {}
-            () = stopped => {}
-            // Nothing can be written to the client any more.
+            _ = timeout(shared.options.drain_timeout, shared.tasks.wait()) => {}
+            () = stop_requested => {}
+            // The writer ended, so no response can be sent.
             () = shared.closing.cancelled() => {}
         }
         shared.stop().await;
     }
 
-    /// Ends what is left, and takes leave.
+    /// Cancels the remaining tasks and reports the disconnect of the client to the service.
     async fn disconnect(&self) {
         let shared = &self.shared;
         shared.closing.cancel();
-        let _in_time = timeout(shared.options.cleanup_timeout, shared.tasks.wait()).await;
+        // A service that does not return in time is left to its own.
+        let _ = timeout(shared.options.cleanup_timeout, shared.tasks.wait()).await;
         for peer in [&self.legacy, &self.modern].into_iter().filter_map(|peer| lock(peer).take()) {
             shared.service.on_disconnect(&peer);
         }
     }
 }
 
+/// Whether the parameters contain the version key of 2026-07-28; then even `initialize` is a request of that era.
 fn declares_version(params: Option<&RawValue>) -> bool {
     params.is_some_and(|params| params.get().contains(VERSION_KEY))
 }
 
+/// Writes queued messages until all senders are dropped, then closes the stream.
 async fn write_lines(
     mut writer: impl AsyncWrite + Send + Unpin,
-    mut lines: mpsc::Receiver<String>,
+    mut queue: mpsc::Receiver<String>,
 ) -> std::io::Result<()> {
-    while let Some(line) = lines.recv().await {
-        let mut bytes = line.into_bytes();
-        // Raw JSON may hold line breaks between its tokens (never inside them), where a space means the same.
+    while let Some(message) = queue.recv().await {
+        let mut bytes = message.into_bytes();
+        // Raw JSON may contain line breaks between tokens (never inside them); a space is equivalent there.
         for byte in &mut bytes {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
@@ -284,8 +316,8 @@ async fn write_lines(
         }
         bytes.push(b'\n');
         writer.write_all(&bytes).await?;
-        // Answers that are ready together leave together.
-        if lines.is_empty() {
+        // One flush for messages that are queued together.
+        if queue.is_empty() {
             writer.flush().await?;
         }
     }

@@ -58,8 +58,12 @@ struct SubscriptionFilter {
 impl SubscriptionFilter {
     /// Parses the parameters of `subscriptions/listen`.
     fn parse(params: Option<&RawValue>) -> Result<SubscriptionFilter, RpcError> {
-        let invalid =
-            || RpcError::new(RpcError::INVALID_PARAMS, "`notifications` must be an object that names the changes to listen for");
+        let invalid = || {
+            RpcError::new(
+                RpcError::INVALID_PARAMS,
+                "`notifications` must be an object that names the changes to listen for",
+            )
+        };
         let params = params.and_then(RawObject::parse).ok_or_else(invalid)?;
         let filter = params.get("notifications").ok_or_else(invalid)?;
         serde_json::from_str(filter.get()).map_err(|_| invalid())
@@ -149,8 +153,7 @@ impl Drop for ResourceSubscriptionGuard {
             let unused: Vec<&String> = uris.iter().filter(|uri| release_resource(&mut subscribers, uri)).collect();
             // The token of the subscription may have fired already.
             let cancel = || request.shared.closing.child_token();
-            let requests =
-                unused.into_iter().map(|uri| call_service(&request, "resources/unsubscribe", uri, cancel()));
+            let requests = unused.into_iter().map(|uri| call_service(&request, "resources/unsubscribe", uri, cancel()));
             join_all(requests).await;
         }));
     }

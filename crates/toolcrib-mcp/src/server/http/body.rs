@@ -1,4 +1,4 @@
-//! The body of a response: bytes, or a stream of events that lives as long as somebody reads it.
+//! Body of a response: complete bytes, or an event stream that reads from an event buffer.
 
 use std::{
     convert::Infallible,
@@ -13,9 +13,11 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::server::event_buffer::{BufferReader, BufferedMessage};
 
+/// SSE comment that keeps proxies and clients from closing an idle stream.
 const KEEP_ALIVE_COMMENT: Bytes = Bytes::from_static(b": alive\n\n");
 
-/// Dropping it before its end tells the endpoint that the client is gone.
+/// Body of an endpoint's response. Dropping an event stream before its end means that the client disconnected, which
+/// cancels its request unless the client resumes the stream.
 #[derive(Debug)]
 pub struct EndpointBody(BodyContent);
 
@@ -25,31 +27,37 @@ enum BodyContent {
     Events(EventStreamBody),
 }
 
+/// Encodes the messages of an event buffer as server-sent events.
 #[derive(Debug)]
 pub(super) struct EventStreamBody {
     reader: BufferReader,
-    /// What goes out before anything is read.
+    /// Sent before the reader is polled.
     first_chunk: Option<Bytes>,
     ids: EventIds,
     keep_alive: Duration,
+    /// Fires when no event was sent for `keep_alive`.
     keep_alive_timer: Pin<Box<Sleep>>,
+    /// The response was encoded; the stream ends after it.
     is_finished: bool,
 }
 
-/// Whether events have ids, by which their stream can be taken up again.
+/// Whether events have ids, with which a client can resume the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventIds {
     None,
     Each,
-    /// And one at once, so that the stream can be taken up before it said anything.
+    /// Also an empty event with an id at the start (2025-11-25), so that the stream is resumable before its first
+    /// message.
     WithPriming,
 }
 
 impl EndpointBody {
+    /// A body of complete bytes.
     pub(super) fn full(bytes: impl Into<Bytes>) -> EndpointBody {
         EndpointBody(BodyContent::Full(bytes.into()))
     }
 
+    /// An event stream. `first` is a message that was read already.
     pub(super) fn events(
         reader: BufferReader,
         ids: EventIds,
@@ -64,29 +72,30 @@ impl EndpointBody {
             keep_alive_timer: Box::pin(sleep(keep_alive)),
             is_finished: false,
         };
-        let mut ready = match ids {
-            // A short pause, for the server waits only a little longer for the stream to be taken up.
+        let mut first_chunk = match ids {
+            // The retry delay must be shorter than `ServerOptions::resume_window`.
             EventIds::WithPriming => {
-                let feed = events.reader.buffer();
-                let place = first.as_ref().map_or_else(|| feed.last_read(), |first| first.number - 1);
-                format!("id: {}-{place}\nretry: 500\ndata:\n\n", feed.stream_number)
+                let buffer = events.reader.buffer();
+                let position = first.as_ref().map_or_else(|| buffer.last_read(), |first| first.number - 1);
+                format!("id: {}-{position}\nretry: 500\ndata:\n\n", buffer.stream_number)
             }
             EventIds::None | EventIds::Each => String::new(),
         };
         if let Some(first) = &first {
-            ready.push_str(&events.encode_event(first));
+            first_chunk.push_str(&events.encode_event(first));
         }
-        // The headers reach the client only with something behind them.
-        events.first_chunk = Some(if ready.is_empty() { KEEP_ALIVE_COMMENT } else { Bytes::from(ready) });
+        // Many HTTP servers and proxies send the headers only with the first bytes of the body.
+        events.first_chunk = Some(if first_chunk.is_empty() { KEEP_ALIVE_COMMENT } else { Bytes::from(first_chunk) });
         EndpointBody(BodyContent::Events(events))
     }
 }
 
 impl EventStreamBody {
+    /// Encodes one message as an event.
     fn encode_event(&mut self, message: &BufferedMessage) -> String {
         self.is_finished = message.response_kind.is_some();
         let text = String::from_utf8_lossy(&message.text);
-        // Raw JSON may hold line breaks between its tokens (never inside them), where a space means the same.
+        // Raw JSON may contain line breaks between tokens (never inside them); a space is equivalent there.
         let text = if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ").into() } else { text };
         match self.ids {
             EventIds::None => format!("data: {text}\n\n"),
@@ -96,9 +105,10 @@ impl EventStreamBody {
         }
     }
 
+    /// Polls the next bytes: the first chunk, a message, or a keep-alive comment.
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Some(ready) = self.first_chunk.take() {
-            return Poll::Ready(Some(ready));
+        if let Some(first_chunk) = self.first_chunk.take() {
+            return Poll::Ready(Some(first_chunk));
         }
         if self.is_finished {
             return Poll::Ready(None);

@@ -1,4 +1,4 @@
-//! Clients of old: the handshake, batches, streams of news, and the session all of it belongs to.
+//! Legacy HTTP clients: `initialize`, batches, GET event streams, DELETE, and the lookup of their session.
 
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ use crate::{
 };
 
 impl McpEndpoint {
+    /// Answers `initialize` and opens a session, whose id is in the response header.
     pub(super) async fn initialize(
         &self,
         head: &Parts,
@@ -32,12 +33,12 @@ impl McpEndpoint {
         let EndpointInner { shared, sessions } = &*self.inner;
         let peer = Arc::new(handshake::legacy_peer(params, head.uri.query().unwrap_or_default()));
         let outcome = handshake::initialize_result(shared, &peer).await;
-        let greeted = outcome.map_err(|error| EndpointError::from_rpc_error(id, error))?;
+        let result = outcome.map_err(|error| EndpointError::from_rpc_error(id, error))?;
         let Some(session) = sessions.open(shared, peer, head.extensions.get().cloned()) else {
-            let error = RpcError::new(RpcError::INTERNAL, "there are too many sessions");
+            let error = RpcError::new(RpcError::INTERNAL, "too many sessions; try again later");
             return Err(EndpointError::from_rpc_error(id, error));
         };
-        let text = envelope::encode_response(id, &Ok(greeted));
+        let text = envelope::encode_response(id, &Ok(result));
         let mut response = if accepts.json {
             response::json_response(StatusCode::OK, text)
         } else {
@@ -49,34 +50,34 @@ impl McpEndpoint {
         Ok(response)
     }
 
-    /// A batch, as clients up to 2025-03-26 may send it, is answered with a batch.
+    /// Answers a batch, which clients up to 2025-03-26 may send, with a batch of responses.
     pub(super) async fn handle_batch(&self, head: &Parts, text: &str) -> EndpointResult {
-        let refused = |message: &str| Err(EndpointError::new(StatusCode::BAD_REQUEST, message));
+        let rejected = |message: &str| Err(EndpointError::new(StatusCode::BAD_REQUEST, message));
         let shared = &self.inner.shared;
-        let Ok(parts) = serde_json::from_str::<Vec<&RawValue>>(text) else {
-            let error = RpcError::new(RpcError::PARSE, "this is no JSON");
+        let Ok(messages) = serde_json::from_str::<Vec<&RawValue>>(text) else {
+            let error = RpcError::new(RpcError::PARSE, "not JSON");
             return Err(EndpointError { status: StatusCode::BAD_REQUEST, id: None, error });
         };
         let session = self.find_session(head)?;
         if session.peer.era > Era::Legacy(LegacyVersion::V2025_03_26) {
-            return refused("there are no batches in this version");
+            return rejected("this protocol version has no batches");
         }
-        if parts.is_empty() || parts.len() > shared.options.batch_max {
-            return refused("a batch has at least one message, and not too many");
+        if messages.is_empty() || messages.len() > shared.options.batch_max {
+            return rejected(&format!("a batch must have 1 to {} messages", shared.options.batch_max));
         }
+        // Start all requests, then wait for their responses concurrently.
         let mut readers = Vec::new();
-        let mut answers = Vec::new();
-        for part in parts {
-            let begun = match message::parse_strict(part.get()) {
+        let mut responses = Vec::new();
+        for message in messages {
+            let started = match message::parse_strict(message.get()) {
                 Ok(IncomingMessage::Request { id, method, params }) => {
-                    let feed = session.open_stream(shared.options.queued_messages_max);
-                    let reader = feed.add_reader(None);
+                    let buffer = session.open_stream(shared.options.queued_messages_max);
+                    let reader = buffer.add_reader(None);
                     RequestParams::parse(&method, params)
                         .and_then(|params| {
-                            shared.start_request(
-                                session.client_context(),
-                                incoming_request(head, id, &method, params, &feed, false),
-                            )
+                            // The responses share one body, so there is no stream for other messages.
+                            let request = incoming_request(head, id, &method, params, &buffer, false);
+                            shared.start_request(session.client_context(), request)
                         })
                         .map(|()| readers.push((id, reader)))
                         .map_err(|error| (Some(id), error))
@@ -87,49 +88,49 @@ impl McpEndpoint {
                 }
                 Err(error) => Err(error),
             };
-            if let Err((id, error)) = begun {
-                answers.push(Bytes::from(envelope::encode_error(id, error)));
+            if let Err((id, error)) = started {
+                responses.push(Bytes::from(envelope::encode_error(id, error)));
             }
         }
         let ended = session.client_context().ended;
-        let begun = readers.iter_mut().map(|(id, reader)| async {
+        let waiting = readers.iter_mut().map(|(id, reader)| async {
             match reader.next().await {
                 Some(message) => Some(message.text),
-                None => {
-                    self.termination_error(&ended).map(|cut| Bytes::from(envelope::encode_error(Some(id), cut.error)))
-                }
+                None => self
+                    .termination_error(&ended)
+                    .map(|termination| Bytes::from(envelope::encode_error(Some(id), termination.error))),
             }
         });
-        answers.extend(join_all(begun).await.into_iter().flatten());
-        if answers.is_empty() {
+        responses.extend(join_all(waiting).await.into_iter().flatten());
+        // A batch of notifications only, or one whose requests were all cancelled.
+        if responses.is_empty() {
             return Ok(response::empty_response(StatusCode::ACCEPTED));
         }
-        Ok(response::json_response(StatusCode::OK, [b"[", answers.join(&b","[..]).as_slice(), b"]"].concat()))
+        Ok(response::json_response(StatusCode::OK, [b"[", responses.join(&b","[..]).as_slice(), b"]"].concat()))
     }
 
-    /// A stream for what nobody asked for, or one that was cut.
+    /// Opens the event stream for notifications, or with `Last-Event-ID` resumes an interrupted stream.
     pub(super) fn get(&self, head: &Parts) -> EndpointResult {
         self.require_session_version(head)?;
         let session = self.find_session(head)?;
         if !AcceptedTypes::parse(&head.headers).events {
-            return Err(EndpointError::new(
-                StatusCode::NOT_ACCEPTABLE,
-                "a stream is `text/event-stream`, which Accept excludes",
-            ));
+            return Err(EndpointError::new(StatusCode::NOT_ACCEPTABLE, "Accept must allow `text/event-stream`"));
         }
         let shared = &self.inner.shared;
-        let place = header_text(&head.headers, "last-event-id").map(|id| {
+        // An event id has the form `STREAM-MESSAGE`.
+        let position = header_text(&head.headers, "last-event-id").map(|id| {
             let (stream, message) = id.split_once('-')?;
             Some((session.find_stream(stream.parse().ok()?)?, message.parse().ok()?))
         });
-        let (feed, after) = match place {
+        let (buffer, after) = match position {
             None => (session.notifications.clone(), None),
-            Some(Some((feed, after))) => (feed, Some(after)),
+            Some(Some((buffer, after))) => (buffer, Some(after)),
             Some(None) => {
-                return Err(EndpointError::new(StatusCode::BAD_REQUEST, "nothing is kept of the stream of this event"));
+                let message = "the stream of this event is unknown or expired";
+                return Err(EndpointError::new(StatusCode::BAD_REQUEST, message));
             }
         };
-        if feed.reader_count() >= shared.options.streams_max {
+        if buffer.reader_count() >= shared.options.streams_max {
             return Err(EndpointError::new(StatusCode::TOO_MANY_REQUESTS, "this session has too many streams open"));
         }
         session.start_notifications(shared);
@@ -138,14 +139,11 @@ impl McpEndpoint {
         } else {
             EventIds::Each
         };
-        Ok(response::event_stream_response(EndpointBody::events(
-            feed.add_reader(after),
-            ids,
-            None,
-            shared.options.keep_alive,
-        )))
+        let body = EndpointBody::events(buffer.add_reader(after), ids, None, shared.options.keep_alive);
+        Ok(response::event_stream_response(body))
     }
 
+    /// Ends the session.
     pub(super) fn delete(&self, head: &Parts) -> EndpointResult {
         self.require_session_version(head)?;
         let session = self.find_session(head)?;
@@ -153,20 +151,21 @@ impl McpEndpoint {
         Ok(response::empty_response(StatusCode::OK))
     }
 
-    /// To whom sessions mean nothing, neither do the methods that need one.
+    /// Rejects GET and DELETE from clients of 2026-07-28, which has no sessions.
     fn require_session_version(&self, head: &Parts) -> Result<(), EndpointError> {
         match header_text(&head.headers, VERSION_HEADER) {
             Some(version) if version != MODERN_VERSION => Ok(()),
             None if head.headers.contains_key(SESSION_HEADER) => Ok(()),
             Some(_) | None => {
-                Err(EndpointError::new(StatusCode::METHOD_NOT_ALLOWED, "without a session there is only POST"))
+                Err(EndpointError::new(StatusCode::METHOD_NOT_ALLOWED, "only POST is supported without a session"))
             }
         }
     }
 
+    /// Returns the session of a request. It must belong to the same [`SessionOwner`](super::SessionOwner).
     pub(super) fn find_session(&self, head: &Parts) -> Result<Arc<McpSession>, EndpointError> {
         let headers = &head.headers;
-        // Clients before 2025-06-18 say no version; they are known by their session.
+        // Clients before 2025-06-18 send no version header; their session determines the version.
         if let Some(version) = header_text(headers, VERSION_HEADER)
             && version.parse::<Era>().is_err()
         {
@@ -174,15 +173,11 @@ impl McpEndpoint {
             return Err(EndpointError { status: StatusCode::BAD_REQUEST, id: None, error });
         }
         let Some(id) = header_text(headers, SESSION_HEADER) else {
-            let message =
-                "the header `Mcp-Session-Id` is missing: begin with `initialize`, or speak version 2026-07-28";
+            let message = "the header `Mcp-Session-Id` is missing: begin with `initialize`, or use version 2026-07-28";
             return Err(EndpointError::new(StatusCode::BAD_REQUEST, message));
         };
         let unknown = || {
-            EndpointError::new(
-                StatusCode::NOT_FOUND,
-                "this session is unknown or over; begin a new one with `initialize`",
-            )
+            EndpointError::new(StatusCode::NOT_FOUND, "unknown or expired session; begin a new one with `initialize`")
         };
         self.inner.sessions.find(id, head.extensions.get()).ok_or_else(unknown)
     }

@@ -1,4 +1,5 @@
-//! Requests of 2026-07-28: each says all about itself, in its body and again in its headers.
+//! HTTP requests of 2026-07-28: stateless, with version, client and method in `_meta` and again in headers that must
+//! match.
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use crate::{
 };
 
 impl McpEndpoint {
+    /// Checks and runs one request. Its peer exists for this request only.
     pub(super) async fn handle_modern(
         &self,
         head: &Parts,
@@ -40,15 +42,16 @@ impl McpEndpoint {
         if method == "tools/call" {
             self.check_arguments(&head.headers, &peer, &params)?;
         }
-        let feed = EventBuffer::new(0, shared.options.queued_messages_max, Retention::Nothing);
-        let reader = feed.add_reader(None);
+        // Streams of this version cannot be resumed, so nothing is retained.
+        let buffer = EventBuffer::new(0, shared.options.queued_messages_max, Retention::Nothing);
+        let reader = buffer.add_reader(None);
         let client = ClientContext { peer, client_requests: None, ended: shared.closing.clone(), is_one_shot: true };
-        shared.start_request(client, incoming_request(head, id, method, params, &feed, accepts.events))?;
-        let answer = self.build_response(reader, Era::Modern, accepts).await;
-        Ok(answer.map_or_else(|| self.unanswered_response(id, &shared.closing), Ok))
+        shared.start_request(client, incoming_request(head, id, method, params, &buffer, accepts.events))?;
+        let response = self.build_response(reader, Era::Modern, accepts).await;
+        Ok(response.map_or_else(|| self.unanswered_response(id, &shared.closing), Ok))
     }
 
-    /// The headers that repeat arguments, where the tool's schema asks for them.
+    /// Checks the headers that repeat arguments, if the tool's schema has `x-mcp-header`.
     fn check_arguments(
         &self,
         headers: &HeaderMap,
@@ -57,25 +60,26 @@ impl McpEndpoint {
     ) -> Result<(), RpcError> {
         let Some(name) = &params.name else { return Ok(()) };
         let Some(schema) = self.inner.shared.service.input_schema(peer, name) else { return Ok(()) };
-        let all = params.service_params.as_deref().and_then(RawObject::parse).unwrap_or_default();
-        let nothing = handshake::empty_object();
-        let arguments = all.get("arguments").unwrap_or(&nothing);
+        let fields = params.service_params.as_deref().and_then(RawObject::parse).unwrap_or_default();
+        let empty_object = handshake::empty_object();
+        let arguments = fields.get("arguments").unwrap_or(&empty_object);
         headers::check_argument_headers(headers, &schema, arguments).map_err(header_mismatch)
     }
 }
 
+/// Checks that the version header matches `_meta` and that the version is supported.
 fn check_version(headers: &HeaderMap, params: &RequestParams) -> Result<(), RpcError> {
-    let asked = params.protocol_version.as_deref().unwrap_or_default();
+    let version = params.protocol_version.as_deref().unwrap_or_default();
     match header_text(headers, VERSION_HEADER) {
         None => Err(header_mismatch(format!("the header `{VERSION_HEADER}` is missing"))),
-        Some(said) if said != asked => {
-            Err(header_mismatch(format!("the header `{VERSION_HEADER}` does not say what `_meta` says")))
+        Some(header) if header != version => {
+            Err(header_mismatch(format!("the header `{VERSION_HEADER}` does not match `_meta`")))
         }
-        Some(_) if asked != MODERN_VERSION => Err(handshake::unsupported_version(asked)),
+        Some(_) if version != MODERN_VERSION => Err(handshake::unsupported_version(version)),
         Some(_) => Ok(()),
     }
 }
 
-fn header_mismatch(why: String) -> RpcError {
-    RpcError::new(RpcError::HEADER_MISMATCH, why)
+fn header_mismatch(reason: String) -> RpcError {
+    RpcError::new(RpcError::HEADER_MISMATCH, reason)
 }

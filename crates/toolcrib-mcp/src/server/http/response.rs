@@ -1,4 +1,4 @@
-//! Responses: which status an outcome has, and when it is a stream.
+//! HTTP responses: accepted content types, status codes, and errors before a request is started.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use crate::{
     server::{envelope, event_buffer::ResponseKind},
 };
 
-/// What a client takes as an answer.
+/// Content types that a client accepts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AcceptedTypes {
     pub(super) json: bool,
@@ -18,14 +18,15 @@ pub(super) struct AcceptedTypes {
 }
 
 impl AcceptedTypes {
+    /// Parses the `Accept` headers; without one, everything is accepted. Quality values are ignored.
     pub(super) fn parse(headers: &HeaderMap) -> AcceptedTypes {
         let mut accepts = AcceptedTypes { json: false, events: false };
-        let mut said = headers.get_all(header::ACCEPT).iter().peekable();
-        if said.peek().is_none() {
+        let mut values = headers.get_all(header::ACCEPT).iter().peekable();
+        if values.peek().is_none() {
             return AcceptedTypes { json: true, events: true };
         }
-        for part in said.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')) {
-            match part.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        for media_range in values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')) {
+            match media_range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
                 "*/*" => accepts = AcceptedTypes { json: true, events: true },
                 "application/json" | "application/*" => accepts.json = true,
                 "text/event-stream" | "text/*" => accepts.events = true,
@@ -36,10 +37,11 @@ impl AcceptedTypes {
     }
 }
 
-/// A request that is not looked at any further.
+/// Rejection of an HTTP request before its MCP request was started.
 #[derive(Debug)]
 pub(super) struct EndpointError {
     pub(super) status: StatusCode,
+    /// JSON-RPC id of the request, if it is known.
     pub(super) id: Option<Box<RawValue>>,
     pub(super) error: RpcError,
 }
@@ -49,7 +51,8 @@ impl EndpointError {
         EndpointError { status, id: None, error: RpcError::new(RpcError::INVALID_REQUEST, message) }
     }
 
-    /// Refuses one request, with the status its error has.
+    /// Rejects one request with the HTTP status of its error. An internal error here is temporary: a limit was reached, or
+    /// the server is not ready.
     pub(super) fn from_rpc_error(id: &RawValue, error: RpcError) -> EndpointError {
         let status = match error.code {
             RpcError::INTERNAL => StatusCode::SERVICE_UNAVAILABLE,
@@ -59,6 +62,7 @@ impl EndpointError {
         EndpointError { status, id: Some(id.to_owned()), error }
     }
 
+    /// Sets the id of the request that the error answers.
     pub(super) fn with_id(self, id: &RawValue) -> EndpointError {
         EndpointError { id: Some(id.to_owned()), ..self }
     }
@@ -75,9 +79,10 @@ impl EndpointError {
     }
 }
 
-/// The status of an answer: since 2026 some errors have one of their own.
-pub(super) fn response_status(era: Era, last: ResponseKind) -> StatusCode {
-    match (era, last) {
+/// Returns the HTTP status of a JSON-RPC response. In 2026-07-28 some errors have their own status; legacy responses
+/// are always 200.
+pub(super) fn response_status(era: Era, kind: ResponseKind) -> StatusCode {
+    match (era, kind) {
         (Era::Modern, ResponseKind::Error(RpcError::METHOD_NOT_FOUND)) => StatusCode::NOT_FOUND,
         (
             Era::Modern,
@@ -93,6 +98,7 @@ pub(super) fn json_response(status: StatusCode, text: impl Into<bytes::Bytes>) -
     response_with_type(status, EndpointBody::full(text), "application/json")
 }
 
+/// Builds an event stream response that proxies neither cache nor buffer (`X-Accel-Buffering` is for nginx).
 pub(super) fn event_stream_response(body: EndpointBody) -> Response<EndpointBody> {
     let mut response = response_with_type(StatusCode::OK, body, "text/event-stream");
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
@@ -106,9 +112,9 @@ pub(super) fn empty_response(status: StatusCode) -> Response<EndpointBody> {
     response
 }
 
-fn response_with_type(status: StatusCode, body: EndpointBody, kind: &'static str) -> Response<EndpointBody> {
+fn response_with_type(status: StatusCode, body: EndpointBody, content_type: &'static str) -> Response<EndpointBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }

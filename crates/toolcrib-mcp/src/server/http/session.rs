@@ -1,4 +1,5 @@
-//! Sessions of the legacy era: found by an id nobody can guess, ended by the client, by idleness, or to make room.
+//! Sessions of legacy HTTP clients. A session has a random id and ends by DELETE, after the idle timeout, or when a new
+//! session needs its place.
 
 use std::{
     collections::HashMap,
@@ -24,31 +25,36 @@ use crate::{
     },
 };
 
-/// Who opens sessions, as the layer above knows them: it puts one among the extensions of each request, and a session
-/// answers to that one alone. Where there are none, whoever knows a session's id may use it.
+/// Authenticated owner of a session, set by the layer above as an extension of each HTTP request. A session can be used
+/// by requests of the same owner only. Without owners, anyone who knows the id can use the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionOwner(pub Arc<str>);
 
+/// One session.
 #[derive(Debug)]
 pub(super) struct McpSession {
+    /// Random, because it authorizes requests where there is no owner.
     pub(super) id: String,
     pub(super) peer: Arc<McpPeer>,
-    /// Who opened it.
     owner: Option<SessionOwner>,
     pub(super) client_requests: Arc<ClientRequests>,
-    /// The stream for what nobody asked for. Its number is 0.
+    /// Stream for notifications that belong to no request; its number is 0.
     pub(super) notifications: Arc<EventBuffer>,
+    /// Fires when the session ends.
     ended: CancellationToken,
-    /// The streams of requests, for as long as their requests keep them.
+    /// Streams of requests by number, for resuming them. Weak: the task of the request owns its stream.
     streams: Mutex<HashMap<u64, Weak<EventBuffer>>>,
     next_stream: AtomicU64,
     last_used: Mutex<Instant>,
+    /// Whether the task that sends change notifications was started.
     listening: AtomicBool,
 }
 
+/// All sessions of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct McpSessions {
     by_id: Mutex<HashMap<String, Arc<McpSession>>>,
+    /// Whether the task that ends idle sessions was started, which the first session does.
     sweeper_started: AtomicBool,
 }
 
@@ -68,44 +74,54 @@ impl McpSession {
         }
     }
 
+    /// Builds the client context for a request of this session.
     pub(super) fn client_context(&self) -> ClientContext {
-        let (peer, desk, ended) = (self.peer.clone(), Some(self.client_requests.clone()), self.ended.clone());
-        ClientContext { peer, client_requests: desk, ended, is_one_shot: false }
+        ClientContext {
+            peer: self.peer.clone(),
+            client_requests: Some(self.client_requests.clone()),
+            ended: self.ended.clone(),
+            is_one_shot: false,
+        }
     }
 
-    /// A stream for the answer to a request, found again by its number as long as the request keeps it.
-    pub(super) fn open_stream(&self, bound: usize) -> Arc<EventBuffer> {
-        let feed = EventBuffer::new(self.next_stream.fetch_add(1, Ordering::Relaxed), bound, Retention::Latest);
+    /// Creates the stream of a request. It can be found by its number while the request owns it.
+    pub(super) fn open_stream(&self, max_unread: usize) -> Arc<EventBuffer> {
+        let number = self.next_stream.fetch_add(1, Ordering::Relaxed);
+        let buffer = EventBuffer::new(number, max_unread, Retention::Latest);
         let mut streams = lock(&self.streams);
-        streams.retain(|_, feed| feed.strong_count() > 0);
-        streams.insert(feed.stream_number, Arc::downgrade(&feed));
-        feed
+        streams.retain(|_, buffer| buffer.strong_count() > 0);
+        streams.insert(buffer.stream_number, Arc::downgrade(&buffer));
+        buffer
     }
 
+    /// Returns the stream with this number, if it still exists.
     pub(super) fn find_stream(&self, number: u64) -> Option<Arc<EventBuffer>> {
         if number == 0 { Some(self.notifications.clone()) } else { lock(&self.streams).get(&number)?.upgrade() }
     }
 
-    /// Tells the news from now on, until the session ends.
+    /// Starts sending change notifications, until the session ends. Later calls do nothing.
     pub(super) fn start_notifications(&self, shared: &Arc<ServerShared>) {
         if self.listening.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (news, ended, draining) = (self.notifications.clone(), self.ended.clone(), shared.draining.clone());
+        let notifications = self.notifications.clone();
+        let draining = shared.draining.clone();
         let mut changes = shared.service.changes(&self.peer);
-        shared.tasks.spawn(ended.run_until_cancelled_owned(async move {
+        shared.tasks.spawn(self.ended.clone().run_until_cancelled_owned(async move {
             while let Some(Some(change)) = draining.run_until_cancelled(changes.next()).await {
                 if let Ok(text) = subscriptions::encode_change(&change, None) {
-                    news.push(text, MessagePriority::Deduplicated);
+                    notifications.push(text, MessagePriority::Deduplicated);
                 }
             }
         }));
     }
 
+    /// Whether neither a request nor a notification stream is open.
     fn is_idle(&self) -> bool {
         self.client_requests.is_idle() && self.notifications.reader_count() == 0
     }
 
+    /// Cancels the requests of the session and ends its stream.
     fn end(&self, shared: &ServerShared) {
         self.ended.cancel();
         self.notifications.end();
@@ -114,7 +130,7 @@ impl McpSession {
 }
 
 impl McpSessions {
-    /// A new session; none when there are too many and all are in use.
+    /// Opens a session. At the maximum, it replaces the session that was idle longest; returns `None` when none is idle.
     pub(super) fn open(
         self: &Arc<Self>,
         shared: &Arc<ServerShared>,
@@ -124,14 +140,15 @@ impl McpSessions {
         let session = Arc::new(McpSession::new(shared, peer, owner));
         let evicted = {
             let mut by_id = lock(&self.by_id);
-            let full = by_id.len() >= shared.options.sessions_max;
-            let oldest =
+            let is_full = by_id.len() >= shared.options.sessions_max;
+            let oldest_idle =
                 || by_id.values().filter(|session| session.is_idle()).min_by_key(|session| *lock(&session.last_used));
-            let evicted = if full { Some(oldest()?.id.clone()) } else { None };
+            let evicted = if is_full { Some(oldest_idle()?.id.clone()) } else { None };
             let evicted = evicted.and_then(|id| by_id.remove(&id));
             by_id.insert(session.id.clone(), session.clone());
             evicted
         };
+        // Outside the lock, because the service is called.
         if let Some(evicted) = evicted {
             evicted.end(shared);
         }
@@ -142,7 +159,7 @@ impl McpSessions {
         Some(session)
     }
 
-    /// To anybody but its owner a session is as none.
+    /// Returns a session and marks it as used. A session of another owner is treated as unknown.
     pub(super) fn find(&self, id: &str, owner: Option<&SessionOwner>) -> Option<Arc<McpSession>> {
         let session = lock(&self.by_id).get(id).cloned()?;
         if session.owner.as_ref() != owner {
@@ -152,12 +169,13 @@ impl McpSessions {
         Some(session)
     }
 
+    /// Ends one session; returns whether it existed.
     pub(super) fn end(&self, shared: &ServerShared, id: &str) -> bool {
         let session = lock(&self.by_id).remove(id);
         session.inspect(|session| session.end(shared)).is_some()
     }
 
-    /// Ends the streams of news; what is being asked goes on.
+    /// Ends the notification streams; requests continue.
     pub(super) fn drain(&self) {
         lock(&self.by_id).values().for_each(|session| session.notifications.end());
     }
@@ -168,24 +186,24 @@ impl McpSessions {
     }
 }
 
-/// Ends the sessions that nobody used for long.
-async fn sweep_idle(sessions: Arc<McpSessions>, shared: Weak<ServerShared>, idle: Duration) {
+/// Ends idle sessions periodically. `shared` is weak, so that this task does not keep a dropped endpoint alive.
+async fn sweep_idle(sessions: Arc<McpSessions>, shared: Weak<ServerShared>, idle_timeout: Duration) {
     loop {
-        tokio::time::sleep((idle / 4).clamp(Duration::from_millis(100), Duration::from_secs(60))).await;
+        tokio::time::sleep((idle_timeout / 4).clamp(Duration::from_millis(100), Duration::from_secs(60))).await;
         let Some(shared) = shared.upgrade() else { return };
-        let mut over = Vec::new();
+        let mut expired = Vec::new();
         lock(&sessions.by_id).retain(|_, session| {
-            let mut used = lock(&session.last_used);
+            let mut last_used = lock(&session.last_used);
             if !session.is_idle() {
-                // A stream that was open all the time is a use, too.
-                *used = Instant::now();
+                // An open stream or a running request counts as use.
+                *last_used = Instant::now();
             }
-            let keep = used.elapsed() < idle;
+            let keep = last_used.elapsed() < idle_timeout;
             if !keep {
-                over.push(session.clone());
+                expired.push(session.clone());
             }
             keep
         });
-        over.iter().for_each(|session| session.end(&shared));
+        expired.iter().for_each(|session| session.end(&shared));
     }
 }
