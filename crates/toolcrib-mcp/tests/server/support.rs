@@ -1,4 +1,4 @@
-//! A service whose tools do what a test needs, and raw ways to reach it.
+//! A service with tools for the tests, and helpers to send raw requests to it.
 
 use std::{
     future::poll_fn,
@@ -26,21 +26,23 @@ use tokio::sync::{Notify, broadcast};
 use toolcrib_mcp::{
     RpcError,
     server::{
-        ChangeNotification, EndpointBody, McpEndpoint, McpPeer, McpRequest as Asked, ServerOptions, Service,
-        ServiceDescription,
+        ChangeNotification, EndpointBody, McpEndpoint, McpPeer, McpRequest, ServerOptions, Service, ServiceDescription,
     },
 };
 
 pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LATEST_LEGACY: &str = "2025-11-25";
 
-/// Its tools: `echo` (what it was given), `progress`, `wait` (until released or taken back), `ask`, `ask_two`,
-/// `ask_twice`, `ask_then_wait`, `marked` (an argument that is a header too), `progress_then_hang` (ignores that it is
-/// taken back), `panic`.
+/// State of the [`TestService`], with which a test observes and controls it. Its tools: `echo` (returns its
+/// parameters), `progress`, `wait` (until released or cancelled), `log`, `ask`, `ask_two`, `ask_twice`,
+/// `ask_then_wait`, `marked` (has an argument with `x-mcp-header`), `progress_then_hang` (ignores cancellation), `panic`.
 pub(crate) struct ServiceState {
     pub(crate) changed: broadcast::Sender<ChangeNotification>,
+    /// Lets `wait` and `log` finish.
     pub(crate) release: Arc<Notify>,
+    /// What happened so far, in order.
     events: Mutex<Vec<String>>,
+    /// Fires when an event was recorded.
     recorded: Notify,
     pub(crate) disconnects: AtomicUsize,
 }
@@ -56,32 +58,33 @@ impl ServiceState {
         })
     }
 
-    fn record(&self, what: String) {
-        self.events.lock().unwrap().push(what);
+    fn record(&self, event: String) {
+        self.events.lock().unwrap().push(event);
         self.recorded.notify_waiters();
     }
 
-    /// How often that happened so far.
-    pub(crate) fn count(&self, what: &str) -> usize {
-        self.events.lock().unwrap().iter().filter(|heard| *heard == what).count()
+    /// Returns how often an event was recorded.
+    pub(crate) fn count(&self, event: &str) -> usize {
+        self.events.lock().unwrap().iter().filter(|recorded| *recorded == event).count()
     }
 
-    /// Waits until that happened so often.
-    pub(crate) async fn wait_for(&self, what: &str, times: usize) {
+    /// Waits until an event was recorded so many times.
+    pub(crate) async fn wait_for(&self, event: &str, times: usize) {
         let waiting = async {
             loop {
-                let news = self.recorded.notified();
-                if self.count(what) >= times {
+                let recorded = self.recorded.notified();
+                if self.count(event) >= times {
                     return;
                 }
-                news.await;
+                recorded.await;
             }
         };
-        let in_time = tokio::time::timeout(Duration::from_secs(20), waiting).await;
-        assert!(in_time.is_ok(), "`{what}` did not happen; this did: {:?}", self.events.lock().unwrap());
+        let result = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        assert!(result.is_ok(), "no event `{event}` among {:?}", self.events.lock().unwrap());
     }
 }
 
+/// The service under test.
 pub(crate) struct TestService(pub(crate) Arc<ServiceState>);
 
 impl Service for TestService {
@@ -90,7 +93,7 @@ impl Service for TestService {
         async move { ServiceDescription { capabilities: to_raw(&capabilities), instructions: Some("be kind".to_owned()) } }.boxed()
     }
 
-    fn handle_request(&self, request: Asked) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>> {
+    fn handle_request(&self, request: McpRequest) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>> {
         handle_request(self.0.clone(), request).boxed()
     }
 
@@ -113,7 +116,7 @@ impl Service for TestService {
 
     fn on_disconnect(&self, _: &Arc<McpPeer>) {
         self.0.disconnects.fetch_add(1, Ordering::SeqCst);
-        self.0.record("gone".to_owned());
+        self.0.record("disconnected".to_owned());
     }
 }
 
@@ -121,75 +124,77 @@ fn header_schema() -> Value {
     json!({ "type": "object", "properties": { "region": { "type": "string", "x-mcp-header": "Region" } } })
 }
 
-async fn handle_request(bench: Arc<ServiceState>, request: Asked) -> Result<Box<RawValue>, RpcError> {
+async fn handle_request(service: Arc<ServiceState>, request: McpRequest) -> Result<Box<RawValue>, RpcError> {
     let params = request.params.as_deref().map_or(Value::Null, parse);
     if let "resources/subscribe" | "resources/unsubscribe" = request.method.as_str() {
-        bench.record(format!("{} {}", request.method, params["uri"].as_str().unwrap_or_default()));
+        service.record(format!("{} {}", request.method, params["uri"].as_str().unwrap_or_default()));
         if params["uri"] == "no:1" {
             return Err(RpcError::new(RpcError::INVALID_PARAMS, "no such resource"));
         }
         return Ok(to_raw(&json!({})));
     }
     if request.method == "tools/list" {
-        let plain = json!({ "name": "echo", "inputSchema": { "type": "object" } });
-        return Ok(to_raw(&json!({ "tools": [plain, { "name": "marked", "inputSchema": header_schema() }] })));
+        let echo = json!({ "name": "echo", "inputSchema": { "type": "object" } });
+        return Ok(to_raw(&json!({ "tools": [echo, { "name": "marked", "inputSchema": header_schema() }] })));
     }
     if request.method != "tools/call" {
         return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, "no such method"));
     }
-    let outlet = &request.client;
+    let client = &request.client;
     let question = to_raw(&json!({ "message": "who?", "requestedSchema": { "type": "object", "properties": {} } }));
-    let ask = || outlet.send_request("elicitation/create", Some(&question));
+    let ask = || client.send_request("elicitation/create", Some(&question));
     let name = params["name"].as_str().unwrap_or_default();
-    bench.record(format!("begun {name}"));
+    service.record(format!("started {name}"));
     Ok(match name {
         "progress" => {
             for progress in 1..=3 {
-                outlet.report_progress(&to_raw(&json!({ "progressToken": "somebody else's", "progress": progress })));
+                client.report_progress(&to_raw(
+                    &json!({ "progressToken": "another client's token", "progress": progress }),
+                ));
             }
-            let late = outlet.clone();
+            let handle = client.clone();
             tokio::spawn(async move {
                 tokio::task::yield_now().await;
-                late.report_progress(&to_raw(&json!({ "progress": 99 })));
+                handle.report_progress(&to_raw(&json!({ "progress": 99 })));
             });
             text_result("done")
         }
         "wait" => {
             tokio::select! {
-                () = bench.release.notified() => text_result("released"),
+                () = service.release.notified() => text_result("released"),
                 () = request.cancel.cancelled() => {
-                    bench.record("cancelled".to_owned());
+                    service.record("cancelled".to_owned());
                     text_result("too late")
                 }
             }
         }
         "progress_then_hang" => {
-            outlet.report_progress(&to_raw(&json!({ "progress": 1 })));
-            bench.record("hanging".to_owned());
+            client.report_progress(&to_raw(&json!({ "progress": 1 })));
+            service.record("hanging".to_owned());
             std::future::pending().await
         }
         "log" => {
-            outlet.notify("notifications/message", Some(&to_raw(&json!({ "level": "info", "data": "hello" }))));
-            bench.release.notified().await;
+            client.notify("notifications/message", Some(&to_raw(&json!({ "level": "info", "data": "hello" }))));
+            service.release.notified().await;
             text_result("logged")
         }
         "ask" => text_result(&parse(&ask().await?).to_string()),
         "ask_two" => {
-            let (one, two) = tokio::join!(ask(), ask());
-            text_result(&json!([parse(&one?), parse(&two?)]).to_string())
+            let (first, second) = tokio::join!(ask(), ask());
+            text_result(&json!([parse(&first?), parse(&second?)]).to_string())
         }
         "ask_twice" => {
-            let one = parse(&ask().await?);
-            text_result(&json!([one, parse(&ask().await?)]).to_string())
+            let first = parse(&ask().await?);
+            text_result(&json!([first, parse(&ask().await?)]).to_string())
         }
         "ask_then_wait" => {
             ask().await?;
-            bench.record("answered".to_owned());
+            service.record("answered".to_owned());
             request.cancel.cancelled().await;
-            bench.record("cancelled".to_owned());
+            service.record("cancelled".to_owned());
             text_result("too late")
         }
-        "panic" => panic!("as the test wants"),
+        "panic" => panic!("requested by the test"),
         "echo" | "marked" => to_raw(&json!({ "content": [], "structuredContent": params, "peer": {
             "name": request.peer.name, "era": request.peer.era, "query": request.peer.query } })),
         other => return Err(RpcError::new(RpcError::INVALID_PARAMS, format!("there is no tool `{other}`"))),
@@ -209,11 +214,11 @@ pub(crate) fn parse(raw: &RawValue) -> Value {
 }
 
 pub(crate) fn test_endpoint(options: ServerOptions) -> (Arc<ServiceState>, McpEndpoint) {
-    let bench = ServiceState::new();
-    (bench.clone(), McpEndpoint::new(Arc::new(TestService(bench)), options))
+    let service = ServiceState::new();
+    (service.clone(), McpEndpoint::new(Arc::new(TestService(service)), options))
 }
 
-/// A response whose body is read as it comes.
+/// A response whose body is read incrementally.
 pub(crate) struct TestResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -223,14 +228,13 @@ pub(crate) struct TestResponse {
 
 impl TestResponse {
     pub(crate) async fn next_frame(&mut self) -> Option<Bytes> {
-        let body = Pin::new(&mut self.body);
-        let mut body = body;
+        let mut body = Pin::new(&mut self.body);
         let frame = poll_fn(|context| body.as_mut().poll_frame(context));
-        let frame = tokio::time::timeout(Duration::from_secs(20), frame).await.expect("the stream says nothing");
+        let frame = tokio::time::timeout(Duration::from_secs(20), frame).await.expect("no data in time");
         frame.map(|frame| frame.unwrap().into_data().unwrap())
     }
 
-    /// The next event's id and message; priming and comments are passed over.
+    /// Returns id and message of the next event; priming events and comments are skipped.
     pub(crate) async fn next_event(&mut self) -> Option<(String, Value)> {
         loop {
             while let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -249,7 +253,7 @@ impl TestResponse {
     }
 
     pub(crate) async fn next_message(&mut self) -> Value {
-        self.next_event().await.expect("the stream is over").1
+        self.next_event().await.expect("the stream ended").1
     }
 
     pub(crate) async fn read_text(mut self) -> String {
@@ -261,7 +265,7 @@ impl TestResponse {
 
     pub(crate) async fn read_json(self) -> Value {
         let text = self.read_text().await;
-        serde_json::from_str(&text).unwrap_or_else(|_| panic!("no JSON: {text:?}"))
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("not JSON: {text:?}"))
     }
 
     pub(crate) fn is_stream(&self) -> bool {
@@ -287,7 +291,7 @@ pub(crate) async fn send_http(
 const ACCEPT_BOTH: (&str, &str) = ("accept", "application/json, text/event-stream");
 const JSON_CONTENT: (&str, &str) = ("content-type", "application/json");
 
-/// A whole request of 2026-07-28 with the headers it needs.
+/// Sends a complete request of 2026-07-28 with its required headers.
 pub(crate) async fn send_modern(endpoint: &McpEndpoint, id: u64, method: &str, params: Value) -> TestResponse {
     send_modern_with(endpoint, id, method, params, json!({ "elicitation": {} })).await
 }
@@ -315,7 +319,7 @@ pub(crate) async fn call_tool(endpoint: &McpEndpoint, id: u64, tool: &str) -> Te
     send_modern(endpoint, id, "tools/call", json!({ "name": tool, "arguments": {} })).await
 }
 
-/// A session of old.
+/// A session of a legacy client.
 pub(crate) struct TestSession {
     endpoint: McpEndpoint,
     pub(crate) id: String,
@@ -323,15 +327,15 @@ pub(crate) struct TestSession {
 
 impl TestSession {
     pub(crate) async fn open(endpoint: &McpEndpoint, version: &str) -> TestSession {
-        let answer = send_initialize(endpoint, version).await;
-        assert_eq!(answer.status, StatusCode::OK);
-        let id = answer.headers["mcp-session-id"].to_str().unwrap().to_owned();
+        let response = send_initialize(endpoint, version).await;
+        assert_eq!(response.status, StatusCode::OK);
+        let id = response.headers["mcp-session-id"].to_str().unwrap().to_owned();
         TestSession { endpoint: endpoint.clone(), id }
     }
 
-    pub(crate) async fn send(&self, method: &str, more: &[(&str, &str)], body: &Value) -> TestResponse {
+    pub(crate) async fn send(&self, method: &str, extra_headers: &[(&str, &str)], body: &Value) -> TestResponse {
         let mut headers = vec![ACCEPT_BOTH, JSON_CONTENT, ("mcp-session-id", self.id.as_str())];
-        headers.extend(more);
+        headers.extend(extra_headers);
         let body = if body.is_null() { String::new() } else { body.to_string() };
         send_http(&self.endpoint, method, &headers, body).await
     }

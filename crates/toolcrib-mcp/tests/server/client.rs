@@ -1,4 +1,4 @@
-//! Our own client against our own server, over a port and over a byte stream.
+//! Our own client against our own server, over HTTP and over a byte stream.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,23 +22,23 @@ async fn handle(State(endpoint): State<McpEndpoint>, request: axum::extract::Req
 }
 
 async fn http_target() -> (Arc<ServiceState>, ConnectTarget) {
-    let (bench, endpoint) = test_endpoint(ServerOptions::new("crib", "9"));
+    let (service, endpoint) = test_endpoint(ServerOptions::new("crib", "9"));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp?mode=full", listener.local_addr().unwrap()).parse().unwrap();
     let router = Router::new().route("/mcp", any(handle)).with_state(endpoint);
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    (bench, ConnectTarget::Http { url, headers: HeaderMap::new() })
+    (service, ConnectTarget::Http { url, headers: HeaderMap::new() })
 }
 
 fn stdio_target() -> (Arc<ServiceState>, ConnectTarget) {
-    let bench = ServiceState::new();
+    let service = ServiceState::new();
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(theirs);
-    let service = Arc::new(TestService(bench.clone()));
+    let test_service = Arc::new(TestService(service.clone()));
     let options = ServerOptions::new("crib", "9");
-    tokio::spawn(serve_stream(service, reader, writer, options, CancellationToken::new()));
+    tokio::spawn(serve_stream(test_service, reader, writer, options, CancellationToken::new()));
     let (reader, writer) = tokio::io::split(ours);
-    (bench, ConnectTarget::Stream { reader: Box::new(reader), writer: Box::new(writer) })
+    (service, ConnectTarget::Stream { reader: Box::new(reader), writer: Box::new(writer) })
 }
 
 fn client_options(era: Option<Era>) -> ClientOptions {
@@ -55,76 +55,76 @@ async fn call_tool(client: &McpClient, tool: &str, options: &RequestOptions) -> 
     parse(&client.call_tool(tool, &to_raw(&json!({})), None, None, options).await.unwrap())
 }
 
-/// Everything a client does, whichever way it came.
-async fn check_client(bench: &ServiceState, target: ConnectTarget, hint: Option<Era>, era: &str) {
+/// Checks all features that a client uses, over one transport and in one era.
+async fn check_client(service: &ServiceState, target: ConnectTarget, hint: Option<Era>, era: &str) {
     let client = McpClient::connect(target, client_options(hint)).await.unwrap();
     assert_eq!(client.era().as_str(), era);
     assert_eq!(parse(client.server().info.as_deref().unwrap()), json!({ "name": "crib", "version": "9" }));
-    let mut notices = client.events();
-    let within = RequestOptions::new(Duration::from_secs(20));
+    let mut events = client.events();
+    let options = RequestOptions::new(Duration::from_secs(20));
 
     let tools = client.list_tools(Duration::from_secs(20)).await.unwrap().tools;
     assert_eq!(tools.len(), 2);
-    let marked = to_raw(&parse(&tools[1])["inputSchema"]);
+    let input_schema = to_raw(&parse(&tools[1])["inputSchema"]);
     let arguments = to_raw(&json!({ "region": "Zürich" }));
-    let echoed = client.call_tool("marked", &arguments, Some(&marked), None, &within).await.unwrap();
+    let echoed = client.call_tool("marked", &arguments, Some(&input_schema), None, &options).await.unwrap();
     assert_eq!(parse(&echoed)["structuredContent"]["arguments"], json!({ "region": "Zürich" }));
 
-    let (progress, mut told) = mpsc::channel(8);
-    call_tool(&client, "progress", &RequestOptions { progress: Some(progress), ..within.clone() }).await;
+    let (sender, mut received) = mpsc::channel(8);
+    call_tool(&client, "progress", &RequestOptions { progress: Some(sender), ..options.clone() }).await;
     for progress in 1..=3 {
-        assert_eq!(parse(&told.recv().await.unwrap())["progress"], progress);
+        assert_eq!(parse(&received.recv().await.unwrap())["progress"], progress);
     }
 
     for tool in ["ask", "ask_two", "ask_twice"] {
-        let text = call_tool(&client, tool, &within).await["content"][0]["text"].to_string();
+        let text = call_tool(&client, tool, &options).await["content"][0]["text"].to_string();
         assert!(text.contains("elicitation/create"), "{text}");
     }
 
-    bench.wait_for("listening", 1).await;
-    bench.changed.send(ChangeNotification::Tools).unwrap();
-    let notice = tokio::time::timeout(Duration::from_secs(20), notices.recv()).await.unwrap().unwrap();
-    assert!(matches!(notice, ConnectionEvent::ToolsChanged));
+    service.wait_for("listening", 1).await;
+    service.changed.send(ChangeNotification::Tools).unwrap();
+    let event = tokio::time::timeout(Duration::from_secs(20), events.recv()).await.unwrap().unwrap();
+    assert!(matches!(event, ConnectionEvent::ToolsChanged));
 
-    let nothing = to_raw(&json!({}));
-    let giving_up = async {
-        bench.wait_for("begun wait", 1).await;
-        within.cancel.cancel();
+    let empty_object = to_raw(&json!({}));
+    let cancelling = async {
+        service.wait_for("started wait", 1).await;
+        options.cancel.cancel();
     };
-    let (cancelled, ()) = tokio::join!(client.call_tool("wait", &nothing, None, None, &within), giving_up);
+    let (cancelled, ()) = tokio::join!(client.call_tool("wait", &empty_object, None, None, &options), cancelling);
     assert!(cancelled.is_err());
-    bench.wait_for("cancelled", 1).await;
+    service.wait_for("cancelled", 1).await;
     client.close().await;
-    bench.wait_for("gone", 1).await;
+    service.wait_for("disconnected", 1).await;
 }
 
 #[tokio::test]
-async fn over_a_port_the_client_speaks_the_newest_version() {
-    let (bench, target) = http_target().await;
-    check_client(&bench, target, None, "2026-07-28").await;
+async fn over_http_the_client_uses_the_newest_version() {
+    let (service, target) = http_target().await;
+    check_client(&service, target, None, "2026-07-28").await;
 }
 
 #[tokio::test]
-async fn over_a_port_in_a_session() {
-    let (bench, target) = http_target().await;
-    check_client(&bench, target, Some("2025-11-25".parse().unwrap()), "2025-11-25").await;
+async fn over_http_in_a_session() {
+    let (service, target) = http_target().await;
+    check_client(&service, target, Some("2025-11-25".parse().unwrap()), "2025-11-25").await;
 }
 
 #[tokio::test]
-async fn over_a_stream_the_client_begins_with_a_handshake() {
-    let (bench, target) = stdio_target();
-    check_client(&bench, target, None, "2025-11-25").await;
+async fn over_stdio_the_client_begins_with_a_handshake() {
+    let (service, target) = stdio_target();
+    check_client(&service, target, None, "2025-11-25").await;
 }
 
 #[tokio::test]
-async fn over_a_stream_without_a_handshake() {
-    let (bench, target) = stdio_target();
-    check_client(&bench, target, Some("2026-07-28".parse().unwrap()), "2026-07-28").await;
+async fn over_stdio_without_a_handshake() {
+    let (service, target) = stdio_target();
+    check_client(&service, target, Some("2026-07-28".parse().unwrap()), "2026-07-28").await;
 }
 
 #[tokio::test]
-async fn many_clients_at_once_get_their_own_answers() {
-    let (_bench, target) = http_target().await;
+async fn concurrent_clients_get_their_own_responses() {
+    let (_service, target) = http_target().await;
     let ConnectTarget::Http { url, headers } = target else { panic!("not over a port") };
     let clients = (0..64).map(|client| {
         let target = ConnectTarget::Http { url: url.clone(), headers: headers.clone() };
@@ -133,11 +133,11 @@ async fn many_clients_at_once_get_their_own_answers() {
             let mut options = client_options(Some(era.parse().unwrap()));
             options.listen = false;
             let client_side = McpClient::connect(target, options).await.unwrap();
-            let within = RequestOptions::new(Duration::from_secs(60));
+            let options = RequestOptions::new(Duration::from_secs(60));
             for call in 0..10 {
-                let given = json!({ "client": client, "call": call });
-                let echoed = client_side.call_tool("echo", &to_raw(&given), None, None, &within).await.unwrap();
-                assert_eq!(parse(&echoed)["structuredContent"]["arguments"], given);
+                let arguments = json!({ "client": client, "call": call });
+                let echoed = client_side.call_tool("echo", &to_raw(&arguments), None, None, &options).await.unwrap();
+                assert_eq!(parse(&echoed)["structuredContent"]["arguments"], arguments);
             }
             client_side.close().await;
         }

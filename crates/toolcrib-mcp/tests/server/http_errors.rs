@@ -1,4 +1,4 @@
-//! What is malformed, and what it gets.
+//! Malformed and inconsistent HTTP requests, with the status and the error code of each.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -10,41 +10,42 @@ const ACCEPT_BOTH: (&str, &str) = ("accept", "application/json, text/event-strea
 const JSON_CONTENT: (&str, &str) = ("content-type", "application/json");
 
 async fn check_error(endpoint: &McpEndpoint, headers: &[(&str, &str)], body: &str, status: u16, code: i64) {
-    let answer = send_http(endpoint, "POST", headers, body.to_owned()).await;
-    let got = answer.status.as_u16();
-    let said = answer.read_json().await;
-    assert_eq!((got, said["error"]["code"].as_i64()), (status, Some(code)), "{headers:?} {body} {said}");
+    let response = send_http(endpoint, "POST", headers, body.to_owned()).await;
+    let actual_status = response.status.as_u16();
+    let response = response.read_json().await;
+    let actual_code = response["error"]["code"].as_i64();
+    assert_eq!((actual_status, actual_code), (status, Some(code)), "{headers:?} {body} {response}");
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_refused() {
-    let (_bench, endpoint) = test_endpoint(ServerOptions::default());
-    let plain = [ACCEPT_BOTH, JSON_CONTENT];
-    check_error(&endpoint, &plain, "", 400, -32700).await;
-    check_error(&endpoint, &plain, "{\"jsonrpc\":", 400, -32700).await;
-    check_error(&endpoint, &plain, "42", 400, -32600).await;
-    check_error(&endpoint, &plain, "{}", 400, -32600).await;
-    check_error(&endpoint, &plain, r#"{"id":1,"method":"ping"}"#, 400, -32600).await;
-    check_error(&endpoint, &plain, r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, 400, -32600).await;
-    check_error(&endpoint, &plain, r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, 400, -32600).await;
-    check_error(&endpoint, &plain, r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, 400, -32600).await;
-    check_error(&endpoint, &plain, r#"{"jsonrpc":"2.0","id":1,"method":7}"#, 400, -32600).await;
-    check_error(&endpoint, &plain, r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#, 400, -32602).await;
+async fn malformed_messages_are_rejected() {
+    let (_service, endpoint) = test_endpoint(ServerOptions::default());
+    let headers = [ACCEPT_BOTH, JSON_CONTENT];
+    check_error(&endpoint, &headers, "", 400, -32700).await;
+    check_error(&endpoint, &headers, "{\"jsonrpc\":", 400, -32700).await;
+    check_error(&endpoint, &headers, "42", 400, -32600).await;
+    check_error(&endpoint, &headers, "{}", 400, -32600).await;
+    check_error(&endpoint, &headers, r#"{"id":1,"method":"ping"}"#, 400, -32600).await;
+    check_error(&endpoint, &headers, r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, 400, -32600).await;
+    check_error(&endpoint, &headers, r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, 400, -32600).await;
+    check_error(&endpoint, &headers, r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, 400, -32600).await;
+    check_error(&endpoint, &headers, r#"{"jsonrpc":"2.0","id":1,"method":7}"#, 400, -32600).await;
+    check_error(&endpoint, &headers, r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#, 400, -32602).await;
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     check_error(&endpoint, &[ACCEPT_BOTH], body, 415, -32600).await;
     check_error(&endpoint, &[ACCEPT_BOTH, ("content-type", "text/plain")], body, 415, -32600).await;
     check_error(&endpoint, &[("accept", "text/html"), JSON_CONTENT], body, 406, -32600).await;
-    let not_text = send_http(&endpoint, "POST", &plain, vec![0xff, 0xfe]).await;
-    assert_eq!(not_text.read_json().await["error"]["code"], -32700);
+    let not_utf8 = send_http(&endpoint, "POST", &headers, vec![0xff, 0xfe]).await;
+    assert_eq!(not_utf8.read_json().await["error"]["code"], -32700);
 }
 
 #[tokio::test]
-async fn other_methods_are_refused_with_what_is_allowed() {
-    let (_bench, endpoint) = test_endpoint(ServerOptions::default());
+async fn other_http_methods_are_rejected_with_the_allowed_ones() {
+    let (_service, endpoint) = test_endpoint(ServerOptions::default());
     for method in ["PUT", "PATCH", "OPTIONS", "HEAD"] {
-        let answer = send_http(&endpoint, method, &[], "").await;
-        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
-        assert_eq!(answer.headers["allow"], "GET, POST, DELETE");
+        let response = send_http(&endpoint, method, &[], "").await;
+        assert_eq!(response.status, StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(response.headers["allow"], "GET, POST, DELETE");
     }
     for method in ["GET", "DELETE"] {
         for headers in [&[ACCEPT_BOTH][..], &[ACCEPT_BOTH, ("mcp-protocol-version", MODERN), ("mcp-session-id", "x")]] {
@@ -64,8 +65,8 @@ fn modern_body(method: &str, params: Value) -> String {
 }
 
 #[tokio::test]
-async fn headers_must_say_what_the_body_says() {
-    let (_bench, endpoint) = test_endpoint(ServerOptions::default());
+async fn headers_must_match_the_body() {
+    let (_service, endpoint) = test_endpoint(ServerOptions::default());
     let version = ("mcp-protocol-version", MODERN);
     let listing = ("mcp-method", "tools/list");
     let calling = ("mcp-method", "tools/call");
@@ -100,8 +101,8 @@ async fn headers_must_say_what_the_body_says() {
 }
 
 #[tokio::test]
-async fn a_request_of_today_must_say_its_version_and_what_its_client_can() {
-    let (_bench, endpoint) = test_endpoint(ServerOptions::default());
+async fn a_modern_request_must_have_version_and_capabilities() {
+    let (_service, endpoint) = test_endpoint(ServerOptions::default());
     let headers = [ACCEPT_BOTH, JSON_CONTENT, ("mcp-protocol-version", MODERN), ("mcp-method", "server/discover")];
     check_error(&endpoint, &headers, r#"{"jsonrpc":"2.0","id":1,"method":"server/discover"}"#, 400, -32602).await;
     let meta = |meta: Value| modern_body("server/discover", json!({ "_meta": meta }));
@@ -110,21 +111,21 @@ async fn a_request_of_today_must_say_its_version_and_what_its_client_can() {
     let odd =
         json!({ "io.modelcontextprotocol/protocolVersion": "v9", "io.modelcontextprotocol/clientCapabilities": {} });
     check_error(&endpoint, &headers, &meta(odd.clone()), 400, -32020).await;
-    let answer = send_http(
+    let response = send_http(
         &endpoint,
         "POST",
         &[ACCEPT_BOTH, JSON_CONTENT, ("mcp-protocol-version", "v9"), headers[3]],
         meta(odd),
     )
     .await;
-    let error = answer.read_json().await["error"].take();
+    let error = response.read_json().await["error"].take();
     assert_eq!((&error["code"], &error["data"]["requested"]), (&json!(-32022), &json!("v9")));
     assert_eq!(error["data"]["supported"][0], MODERN);
 }
 
 #[tokio::test]
-async fn what_today_no_longer_has_is_not_found() {
-    let (_bench, endpoint) = test_endpoint(ServerOptions::default());
+async fn legacy_methods_are_not_found_in_a_modern_request() {
+    let (_service, endpoint) = test_endpoint(ServerOptions::default());
     for method in ["initialize", "ping", "logging/setLevel", "resources/subscribe", "no/such/method"] {
         let headers = [ACCEPT_BOTH, JSON_CONTENT, ("mcp-protocol-version", MODERN), ("mcp-method", method)];
         check_error(&endpoint, &headers, &modern_body(method, json!({})), 404, -32601).await;
@@ -134,8 +135,8 @@ async fn what_today_no_longer_has_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_client_of_old_needs_its_session() {
-    let (_bench, endpoint) = test_endpoint(ServerOptions::default());
+async fn a_legacy_client_needs_its_session() {
+    let (_service, endpoint) = test_endpoint(ServerOptions::default());
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     check_error(&endpoint, &[ACCEPT_BOTH, JSON_CONTENT], list, 400, -32600).await;
     check_error(&endpoint, &[ACCEPT_BOTH, JSON_CONTENT, ("mcp-session-id", "guessed")], list, 404, -32600).await;
