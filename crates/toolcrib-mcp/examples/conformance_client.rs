@@ -1,5 +1,5 @@
-//! The program the official conformance suite starts as the client under test: the server's address is its last
-//! argument, the scenario's name in `MCP_CONFORMANCE_SCENARIO`, hints in `MCP_CONFORMANCE_CONTEXT`.
+//! Client under test for the official MCP conformance suite, which starts it with the server's URL as the last argument,
+//! the scenario in `MCP_CONFORMANCE_SCENARIO` and its parameters in `MCP_CONFORMANCE_CONTEXT`.
 
 use std::{env, error::Error, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = env::args().next_back().ok_or("the server's address is missing")?;
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
     let mut options = ClientOptions::new("toolcrib-conformance", env!("CARGO_PKG_VERSION"));
-    // That scenario takes any stream we open for the one it waits for.
+    // That scenario takes any GET stream for the resumption that it waits for.
     options.listen = scenario != "sse-retry";
     options.capabilities = to_raw_value(&json!({ "elicitation": { "form": { "applyDefaults": true } } }))?;
     options.handler = Some(Arc::new(|request| async move { answer_elicitation(&request) }.boxed()));
@@ -30,6 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Sends the requests that the scenario expects.
 async fn run_scenario(client: &McpClient, scenario: &str) -> Result<(), Box<dyn Error>> {
     let list = client.list_tools(REQUEST_TIMEOUT).await?;
     match scenario {
@@ -45,9 +46,9 @@ async fn run_scenario(client: &McpClient, scenario: &str) -> Result<(), Box<dyn 
             }
         }
         "json-schema-2020-12-preservation" => {
-            let rich = list.tools.first().ok_or("there are no tools")?;
-            let rich: ListedTool<'_> = serde_json::from_str(rich.get())?;
-            let schema: Value = serde_json::from_str(rich.input_schema.get())?;
+            let tool = list.tools.first().ok_or("there are no tools")?;
+            let tool: ListedTool<'_> = serde_json::from_str(tool.get())?;
+            let schema: Value = serde_json::from_str(tool.input_schema.get())?;
             call(client, &list.tools, "json_schema_echo", &json!({ "schema": schema })).await?;
         }
         "tools_call" => call_all(client, &list.tools, &json!({ "a": 2, "b": 3 })).await?,
@@ -75,6 +76,7 @@ async fn send_request(client: &McpClient, method: &str, params: Option<Value>) -
     Ok(serde_json::from_str(result.get())?)
 }
 
+/// The fields of a listed tool that a call needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ListedTool<'a> {
@@ -100,13 +102,15 @@ async fn call(
     for tool in tools {
         let tool: ListedTool<'_> = serde_json::from_str(tool.get())?;
         if tool.name == name {
-            let (arguments, options) = (to_raw_value(arguments)?, RequestOptions::new(REQUEST_TIMEOUT));
+            let arguments = to_raw_value(arguments)?;
+            let options = RequestOptions::new(REQUEST_TIMEOUT);
             client.call_tool(name, &arguments, Some(tool.input_schema), None, &options).await?;
         }
     }
     Ok(())
 }
 
+/// Returns names and arguments of the calls that the scenario requests.
 fn requested_calls() -> Result<Vec<(String, Value)>, Box<dyn Error>> {
     let context: Value = serde_json::from_str(&env::var("MCP_CONFORMANCE_CONTEXT")?)?;
     let calls = context["toolCalls"].as_array().cloned().unwrap_or_default();
@@ -114,7 +118,7 @@ fn requested_calls() -> Result<Vec<(String, Value)>, Box<dyn Error>> {
     Ok(calls.iter().map(|call| (name(call), call["arguments"].clone())).collect())
 }
 
-/// Accepts every question with the defaults its schema offers.
+/// Accepts every elicitation with the defaults of its schema.
 fn answer_elicitation(request: &ServerRequest) -> Result<Box<RawValue>, RpcError> {
     if request.method != "elicitation/create" {
         return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, "only elicitation is answered"));

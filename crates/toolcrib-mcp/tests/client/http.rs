@@ -1,4 +1,4 @@
-//! Legacy Streamable HTTP and HTTP+SSE servers, doing what they should.
+//! Legacy Streamable HTTP and HTTP+SSE servers that follow the protocol.
 
 use std::sync::{
     Arc, Mutex,
@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn an_old_server_is_found_and_its_session_kept() {
+async fn a_legacy_server_is_detected_and_its_session_used() {
     let server = ScriptedHttpServer::start(|request| {
         request.legacy_handshake("s1").unwrap_or_else(|| request.result(&json!({ "ok": 1 })))
     })
@@ -26,8 +26,8 @@ async fn an_old_server_is_found_and_its_session_kept() {
     assert_eq!(client.era(), Era::Legacy(LegacyVersion::V2025_06_18));
     assert_eq!(call_tool(&client, "t").await.unwrap().get(), r#"{"ok":1}"#);
     client.close().await;
-    let seen = server.requests();
-    let calls: Vec<_> = seen.iter().filter(|request| request.verb != "GET").collect();
+    let requests = server.requests();
+    let calls: Vec<_> = requests.iter().filter(|request| request.http_method != "GET").collect();
     let methods: Vec<&str> = calls.iter().map(|request| request.method()).collect();
     assert_eq!(methods, ["server/discover", "initialize", "notifications/initialized", "tools/call", ""]);
     assert_eq!(calls[1].header("mcp-session-id"), None);
@@ -35,11 +35,11 @@ async fn an_old_server_is_found_and_its_session_kept() {
         assert_eq!(request.header("mcp-session-id").as_deref(), Some("s1"));
         assert_eq!(request.header("mcp-protocol-version").as_deref(), Some("2025-06-18"));
     }
-    assert_eq!(calls[4].verb, "DELETE");
+    assert_eq!(calls[4].http_method, "DELETE");
 }
 
 #[tokio::test]
-async fn a_request_may_have_headers_of_its_own() {
+async fn a_request_may_have_its_own_headers() {
     let server = ScriptedHttpServer::start(|request| {
         request.legacy_handshake("s1").unwrap_or_else(|| request.result(&json!({ "ok": 1 })))
     })
@@ -49,32 +49,32 @@ async fn a_request_may_have_headers_of_its_own() {
     options.headers.insert("traceparent", "00-1-2-01".parse().unwrap());
     client.call_tool("t", &to_raw(&json!({})), None, None, &options).await.unwrap();
     call_tool(&client, "t").await.unwrap();
-    let told = |method: &str| -> Vec<_> {
-        let asked = server.requests().into_iter().filter(|request| request.method() == method);
-        asked.map(|request| request.header("traceparent")).collect()
+    let trace_headers = |method: &str| -> Vec<_> {
+        let requests = server.requests().into_iter().filter(|request| request.method() == method);
+        requests.map(|request| request.header("traceparent")).collect()
     };
-    assert_eq!(told("tools/call"), [Some("00-1-2-01".to_owned()), None]);
-    // It answers with no list, and was asked for one.
+    assert_eq!(trace_headers("tools/call"), [Some("00-1-2-01".to_owned()), None]);
+    // The response has no list, but the request was made.
     client.list_tools_with(Some(&to_raw(&json!({ "traceparent": "00-1-2-01" }))), &options).await.unwrap_err();
-    assert_eq!(told("tools/list"), [Some("00-1-2-01".to_owned())]);
+    assert_eq!(trace_headers("tools/list"), [Some("00-1-2-01".to_owned())]);
     let listed = server.requests().into_iter().find(|request| request.method() == "tools/list").unwrap();
     assert_eq!(listed.body["params"]["_meta"]["traceparent"], "00-1-2-01");
 }
 
 #[tokio::test]
-async fn a_hint_spares_the_probe_and_a_wrong_one_does_no_harm() {
+async fn a_known_era_saves_the_probe_and_a_wrong_one_does_no_harm() {
     let server =
         ScriptedHttpServer::start(|request| request.legacy_handshake("s").unwrap_or_else(|| HttpReply::empty(404)))
             .await;
-    let hinted = ClientOptions { era: Some(Era::Legacy(LegacyVersion::V2025_06_18)), ..client_options() };
-    McpClient::connect(server.target(), hinted.clone()).await.unwrap();
+    let options = ClientOptions { era: Some(Era::Legacy(LegacyVersion::V2025_06_18)), ..client_options() };
+    McpClient::connect(server.target(), options.clone()).await.unwrap();
     assert_eq!(server.methods()[0], "initialize");
     let modern = ScriptedHttpServer::start(|request| match request.method() {
         "server/discover" => request.result(&json!({ "supportedVersions": ["2026-07-28"], "capabilities": {} })),
         _ => HttpReply::text(400, "missing headers"),
     })
     .await;
-    assert_eq!(McpClient::connect(modern.target(), hinted).await.unwrap().era(), Era::Modern);
+    assert_eq!(McpClient::connect(modern.target(), options).await.unwrap().era(), Era::Modern);
 }
 
 #[tokio::test]
@@ -99,10 +99,11 @@ async fn a_lost_session_is_renewed_and_the_request_repeated() {
     assert_eq!(sessions.load(Ordering::SeqCst), 2, "one new session for both");
 }
 
-/// A server forgets with the session what it was to tell about.
+/// A server loses the subscriptions together with the session.
 #[tokio::test]
-async fn what_was_watched_is_watched_in_the_new_session_even_if_refused_at_first() {
-    let (sessions, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+async fn resource_subscriptions_are_renewed_in_a_new_session_with_retries() {
+    let sessions = AtomicUsize::new(0);
+    let attempts = AtomicUsize::new(0);
     let server = ScriptedHttpServer::start(move |request| {
         if request.method() == "initialize" {
             let session = sessions.fetch_add(1, Ordering::SeqCst) + 1;
@@ -112,8 +113,8 @@ async fn what_was_watched_is_watched_in_the_new_session_even_if_refused_at_first
         if request.method() == "tools/call" && in_first {
             return HttpReply::empty(404);
         }
-        // It may not be ready when it was just started.
-        if request.method() == "resources/subscribe" && !in_first && refused.fetch_add(1, Ordering::SeqCst) == 0 {
+        // A server that was started just now may not be ready.
+        if request.method() == "resources/subscribe" && !in_first && attempts.fetch_add(1, Ordering::SeqCst) == 0 {
             return HttpReply::text(500, "not yet");
         }
         request.legacy_handshake("").unwrap_or_else(|| request.result(&json!({})))
@@ -125,36 +126,36 @@ async fn what_was_watched_is_watched_in_the_new_session_even_if_refused_at_first
     {
         client.request(method, Some(&to_raw(&json!({ "uri": uri }))), &request_options(30)).await.unwrap();
     }
-    let mut notices = client.events();
+    let mut events = client.events();
     call_tool(&client, "t").await.unwrap();
     let updated = async {
         loop {
-            if let ConnectionEvent::Other { method, params } = notices.recv().await.unwrap() {
+            if let ConnectionEvent::Other { method, params } = events.recv().await.unwrap() {
                 return (method, parse(&params.unwrap()));
             }
         }
     };
     let updated = tokio::time::timeout(std::time::Duration::from_secs(30), updated).await.unwrap();
     assert_eq!(updated, ("notifications/resources/updated".to_owned(), json!({ "uri": "a:2" })));
-    let seen = server.requests();
-    let again: Vec<_> = seen.iter().filter(|seen| seen.header("mcp-session-id").as_deref() == Some("s2")).collect();
-    let watched: Vec<_> = again.iter().filter(|seen| seen.method() == "resources/subscribe").collect();
-    let watched: Vec<_> = watched.iter().map(|seen| &seen.body["params"]["uri"]).collect();
-    assert_eq!(watched, ["a:2", "a:2"], "asked again when it was refused");
+    let requests = server.requests();
+    let in_second = requests.iter().filter(|request| request.header("mcp-session-id").as_deref() == Some("s2"));
+    let subscriptions = in_second.filter(|request| request.method() == "resources/subscribe");
+    let uris: Vec<_> = subscriptions.map(|request| &request.body["params"]["uri"]).collect();
+    assert_eq!(uris, ["a:2", "a:2"], "a rejected subscription is retried");
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_every_session_is_given_up() {
+async fn a_server_that_loses_every_session_is_an_error() {
     let server =
         ScriptedHttpServer::start(|request| request.legacy_handshake("s").unwrap_or_else(|| HttpReply::empty(404)))
             .await;
     let client = server.connect().await.unwrap();
-    let answer = call_tool(&client, "t").await;
-    assert!(matches!(answer, Err(WireError::Status { status: 404, .. })), "{answer:?}");
+    let response = call_tool(&client, "t").await;
+    assert!(matches!(response, Err(WireError::Status { status: 404, .. })), "{response:?}");
 }
 
 #[tokio::test]
-async fn an_answer_may_come_as_events_with_progress_and_questions() {
+async fn a_response_stream_may_carry_progress_and_server_requests() {
     let server = ScriptedHttpServer::start(|request| {
         request.legacy_handshake("s").unwrap_or_else(|| match request.method() {
             "tools/call" => {
@@ -162,31 +163,31 @@ async fn an_answer_may_come_as_events_with_progress_and_questions() {
                 let progress = json!({ "progressToken": id, "progress": 1 });
                 let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": progress });
                 let question = json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {} });
-                let answer = json!({ "jsonrpc": "2.0", "id": id, "result": { "ok": 1 } });
-                HttpReply::events([sse_event(&progress), sse_event(&question), sse_event(&answer)].concat())
+                let response = json!({ "jsonrpc": "2.0", "id": id, "result": { "ok": 1 } });
+                HttpReply::events([sse_event(&progress), sse_event(&question), sse_event(&response)].concat())
             }
             _ => HttpReply::empty(202),
         })
     })
     .await;
-    let mut asked = client_options();
-    asked.handler = Some(Arc::new(|_| async { Ok(to_raw(&json!({ "action": "accept" }))) }.boxed()));
-    let client = McpClient::connect(server.target(), asked).await.unwrap();
+    let mut options = client_options();
+    options.handler = Some(Arc::new(|_| async { Ok(to_raw(&json!({ "action": "accept" }))) }.boxed()));
+    let client = McpClient::connect(server.target(), options).await.unwrap();
     let (sink, mut progress) = mpsc::channel(8);
     let mut options = request_options(30);
     options.progress = Some(sink);
-    let answer = client.call_tool("t", &to_raw(&json!({})), None, None, &options).await;
-    assert_eq!(answer.unwrap().get(), r#"{"ok":1}"#);
+    let response = client.call_tool("t", &to_raw(&json!({})), None, None, &options).await;
+    assert_eq!(response.unwrap().get(), r#"{"ok":1}"#);
     assert_eq!(parse(&progress.recv().await.unwrap())["progress"], 1);
     let reply = server.wait_for(|request| request.body["result"].is_object()).await;
     assert_eq!(reply.body, json!({ "jsonrpc": "2.0", "id": 1, "result": { "action": "accept" } }));
 }
 
 #[tokio::test]
-async fn a_cut_stream_is_taken_up_where_it_ended() {
+async fn an_interrupted_stream_is_resumed_after_its_last_event() {
     let waiting = Mutex::new(None);
     let server = ScriptedHttpServer::start(move |request| {
-        if request.verb == "GET" && request.header("last-event-id").is_some() {
+        if request.http_method == "GET" && request.header("last-event-id").is_some() {
             let id = waiting.lock().unwrap().take();
             return HttpReply::events(sse_event(&json!({ "jsonrpc": "2.0", "id": id, "result": { "ok": 1 } })));
         }
@@ -204,30 +205,30 @@ async fn a_cut_stream_is_taken_up_where_it_ended() {
 }
 
 #[tokio::test]
-async fn the_stream_of_notifications_is_heard() {
-    let (feed, _) = broadcast::channel(4);
-    let fed = feed.clone();
-    let server = ScriptedHttpServer::start(move |request| match request.verb.as_str() {
-        "GET" => HttpReply::events("").then_stream(&fed),
+async fn notifications_on_the_get_stream_are_received() {
+    let (sender, _) = broadcast::channel(4);
+    let live_events = sender.clone();
+    let server = ScriptedHttpServer::start(move |request| match request.http_method.as_str() {
+        "GET" => HttpReply::events("").then_stream(&live_events),
         _ => request.legacy_handshake("s").unwrap_or_else(|| HttpReply::empty(404)),
     })
     .await;
     let client = server.connect().await.unwrap();
-    let mut notices = client.events();
+    let mut events = client.events();
     let changed = sse_event(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
-    while feed.send(changed.clone()).is_err() {
+    while sender.send(changed.clone()).is_err() {
         tokio::task::yield_now().await;
     }
-    assert!(matches!(notices.recv().await, Ok(ConnectionEvent::ToolsChanged)));
+    assert!(matches!(events.recv().await, Ok(ConnectionEvent::ToolsChanged)));
 }
 
 #[tokio::test]
-async fn the_notifications_of_a_new_session_are_heard_after_the_old_one_was_lost() {
+async fn notifications_are_received_in_a_new_session_after_the_old_one_was_lost() {
     let sessions = Arc::new(AtomicUsize::new(0));
     let count = sessions.clone();
     let server = ScriptedHttpServer::start(move |request| {
         let in_second = request.header("mcp-session-id").as_deref() == Some("s2");
-        match (request.verb.as_str(), request.method()) {
+        match (request.http_method.as_str(), request.method()) {
             ("GET", _) if in_second => {
                 let changed = json!({ "jsonrpc": "2.0", "method": "notifications/prompts/list_changed" });
                 HttpReply::events(sse_event(&changed)).then_keep_open()
@@ -243,13 +244,15 @@ async fn the_notifications_of_a_new_session_are_heard_after_the_old_one_was_lost
     })
     .await;
     let client = server.connect().await.unwrap();
-    let mut notices = client.events();
+    let mut events = client.events();
     while client.is_listening() {
         tokio::task::yield_now().await;
     }
     call_tool(&client, "t").await.unwrap();
-    let heard = async { while !matches!(notices.recv().await.unwrap(), ConnectionEvent::Other { .. }) {} };
-    tokio::time::timeout(std::time::Duration::from_secs(20), heard).await.expect("nobody listens to the new session");
+    let received = async { while !matches!(events.recv().await.unwrap(), ConnectionEvent::Other { .. }) {} };
+    tokio::time::timeout(std::time::Duration::from_secs(20), received)
+        .await
+        .expect("no notification of the new session");
     assert!(client.is_listening());
 }
 
@@ -268,17 +271,19 @@ async fn a_dropped_call_is_cancelled_over_http_too() {
     assert_eq!(cancelled.body["params"]["requestId"], request.body["id"]);
 }
 
-/// HTTP+SSE: what is POSTed is answered on the one stream.
+/// An HTTP+SSE server: it answers POSTed messages on the event stream.
 async fn sse_server(endpoint: &'static str) -> ScriptedHttpServer {
-    let (feed, _) = broadcast::channel(16);
-    ScriptedHttpServer::start(move |request| match (request.verb.as_str(), request.path.as_str()) {
-        ("GET", "/mcp") => HttpReply::events(format!("event: endpoint\ndata: {endpoint}\n\n")).then_stream(&feed),
+    let (sender, _) = broadcast::channel(16);
+    ScriptedHttpServer::start(move |request| match (request.http_method.as_str(), request.path.as_str()) {
+        ("GET", "/mcp") => HttpReply::events(format!("event: endpoint\ndata: {endpoint}\n\n")).then_stream(&sender),
         ("POST", "/messages?session=1") => {
             let result = json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "method": request.method() });
             if request.method() == "die" {
-                feed.send("data: 0123456789".repeat(1000)).unwrap();
+                sender.send("data: 0123456789".repeat(1000)).unwrap();
             } else if request.body["id"].is_number() {
-                feed.send(sse_event(&json!({ "jsonrpc": "2.0", "id": request.body["id"], "result": result }))).unwrap();
+                sender
+                    .send(sse_event(&json!({ "jsonrpc": "2.0", "id": request.body["id"], "result": result })))
+                    .unwrap();
             }
             HttpReply::text(202, "Accepted")
         }
@@ -288,7 +293,7 @@ async fn sse_server(endpoint: &'static str) -> ScriptedHttpServer {
 }
 
 #[tokio::test]
-async fn the_oldest_transport_is_spoken_when_asked_for_or_found() {
+async fn legacy_sse_is_used_when_configured_or_detected() {
     let server = sse_server("/messages?session=1").await;
     for target in [ConnectTarget::Sse { url: server.url.clone(), headers: Default::default() }, server.target()] {
         let client = McpClient::connect(target, client_options()).await.unwrap();
@@ -299,20 +304,20 @@ async fn the_oldest_transport_is_spoken_when_asked_for_or_found() {
 }
 
 #[tokio::test]
-async fn a_flood_on_the_oldest_transport_ends_it() {
+async fn an_endless_event_on_legacy_sse_ends_the_connection() {
     let server = sse_server("/messages?session=1").await;
     let target = ConnectTarget::Sse { url: server.url.clone(), headers: Default::default() };
     let limits = ClientLimits { body_bytes: 2000, ..ClientLimits::default() };
     let client = McpClient::connect(target, ClientOptions { limits, ..client_options() }).await.unwrap();
-    let answer = client.request("die", None, &request_options(30)).await;
-    assert!(matches!(answer, Err(WireError::TooLarge { .. })), "{answer:?}");
+    let response = client.request("die", None, &request_options(30)).await;
+    assert!(matches!(response, Err(WireError::TooLarge { .. })), "{response:?}");
     assert!(client.is_closed());
 }
 
 #[tokio::test]
-async fn an_endpoint_elsewhere_gets_no_credentials() {
+async fn an_endpoint_on_another_origin_gets_no_credentials() {
     let server = sse_server("http://127.0.0.1:1/messages").await;
     let target = ConnectTarget::Sse { url: server.url.clone(), headers: Default::default() };
-    let answer = McpClient::connect(target, client_options()).await;
-    assert!(matches!(answer, Err(WireError::Protocol(_))), "{answer:?}");
+    let response = McpClient::connect(target, client_options()).await;
+    assert!(matches!(response, Err(WireError::Protocol(_))), "{response:?}");
 }

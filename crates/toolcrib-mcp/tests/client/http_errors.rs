@@ -1,4 +1,4 @@
-//! HTTP servers that refuse, fail, flood or are something else altogether.
+//! HTTP servers that reject requests, fail, send too much or are no MCP servers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,39 +11,42 @@ use toolcrib_mcp::{ClientLimits, ClientOptions, ConnectTarget, McpClient, WireEr
 use crate::support::{HttpReply, ScriptedHttpServer, call_tool, client_options, sse_event};
 
 #[tokio::test]
-async fn a_missing_token_is_told_apart_and_not_tried_around() {
+async fn a_missing_token_is_reported_without_a_second_probe() {
     for status in [401, 403] {
         let server = ScriptedHttpServer::start(move |_| HttpReply::text(status, "no")).await;
-        let answer = server.connect().await;
-        assert!(matches!(answer, Err(WireError::Unauthorized { status: told, .. }) if told == status), "{answer:?}");
+        let response = server.connect().await;
+        assert!(
+            matches!(response, Err(WireError::Unauthorized { status: reported, .. }) if reported == status),
+            "{response:?}"
+        );
         assert_eq!(server.requests().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn nobody_there_is_no_reason_to_try_the_other_era() {
-    // Bound, so that nobody else gets it, and not listened on.
+async fn a_refused_connection_is_not_probed_for_the_other_era() {
+    // Bound, so that no other process gets the port, and not listening.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let unused = socket.local_addr().unwrap();
-    let url = format!("http://user:pw@{unused}/mcp?token=secret").parse().unwrap();
+    let address = socket.local_addr().unwrap();
+    let url = format!("http://user:pw@{address}/mcp?token=secret").parse().unwrap();
     let error =
         McpClient::connect(ConnectTarget::Http { url, headers: HeaderMap::new() }, client_options()).await.unwrap_err();
     assert!(matches!(error, WireError::Connect(_)) && !error.was_sent(), "{error:?}");
     let text = format!("{error} {error:?}");
-    assert!(text.contains(&unused.to_string()) && !text.contains("secret") && !text.contains("pw@"), "{text}");
+    assert!(text.contains(&address.to_string()) && !text.contains("secret") && !text.contains("pw@"), "{text}");
 }
 
 #[tokio::test]
-async fn a_broken_gateway_is_no_legacy_server() {
+async fn a_gateway_error_is_not_probed_for_the_other_era() {
     let server = ScriptedHttpServer::start(|_| HttpReply::text(503, "come back later")).await;
-    let answer = server.connect().await;
-    assert!(matches!(answer, Err(WireError::Status { status: 503, .. })), "{answer:?}");
+    let response = server.connect().await;
+    assert!(matches!(response, Err(WireError::Status { status: 503, .. })), "{response:?}");
     assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn a_web_page_is_no_mcp_server() {
+async fn a_web_page_is_reported_as_not_mcp() {
     let server =
         ScriptedHttpServer::start(|_| HttpReply::text(200, "<html>Welcome to nginx").with_header("x", "y")).await;
     let error = server.connect().await.unwrap_err();
@@ -52,7 +55,7 @@ async fn a_web_page_is_no_mcp_server() {
 }
 
 #[tokio::test]
-async fn a_body_or_an_event_too_large_is_refused() {
+async fn a_body_or_event_over_the_limit_fails_the_request() {
     for endless in [false, true] {
         let server = ScriptedHttpServer::start(move |request| {
             request.legacy_handshake("s").unwrap_or_else(|| match endless {
@@ -63,44 +66,44 @@ async fn a_body_or_an_event_too_large_is_refused() {
         .await;
         let limits = ClientLimits { body_bytes: 2000, ..ClientLimits::default() };
         let client = McpClient::connect(server.target(), ClientOptions { limits, ..client_options() }).await.unwrap();
-        let answer = call_tool(&client, "t").await;
-        assert!(matches!(answer, Err(WireError::TooLarge { limit: 2000, .. })), "{answer:?}");
-        assert!(!client.is_closed(), "one bad answer costs one request");
+        let response = call_tool(&client, "t").await;
+        assert!(matches!(response, Err(WireError::TooLarge { limit: 2000, .. })), "{response:?}");
+        assert!(!client.is_closed(), "one bad response costs one request");
     }
 }
 
 #[tokio::test]
-async fn a_stream_without_an_answer_is_an_error_at_once() {
+async fn a_stream_without_a_response_is_an_error_at_once() {
     let server = ScriptedHttpServer::start(|request| {
         let unrelated = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": {} });
         request.legacy_handshake("s").unwrap_or_else(|| HttpReply::events(sse_event(&unrelated)))
     })
     .await;
     let client = server.connect().await.unwrap();
-    let answer = call_tool(&client, "t").await;
-    assert!(matches!(answer, Err(WireError::Closed { sent: true, .. })), "{answer:?}");
+    let response = call_tool(&client, "t").await;
+    assert!(matches!(response, Err(WireError::Closed { sent: true, .. })), "{response:?}");
 }
 
 #[tokio::test]
-async fn an_error_without_an_id_answers_its_request() {
+async fn an_error_without_an_id_fails_its_request() {
     let server = ScriptedHttpServer::start(|request| {
         let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32700, "message": "cannot parse" } });
         request.legacy_handshake("s").unwrap_or_else(|| HttpReply::json(400, &error))
     })
     .await;
     let client = server.connect().await.unwrap();
-    let answer = call_tool(&client, "t").await;
-    assert!(matches!(&answer, Err(WireError::Rpc(error)) if error.code == -32700), "{answer:?}");
+    let response = call_tool(&client, "t").await;
+    assert!(matches!(&response, Err(WireError::Rpc(error)) if error.code == -32700), "{response:?}");
 }
 
 #[tokio::test]
 async fn credentials_do_not_follow_a_redirect_to_another_origin() {
-    let elsewhere = ScriptedHttpServer::start(|_| HttpReply::empty(200)).await;
-    let there = elsewhere.url.to_string();
-    let server = ScriptedHttpServer::start(move |_| HttpReply::empty(307).with_header("location", &there)).await;
+    let other_origin = ScriptedHttpServer::start(|_| HttpReply::empty(200)).await;
+    let location = other_origin.url.to_string();
+    let server = ScriptedHttpServer::start(move |_| HttpReply::empty(307).with_header("location", &location)).await;
     let error = server.connect().await.unwrap_err();
-    assert!(error.to_string().contains(elsewhere.url.as_str()), "{error}");
-    assert!(elsewhere.requests().is_empty());
+    assert!(error.to_string().contains(other_origin.url.as_str()), "{error}");
+    assert!(other_origin.requests().is_empty());
 }
 
 #[tokio::test]
@@ -114,28 +117,28 @@ async fn a_redirect_within_one_origin_is_followed() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_although_the_older_transport_does_not_answer() {
-    let server = ScriptedHttpServer::start(|request| match request.verb.as_str() {
+async fn a_rejection_is_reported_although_the_sse_fallback_hangs() {
+    let server = ScriptedHttpServer::start(|request| match request.http_method.as_str() {
         "GET" => HttpReply::events("").then_keep_open(),
         _ => HttpReply::text(405, "Method Not Allowed"),
     })
     .await;
-    let hurried = ClientOptions { handshake_timeout: Duration::from_millis(300), ..client_options() };
-    let error = McpClient::connect(server.target(), hurried).await.unwrap_err();
+    let options = ClientOptions { handshake_timeout: Duration::from_millis(300), ..client_options() };
+    let error = McpClient::connect(server.target(), options).await.unwrap_err();
     assert!(matches!(error, WireError::Status { status: 405, .. }), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_server_that_forgot_the_session_has_no_longer_than_for_a_first_one() {
-    let begun = AtomicUsize::new(0);
+async fn renewing_a_session_is_bounded_by_the_connect_timeout() {
+    let initialize_count = AtomicUsize::new(0);
     let server = ScriptedHttpServer::start(move |request| match request.method() {
-        "initialize" if begun.fetch_add(1, Ordering::Relaxed) > 0 => HttpReply::events("").then_keep_open(),
+        "initialize" if initialize_count.fetch_add(1, Ordering::Relaxed) > 0 => HttpReply::events("").then_keep_open(),
         _ => request.legacy_handshake("s").unwrap_or_else(|| HttpReply::empty(404)),
     })
     .await;
-    let hurried = ClientOptions { connect_timeout: Duration::from_millis(300), ..client_options() };
-    let client = McpClient::connect(server.target(), hurried).await.unwrap();
+    let options = ClientOptions { connect_timeout: Duration::from_millis(300), ..client_options() };
+    let client = McpClient::connect(server.target(), options).await.unwrap();
     let error = call_tool(&client, "echo").await.unwrap_err();
-    let reason = "the server forgot the session and did not begin another within 300ms";
-    assert!(matches!(&error, WireError::Connect(told) if told == reason), "{error:?}");
+    let reason = "the server lost the session and did not begin another within 300ms";
+    assert!(matches!(&error, WireError::Connect(message) if message == reason), "{error:?}");
 }

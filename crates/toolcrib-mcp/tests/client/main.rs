@@ -1,6 +1,6 @@
-//! The client against scripted servers that behave, misbehave and fall silent.
+//! Tests of the client against scripted servers, with correct and with faulty behaviour.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "the servers here are tests, functions and all")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test helpers panic on failure")]
 
 mod http;
 mod http_errors;

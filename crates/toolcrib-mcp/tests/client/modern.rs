@@ -1,4 +1,4 @@
-//! The era of 2026-07-28: no handshake, self-contained requests, input in rounds, subscriptions.
+//! Servers of 2026-07-28: no handshake, stateless requests, `input_required` results, subscriptions.
 
 use std::sync::{
     Arc,
@@ -20,22 +20,22 @@ fn discover_result(capabilities: &Value) -> Value {
 }
 
 async fn connect_modern(options: ClientOptions, capabilities: Value) -> (StdioServer, McpClient) {
-    let (mut peer, target) = StdioServer::new();
+    let (mut server, target) = StdioServer::new();
     let (client, ()) = tokio::join!(McpClient::connect(target, options), async {
-        let hello = peer.receive().await;
-        assert_eq!(hello["method"], "initialize");
-        peer.respond_with_error(&hello, -32601, "`initialize` is gone; this server speaks 2026-07-28").await;
-        let discover = peer.receive().await;
+        let initialize = server.receive().await;
+        assert_eq!(initialize["method"], "initialize");
+        server.respond_with_error(&initialize, -32601, "`initialize` is gone; this server speaks 2026-07-28").await;
+        let discover = server.receive().await;
         assert_eq!(discover["method"], "server/discover");
-        peer.respond(&discover, &discover_result(&capabilities)).await;
+        server.respond(&discover, &discover_result(&capabilities)).await;
     });
-    (peer, client.unwrap())
+    (server, client.unwrap())
 }
 
-fn options_with_answer(answer: Value) -> ClientOptions {
+fn options_with_answer(response: Value) -> ClientOptions {
     let handler = move |_| {
-        let answer = to_raw(&answer);
-        async move { Ok(answer) }.boxed()
+        let response = to_raw(&response);
+        async move { Ok(response) }.boxed()
     };
     ClientOptions {
         handler: Some(Arc::new(handler)),
@@ -45,14 +45,14 @@ fn options_with_answer(answer: Value) -> ClientOptions {
 }
 
 #[tokio::test]
-async fn a_stream_that_refuses_initialize_is_asked_the_modern_way() {
-    let (mut peer, client) = connect_modern(client_options(), json!({})).await;
+async fn a_server_that_rejects_initialize_is_probed_with_discover() {
+    let (mut server, client) = connect_modern(client_options(), json!({})).await;
     assert_eq!(client.era(), Era::Modern);
     assert_eq!(parse(client.server().info.as_ref().unwrap())["name"], "new");
     let options = request_options(30);
     let (_, request) = tokio::join!(client.request("prompts/list", None, &options), async {
-        let request = peer.receive().await;
-        peer.respond(&request, &json!({})).await;
+        let request = server.receive().await;
+        server.respond(&request, &json!({})).await;
         request
     });
     let expected = json!({
@@ -64,67 +64,67 @@ async fn a_stream_that_refuses_initialize_is_asked_the_modern_way() {
 }
 
 #[tokio::test]
-async fn a_hint_spares_the_detour() {
-    let (mut peer, target) = StdioServer::new();
+async fn a_known_era_saves_the_initialize_request() {
+    let (mut server, target) = StdioServer::new();
     let (client, ()) =
         tokio::join!(McpClient::connect(target, ClientOptions { era: Some(Era::Modern), ..client_options() }), async {
-            let discover = peer.receive().await;
+            let discover = server.receive().await;
             assert_eq!(discover["method"], "server/discover");
-            peer.respond(&discover, &discover_result(&json!({}))).await;
+            server.respond(&discover, &discover_result(&json!({}))).await;
         });
     assert_eq!(client.unwrap().era(), Era::Modern);
 }
 
 #[tokio::test]
-async fn input_is_given_and_the_state_shown_again() {
-    let (mut peer, client) = connect_modern(options_with_answer(json!({ "action": "accept" })), json!({})).await;
-    let (answer, ()) = tokio::join!(call_tool(&client, "t"), async {
-        let first = peer.receive().await;
-        let wanted = json!({ "ask": { "method": "elicitation/create", "params": {} } });
-        let required = json!({ "resultType": "input_required", "inputRequests": wanted, "requestState": "s1" });
-        peer.respond(&first, &required).await;
-        let second = peer.receive().await;
+async fn input_is_provided_and_the_request_state_sent_back() {
+    let (mut server, client) = connect_modern(options_with_answer(json!({ "action": "accept" })), json!({})).await;
+    let (response, ()) = tokio::join!(call_tool(&client, "t"), async {
+        let first = server.receive().await;
+        let inputs = json!({ "ask": { "method": "elicitation/create", "params": {} } });
+        let required = json!({ "resultType": "input_required", "inputRequests": inputs, "requestState": "s1" });
+        server.respond(&first, &required).await;
+        let second = server.receive().await;
         assert_ne!(first["id"], second["id"]);
         assert_eq!(second["params"]["name"], "t");
         assert_eq!(second["params"]["inputResponses"], json!({ "ask": { "action": "accept" } }));
         assert_eq!(second["params"]["requestState"], "s1");
-        // No input wanted, only patience.
-        peer.respond(&second, &json!({ "resultType": "input_required", "requestState": "s2" })).await;
-        let third = peer.receive().await;
+        // Without input requests, the client only repeats the request.
+        server.respond(&second, &json!({ "resultType": "input_required", "requestState": "s2" })).await;
+        let third = server.receive().await;
         assert_eq!(third["params"].get("inputResponses"), None);
         assert_eq!(third["params"]["requestState"], "s2");
-        peer.respond(&third, &json!({ "resultType": "complete", "content": [] })).await;
+        server.respond(&third, &json!({ "resultType": "complete", "content": [] })).await;
     });
-    assert_eq!(parse(&answer.unwrap())["content"], json!([]));
+    assert_eq!(parse(&response.unwrap())["content"], json!([]));
 }
 
 #[tokio::test]
-async fn a_server_cannot_ask_for_ever() {
-    let (mut peer, client) = connect_modern(options_with_answer(json!({})), json!({})).await;
+async fn the_number_of_input_rounds_is_bounded() {
+    let (mut server, client) = connect_modern(options_with_answer(json!({})), json!({})).await;
     let asking = async {
         loop {
-            let request = peer.receive().await;
-            peer.respond(&request, &json!({ "resultType": "input_required", "requestState": "more" })).await;
+            let request = server.receive().await;
+            server.respond(&request, &json!({ "resultType": "input_required", "requestState": "more" })).await;
         }
     };
-    let answer = tokio::select! { answer = call_tool(&client, "t") => answer, () = asking => unreachable!() };
-    assert!(matches!(answer, Err(WireError::Protocol(_))), "{answer:?}");
+    let response = tokio::select! { response = call_tool(&client, "t") => response, () = asking => unreachable!() };
+    assert!(matches!(response, Err(WireError::Protocol(_))), "{response:?}");
 }
 
 #[tokio::test]
-async fn without_a_handler_the_question_is_the_result() {
-    let (mut peer, client) = connect_modern(client_options(), json!({})).await;
+async fn without_a_handler_input_required_is_the_result() {
+    let (mut server, client) = connect_modern(client_options(), json!({})).await;
     let question = json!({ "resultType": "input_required", "inputRequests": { "a": { "method": "roots/list" } } });
-    let (answer, ()) = tokio::join!(call_tool(&client, "t"), async {
-        let request = peer.receive().await;
-        peer.respond(&request, &question).await;
+    let (response, ()) = tokio::join!(call_tool(&client, "t"), async {
+        let request = server.receive().await;
+        server.respond(&request, &question).await;
     });
-    assert_eq!(parse(&answer.unwrap()), question);
+    assert_eq!(parse(&response.unwrap()), question);
 }
 
 #[tokio::test]
-async fn a_request_for_another_client_says_what_that_client_says() {
-    let (mut peer, client) = connect_modern(options_with_answer(json!({ "action": "accept" })), json!({})).await;
+async fn a_relayed_request_has_the_capabilities_and_input_of_its_client() {
+    let (mut server, client) = connect_modern(options_with_answer(json!({ "action": "accept" })), json!({})).await;
     let mut options = request_options(30);
     options.relay = Some(Relay {
         capabilities: to_raw(&json!({ "roots": {} })),
@@ -133,43 +133,45 @@ async fn a_request_for_another_client_says_what_that_client_says() {
     });
     let question = json!({ "resultType": "input_required", "inputRequests": { "b": { "method": "roots/list" } } });
     let arguments = to_raw(&json!({}));
-    let (answer, ()) = tokio::join!(client.call_tool("t", &arguments, None, None, &options), async {
-        let request = peer.receive().await;
+    let (response, ()) = tokio::join!(client.call_tool("t", &arguments, None, None, &options), async {
+        let request = server.receive().await;
         let params = &request["params"];
         assert_eq!(params["_meta"]["io.modelcontextprotocol/clientCapabilities"], json!({ "roots": {} }));
         assert_eq!(params["inputResponses"], json!({ "a": { "roots": [] } }));
         assert_eq!(params["requestState"], "s1");
-        peer.respond(&request, &question).await;
+        server.respond(&request, &question).await;
     });
-    assert_eq!(parse(&answer.unwrap()), question);
+    assert_eq!(parse(&response.unwrap()), question);
 }
 
 #[tokio::test]
-async fn a_result_of_unknown_type_is_refused() {
-    let (mut peer, client) = connect_modern(client_options(), json!({})).await;
-    let (answer, ()) = tokio::join!(call_tool(&client, "t"), async {
-        let request = peer.receive().await;
-        peer.respond(&request, &json!({ "resultType": "riddle" })).await;
+async fn an_unknown_result_type_is_an_error() {
+    let (mut server, client) = connect_modern(client_options(), json!({})).await;
+    let (response, ()) = tokio::join!(call_tool(&client, "t"), async {
+        let request = server.receive().await;
+        server.respond(&request, &json!({ "resultType": "riddle" })).await;
     });
-    assert!(matches!(answer, Err(WireError::Protocol(_))), "{answer:?}");
+    assert!(matches!(response, Err(WireError::Protocol(_))), "{response:?}");
 }
 
 #[tokio::test]
 async fn changes_arrive_by_subscription() {
-    let (mut peer, client) =
+    let (mut server, client) =
         connect_modern(client_options(), json!({ "tools": { "listChanged": true }, "prompts": {} })).await;
-    let mut notices = client.events();
-    let listen = peer.receive().await;
+    let mut events = client.events();
+    let listen = server.receive().await;
     assert_eq!(listen["method"], "subscriptions/listen");
     assert_eq!(listen["params"]["notifications"], json!({ "toolsListChanged": true }));
     let meta = json!({ "_meta": { "io.modelcontextprotocol/subscriptionId": listen["id"] } });
-    peer.send(&json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": meta })).await;
-    peer.send(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": meta })).await;
-    assert!(matches!(notices.recv().await, Ok(ConnectionEvent::ToolsChanged)));
+    server
+        .send(&json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": meta }))
+        .await;
+    server.send(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": meta })).await;
+    assert!(matches!(events.recv().await, Ok(ConnectionEvent::ToolsChanged)));
 }
 
-fn tool_with_header(name: &str, mark: &str) -> Value {
-    let properties = json!({ "region": { "type": "string", "x-mcp-header": mark } });
+fn tool_with_header(name: &str, header: &str) -> Value {
+    let properties = json!({ "region": { "type": "string", "x-mcp-header": header } });
     json!({ "name": name, "inputSchema": { "type": "object", "properties": properties } })
 }
 
@@ -194,7 +196,7 @@ fn modern_reply(request: &RecordedRequest) -> HttpReply {
 }
 
 #[tokio::test]
-async fn over_http_headers_repeat_what_the_body_says() {
+async fn over_http_headers_repeat_the_body() {
     let server = ScriptedHttpServer::start(modern_reply).await;
     let client = server.connect().await.unwrap();
     assert_eq!(client.era(), Era::Modern);
@@ -204,28 +206,28 @@ async fn over_http_headers_repeat_what_the_body_says() {
     let (arguments, schema) =
         (to_raw(&json!({ "region": "zürich" })), to_raw(&tool_with_header("", "Region")["inputSchema"]));
     client.call_tool("good", &arguments, Some(&schema), None, &request_options(30)).await.unwrap();
-    let seen = server.wait_for(|request| request.method() == "tools/call").await;
-    let header = |name| seen.header(name).unwrap_or_default();
+    let request = server.wait_for(|request| request.method() == "tools/call").await;
+    let header = |name| request.header(name).unwrap_or_default();
     assert_eq!(header("mcp-protocol-version"), "2026-07-28");
     assert_eq!(header("mcp-method"), "tools/call");
     assert_eq!(header("mcp-name"), "good");
     assert_eq!(header("mcp-param-region"), "=?base64?esO8cmljaA==?=");
     assert_eq!(header("accept"), "application/json, text/event-stream");
     client.close().await;
-    assert!(!server.methods().contains(&"DELETE".to_owned()), "there is no session to give back");
+    assert!(!server.methods().contains(&"DELETE".to_owned()), "there is no session to delete");
 }
 
 #[tokio::test]
 async fn over_http_changes_arrive_by_subscription() {
     let server = ScriptedHttpServer::start(modern_reply).await;
     let client = server.connect().await.unwrap();
-    let mut notices = client.events();
+    let mut events = client.events();
     server.wait_for(|request| request.method() == "subscriptions/listen").await;
-    assert!(matches!(notices.recv().await, Ok(ConnectionEvent::ToolsChanged)));
+    assert!(matches!(events.recv().await, Ok(ConnectionEvent::ToolsChanged)));
 }
 
 #[tokio::test]
-async fn a_method_not_found_is_no_lost_session() {
+async fn method_not_found_is_not_a_lost_session() {
     let server = ScriptedHttpServer::start(|request| match request.method() {
         "server/discover" | "initialize" => {
             let result = discover_result(&json!({}));
@@ -239,19 +241,19 @@ async fn a_method_not_found_is_no_lost_session() {
         }
     })
     .await;
-    let hinted = ClientOptions { era: Some("2025-11-25".parse().unwrap()), ..client_options() };
-    let client = McpClient::connect(server.target(), hinted).await.unwrap();
+    let options = ClientOptions { era: Some("2025-11-25".parse().unwrap()), ..client_options() };
+    let client = McpClient::connect(server.target(), options).await.unwrap();
     assert_eq!(client.era(), Era::Modern);
-    let answer = client.request("no/such", None, &request_options(30)).await;
-    assert!(matches!(&answer, Err(WireError::Rpc(error)) if error.code == -32601), "{answer:?}");
+    let response = client.request("no/such", None, &request_options(30)).await;
+    assert!(matches!(&response, Err(WireError::Rpc(error)) if error.code == -32601), "{response:?}");
     assert_eq!(server.methods(), ["initialize", "server/discover", "no/such"]);
 }
 
 #[tokio::test]
-async fn a_refused_version_is_tried_again_when_it_is_offered() {
-    let asked = AtomicUsize::new(0);
+async fn a_rejected_version_is_retried_when_the_server_offers_it() {
+    let request_count = AtomicUsize::new(0);
     let server = ScriptedHttpServer::start(move |request| {
-        if asked.fetch_add(1, Ordering::Relaxed) == 0 {
+        if request_count.fetch_add(1, Ordering::Relaxed) == 0 {
             let data = json!({ "supported": ["2026-07-28"], "requested": "2026-07-28" });
             let error = json!({ "code": -32022, "message": "Unsupported protocol version", "data": data });
             return HttpReply::json(400, &json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error }));
@@ -263,7 +265,7 @@ async fn a_refused_version_is_tried_again_when_it_is_offered() {
 }
 
 #[tokio::test]
-async fn a_server_of_the_future_is_named() {
+async fn unknown_versions_of_a_server_are_reported() {
     let server = ScriptedHttpServer::start(|request| {
         let error = json!({ "code": -32022, "message": "no", "data": { "supported": ["2031-01-01"] } });
         HttpReply::json(400, &json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error }))

@@ -1,4 +1,4 @@
-//! Scripted servers: one at the end of a byte stream, one behind a loopback port.
+//! Scripted servers: one over a byte stream, one over HTTP on a loopback port.
 
 use std::{
     sync::{Arc, Mutex},
@@ -38,7 +38,7 @@ pub(crate) async fn call_tool(client: &McpClient, tool: &str) -> Result<Box<RawV
     client.call_tool(tool, &to_raw(&json!({})), None, None, &request_options(30)).await
 }
 
-/// The server's end of a byte stream.
+/// The server's end of a byte stream, driven by the test.
 pub(crate) struct StdioServer {
     reader: BufReader<ReadHalf<DuplexStream>>,
     writer: WriteHalf<DuplexStream>,
@@ -57,26 +57,26 @@ impl StdioServer {
         (StdioServer { reader: BufReader::new(reader), writer }, target)
     }
 
-    /// A connected pair in the legacy era.
+    /// Connects a client in the legacy era.
     pub(crate) async fn connect(options: ClientOptions, capabilities: Value) -> (StdioServer, McpClient) {
-        let (mut peer, target) = StdioServer::new();
-        let client = tokio::join!(McpClient::connect(target, options), peer.accept_handshake(capabilities)).0;
-        (peer, client.unwrap())
+        let (mut server, target) = StdioServer::new();
+        let client = tokio::join!(McpClient::connect(target, options), server.accept_handshake(capabilities)).0;
+        (server, client.unwrap())
     }
 
     pub(crate) async fn accept_handshake(&mut self, capabilities: Value) {
-        let hello = self.receive().await;
-        assert_eq!(hello["method"], "initialize");
+        let initialize = self.receive().await;
+        assert_eq!(initialize["method"], "initialize");
         let result = json!({ "protocolVersion": "2025-06-18", "capabilities": capabilities,
             "serverInfo": { "name": "scripted", "version": "1" }, "instructions": "be kind" });
-        self.respond(&hello, &result).await;
+        self.respond(&initialize, &result).await;
         assert_eq!(self.receive().await["method"], "notifications/initialized");
     }
 
     pub(crate) async fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.reader.read_line(&mut line).await.unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line:?}"))
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a message: {line:?}"))
     }
 
     pub(crate) async fn reads_eof(&mut self) -> bool {
@@ -102,10 +102,10 @@ impl StdioServer {
     }
 }
 
-/// A request as a loopback server saw it.
+/// A request that the HTTP server received.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedRequest {
-    pub(crate) verb: String,
+    pub(crate) http_method: String,
     pub(crate) path: String,
     head: String,
     pub(crate) body: Value,
@@ -128,10 +128,10 @@ impl RecordedRequest {
         HttpReply::json(200, &json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result }))
     }
 
-    /// What a legacy server answers to `server/discover` and the handshake; `None` for the rest.
+    /// Replies to `server/discover`, the handshake and notifications like a legacy server; `None` for other requests.
     pub(crate) fn legacy_handshake(&self, session: &str) -> Option<HttpReply> {
         let result = json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": {} }, "serverInfo": {} });
-        match (self.verb.as_str(), self.method()) {
+        match (self.http_method.as_str(), self.method()) {
             ("GET", _) => Some(HttpReply::empty(405)),
             ("DELETE", _) => Some(HttpReply::empty(200)),
             (_, "server/discover") => Some(HttpReply::text(400, "Bad Request: not initialized")),
@@ -147,8 +147,9 @@ pub(crate) struct HttpReply {
     status: u16,
     headers: Vec<(String, String)>,
     body: String,
-    /// Held open after the body, or for ever fed from here.
+    /// Whether the connection stays open after the body.
     keep_open: bool,
+    /// Sends events after the body until the sender is dropped.
     live_events: Option<broadcast::Sender<String>>,
 }
 
@@ -176,8 +177,8 @@ impl HttpReply {
         self
     }
 
-    pub(crate) fn then_stream(mut self, feed: &broadcast::Sender<String>) -> HttpReply {
-        self.live_events = Some(feed.clone());
+    pub(crate) fn then_stream(mut self, live_events: &broadcast::Sender<String>) -> HttpReply {
+        self.live_events = Some(live_events.clone());
         self
     }
 
@@ -191,7 +192,7 @@ pub(crate) fn sse_event(message: &Value) -> String {
     format!("data: {message}\n\n")
 }
 
-/// A server on a loopback port that answers by a function and remembers what it was asked.
+/// A server on a loopback port that replies by a function and records its requests.
 pub(crate) struct ScriptedHttpServer {
     pub(crate) url: Url,
     requests: Arc<Mutex<Vec<RecordedRequest>>>,
@@ -204,16 +205,18 @@ impl ScriptedHttpServer {
     ) -> ScriptedHttpServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap()).parse().unwrap();
-        let (seen, reply) = (Arc::new(Mutex::new(Vec::new())), Arc::new(reply));
-        let noted = seen.clone();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let reply = Arc::new(reply);
+        let recorded = requests.clone();
         let task = tokio::spawn(async move {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
-                let (reply, noted) = (reply.clone(), noted.clone());
-                tokio::spawn(async move { serve_connection(socket, &*reply, &noted).await });
+                let reply = reply.clone();
+                let recorded = recorded.clone();
+                tokio::spawn(async move { serve_connection(socket, &*reply, &recorded).await });
             }
         });
-        ScriptedHttpServer { url, requests: seen, task }
+        ScriptedHttpServer { url, requests, task }
     }
 
     pub(crate) fn target(&self) -> ConnectTarget {
@@ -228,19 +231,20 @@ impl ScriptedHttpServer {
         self.requests.lock().unwrap().clone()
     }
 
+    /// Returns the JSON-RPC methods of POST requests and the HTTP methods of the others.
     pub(crate) fn methods(&self) -> Vec<String> {
-        let name = |request: RecordedRequest| match request.verb.as_str() {
+        let name = |request: RecordedRequest| match request.http_method.as_str() {
             "POST" => request.method().to_owned(),
-            verb => verb.to_owned(),
+            http_method => http_method.to_owned(),
         };
         self.requests().into_iter().map(name).collect()
     }
 
-    /// Waits until a request of this kind has come, without sleeping.
-    pub(crate) async fn wait_for(&self, wanted: impl Fn(&RecordedRequest) -> bool) -> RecordedRequest {
+    /// Waits until a matching request was received, without sleeping.
+    pub(crate) async fn wait_for(&self, matches: impl Fn(&RecordedRequest) -> bool) -> RecordedRequest {
         loop {
-            if let Some(found) = self.requests().into_iter().find(&wanted) {
-                return found;
+            if let Some(request) = self.requests().into_iter().find(&matches) {
+                return request;
             }
             tokio::task::yield_now().await;
         }
@@ -253,10 +257,11 @@ impl Drop for ScriptedHttpServer {
     }
 }
 
+/// Serves the requests of one TCP connection until the client closes it or a stream ends.
 async fn serve_connection(
     socket: TcpStream,
     reply: &(impl Fn(&RecordedRequest) -> HttpReply + Send + Sync),
-    seen: &Mutex<Vec<RecordedRequest>>,
+    recorded: &Mutex<Vec<RecordedRequest>>,
 ) -> Option<()> {
     socket.set_nodelay(true).unwrap();
     let mut socket = BufReader::new(socket);
@@ -267,18 +272,19 @@ async fn serve_connection(
                 return None;
             }
         }
-        let mut first = head.split_whitespace();
-        let (verb, path) = (first.next()?.to_owned(), first.next()?.to_owned());
-        let mut request = RecordedRequest { verb, path, head, body: Value::Null };
+        let mut words = head.split_whitespace();
+        let http_method = words.next()?.to_owned();
+        let path = words.next()?.to_owned();
+        let mut request = RecordedRequest { http_method, path, head, body: Value::Null };
         let length = request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
         let mut body = vec![0; length];
         socket.read_exact(&mut body).await.ok()?;
         request.body = serde_json::from_slice(&body).unwrap_or_default();
-        seen.lock().unwrap().push(request.clone());
-        let HttpReply { status, headers, body, keep_open: hold, live_events: feed } = reply(&request);
-        let feed = feed.map(|feed| feed.subscribe());
+        recorded.lock().unwrap().push(request.clone());
+        let HttpReply { status, headers, body, keep_open, live_events } = reply(&request);
+        let live_events = live_events.map(|sender| sender.subscribe());
         let is_stream = headers.iter().any(|(_, value)| value == "text/event-stream");
-        let mut head = format!("HTTP/1.1 {status} Said\r\n");
+        let mut head = format!("HTTP/1.1 {status} Status\r\n");
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }
@@ -289,15 +295,16 @@ async fn serve_connection(
         };
         socket.write_all(head.as_bytes()).await.ok()?;
         socket.write_all(body.as_bytes()).await.ok()?;
-        if let Some(mut feed) = feed {
-            while let Ok(more) = feed.recv().await {
-                socket.write_all(more.as_bytes()).await.ok()?;
+        if let Some(mut live_events) = live_events {
+            while let Ok(event) = live_events.recv().await {
+                socket.write_all(event.as_bytes()).await.ok()?;
             }
         }
-        if hold {
-            let _until_they_leave = socket.read_u8().await;
+        if keep_open {
+            // Returns when the client closes the connection.
+            let _ = socket.read_u8().await;
         }
-        if is_stream || hold {
+        if is_stream || keep_open {
             return None;
         }
     }
