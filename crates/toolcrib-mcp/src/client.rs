@@ -176,7 +176,7 @@ impl McpClient {
         self.connection.0.wait_ended().await;
     }
 
-    /// Closes the connection in an orderly way, within [`CLOSE_TIMEOUT`]: flushes and closes the server's stdin, or
+    /// Closes the connection in an orderly way, within two seconds: flushes and closes the server's stdin, or
     /// deletes the HTTP session.
     pub async fn close(&self) {
         let connection = &self.connection.0;
