@@ -1,5 +1,5 @@
-//! What bad servers get: each ends within its deadline, failed or with one tool set aside, with a reason that a person
-//! understands, and never touches another source.
+//! Faulty servers: each discovery ends within its deadline, failed or with one tool excluded, with a readable reason, and
+//! without an effect on other sources.
 #![cfg(target_os = "linux")]
 
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use toolcrib::{Code, Refresh};
 use crate::support::{SqliteRegistry, cached_tools, call, id, output_text, scripted_source, with_settings};
 
 enum ExpectedOutcome {
-    /// Failed, and the reason has all of these.
+    /// The discovery fails, and the message contains all of these.
     Failed(Code, &'static [&'static str]),
-    /// With so many tools, and these set aside with such a reason.
+    /// The discovery succeeds with this many tools, and these are excluded for a reason that contains the text.
     Succeeded(usize, &'static [(&'static str, &'static str)]),
 }
 use ExpectedOutcome::{Failed, Succeeded};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bad_servers_fail_alone_and_say_why() {
+async fn bad_servers_fail_alone_with_a_reason() {
     let unavailable = Code::ToolUnavailable;
     let broken = Code::ToolExecutionFailed;
     let cases: Vec<(&str, Value, ExpectedOutcome)> = vec![
@@ -105,15 +105,15 @@ async fn bad_servers_fail_alone_and_say_why() {
         };
         sources[name] = source;
     }
-    let workshop = SqliteRegistry::open(sources).await;
+    let fixture = SqliteRegistry::open(sources).await;
     let began = Instant::now();
-    let outcomes = workshop.refresh(Refresh::default()).await;
+    let outcomes = fixture.refresh(Refresh::default()).await;
     assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
     assert_eq!(outcomes.len(), cases.len() + 1);
 
     for (name, _, ends) in &cases {
         let outcome = outcomes.iter().find(|outcome| outcome.source == id(name)).unwrap();
-        let view = workshop.source(&id(name)).unwrap();
+        let view = fixture.source(&id(name)).unwrap();
         match ends {
             Failed(code, parts) => {
                 assert_eq!(
@@ -129,33 +129,33 @@ async fn bad_servers_fail_alone_and_say_why() {
                 }
                 assert!(failure.message.len() < 600, "{name}: {}", failure.message);
             }
-            Succeeded(count, aside) => {
+            Succeeded(count, excluded) => {
                 assert_eq!((outcome.status, view.tool_count), (RefreshStatus::Success, *count), "{name}: {outcome:?}");
-                assert_eq!(view.set_aside.len(), aside.len(), "{name}: {:?}", view.set_aside);
-                for ((tool, reason), found) in aside.iter().zip(&view.set_aside) {
-                    assert_eq!(found.name, *tool);
-                    assert!(found.reason.contains(reason), "{name}: {}", found.reason);
+                assert_eq!(view.set_aside.len(), excluded.len(), "{name}: {:?}", view.set_aside);
+                for ((tool, reason), actual) in excluded.iter().zip(&view.set_aside) {
+                    assert_eq!(actual.name, *tool);
+                    assert!(actual.reason.contains(reason), "{name}: {}", actual.reason);
                 }
             }
         }
     }
-    assert_eq!(cached_tools(&workshop).iter().filter(|tool| tool.starts_with("good__")).count(), 20);
-    assert_eq!(output_text(&call(&workshop, "good__echo", json!({"text": "well"})).await.unwrap()), "well");
-    let schema = workshop.tool("no_schema__no_schema").unwrap().input_schema;
+    assert_eq!(cached_tools(&fixture).iter().filter(|tool| tool.starts_with("good__")).count(), 20);
+    assert_eq!(output_text(&call(&fixture, "good__echo", json!({"text": "well"})).await.unwrap()), "well");
+    let schema = fixture.tool("no_schema__no_schema").unwrap().input_schema;
     assert_eq!(schema.get(), r#"{"type":"object"}"#);
-    workshop.registry.close().await;
+    fixture.registry.close().await;
 }
 
 #[tokio::test]
-async fn a_server_that_stops_answering_keeps_its_last_good_list() {
+async fn a_server_that_stops_answering_keeps_its_last_tool_list() {
     let home = tempfile::tempdir().unwrap();
     let good = json!({"s": with_settings(scripted_source(&[]), json!({"discovery_timeout": "2s"}))});
-    let workshop = SqliteRegistry::open_in(home, good).await;
-    workshop.refresh(Refresh::default()).await;
+    let fixture = SqliteRegistry::open_in(home, good).await;
+    fixture.refresh(Refresh::default()).await;
     let bad = json!({"s": with_settings(scripted_source(&["--hang", "list"]), json!({"discovery_timeout": "1s"}))});
-    let workshop = workshop.reopen(bad).await;
-    assert_eq!(cached_tools(&workshop).len(), 3, "it is stale, and listed");
-    let outcome = workshop.refresh(Refresh::default()).await.remove(0);
+    let fixture = fixture.reopen(bad).await;
+    assert_eq!(cached_tools(&fixture).len(), 3, "a stale list is still listed");
+    let outcome = fixture.refresh(Refresh::default()).await.remove(0);
     assert_eq!((outcome.status, outcome.unchanged), (RefreshStatus::Failed, 3));
-    assert_eq!(cached_tools(&workshop).len(), 3);
+    assert_eq!(cached_tools(&fixture).len(), 3);
 }

@@ -1,4 +1,4 @@
-//! How long a source may keep anyone waiting, and what is said when the time is up.
+//! Timeouts of sources, and the messages when they pass.
 #![cfg(target_os = "linux")]
 
 use std::net::TcpListener;
@@ -13,10 +13,10 @@ use crate::support::{
     wait_until,
 };
 
-/// Far below the 30 seconds that a discovery has, and far above what is set here.
+/// Far below the 30 s of a discovery, and far above the timeouts set here.
 const MAX_ELAPSED: Duration = Duration::from_secs(15);
 
-/// An address where every connection is accepted by the system and no request is ever read.
+/// Returns a listener that accepts connections (in the kernel's backlog) and never reads a request, and its URL.
 fn silent_listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -30,10 +30,10 @@ async fn connect_timeout_bounds_the_handshake_over_http() {
         "http": {"url": url, "connect_timeout": "200ms"},
         "sse": {"url": url, "transport": "sse", "connect_timeout": "200ms"},
     });
-    let workshop = SqliteRegistry::open(sources).await;
+    let fixture = SqliteRegistry::open(sources).await;
     let began = Instant::now();
-    let outcomes = workshop.refresh(Refresh::default()).await;
-    let called = call(&workshop, "http__echo", json!({})).await.unwrap_err();
+    let outcomes = fixture.refresh(Refresh::default()).await;
+    let called = call(&fixture, "http__echo", json!({})).await.unwrap_err();
     assert!(began.elapsed() < MAX_ELAPSED, "{:?}", began.elapsed());
 
     let message = "no answer within 200ms while connecting and waiting for the response to `server/discover` or \
@@ -53,31 +53,31 @@ async fn connect_timeout_does_not_bound_the_start_of_a_process() {
     let slow = "sleep 0.5; exec \"$0\" \"$@\"";
     let server = scripted_source(&[]);
     let source = json!({"command": "sh", "args": ["-c", slow, server["command"]], "connect_timeout": "50ms"});
-    let workshop = SqliteRegistry::open(json!({"slow": source})).await;
-    assert_eq!(output_text(&call(&workshop, "slow__echo", json!({"text": "up"})).await.unwrap()), "up");
+    let fixture = SqliteRegistry::open(json!({"slow": source})).await;
+    assert_eq!(output_text(&call(&fixture, "slow__echo", json!({"text": "up"})).await.unwrap()), "up");
 }
 
 #[tokio::test]
 async fn a_server_that_hangs_is_reported_at_its_deadline_and_stopped_afterwards() {
     let hanging = ["--hang", "list", "--ignore-eof", "--count-file", "{home}/starts"];
-    let workshop = open_scripted(&hanging, json!({"discovery_timeout": "1s"})).await;
-    let outcome = refresh(&workshop, "s").await;
+    let fixture = open_scripted(&hanging, json!({"discovery_timeout": "1s"})).await;
+    let outcome = refresh(&fixture, "s").await;
     assert_eq!(outcome.error.unwrap().message, "no answer within 1s while listing its tools");
-    // To end one that ignores the end of its input takes 2.5 s, which is not waited for.
-    let pid = read_lines(&workshop.path("starts")).remove(0);
+    // Stopping a server that ignores EOF takes 2.5 s; the report must not wait for that.
+    let pid = read_lines(&fixture.path("starts")).remove(0);
     assert!(is_running(&pid), "the report came after the end of the server");
     wait_until("the server is stopped", || !is_running(&pid)).await;
 }
 
 #[tokio::test]
-async fn a_call_that_times_out_does_not_wait_for_its_server_to_end() {
+async fn a_timed_out_call_does_not_wait_for_its_server_to_end() {
     let hanging = ["--with", "hang", "--ignore-eof", "--count-file", "{home}/starts"];
-    let workshop = open_scripted(&hanging, json!({"lifecycle": "transient"})).await;
-    refresh(&workshop, "s").await;
+    let fixture = open_scripted(&hanging, json!({"lifecycle": "transient"})).await;
+    refresh(&fixture, "s").await;
     let options = CallOptions { timeout: Some(Duration::from_secs(1)), ..CallOptions::default() };
-    let error = workshop.call(&agent(), "s__hang", json!({}), options).await.unwrap_err();
+    let error = fixture.call(&agent(), "s__hang", json!({}), options).await.unwrap_err();
     assert!(error.message.starts_with("`hang` of `s` did not answer within"), "{error}");
-    let pid = read_lines(&workshop.path("starts")).remove(1);
+    let pid = read_lines(&fixture.path("starts")).remove(1);
     assert!(is_running(&pid), "the error came after the end of the server");
     wait_until("the server is stopped", || !is_running(&pid)).await;
 }
@@ -85,9 +85,9 @@ async fn a_call_that_times_out_does_not_wait_for_its_server_to_end() {
 #[tokio::test]
 async fn closing_ends_a_server_that_is_being_stopped() {
     let hanging = ["--hang", "list", "--ignore-eof", "--count-file", "{home}/starts"];
-    let workshop = open_scripted(&hanging, json!({"discovery_timeout": "1s"})).await;
-    refresh(&workshop, "s").await;
-    let pid = read_lines(&workshop.path("starts")).remove(0);
-    workshop.registry.clone().close().await;
+    let fixture = open_scripted(&hanging, json!({"discovery_timeout": "1s"})).await;
+    refresh(&fixture, "s").await;
+    let pid = read_lines(&fixture.path("starts")).remove(0);
+    fixture.registry.clone().close().await;
     assert!(!is_running(&pid));
 }

@@ -1,4 +1,4 @@
-//! Tools that this process carries out itself: what lists leave out is there when one tool is asked about.
+//! Tools of OpenAPI sources: `tool_detail` has the execution details that lists omit.
 
 use serde_json::{Value, json};
 use toolcrib::registry::MissingScheme;
@@ -28,19 +28,19 @@ fn order_tool() -> Value {
 
 async fn tool_detail(keys: &str) -> Value {
     let shop = ScriptedSource::new([order_tool()]);
-    let bench = open_yaml(&format!("sources:\n  shop: {{ {keys}, tags: [shop] }}\n"), &[("shop", &shop)]).await;
-    bench.tools(toolcrib::registry::ToolFilter::default()).await.unwrap();
-    let detail = bench.tool_detail("shop__get_order").unwrap();
+    let fixture = open_yaml(&format!("sources:\n  shop: {{ {keys}, tags: [shop] }}\n"), &[("shop", &shop)]).await;
+    fixture.tools(toolcrib::registry::ToolFilter::default()).await.unwrap();
+    let detail = fixture.tool_detail("shop__get_order").unwrap();
     let mut json: Value = serde_json::from_str(detail.to_json().unwrap().get()).unwrap();
-    json["whole"] = serde_json::from_str(detail.input_schema().get()).unwrap();
+    json["full_input_schema"] = serde_json::from_str(detail.input_schema().get()).unwrap();
     json
 }
 
 #[tokio::test]
-async fn one_tool_shows_its_request_its_tags_and_its_output_schema() {
-    let found = tool_detail("openapi: shop.yaml").await;
+async fn tool_detail_has_execution_tags_and_output_schema() {
+    let detail = tool_detail("openapi: shop.yaml").await;
     assert_eq!(
-        found["execution"],
+        detail["execution"],
         json!({
             "mode": "sync_http",
             "method": "GET",
@@ -49,37 +49,37 @@ async fn one_tool_shows_its_request_its_tags_and_its_output_schema() {
             "security": [{ "token": ["orders"] }, {}],
         })
     );
-    assert_eq!(found["tags"], json!(["shop", "orders"]));
-    assert_eq!(found["output_schema"], json!({ "type": "object", "description": "An order" }));
-    assert_eq!(found["deprecated"], true);
-    assert_eq!(found["input_schema"], order_tool()["inputSchema"]);
-    assert_eq!(found["whole"], order_tool()["x-toolcrib-backing"]["input_schema"]);
-    let elsewhere = tool_detail("openapi: shop.yaml, base_url: 'http://127.0.0.1:8080/?key=hunter2'").await;
-    assert!(!elsewhere.to_string().contains("hunter2"));
+    assert_eq!(detail["tags"], json!(["shop", "orders"]));
+    assert_eq!(detail["output_schema"], json!({ "type": "object", "description": "An order" }));
+    assert_eq!(detail["deprecated"], true);
+    assert_eq!(detail["input_schema"], order_tool()["inputSchema"]);
+    assert_eq!(detail["full_input_schema"], order_tool()["x-toolcrib-backing"]["input_schema"]);
+    let overridden = tool_detail("openapi: shop.yaml, base_url: 'http://127.0.0.1:8080/?key=hunter2'").await;
+    assert!(!overridden.to_string().contains("hunter2"));
 }
 
 #[tokio::test]
-async fn what_an_mcp_server_says_there_counts_for_nothing() {
-    let found = tool_detail("command: scripted").await;
-    assert_eq!(found["execution"]["mode"], "mcp_call");
-    assert_eq!((&found["tags"], &found["output_schema"]), (&json!(["shop"]), &Value::Null));
-    assert_eq!(found["whole"], order_tool()["inputSchema"]);
+async fn execution_details_from_an_mcp_server_are_ignored() {
+    let detail = tool_detail("command: scripted").await;
+    assert_eq!(detail["execution"]["mode"], "mcp_call");
+    assert_eq!((&detail["tags"], &detail["output_schema"]), (&json!(["shop"]), &Value::Null));
+    assert_eq!(detail["full_input_schema"], order_tool()["inputSchema"]);
 }
 
 #[tokio::test]
-async fn what_an_api_needs_is_known_from_its_tools() {
+async fn api_requirements_are_derived_from_the_tools() {
     let mut wants = order_tool();
     wants["x-toolcrib-backing"]["execution"]["security"] = json!([[{ "scheme": "token", "kind": "bearer" }]]);
     let shop = ScriptedSource::new([wants]);
-    let bench = open_yaml("sources: { shop: { openapi: shop.yaml } }", &[("shop", &shop)]).await;
+    let fixture = open_yaml("sources: { shop: { openapi: shop.yaml } }", &[("shop", &shop)]).await;
     assert_eq!(
-        bench.api_requirements(&id("shop")),
+        fixture.api_requirements(&id("shop")),
         toolcrib::registry::ApiRequirements::default(),
         "nothing is known yet"
     );
-    bench.tools(toolcrib::registry::ToolFilter::default()).await.unwrap();
-    let needs = bench.api_requirements(&id("shop"));
+    fixture.tools(toolcrib::registry::ToolFilter::default()).await.unwrap();
+    let needs = fixture.api_requirements(&id("shop"));
     let token = MissingScheme { scheme: "token".into(), kind: "bearer".into(), tools: 1 };
     assert_eq!((needs.auth_missing, needs.servers[0].url.as_str()), (vec![token], "https://shop.example/v1"));
-    assert_eq!(bench.api_requirements(&id("other")), toolcrib::registry::ApiRequirements::default());
+    assert_eq!(fixture.api_requirements(&id("other")), toolcrib::registry::ApiRequirements::default());
 }

@@ -1,4 +1,4 @@
-//! Characters that hide or steer: what of lists and results reaches an agent.
+//! Hidden and control characters: which parts of tool lists and results reach an agent.
 
 use std::io::{BufRead, BufReader};
 
@@ -16,7 +16,7 @@ const DIRTY: &str = "a\u{202e}b\u{1b}[31mc\u{e0041}\u{200b}d\u{3164} ⚠\u{fe0f}
 const CLEAN: &str = "abcd ⚠\u{fe0f} 👩\u{200d}💻 می\u{200c}خواهم\r\n";
 
 #[tokio::test(start_paused = true)]
-async fn texts_of_results_are_cleaned_and_structured_content_is_not() {
+async fn text_content_is_cleaned_and_structured_content_is_not() {
     let say = ScriptedSource::new(["say"]);
     say.set_reply(|_, _| {
         json!({
@@ -24,8 +24,8 @@ async fn texts_of_results_are_cleaned_and_structured_content_is_not() {
             "structuredContent": { "said": DIRTY },
         })
     });
-    let bench = open(&[("git", &say)]).await;
-    let output = call(&bench, "git__say", json!({})).await.unwrap();
+    let fixture = open(&[("git", &say)]).await;
+    let output = call(&fixture, "git__say", json!({})).await.unwrap();
     let content: Value = serde_json::from_str(output.content()).unwrap();
     assert_eq!((&content[0]["text"], &content[1]["resource"]["text"]), (&json!(CLEAN), &json!(CLEAN)));
     let structured: Value = serde_json::from_str(output.structured().unwrap()).unwrap();
@@ -36,73 +36,74 @@ async fn texts_of_results_are_cleaned_and_structured_content_is_not() {
 async fn a_large_result_is_cleaned_on_every_page() {
     let say = ScriptedSource::new(["say"]);
     say.set_reply(|_, _| json!("x\u{202e}".repeat(300_000)));
-    let bench = open(&[("git", &say)]).await;
+    let fixture = open(&[("git", &say)]).await;
     let options = CallOptions { unpaged: true, ..CallOptions::default() };
-    let output = bench.call(&agent(), "git__say", json!({}), options).await.unwrap();
+    let output = fixture.call(&agent(), "git__say", json!({}), options).await.unwrap();
     assert_eq!(output_text(&output), "x".repeat(300_000));
-    let mut output = call(&bench, "git__say", json!({})).await.unwrap();
+    let mut output = call(&fixture, "git__say", json!({})).await.unwrap();
     let mut read = 0;
     loop {
         assert!(!output.content().contains('\u{202e}') && !output.content().contains("\\u202e"));
         read += output_text(&output).matches('x').count();
         let Some(next) = output.page.as_ref().and_then(|page| page.next.clone()) else { break };
-        output = bench.result_page(None, &next).unwrap();
+        output = fixture.result_page(None, &next).unwrap();
     }
     assert_eq!(read, 300_000);
 }
 
 #[tokio::test(start_paused = true)]
-async fn results_pass_as_they_came_where_the_source_says_so_and_nothing_reconnects_for_it() {
+async fn raw_results_are_passed_unchanged_and_the_setting_needs_no_reconnect() {
     let say = ScriptedSource::new(["say"]);
     say.set_reply(|_, _| json!(DIRTY));
     let yaml = |settings: &str| format!("sources: {{ git: {{ command: scripted{settings} }} }}");
-    let bench = open_yaml(&yaml(", results: raw"), &[("git", &say)]).await;
-    let said = async || output_text(&call(&bench, "git__say", json!({})).await.unwrap());
-    assert_eq!(said().await, DIRTY);
+    let fixture = open_yaml(&yaml(", results: raw"), &[("git", &say)]).await;
+    let result_text = async || output_text(&call(&fixture, "git__say", json!({})).await.unwrap());
+    assert_eq!(result_text().await, DIRTY);
     for (settings, expected) in [("", CLEAN), (", results: raw", DIRTY), (", results: clean", CLEAN)] {
-        bench.reconfigure(&config(&yaml(settings))).await.unwrap();
-        assert_eq!(said().await, expected, "{settings}");
+        fixture.reconfigure(&config(&yaml(settings))).await.unwrap();
+        assert_eq!(result_text().await, expected, "{settings}");
     }
     let defaults = format!("{}\ndefaults: {{ results: raw }}", yaml(""));
-    bench.reconfigure(&config(&defaults)).await.unwrap();
-    assert_eq!(said().await, DIRTY);
+    fixture.reconfigure(&config(&defaults)).await.unwrap();
+    assert_eq!(result_text().await, DIRTY);
     assert_eq!(say.discoveries(), 1);
-    // Any other change makes a new connection; that it closes the first one that ever was tells that there was no other.
-    bench.reconfigure(&config(&yaml(", title: Other"))).await.unwrap();
+    // Any other change reconnects. Exactly one close afterwards proves that the changes above did not.
+    fixture.reconfigure(&config(&yaml(", title: Other"))).await.unwrap();
     wait_until("the connection is closed", || say.closes() > 0).await;
     assert_eq!(say.closes(), 1);
 }
 
-/// As an older version stored it: with the same fingerprints, for those are of what the source offered.
+/// An older version stored such lists; the fingerprints are the same, because they cover what the source sent.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_was_stored_with_hidden_characters_is_clean_after_a_refresh() {
     let tool = json!({ "name": "say", "description": DIRTY, "inputSchema": {} });
     let git = ScriptedSource::new([tool.clone()]);
-    let bench = open(&[("git", &git)]).await;
-    list_tools(&bench).await;
+    let fixture = open(&[("git", &git)]).await;
+    list_tools(&fixture).await;
     let mut old = Manifest::new(&id("git"), &[to_raw_value(&tool).unwrap()], Vec::new(), &ToolLimits::default());
     for (tool, _) in &mut old.tools {
         tool.listing.description = DIRTY.into();
         tool.original = Default::default();
     }
-    bench.store.put_manifest(&PackedManifest::new(&old).unwrap()).await.unwrap();
+    fixture.store.put_manifest(&PackedManifest::new(&old).unwrap()).await.unwrap();
 
-    let registry = bench.open_again("sources: { git: { command: scripted } }").await;
+    let registry = fixture.open_again("sources: { git: { command: scripted } }").await;
     let described = || registry.catalog().find("git__say").unwrap().tool().unwrap().listing.description.clone();
     assert_eq!(described(), DIRTY);
-    let (journal, hash) = (bench.journal_len().await, registry.catalog().hash());
+    let journal = fixture.journal_len().await;
+    let hash = registry.catalog().hash();
     let outcome = force_refresh(&registry, "git").await;
     assert!(outcome.changed.is_empty() && outcome.added.is_empty() && outcome.removed.is_empty(), "{outcome:?}");
     assert_eq!(described(), CLEAN.replace('\r', ""));
-    assert_eq!((bench.journal_len().await, registry.catalog().hash()), (journal, hash));
-    let again = bench.open_again("sources: { git: { command: scripted } }").await;
-    let stored = again.catalog().find("git__say").unwrap().tool().unwrap().listing.description.clone();
+    assert_eq!((fixture.journal_len().await, registry.catalog().hash()), (journal, hash));
+    let reopened = fixture.open_again("sources: { git: { command: scripted } }").await;
+    let stored = reopened.catalog().find("git__say").unwrap().tool().unwrap().listing.description.clone();
     assert_eq!(stored, CLEAN.replace('\r', ""));
 }
 
 const SCOTLAND_FLAG: &str = "🏴\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}";
 
-/// Everything of a tool that an agent reads.
+/// Returns all text of a tool that an agent reads.
 fn agent_text(tool: &Tool) -> String {
     let raw = |raw: Option<&RawValue>| raw.map(RawValue::get).unwrap_or_default().to_owned();
     let face = &tool.listing;
@@ -116,7 +117,7 @@ fn agent_text(tool: &Tool) -> String {
     .join("\n")
 }
 
-/// Written apart from the code that is tested.
+/// Written independently of the tested code.
 fn is_hidden_character(character: char) -> bool {
     let code = u32::from(character);
     (character.is_control() && !matches!(character, '\n' | '\t'))
@@ -126,7 +127,7 @@ fn is_hidden_character(character: char) -> bool {
 }
 
 #[test]
-fn no_structural_trick_of_the_collected_attacks_reaches_an_agent() {
+fn no_hidden_character_of_the_collected_attacks_reaches_an_agent() {
     let Some(data) = programs::data_dir() else { return programs::skip("collected attacks", "there is no test data") };
     let mut tricks = 0;
     for file in ["malicious", "selfauthored", "benign"] {
@@ -145,19 +146,19 @@ fn no_structural_trick_of_the_collected_attacks_reaches_an_agent() {
             }
             let manifest =
                 Manifest::new(&id("git"), &[to_raw_value(&tool).unwrap()], Vec::new(), &ToolLimits::default());
-            // A control character is an escape in JSON.
+            // Control characters are escaped in JSON, so the raw description is checked too.
             let description = entry["description"].as_str().unwrap();
             let is_trick = description.chars().chain(tool.to_string().chars()).any(is_hidden_character);
             tricks += usize::from(is_trick);
             match manifest.tools.first() {
-                Some((kept, _)) => {
-                    // Families and the flag of Scotland are emoji, in a description that means no harm.
-                    let shown = agent_text(kept).replace("👨\u{200d}👩\u{200d}👧", "").replace(SCOTLAND_FLAG, "");
-                    assert!(!shown.chars().any(is_hidden_character), "{}: {shown:?}", entry["id"]);
+                Some((listed, _)) => {
+                    // Joined emoji and the flag of Scotland are legitimate uses in a benign description.
+                    let text = agent_text(listed).replace("👨\u{200d}👩\u{200d}👧", "").replace(SCOTLAND_FLAG, "");
+                    assert!(!text.chars().any(is_hidden_character), "{}: {text:?}", entry["id"]);
                     let may_change = is_trick && entry["label"] != "benign";
-                    assert!(may_change || kept.original.is_empty(), "{} changed without a reason", entry["name"]);
+                    assert!(may_change || listed.original.is_empty(), "{} changed without a reason", entry["name"]);
                 }
-                None => assert!(is_trick, "{} was set aside: {:?}", entry["name"], manifest.set_aside),
+                None => assert!(is_trick, "{} was excluded: {:?}", entry["name"], manifest.set_aside),
             }
         }
     }
@@ -169,7 +170,8 @@ fn no_text_of_a_real_list_is_changed() {
     let Some(recordings) = programs::recorded_tool_lists() else {
         return programs::skip("real lists", "there is no test data");
     };
-    let (mut count, mut emoji) = (0, 0);
+    let mut count = 0;
+    let mut emoji = 0;
     for recording in recordings {
         let offered: Vec<Box<RawValue>> = recording.tools.iter().map(|tool| to_raw_value(tool).unwrap()).collect();
         let manifest = Manifest::new(&id("git"), &offered, Vec::new(), &ToolLimits::default());

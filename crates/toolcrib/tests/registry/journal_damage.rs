@@ -1,5 +1,5 @@
-//! A damaged journal: every record deleted or garbled in turn, the end cut off, the file cut, emptied, removed or replaced.
-//! After each, nothing that was revoked, disabled or denied comes back, and `verify` names the damage.
+//! A damaged journal: each record deleted or corrupted, the end cut off, the file truncated, emptied, removed or replaced.
+//! After each, nothing that was revoked, disabled or denied works again, and `verify` names the damage.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use crate::support::{cached_tools, call, config, id, wait_until};
 
 const YAML: &str = "sources: { git: { command: x, tools: { drop: deny } }, mail: { command: y } }";
 
-/// A closed data directory with a history, to be copied for each case.
+/// A closed data directory with some history, copied for each case.
 struct JournalFixture {
     home: TempDir,
-    /// The token that was revoked, and one that was not.
+    /// A token that was revoked.
     revoked: String,
     valid: String,
     records: u64,
@@ -71,7 +71,7 @@ impl JournalFixture {
         JournalFixture { home, revoked, valid, records }
     }
 
-    /// A copy to be damaged.
+    /// Copies the data directory.
     fn copy(&self) -> JournalCopy<'_> {
         let home = tempfile::tempdir().unwrap();
         for name in ["toolcrib.db", "head"] {
@@ -98,7 +98,7 @@ impl JournalCopy<'_> {
         connection.close().await.unwrap();
     }
 
-    /// Nothing is admitted, called, written or created, also after another start; then the damage is accepted.
+    /// Checks twice that the registry fails closed (no authentication, calls or writes), then accepts the damage.
     async fn check_fails_closed(self, state: StoreState, named: &str, what: &str) {
         self.assert_open_fails_closed(state, named, what).await;
         self.assert_open_fails_closed(state, named, what).await;
@@ -116,55 +116,55 @@ impl JournalCopy<'_> {
     fn file_names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.home.path()).unwrap().map(|entry| entry.unwrap());
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-        // SQLite's own: it cannot fold the log into a file that is cut.
+        // SQLite cannot check-point its log into a truncated file.
         names.retain(|name| !name.ends_with("-wal") && !name.ends_with("-shm"));
         names.sort();
         names
     }
 
     async fn assert_all_refused(&self, registry: &Registry, state: StoreState, named: &str, what: &str) {
-        let refused = |code: Code| assert_eq!(code, Code::StoreUnavailable, "{what}");
+        let assert_unavailable = |code: Code| assert_eq!(code, Code::StoreUnavailable, "{what}");
         assert!(registry.damage_error().is_some(), "{what}");
-        refused(registry.ensure_tokens_reliable().unwrap_err().code);
-        refused(registry.check_ready().unwrap_err().code);
+        assert_unavailable(registry.ensure_tokens_reliable().unwrap_err().code);
+        assert_unavailable(registry.check_ready().unwrap_err().code);
         assert_eq!(registry.store_health().state, state, "{what}");
         for tool in ["git__push", "git__pull", "git__drop", "mail__send", "extra__look", "no__such"] {
-            refused(call(registry, tool, json!({})).await.unwrap_err().code);
+            assert_unavailable(call(registry, tool, json!({})).await.unwrap_err().code);
         }
         for command in [Command::Enable(id("mail")), Command::Disable(id("git")), Command::RevokeToken("x".into())] {
-            refused(registry.execute(command, actor()).await.unwrap_err().code);
+            assert_unavailable(registry.execute(command, actor()).await.unwrap_err().code);
         }
-        refused(registry.create_token("new", Role::Agent, None, actor()).await.unwrap_err().code);
-        refused(registry.invalidate(None).await.unwrap_err().code);
+        assert_unavailable(registry.create_token("new", Role::Agent, None, actor()).await.unwrap_err().code);
+        assert_unavailable(registry.invalidate(None).await.unwrap_err().code);
         let refreshed = registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
         assert!(refreshed.iter().all(|outcome| !outcome.contacted), "{what}");
         let verified = registry.verify().await.unwrap();
         assert!(verified.damage.iter().any(|fault| fault.contains(named)), "{what}: {named}: {:?}", verified.damage);
         assert_eq!(verified.store, state, "{what}");
-        // What can be read is read, and comes to an end.
+        // Reading works, and terminates.
         registry.history(&HistoryQuery::after(0)).await.unwrap();
         registry.history(&HistoryQuery::default()).await.unwrap();
         registry.stats();
         cached_tools(registry);
     }
 
-    /// As `verify --accept-damage` does it.
+    /// Accepts the damage like `verify --accept-damage`, and checks the store afterwards.
     async fn check_accept_damage(self, what: &str) {
         let data = self.home.path();
         let mut registry = open(data).await;
         let damage = registry.describe_damage().await;
         let highest = registry.inventory().version.max(self.original.records);
-        let mut anew = false;
+        let mut rebuilt = false;
         if registry.needs_new_store() || !registry.integrity_faults().await.is_empty() {
             let salvage = registry.salvage().await.unwrap();
             let now = registry.now();
             registry.close().await;
             let existed = self.database_path().exists();
-            let aside = store::rebuild_store(&data.to_string_lossy(), &salvage, now).await.unwrap();
-            assert_eq!(aside.is_some(), existed, "{what}");
-            assert!(aside.is_none_or(|aside| aside.exists()), "{what}: the old file is kept");
+            let old_file = store::rebuild_store(&data.to_string_lossy(), &salvage, now).await.unwrap();
+            assert_eq!(old_file.is_some(), existed, "{what}");
+            assert!(old_file.is_none_or(|file| file.exists()), "{what}: the old file is kept");
             registry = open(data).await;
-            anew = true;
+            rebuilt = true;
         }
         let accepted = registry.accept_described_damage(damage, actor()).await.unwrap();
         assert!(accepted.seq > highest, "{what}: {} {highest}", accepted.seq);
@@ -175,7 +175,7 @@ impl JournalCopy<'_> {
         registry.check_ready().unwrap();
         let verified = registry.verify().await.unwrap();
         assert_eq!((verified.store, verified.damage), (StoreState::Ok, vec![]), "{what}");
-        if !anew {
+        if !rebuilt {
             assert_eq!(verified.faults, [""; 0], "{what}");
         }
         for token in [&self.original.revoked, &self.original.valid] {
@@ -189,7 +189,7 @@ impl JournalCopy<'_> {
 }
 
 #[tokio::test]
-async fn a_whole_journal_is_served() {
+async fn an_intact_journal_is_served() {
     let original = JournalFixture::new().await;
     let copy = original.copy();
     let registry = open(copy.home.path()).await;
@@ -205,7 +205,7 @@ async fn a_whole_journal_is_served() {
 }
 
 #[tokio::test]
-async fn each_record_deleted() {
+async fn every_deleted_record_is_detected() {
     let original = JournalFixture::new().await;
     for seq in 1..=original.records {
         let copy = original.copy();
@@ -219,19 +219,20 @@ async fn each_record_deleted() {
 }
 
 #[tokio::test]
-async fn the_end_cut_off_at_each_record() {
+async fn every_truncation_is_detected() {
     let original = JournalFixture::new().await;
     for seq in 1..=original.records {
         let copy = original.copy();
         copy.execute_sql(&format!("DELETE FROM journal WHERE seq >= {seq}")).await;
-        let (head, last) = (seq - 1, original.records);
+        let head = seq - 1;
+        let last = original.records;
         let named = format!("the journal ends with record {head}, and record {last} was written");
         copy.check_fails_closed(StoreState::Damaged, &named, &format!("from {seq} on")).await;
     }
 }
 
 #[tokio::test]
-async fn each_body_garbled() {
+async fn every_corrupted_body_is_detected() {
     let original = JournalFixture::new().await;
     for seq in 1..=original.records {
         for garbled in [
@@ -256,7 +257,7 @@ async fn each_body_garbled() {
 }
 
 #[tokio::test]
-async fn each_other_column_garbled() {
+async fn every_corrupted_column_is_detected() {
     let original = JournalFixture::new().await;
     for seq in 1..=original.records {
         for garbled in [
@@ -277,7 +278,7 @@ async fn each_other_column_garbled() {
                 copy.check_accept_damage(garbled).await;
             }
         }
-        // Of two records that changed places, both have another number than they were written with.
+        // Two records swapped: both have another number than they were written with.
         if seq < original.records {
             let copy = original.copy();
             for swap in [
@@ -294,7 +295,7 @@ async fn each_other_column_garbled() {
 }
 
 #[tokio::test]
-async fn the_file_cut_emptied_removed_or_replaced() {
+async fn a_truncated_emptied_removed_or_replaced_file_is_detected() {
     let original = JournalFixture::new().await;
     let length = fs::metadata(original.home.path().join("toolcrib.db")).unwrap().len();
     for cut in [1, 15, 99, 100, 511, 512, 4_096, 16_383, 16_384, length / 4, length / 2, length - 16_384, length - 1] {
@@ -321,7 +322,7 @@ async fn the_file_cut_emptied_removed_or_replaced() {
 }
 
 #[tokio::test]
-async fn an_older_copy_or_another_store_in_its_place() {
+async fn an_older_copy_or_another_store_is_detected() {
     let original = JournalFixture::new().await;
     let older = original.copy();
     let registry = open(original.home.path()).await;
@@ -348,7 +349,7 @@ async fn an_older_copy_or_another_store_in_its_place() {
 }
 
 #[tokio::test]
-async fn a_head_that_cannot_be_read_is_damage_and_one_that_is_absent_is_written() {
+async fn an_unreadable_head_is_damage_and_an_absent_one_is_written() {
     let original = JournalFixture::new().await;
     for content in ["", "{", r#"{"default":{"seq":-1}}"#] {
         let copy = original.copy();
@@ -370,9 +371,9 @@ async fn a_head_that_cannot_be_read_is_damage_and_one_that_is_absent_is_written(
     assert_eq!(fs::read(&head).unwrap(), remembered);
 }
 
-/// A crash between the commit and the remembered head, and records that an older version appends, are no damage.
+/// A crash between the commit and the update of the head file, or a record of an older version, is no damage.
 #[tokio::test]
-async fn a_head_that_is_behind_is_no_damage() {
+async fn an_outdated_head_is_no_damage() {
     let original = JournalFixture::new().await;
     let copy = original.copy();
     let registry = open(copy.home.path()).await;
@@ -391,9 +392,9 @@ async fn a_head_that_is_behind_is_no_damage() {
     assert!(fs::read_to_string(copy.home.path().join("head")).unwrap().contains(&(original.records + 2).to_string()));
 }
 
-/// Another process accepts the damage, and one that runs takes that in.
+/// Another process accepts the damage, and a running one notices.
 #[tokio::test]
-async fn a_running_process_stops_at_damage_and_goes_on_after_it_was_accepted() {
+async fn a_running_process_stops_at_damage_and_continues_after_acceptance() {
     let original = JournalFixture::new().await;
     let copy = original.copy();
     let running = open(copy.home.path()).await;
@@ -415,26 +416,26 @@ async fn a_running_process_stops_at_damage_and_goes_on_after_it_was_accepted() {
 }
 
 #[tokio::test]
-async fn a_file_that_vanishes_or_is_swapped_takes_writes_away() {
+async fn a_removed_or_replaced_file_prevents_writes() {
     let original = JournalFixture::new().await;
     for swapped in [false, true] {
         let copy = original.copy();
         let running: Arc<Registry> = Arc::new(open(copy.home.path()).await);
         running.create_token("before", Role::Agent, None, actor()).await.unwrap();
-        let aside = copy.home.path().join("aside.db");
-        fs::rename(copy.database_path(), &aside).unwrap();
+        let moved_file = copy.home.path().join("moved.db");
+        fs::rename(copy.database_path(), &moved_file).unwrap();
         if swapped {
             fs::copy(original.home.path().join("toolcrib.db"), copy.database_path()).unwrap();
         }
-        // At once, before the upkeep has looked: what is acknowledged is durable.
+        // Immediately, before the periodic check: an acknowledged write must be durable.
         let refused = running.create_token("after", Role::Agent, None, actor()).await.unwrap_err();
         assert_eq!((refused.code, StoreState::from_error(&refused)), (Code::StoreUnavailable, StoreState::Missing));
         wait_until("it is noticed", || running.store_health().state == StoreState::Missing).await;
         assert_eq!(running.check_ready().unwrap_err().code, Code::StoreUnavailable);
         assert!(cached_tools(&running).contains(&"git__push".to_owned()), "the catalogue is in memory");
         running.create_token("after", Role::Agent, None, actor()).await.unwrap_err();
-        // It comes back.
-        fs::rename(&aside, copy.database_path()).unwrap();
+        // The file comes back.
+        fs::rename(&moved_file, copy.database_path()).unwrap();
         wait_until("it is noticed", || running.store_health().state == StoreState::Ok).await;
         running.create_token("again", Role::Agent, None, actor()).await.unwrap();
         Arc::into_inner(running).unwrap().close().await;

@@ -1,4 +1,4 @@
-//! Processes behind calls: who is started, shared, replaced, put to sleep and ended; and what passes through.
+//! Server processes: started, shared, replaced, stopped when idle, and ended; and what passes between caller and server.
 #![cfg(target_os = "linux")]
 
 use std::time::{Duration, Instant};
@@ -18,168 +18,167 @@ use crate::support::{
 
 const COUNT_FLAGS: [&str; 2] = ["--count-file", "{home}/starts"];
 
-async fn call_echo(workshop: &SqliteRegistry) -> String {
-    output_text(&call(workshop, "s__echo", json!({"text": "hello"})).await.unwrap())
+async fn call_echo(fixture: &SqliteRegistry) -> String {
+    output_text(&call(fixture, "s__echo", json!({"text": "hello"})).await.unwrap())
 }
 
-fn connection_state(workshop: &SqliteRegistry) -> ConnectionState {
-    workshop.source(&id("s")).unwrap().connection
+fn connection_state(fixture: &SqliteRegistry) -> ConnectionState {
+    fixture.source(&id("s")).unwrap().connection
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixty_four_calls_at_once_share_one_process() {
-    let workshop = open_scripted(&COUNT_FLAGS, json!({})).await;
+async fn concurrent_calls_share_one_process() {
+    let fixture = open_scripted(&COUNT_FLAGS, json!({})).await;
     let calls = (0..64).map(|number| {
-        let registry = workshop.registry.clone();
+        let registry = fixture.registry.clone();
         tokio::spawn(async move {
-            let said = format!("number {number}");
-            let output = call(&registry, "s__echo", json!({"text": said})).await.unwrap();
-            assert_eq!(output_text(&output), said);
+            let sent = format!("number {number}");
+            let output = call(&registry, "s__echo", json!({"text": sent})).await.unwrap();
+            assert_eq!(output_text(&output), sent);
         })
     });
-    for one in calls.collect::<Vec<_>>() {
-        one.await.unwrap();
+    for call in calls.collect::<Vec<_>>() {
+        call.await.unwrap();
     }
-    let starts = read_lines(&workshop.path("starts"));
+    let starts = read_lines(&fixture.path("starts"));
     assert_eq!(starts.len(), 1, "the first discovery's process served the calls");
-    assert_eq!(connection_state(&workshop), ConnectionState::Connected);
-    workshop.registry.close().await;
+    assert_eq!(connection_state(&fixture), ConnectionState::Connected);
+    fixture.registry.close().await;
     assert!(!is_running(&starts[0]), "closing ends it");
 }
 
 #[tokio::test]
 async fn a_discovery_alone_leaves_no_process_behind() {
-    let workshop = open_scripted(&COUNT_FLAGS, json!({})).await;
-    assert_eq!(list_tools(&workshop).await.len(), 3);
-    let starts = read_lines(&workshop.path("starts"));
+    let fixture = open_scripted(&COUNT_FLAGS, json!({})).await;
+    assert_eq!(list_tools(&fixture).await.len(), 3);
+    let starts = read_lines(&fixture.path("starts"));
     wait_until("it ended", || !is_running(&starts[0])).await;
-    assert_eq!(connection_state(&workshop), ConnectionState::None);
+    assert_eq!(connection_state(&fixture), ConnectionState::None);
 }
 
 #[tokio::test]
 async fn a_connected_source_is_refreshed_over_its_connection() {
-    let workshop = open_scripted(&COUNT_FLAGS, json!({})).await;
-    call_echo(&workshop).await;
-    force_refresh(&workshop, "s").await;
-    force_refresh(&workshop, "s").await;
-    assert_eq!(read_lines(&workshop.path("starts")).len(), 1);
+    let fixture = open_scripted(&COUNT_FLAGS, json!({})).await;
+    call_echo(&fixture).await;
+    force_refresh(&fixture, "s").await;
+    force_refresh(&fixture, "s").await;
+    assert_eq!(read_lines(&fixture.path("starts")).len(), 1);
 }
 
-/// A call of a stale source started one server for itself and another one to look at the list.
+/// Regression: a call of a stale source started one process for the call and another one for the refresh.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_of_a_stale_source_starts_one_process() {
-    let workshop = open_scripted(&COUNT_FLAGS, json!({"ttl": "1ms"})).await;
-    list_tools(&workshop).await;
-    wait_until("it is stale", || workshop.due_sources() == [id("s")]).await;
-    let before = workshop.checks(&id("s")).await.unwrap().len();
-    call_echo(&workshop).await;
-    wait_until("it was looked at", || connection_state(&workshop) == ConnectionState::Connected).await;
+    let fixture = open_scripted(&COUNT_FLAGS, json!({"ttl": "1ms"})).await;
+    list_tools(&fixture).await;
+    wait_until("it is stale", || fixture.due_sources() == [id("s")]).await;
+    let before = fixture.checks(&id("s")).await.unwrap().len();
+    call_echo(&fixture).await;
+    wait_until("it was looked at", || connection_state(&fixture) == ConnectionState::Connected).await;
     let deadline = Instant::now() + Duration::from_secs(20);
-    while workshop.checks(&id("s")).await.unwrap().len() == before {
-        assert!(Instant::now() < deadline, "nobody looked at its list");
+    while fixture.checks(&id("s")).await.unwrap().len() == before {
+        assert!(Instant::now() < deadline, "the list was not refreshed");
     }
-    assert_eq!(read_lines(&workshop.path("starts")).len(), 2, "one to discover, one to call");
+    assert_eq!(read_lines(&fixture.path("starts")).len(), 2, "one to discover, one to call");
 }
 
 #[tokio::test]
 async fn a_transient_source_has_a_process_for_each_call() {
-    let workshop = open_scripted(&COUNT_FLAGS, json!({"lifecycle": "transient"})).await;
-    list_tools(&workshop).await;
+    let fixture = open_scripted(&COUNT_FLAGS, json!({"lifecycle": "transient"})).await;
+    list_tools(&fixture).await;
     for _ in 0..3 {
-        call_echo(&workshop).await;
+        call_echo(&fixture).await;
     }
-    let starts = read_lines(&workshop.path("starts"));
+    let starts = read_lines(&fixture.path("starts"));
     assert_eq!(starts.len(), 4);
     wait_until("all ended", || !starts.iter().any(|pid| is_running(pid))).await;
 }
 
 #[tokio::test]
-async fn an_idle_server_is_put_to_sleep_and_woken_by_the_next_call() {
-    let workshop = open_scripted(&COUNT_FLAGS, json!({"idle": "300ms"})).await;
-    call_echo(&workshop).await;
-    let first = read_lines(&workshop.path("starts")).remove(0);
-    // Looking at its list keeps nobody awake.
+async fn an_idle_server_is_stopped_and_restarted_by_the_next_call() {
+    let fixture = open_scripted(&COUNT_FLAGS, json!({"idle": "300ms"})).await;
+    call_echo(&fixture).await;
+    let first = read_lines(&fixture.path("starts")).remove(0);
+    // A refresh does not reset the idle timer.
     let asleep = Instant::now();
     while is_running(&first) {
-        force_refresh(&workshop, "s").await;
-        assert!(asleep.elapsed() < Duration::from_secs(20), "it never sleeps");
+        force_refresh(&fixture, "s").await;
+        assert!(asleep.elapsed() < Duration::from_secs(20), "the idle server is not stopped");
     }
-    wait_until("the connection is gone", || connection_state(&workshop) == ConnectionState::None).await;
-    assert_eq!(call_echo(&workshop).await, "hello");
+    wait_until("the connection is gone", || connection_state(&fixture) == ConnectionState::None).await;
+    assert_eq!(call_echo(&fixture).await, "hello");
 }
 
 #[tokio::test]
 async fn a_server_that_died_between_calls_is_replaced() {
-    let workshop = open_scripted(&["--count-file", "{home}/starts", "--with", "crash"], json!({})).await;
-    call_echo(&workshop).await;
-    let error = call(&workshop, "s__crash", json!({})).await.unwrap_err();
+    let fixture = open_scripted(&["--count-file", "{home}/starts", "--with", "crash"], json!({})).await;
+    call_echo(&fixture).await;
+    let error = call(&fixture, "s__crash", json!({})).await.unwrap_err();
     assert_eq!(error.code, Code::ToolExecutionFailed, "{}", error.message);
-    assert_eq!(call_echo(&workshop).await, "hello");
-    crate::support::kill_process(&read_lines(&workshop.path("starts"))[1]);
-    assert_eq!(call_echo(&workshop).await, "hello");
-    assert_eq!(read_lines(&workshop.path("starts")).len(), 3);
+    assert_eq!(call_echo(&fixture).await, "hello");
+    crate::support::kill_process(&read_lines(&fixture.path("starts"))[1]);
+    assert_eq!(call_echo(&fixture).await, "hello");
+    assert_eq!(read_lines(&fixture.path("starts")).len(), 3);
 }
 
 #[tokio::test]
-async fn a_death_in_mid_call_is_repeated_only_where_that_does_no_harm() {
+async fn a_call_is_repeated_after_a_crash_only_if_read_only() {
     let flags = ["--die-once", "{home}/died", "--log-file", "{home}/log", "--tools", "4"];
-    let sent = |workshop: &SqliteRegistry| {
-        read_lines(&workshop.path("log")).iter().filter(|line| *line == "tools/call").count()
-    };
-    let workshop = open_scripted(&flags, json!({})).await;
-    assert_eq!(call_echo(&workshop).await, "hello", "`echo` only reads");
-    assert_eq!(sent(&workshop), 2);
+    let sent =
+        |fixture: &SqliteRegistry| read_lines(&fixture.path("log")).iter().filter(|line| *line == "tools/call").count();
+    let fixture = open_scripted(&flags, json!({})).await;
+    assert_eq!(call_echo(&fixture).await, "hello", "`echo` only reads");
+    assert_eq!(sent(&fixture), 2);
 
-    let workshop = open_scripted(&flags, json!({})).await;
-    let error = call(&workshop, "s__tool_0001", json!({})).await.unwrap_err();
+    let fixture = open_scripted(&flags, json!({})).await;
+    let error = call(&fixture, "s__tool_0001", json!({})).await.unwrap_err();
     assert_eq!(error.code, Code::ToolExecutionFailed, "{}", error.message);
-    assert_eq!(sent(&workshop), 1, "it may have happened");
-    assert!(call(&workshop, "s__tool_0001", json!({})).await.is_ok());
+    assert_eq!(sent(&fixture), 1, "it may have happened");
+    assert!(call(&fixture, "s__tool_0001", json!({})).await.is_ok());
 }
 
 #[tokio::test]
 async fn cancellation_reaches_the_server() {
-    let workshop = open_scripted(&["--with", "hang", "--log-file", "{home}/received"], json!({})).await;
-    call_echo(&workshop).await;
+    let fixture = open_scripted(&["--with", "hang", "--log-file", "{home}/received"], json!({})).await;
+    call_echo(&fixture).await;
     let received = |what: &str| {
-        let log = std::fs::read_to_string(workshop.home.path().join("received")).unwrap_or_default();
+        let log = std::fs::read_to_string(fixture.home.path().join("received")).unwrap_or_default();
         log.lines().filter(|line| line.contains(what)).count()
     };
     let cancel = CancellationToken::new();
     let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
     let caller = agent();
-    let (result, ()) = tokio::join!(workshop.call(&caller, "s__hang", json!({}), options), async {
+    let (result, ()) = tokio::join!(fixture.call(&caller, "s__hang", json!({}), options), async {
         wait_until("the call is there", || received("tools/call") == 2).await;
         cancel.cancel();
     });
     assert_eq!(result.unwrap_err().message, "the call was cancelled");
-    wait_until("the server heard of the first", || received("notifications/cancelled") == 1).await;
-    // A call that is dropped is one that nobody waits for either.
+    wait_until("the server received the first cancellation", || received("notifications/cancelled") == 1).await;
+    // Dropping a call cancels it too.
     tokio::select! {
-        _ = call(&workshop, "s__hang", json!({})) => panic!("it never answers"),
+        _ = call(&fixture, "s__hang", json!({})) => panic!("it never answers"),
         () = wait_until("the call is there", || received("tools/call") == 3) => {}
     }
-    wait_until("the server heard of the second", || received("notifications/cancelled") == 2).await;
-    assert_eq!(call_echo(&workshop).await, "hello");
+    wait_until("the server received the second cancellation", || received("notifications/cancelled") == 2).await;
+    assert_eq!(call_echo(&fixture).await, "hello");
 }
 
 #[tokio::test]
-async fn a_call_that_takes_too_long_says_so() {
-    let workshop = open_scripted(&["--with", "hang"], json!({"call_timeout": "300ms"})).await;
-    // Its start is not what is timed.
+async fn a_timed_out_call_reports_its_timeout() {
+    let fixture = open_scripted(&["--with", "hang"], json!({"call_timeout": "300ms"})).await;
+    // Start the server first, so that its start does not count towards the timeout.
     let patient = CallOptions { timeout: Some(Duration::from_secs(30)), ..CallOptions::default() };
-    workshop.call(&agent(), "s__echo", json!({"text": "hello"}), patient).await.unwrap();
-    let error = call(&workshop, "s__hang", json!({})).await.unwrap_err();
+    fixture.call(&agent(), "s__echo", json!({"text": "hello"}), patient).await.unwrap();
+    let error = call(&fixture, "s__hang", json!({})).await.unwrap_err();
     let expected = (Code::ToolExecutionFailed, "`hang` of `s` did not answer within 300ms");
     assert_eq!((error.code, error.message.as_str()), expected);
 }
 
 #[tokio::test]
 async fn progress_reaches_the_caller() {
-    let workshop = open_scripted(&["--progress", "4"], json!({})).await;
+    let fixture = open_scripted(&["--progress", "4"], json!({})).await;
     let (sender, mut progress) = mpsc::channel(16);
     let options = CallOptions { progress: Some(sender), ..CallOptions::default() };
-    let output = workshop.call(&agent(), "s__slow", json!({}), options).await.unwrap();
+    let output = fixture.call(&agent(), "s__slow", json!({}), options).await.unwrap();
     assert_eq!(output_text(&output), "done");
     let mut steps = Vec::new();
     while let Some(step) = progress.recv().await {
@@ -191,36 +190,36 @@ async fn progress_reaches_the_caller() {
 
 #[tokio::test]
 async fn results_and_errors_pass_through() {
-    let workshop = open_scripted(&["--with", "image,rpc_error,large"], json!({"result_limit": "10KiB"})).await;
-    let output = call(&workshop, "s__echo", json!({"text": "ß"})).await.unwrap();
+    let fixture = open_scripted(&["--with", "image,rpc_error,large"], json!({"result_limit": "10KiB"})).await;
+    let output = call(&fixture, "s__echo", json!({"text": "ß"})).await.unwrap();
     assert_eq!(output.structured().unwrap(), r#"{"text":"ß"}"#);
-    let output = call(&workshop, "s__image", json!({})).await.unwrap();
+    let output = call(&fixture, "s__image", json!({})).await.unwrap();
     let content: Value = serde_json::from_str(output.content()).unwrap();
     assert_eq!((&content[0]["type"], &content[0]["mimeType"]), (&json!("image"), &json!("image/png")));
-    let output = call(&workshop, "s__fail", json!({})).await.unwrap();
+    let output = call(&fixture, "s__fail", json!({})).await.unwrap();
     assert_eq!((output.is_error(), output_text(&output)), (true, "it failed".to_owned()));
     for _ in 0..6 {
-        let error = call(&workshop, "s__rpc_error", json!({})).await.unwrap_err();
+        let error = call(&fixture, "s__rpc_error", json!({})).await.unwrap_err();
         assert_eq!(error.code, Code::ToolExecutionFailed);
         assert_eq!(error.message, "`rpc_error` of `s` failed: the server is not well");
         let details = json!({"rpc_code": -32000, "rpc_message": "the server is not well"});
         assert_eq!(error.details, Some(details));
     }
-    let page = call(&workshop, "s__large", json!({"bytes": 20_000})).await.unwrap().page.unwrap();
+    let page = call(&fixture, "s__large", json!({"bytes": 20_000})).await.unwrap().page.unwrap();
     assert_eq!((page.number, page.page_count), (1, 3));
-    assert_eq!(connection_state(&workshop), ConnectionState::Connected, "none of that makes it rest");
+    assert_eq!(connection_state(&fixture), ConnectionState::Connected, "none of these errors opens the breaker");
 }
 
 #[tokio::test]
-async fn a_server_gets_a_clean_environment_and_what_its_config_grants() {
+async fn a_server_gets_a_clean_environment_and_its_configured_variables() {
     let settings = json!({"env": {"GRANTED": "${file:{home}/token}"}});
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("token"), "from a file\n").unwrap();
     let settings: Value =
         serde_json::from_str(&settings.to_string().replace("{home}", home.path().to_str().unwrap())).unwrap();
-    let workshop =
+    let fixture =
         SqliteRegistry::open_in(home, json!({"s": with_settings(scripted_source(&["--env-tool"]), settings)})).await;
-    let output = call(&workshop, "s__env", json!({})).await.unwrap();
+    let output = call(&fixture, "s__env", json!({})).await.unwrap();
     let environment: serde_json::Map<String, Value> = serde_json::from_str(&output_text(&output)).unwrap();
     assert_eq!(environment["GRANTED"], json!("from a file"));
     assert!(environment.contains_key("PATH"));
@@ -229,36 +228,36 @@ async fn a_server_gets_a_clean_environment_and_what_its_config_grants() {
     assert_eq!(environment.keys().filter(ours).collect::<Vec<_>>(), Vec::<&String>::new());
     let secret = format!(
         "{:?}{}",
-        workshop.history(&HistoryQuery::after(0)).await.unwrap(),
-        serde_json::to_string(&workshop.sources()).unwrap()
+        fixture.history(&HistoryQuery::after(0)).await.unwrap(),
+        serde_json::to_string(&fixture.sources()).unwrap()
     );
     assert!(!secret.contains("from a file"));
 }
 
-/// A list that failed over the shared connection ended the server under the calls of others.
+/// Regression: a failed list over the shared connection ended the server while calls were running.
 #[tokio::test]
-async fn a_list_that_fails_over_a_live_connection_leaves_its_calls_alone() {
+async fn a_failed_list_over_a_shared_connection_does_not_affect_calls() {
     let home = tempfile::tempdir().unwrap();
     let list = home.path().join("list");
     let whole = json!([{"name": "slow", "inputSchema": {"type": "object"}}]).to_string();
     std::fs::write(&list, &whole).unwrap();
     let flags = ["--change-file", list.to_str().unwrap(), "--progress", "100"];
-    let workshop = SqliteRegistry::open_in(home, json!({"s": scripted_source(&flags)})).await;
+    let fixture = SqliteRegistry::open_in(home, json!({"s": scripted_source(&flags)})).await;
     let (sender, mut progress) = mpsc::channel(1);
-    let registry = workshop.registry.clone();
+    let registry = fixture.registry.clone();
     let running = tokio::spawn(async move {
         let options = CallOptions { progress: Some(sender), ..CallOptions::default() };
         registry.call(&agent(), "s__slow", json!({}), options).await
     });
     assert!(progress.recv().await.is_some(), "the call is under way");
     std::fs::write(&list, "no list").unwrap();
-    let outcome = force_refresh(&workshop, "s").await;
+    let outcome = force_refresh(&fixture, "s").await;
     assert_eq!(outcome.status, RefreshStatus::Failed);
     assert_eq!(output_text(&running.await.unwrap().unwrap()), "done");
 }
 
 #[tokio::test]
-async fn a_change_that_a_server_announces_is_listed() {
+async fn a_change_notification_updates_the_list() {
     let home = tempfile::tempdir().unwrap();
     let list = home.path().join("list");
     let write = |names: &[&str]| {
@@ -266,38 +265,38 @@ async fn a_change_that_a_server_announces_is_listed() {
         std::fs::write(&list, json!(tools).to_string()).unwrap();
     };
     write(&["announce", "old"]);
-    let workshop =
+    let fixture =
         SqliteRegistry::open_in(home, json!({"s": scripted_source(&["--change-file", list.to_str().unwrap()])})).await;
-    assert_eq!(list_tools(&workshop).await, ["s__announce", "s__old"]);
+    assert_eq!(list_tools(&fixture).await, ["s__announce", "s__old"]);
     write(&["announce", "new"]);
-    call(&workshop, "s__announce", json!({})).await.unwrap();
-    wait_until("the new tool is listed", || cached_tools(&workshop) == ["s__announce", "s__new"]).await;
+    call(&fixture, "s__announce", json!({})).await.unwrap();
+    wait_until("the new tool is listed", || cached_tools(&fixture) == ["s__announce", "s__new"]).await;
 }
 
 #[tokio::test]
-async fn a_disabled_source_loses_its_process_once_its_calls_are_done() {
-    let workshop = open_scripted(&["--count-file", "{home}/starts", "--progress", "30"], json!({})).await;
+async fn a_disabled_source_is_stopped_after_its_calls_finished() {
+    let fixture = open_scripted(&["--count-file", "{home}/starts", "--progress", "30"], json!({})).await;
     let (sender, mut progress) = mpsc::channel(64);
-    let registry = workshop.registry.clone();
+    let registry = fixture.registry.clone();
     let running = tokio::spawn(async move {
         let options = CallOptions { progress: Some(sender), ..CallOptions::default() };
         registry.call(&agent(), "s__slow", json!({}), options).await
     });
     assert!(progress.recv().await.is_some());
-    workshop.execute(Command::Disable(id("s")), Actor::new("somebody")).await.unwrap();
-    assert!(cached_tools(&workshop).is_empty());
+    fixture.execute(Command::Disable(id("s")), Actor::new("operator")).await.unwrap();
+    assert!(cached_tools(&fixture).is_empty());
     assert_eq!(output_text(&running.await.unwrap().unwrap()), "done");
-    let pid = read_lines(&workshop.path("starts")).remove(0);
+    let pid = read_lines(&fixture.path("starts")).remove(0);
     wait_until("it ended", || !is_running(&pid)).await;
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_servers_family_after_closing() {
-    let workshop = open_scripted(&["--grandchildren", "--pids-file", "{home}/pids", "--ignore-eof"], json!({})).await;
-    call_echo(&workshop).await;
-    let family: Vec<String> = read_lines(&workshop.path("pids"));
+async fn closing_ends_the_whole_process_tree() {
+    let fixture = open_scripted(&["--grandchildren", "--pids-file", "{home}/pids", "--ignore-eof"], json!({})).await;
+    call_echo(&fixture).await;
+    let family: Vec<String> = read_lines(&fixture.path("pids"));
     let pids: Vec<&str> = family.iter().filter_map(|line| line.split(' ').nth(1)).collect();
     assert_eq!(pids.len(), 3);
-    workshop.registry.clone().close().await;
+    fixture.registry.clone().close().await;
     wait_until("all are gone", || !pids.iter().any(|pid| is_running(pid))).await;
 }

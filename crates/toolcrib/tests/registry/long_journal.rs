@@ -1,4 +1,4 @@
-//! A journal that is longer than what is held of it in memory.
+//! A journal that is longer than its part in memory.
 
 use std::sync::Arc;
 
@@ -11,15 +11,19 @@ use toolcrib::{Registry, RegistryOptions};
 
 use crate::support::id;
 
-/// Whoever looks for little in much is answered after a while, and told where to go on.
+/// A search that finds little returns after a bounded number of records, with the position to continue from.
 #[tokio::test]
-async fn a_long_journal_is_looked_through_page_by_page() {
+async fn a_long_journal_is_searched_page_by_page() {
     let touched = [1, 25_000, 44_000];
-    let event = |seq: u64| match touched.contains(&seq) {
-        true => Event::ToolDisabled { source: id("git"), tool: "push".into() },
-        false => Event::SourceEnabled { source: id("mail") },
+    let event = |seq: u64| {
+        if touched.contains(&seq) {
+            Event::ToolDisabled { source: id("git"), tool: "push".into() }
+        } else {
+            Event::SourceEnabled { source: id("mail") }
+        }
     };
-    let (store, actor) = (Arc::new(MemoryStore::default()), Actor::new("test"));
+    let store = Arc::new(MemoryStore::default());
+    let actor = Actor::new("test");
     let events: Vec<Event> = (1..=45_000).map(event).collect();
     store
         .commit(Commit {
@@ -35,7 +39,7 @@ async fn a_long_journal_is_looked_through_page_by_page() {
     let options = RegistryOptions { store: Some(store), ..RegistryOptions::default() };
     let registry = Registry::open(Config::default(), options).await.unwrap();
 
-    let wanted = |after: u64, limit: Option<usize>| HistoryQuery {
+    let query = |after: u64, limit: Option<usize>| HistoryQuery {
         tool: Some("git/push".into()),
         limit,
         ..HistoryQuery::after(after)
@@ -43,15 +47,15 @@ async fn a_long_journal_is_looked_through_page_by_page() {
     let mut seen = Vec::new();
     let mut after = Some(0);
     while let Some(from) = after {
-        let page = registry.history_page(&wanted(from, None)).await.unwrap();
+        let page = registry.history_page(&query(from, None)).await.unwrap();
         seen.push((page.records.iter().map(|record| record.seq).collect::<Vec<_>>(), page.next_after));
         after = page.next_after;
     }
     assert_eq!(seen, [(vec![1], Some(20_000)), (vec![25_000, 44_000], None)]);
-    let all = registry.history(&wanted(0, None)).await.unwrap();
+    let all = registry.history(&query(0, None)).await.unwrap();
     assert_eq!(all.iter().map(|record| record.seq).collect::<Vec<_>>(), touched);
-    assert_eq!(registry.history(&wanted(0, Some(2))).await.unwrap().len(), 2);
-    assert_eq!(registry.history_page(&wanted(0, Some(1))).await.unwrap().next_after, Some(1));
-    assert_eq!(registry.history_page(&wanted(45_000, None)).await.unwrap().next_after, None);
+    assert_eq!(registry.history(&query(0, Some(2))).await.unwrap().len(), 2);
+    assert_eq!(registry.history_page(&query(0, Some(1))).await.unwrap().next_after, Some(1));
+    assert_eq!(registry.history_page(&query(45_000, None)).await.unwrap().next_after, None);
     registry.close().await;
 }

@@ -1,4 +1,4 @@
-//! The registry from outside: discovery, calls, built-ins, bad input, real servers, other processes, trouble with the store.
+//! Tests of the public `Registry`: discovery, calls, built-ins, faulty and real servers, other processes, store failures.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what the tests share is a test too")]
 
 mod support;

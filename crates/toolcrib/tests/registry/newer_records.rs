@@ -1,4 +1,4 @@
-//! Records that a newer Toolcrib wrote to the same store: passed over, or the end of calls and writes.
+//! Records written by a newer Toolcrib to the same store: skipped, or, if critical, a reason to reject calls and writes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::support::{TestRegistry, cached_tools, call, config, force_refresh, id
 const YAML: &str = "sources: { git: { command: x } }";
 const UNKNOWN_RECORD: &str = r#"{"type":"ToolPainted","source":"git","tool":"push","colour":"red"}"#;
 
-/// A registry on a store in a file, as other processes share it.
+/// Opens a registry on a SQLite store, which other processes can share.
 async fn open_sqlite(git: &Arc<ScriptedSource>) -> (TempDir, TestRegistry) {
     let home = tempfile::tempdir().unwrap();
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(home.path()).await.unwrap());
-    let bench =
+    let fixture =
         open_with(YAML, &[("git", git)], |options| RegistryOptions { store: Some(store.clone()), ..options }).await;
-    (home, TestRegistry { store, ..bench })
+    (home, TestRegistry { store, ..fixture })
 }
 
 /// Appends a record as another version of Toolcrib would.
@@ -41,11 +41,11 @@ async fn append_record(home: &Path, body: &str, critical: bool, since: &str) {
     connection.close().await.unwrap();
 }
 
-/// The same, and waits until a running process has taken it in.
-async fn append_and_wait(home: &TempDir, bench: &TestRegistry, body: &str, critical: bool, since: &str) {
-    let version = bench.inventory().version;
+/// Appends a record and waits until the registry has read it.
+async fn append_and_wait(home: &TempDir, fixture: &TestRegistry, body: &str, critical: bool, since: &str) {
+    let version = fixture.inventory().version;
     append_record(home.path(), body, critical, since).await;
-    wait_until("it is noticed", || bench.inventory().version > version).await;
+    wait_until("it is noticed", || fixture.inventory().version > version).await;
 }
 
 fn upgrade_message(kind: &str, since: &str) -> String {
@@ -58,46 +58,47 @@ fn upgrade_message(kind: &str, since: &str) -> String {
 
 #[track_caller]
 fn assert_refused<T: std::fmt::Debug>(result: Result<T>, message: &str) {
-    let Error { code, message: said, .. } = &result.as_ref().unwrap_err();
-    assert_eq!((*code, said.as_str()), (Code::StoreUnavailable, message));
+    let Error { code, message: actual, .. } = &result.as_ref().unwrap_err();
+    assert_eq!((*code, actual.as_str()), (Code::StoreUnavailable, message));
     assert!(!result.unwrap_err().is_retryable());
 }
 
 #[tokio::test]
-async fn a_newer_record_that_may_be_ignored_is_passed_over() {
+async fn a_newer_record_that_is_not_critical_is_skipped() {
     let git = ScriptedSource::new(["push"]);
-    let (home, bench) = open_sqlite(&git).await;
-    list_tools(&bench).await;
-    append_and_wait(&home, &bench, UNKNOWN_RECORD, false, "0.9.0").await;
-    assert!(bench.check_ready().is_ok());
-    call(&bench, "git__push", json!({})).await.unwrap();
-    bench.execute(Command::Disable(id("git")), Actor::new("test")).await.unwrap();
-    let verified = bench.verify().await.unwrap();
+    let (home, fixture) = open_sqlite(&git).await;
+    list_tools(&fixture).await;
+    append_and_wait(&home, &fixture, UNKNOWN_RECORD, false, "0.9.0").await;
+    assert!(fixture.check_ready().is_ok());
+    call(&fixture, "git__push", json!({})).await.unwrap();
+    fixture.execute(Command::Disable(id("git")), Actor::new("test")).await.unwrap();
+    let verified = fixture.verify().await.unwrap();
     assert_eq!((verified.unknown_events, verified.upgrade, verified.faults), (1, None, vec![]));
-    let again = bench.open_again(YAML).await;
-    assert!(again.check_ready().is_ok());
-    again.close().await;
+    let reopened = fixture.open_again(YAML).await;
+    assert!(reopened.check_ready().is_ok());
+    reopened.close().await;
 }
 
 #[tokio::test]
-async fn a_newer_record_that_must_not_be_ignored_ends_calls_and_writes() {
+async fn a_newer_critical_record_prevents_calls_and_writes() {
     let git = ScriptedSource::new(["push"]);
-    let (home, bench) = open_sqlite(&git).await;
-    list_tools(&bench).await;
+    let (home, fixture) = open_sqlite(&git).await;
+    list_tools(&fixture).await;
     let greet = BuiltinDefinition::new("greet", "Greets", json!({"type": "object"})).unwrap();
-    bench.register_builtin(greet, Some(handler(|_| async { Ok(BuiltinOutput::text("hello")) }))).unwrap();
-    bench.create_token("ci", Role::Agent, None, Actor::new("test")).await.unwrap();
-    let (listed, written) = (cached_tools(&bench), bench.journal_len().await);
+    fixture.register_builtin(greet, Some(handler(|_| async { Ok(BuiltinOutput::text("hello")) }))).unwrap();
+    fixture.create_token("ci", Role::Agent, None, Actor::new("test")).await.unwrap();
+    let listed = cached_tools(&fixture);
+    let written = fixture.journal_len().await;
 
-    // It arrives while this process runs, which notices by itself.
+    // The record arrives while the registry is open, which notices by itself.
     append_record(home.path(), UNKNOWN_RECORD, true, "0.9.0").await;
-    wait_until("it is noticed", || bench.check_ready().is_err()).await;
+    wait_until("it is noticed", || fixture.check_ready().is_err()).await;
     let message = upgrade_message("ToolPainted", "0.9.0");
     let discoveries = git.discoveries();
-    assert_refused(bench.check_ready(), &message);
-    assert_refused(call(&bench, "git__push", json!({})).await, &message);
-    assert_refused(call(&bench, "greet", json!({})).await, &message);
-    assert_refused(bench.send_request(&id("git"), "prompts/list", None, CallOptions::default()).await, &message);
+    assert_refused(fixture.check_ready(), &message);
+    assert_refused(call(&fixture, "git__push", json!({})).await, &message);
+    assert_refused(call(&fixture, "greet", json!({})).await, &message);
+    assert_refused(fixture.send_request(&id("git"), "prompts/list", None, CallOptions::default()).await, &message);
     let actor = || Actor::new("test");
     for command in [
         Command::Disable(id("git")),
@@ -105,55 +106,55 @@ async fn a_newer_record_that_must_not_be_ignored_ends_calls_and_writes() {
         Command::Remove(id("git")),
         Command::RevokeToken("unknown".into()),
     ] {
-        assert_refused(bench.execute(command, actor()).await, &message);
+        assert_refused(fixture.execute(command, actor()).await, &message);
     }
     let target = EnableTarget::Source(id("git"));
-    assert_refused(bench.set_enabled(target, EnabledState::Disabled, actor()).await, &message);
-    assert_refused(bench.revoke_token("ci", actor()).await, &message);
-    assert_refused(bench.create_token("other", Role::Agent, None, actor()).await, &message);
-    assert_refused(bench.invalidate(None).await, &message);
+    assert_refused(fixture.set_enabled(target, EnabledState::Disabled, actor()).await, &message);
+    assert_refused(fixture.revoke_token("ci", actor()).await, &message);
+    assert_refused(fixture.create_token("other", Role::Agent, None, actor()).await, &message);
+    assert_refused(fixture.invalidate(None).await, &message);
     let mail = config("sources: { mail: { command: y } }");
     let declared = mail.sources[0].source.clone().unwrap();
-    assert_refused(bench.declare(declared, actor(), None).await, &message);
-    assert_refused(bench.reconfigure(&mail).await, &message);
-    let outcome = force_refresh(&bench, "git").await;
+    assert_refused(fixture.declare(declared, actor(), None).await, &message);
+    assert_refused(fixture.reconfigure(&mail).await, &message);
+    let outcome = force_refresh(&fixture, "git").await;
     assert_eq!((outcome.status, outcome.contacted), (RefreshStatus::Failed, false));
     assert_eq!(outcome.error.unwrap().message, message);
     assert_eq!((git.discoveries(), git.calls()), (discoveries, 0), "no source is contacted");
-    assert_eq!(bench.journal_len().await, written + 1, "nothing is written");
+    assert_eq!(fixture.journal_len().await, written + 1, "nothing is written");
 
-    // What is known can be read.
-    assert_eq!(cached_tools(&bench), listed);
-    assert_eq!(list_tools(&bench).await, listed);
-    assert_eq!(bench.sources().len(), 1);
-    let history = bench.history(&HistoryQuery::default()).await.unwrap();
+    // Reading still works.
+    assert_eq!(cached_tools(&fixture), listed);
+    assert_eq!(list_tools(&fixture).await, listed);
+    assert_eq!(fixture.sources().len(), 1);
+    let history = fixture.history(&HistoryQuery::default()).await.unwrap();
     assert_eq!(history.last().unwrap().text, "unknown event `ToolPainted`, written by a newer Toolcrib");
-    let verified = bench.verify().await.unwrap();
+    let verified = fixture.verify().await.unwrap();
     assert_eq!((verified.unknown_events, verified.upgrade, verified.faults), (1, Some(message.clone()), vec![]));
 
-    // A later record that needs a later version is the one that is named.
+    // Of several such records, the message names the one with the highest version.
     append_record(home.path(), r#"{"type":"RuleDrawn"}"#, true, "0.10.0").await;
     append_record(home.path(), r#"{"type":"RuleErased"}"#, true, "0.9.5").await;
     let later = upgrade_message("RuleDrawn", "0.10.0");
-    wait_until("the later one is noticed", || bench.check_ready().is_err_and(|error| error.message == later)).await;
+    wait_until("the later one is noticed", || fixture.check_ready().is_err_and(|error| error.message == later)).await;
 
-    // So it is after a restart, and a changed configuration is not written either.
-    let written = bench.journal_len().await;
-    let again = bench.open_again("sources: { mail: { command: y } }").await;
-    assert_refused(again.check_ready(), &later);
-    assert_refused(call(&again, "git__push", json!({})).await, &later);
-    assert_eq!(list_tools(&again).await, ["git__push"]);
-    assert_eq!(bench.journal_len().await, written);
-    assert_eq!(bench.verify().await.unwrap().faults, Vec::<String>::new(), "no definition is dropped");
-    again.close().await;
+    // The same after a restart; a changed configuration is not written either.
+    let written = fixture.journal_len().await;
+    let reopened = fixture.open_again("sources: { mail: { command: y } }").await;
+    assert_refused(reopened.check_ready(), &later);
+    assert_refused(call(&reopened, "git__push", json!({})).await, &later);
+    assert_eq!(list_tools(&reopened).await, ["git__push"]);
+    assert_eq!(fixture.journal_len().await, written);
+    assert_eq!(fixture.verify().await.unwrap().faults, Vec::<String>::new(), "no definition is dropped");
+    reopened.close().await;
 }
 
-/// The store is read before each write, so that no write follows such a record.
+/// The store is read before each write, so that no write can follow such a record.
 #[tokio::test]
-async fn a_writer_that_does_not_follow_the_store_is_refused_too() {
+async fn a_writer_that_does_not_follow_the_store_is_rejected_too() {
     let git = ScriptedSource::new(["push"]);
-    let (home, bench) = open_sqlite(&git).await;
-    let options = RegistryOptions { follow_writes: false, ..bench.options.clone() };
+    let (home, fixture) = open_sqlite(&git).await;
+    let options = RegistryOptions { follow_writes: false, ..fixture.options.clone() };
     let registry = Registry::open(config(YAML), options).await.unwrap();
     append_record(home.path(), UNKNOWN_RECORD, true, "0.9.0").await;
     let disabled = registry.execute(Command::Disable(id("git")), Actor::new("test")).await;
@@ -163,49 +164,49 @@ async fn a_writer_that_does_not_follow_the_store_is_refused_too() {
 }
 
 #[tokio::test]
-async fn a_known_type_may_be_newer_too() {
+async fn a_record_of_a_known_type_may_be_newer() {
     for (body, critical, since, kind) in [
-        // A variant that this build does not know, in a type that is critical by itself or not.
+        // An unknown enum value, in a type that is always critical and in one that is not.
         (r#"{"type":"TokenChanged","token":"a","name":"b","role":"owner"}"#, false, "0.9.0", Some("TokenChanged")),
         (r#"{"type":"TokenCreated","token":"a","role":"owner","name":"b"}"#, false, "0.9.0", None),
         (r#"{"type":"TokenCreated","token":"a","role":"owner","name":"b"}"#, true, "0.9.0", Some("TokenCreated")),
-        // More fields than this build knows: ignored, unless the record says that they must not be.
+        // Unknown fields are ignored, unless the record is marked as critical.
         (r#"{"type":"SourceEnabled","source":"git","hours":"9-17"}"#, false, "0.9.0", None),
         (r#"{"type":"SourceEnabled","source":"git","hours":"9-17"}"#, true, "0.9.0", Some("SourceEnabled")),
         (r#"{"type":"SourceEnabled","source":"git","hours":"9-17"}"#, true, "0.1.0", None),
     ] {
-        let (home, bench) = open_sqlite(&ScriptedSource::new(["push"])).await;
-        append_and_wait(&home, &bench, body, critical, since).await;
+        let (home, fixture) = open_sqlite(&ScriptedSource::new(["push"])).await;
+        append_and_wait(&home, &fixture, body, critical, since).await;
         match kind {
-            Some(kind) => assert_refused(bench.check_ready(), &upgrade_message(kind, since)),
-            None => assert!(bench.check_ready().is_ok(), "{body}"),
+            Some(kind) => assert_refused(fixture.check_ready(), &upgrade_message(kind, since)),
+            None => assert!(fixture.check_ready().is_ok(), "{body}"),
         }
-        let shown = bench.history(&HistoryQuery::default()).await.unwrap().pop().unwrap();
-        assert!(shown.data.get("token").is_none(), "the id of a token is shown to readers: {shown:?}");
+        let entry = fixture.history(&HistoryQuery::default()).await.unwrap().pop().unwrap();
+        assert!(entry.data.get("token").is_none(), "the id of a token is shown to readers: {entry:?}");
     }
 }
 
 #[tokio::test]
-async fn damage_is_not_newer_and_ends_calls_and_writes_too() {
-    let (home, bench) = open_sqlite(&ScriptedSource::new(["push"])).await;
-    list_tools(&bench).await;
+async fn damage_prevents_calls_and_writes_and_is_not_reported_as_newer() {
+    let (home, fixture) = open_sqlite(&ScriptedSource::new(["push"])).await;
+    list_tools(&fixture).await;
     let damaged = ["{", "null", r#"["ToolPainted"]"#, r#"{"kind":"ToolPainted"}"#, r#"{"type":"ToolDisabled"}"#];
     for body in damaged {
-        append_and_wait(&home, &bench, body, true, "0.9.0").await;
+        append_and_wait(&home, &fixture, body, true, "0.9.0").await;
     }
-    assert_eq!(bench.check_ready().unwrap_err().code, Code::StoreUnavailable);
-    let called = call(&bench, "git__push", json!({})).await.unwrap_err();
+    assert_eq!(fixture.check_ready().unwrap_err().code, Code::StoreUnavailable);
+    let called = call(&fixture, "git__push", json!({})).await.unwrap_err();
     assert!(called.message.starts_with("the journal is damaged (record "), "{called}");
-    bench.execute(Command::Disable(id("git")), Actor::new("test")).await.unwrap_err();
-    assert_eq!(cached_tools(&bench), ["git__push"]);
-    let verified = bench.verify().await.unwrap();
+    fixture.execute(Command::Disable(id("git")), Actor::new("test")).await.unwrap_err();
+    assert_eq!(cached_tools(&fixture), ["git__push"]);
+    let verified = fixture.verify().await.unwrap();
     assert_eq!((verified.unknown_events, verified.upgrade), (0, None));
     assert_eq!(verified.faults.len(), damaged.len());
     assert!(verified.faults.iter().all(|fault| fault.contains("cannot be read: ")), "{:?}", verified.faults);
 }
 
 #[tokio::test]
-async fn a_store_of_the_first_version_is_served_as_before() {
+async fn a_store_of_the_first_version_is_served() {
     let home = tempfile::tempdir().unwrap();
     let options = SqliteConnectOptions::new().filename(home.path().join("toolcrib.db")).create_if_missing(true);
     let mut connection = options.connect().await.unwrap();
@@ -214,9 +215,9 @@ async fn a_store_of_the_first_version_is_served_as_before() {
 
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(home.path()).await.unwrap());
     let yaml = "sources: { core: { builtin: [current_time, calculate] } }";
-    let bench = open_with(yaml, &[], |options| RegistryOptions { store: Some(store), ..options }).await;
+    let fixture = open_with(yaml, &[], |options| RegistryOptions { store: Some(store), ..options }).await;
     let text: Vec<String> =
-        bench.history(&HistoryQuery::after(0)).await.unwrap().into_iter().take(9).map(|record| record.text).collect();
+        fixture.history(&HistoryQuery::after(0)).await.unwrap().into_iter().take(9).map(|record| record.text).collect();
     assert_eq!(
         text,
         [
@@ -231,9 +232,9 @@ async fn a_store_of_the_first_version_is_served_as_before() {
             "`gone` removed",
         ]
     );
-    call(&bench, "current_time", json!({})).await.unwrap();
-    assert_eq!(call(&bench, "calculate", json!({})).await.unwrap_err().code, Code::ToolNotImplemented);
-    assert_eq!(bench.tokens().len(), 0);
-    assert_eq!(bench.sources().len(), 1);
-    assert_eq!(bench.verify().await.unwrap().faults, Vec::<String>::new());
+    call(&fixture, "current_time", json!({})).await.unwrap();
+    assert_eq!(call(&fixture, "calculate", json!({})).await.unwrap_err().code, Code::ToolNotImplemented);
+    assert_eq!(fixture.tokens().len(), 0);
+    assert_eq!(fixture.sources().len(), 1);
+    assert_eq!(fixture.verify().await.unwrap().faults, Vec::<String>::new());
 }

@@ -1,4 +1,4 @@
-//! Every recorded list of a real server goes in and comes out whole.
+//! Recorded tool lists of real servers are stored and rendered without loss.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use toolcrib_testkit::programs;
 use crate::support::{SqliteRegistry, agent, list_tools, scripted_source};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_recorded_list_comes_out_whole() {
+async fn every_recorded_list_is_reproduced() {
     let Some(recordings) = programs::recorded_tool_lists() else {
-        return programs::skip("lists::every_recorded_list_comes_out_whole", "there are no recorded lists");
+        return programs::skip("recorded_lists::every_recorded_list_is_reproduced", "there are no recorded lists");
     };
     let mut recorded: BTreeMap<String, (String, Vec<Value>)> = BTreeMap::new();
     let mut sources = json!({});
@@ -22,17 +22,17 @@ async fn every_recorded_list_comes_out_whole() {
         recorded.insert(source, (recording.server, recording.tools));
     }
     assert!(recorded.len() > 40, "{} lists", recorded.len());
-    let workshop = SqliteRegistry::open(sources.clone()).await;
-    let offered = list_tools(&workshop).await;
-    check_lists(&workshop, &recorded);
-    // And so they do after a restart, from the disk.
-    let workshop = workshop.reopen(sources).await;
-    assert_eq!(list_tools(&workshop).await, offered);
-    check_lists(&workshop, &recorded);
+    let fixture = SqliteRegistry::open(sources.clone()).await;
+    let offered = list_tools(&fixture).await;
+    check_lists(&fixture, &recorded);
+    // The same after a restart, from the store.
+    let fixture = fixture.reopen(sources).await;
+    assert_eq!(list_tools(&fixture).await, offered);
+    check_lists(&fixture, &recorded);
 }
 
-fn check_lists(workshop: &SqliteRegistry, recorded: &BTreeMap<String, (String, Vec<Value>)>) {
-    let rendered = workshop.view(&agent()).render(Format::Mcp).unwrap();
+fn check_lists(fixture: &SqliteRegistry, recorded: &BTreeMap<String, (String, Vec<Value>)>) {
+    let rendered = fixture.view(&agent()).render(Format::Mcp).unwrap();
     let mut rendered: BTreeMap<String, Value> = serde_json::from_str::<Vec<Value>>(&rendered)
         .unwrap()
         .into_iter()
@@ -41,23 +41,24 @@ fn check_lists(workshop: &SqliteRegistry, recorded: &BTreeMap<String, (String, V
     for (source, (file, list)) in recorded {
         for tool in list {
             let original = tool["name"].as_str().unwrap();
-            let catalog = workshop.catalog();
-            let found = catalog.find(&format!("{source}:{original}"));
-            let found = found.unwrap_or_else(|error| panic!("{file}: `{original}`: {error}"));
-            let (name, id) = (found.name().to_string(), found.id());
+            let catalog = fixture.catalog();
+            let tool_ref = catalog.find(&format!("{source}:{original}"));
+            let tool_ref = tool_ref.unwrap_or_else(|error| panic!("{file}: `{original}`: {error}"));
+            let name = tool_ref.name().to_string();
+            let id = tool_ref.id();
             assert_eq!((id.source.as_str(), id.name.as_str()), (source.as_str(), original), "{file}");
             assert!(name.starts_with(&format!("{source}__")) && name.len() <= 64, "{file}: {name}");
             let mut got = rendered.remove(&name).unwrap_or_else(|| panic!("{file}: `{name}` is not rendered"));
             assert_eq!(got, expected_tool(tool, source, &name), "{file}: `{original}`");
-            // The order of a schema's keys is kept, too.
+            // The order of a schema's keys is preserved.
             assert_eq!(got["inputSchema"].take().to_string(), tool["inputSchema"].to_string(), "{file}: `{original}`");
         }
-        assert_eq!(workshop.source(&crate::support::id(source)).unwrap().set_aside, [], "{file}");
+        assert_eq!(fixture.source(&crate::support::id(source)).unwrap().set_aside, [], "{file}");
     }
     assert!(rendered.is_empty(), "{:?} were never recorded", rendered.keys());
 }
 
-/// What was recorded, under the name agents see, with text as it may be shown.
+/// Returns the rendered form of a recorded tool: the name that agents see, and sanitized text.
 fn expected_tool(tool: &Value, source: &str, name: &str) -> Value {
     let mut tool = tool.clone();
     let original = tool["name"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Large results: read page by page, by the client that called and nobody else, for a while.
+//! Large results: stored for a limited time and read page by page, by the calling client only.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{TestRegistry, agent, call, open_yaml};
 
 const RESULT_LIMIT: usize = 1024;
 
-/// A source whose tool `say` gives back what it is told to.
+/// Opens a source whose tool `say` returns its argument `result`.
 async fn open_limited() -> TestRegistry {
     let git = ScriptedSource::new(["say"]);
     git.set_reply(|_, input| input["result"].clone());
@@ -35,20 +35,20 @@ fn content_blocks(output: &CallOutput) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fits_passes_as_it_is() {
-    let bench = open_limited().await;
+async fn a_small_result_is_passed_unchanged() {
+    let fixture = open_limited().await;
     let result = json!({"vendor": {"x": 1}, "content": [{"type": "odd", "y": 2}], "_meta": {"z": 3}});
-    let output = call_say(&bench, None, result.clone()).await;
+    let output = call_say(&fixture, None, result.clone()).await;
     assert_eq!(serde_json::from_str::<Value>(output.raw.get()).unwrap(), result);
     assert_eq!((output.meta(), &output.page), (Some(r#"{"z":3}"#), &None));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_result_is_read_to_its_end_and_called_once() {
+async fn all_pages_of_a_large_result_come_from_one_call() {
     let git = ScriptedSource::new(["say"]);
     git.set_reply(|_, input| input["result"].clone());
-    let bench = open_yaml("sources: { git: { command: x, result_limit: 1KiB } }", &[("git", &git)]).await;
-    let mut output = call_say(&bench, Some(1), long_result()).await;
+    let fixture = open_yaml("sources: { git: { command: x, result_limit: 1KiB } }", &[("git", &git)]).await;
+    let mut output = call_say(&fixture, Some(1), long_result()).await;
     let mut read = String::new();
     for number in 1.. {
         let page = output.page.clone().unwrap();
@@ -56,88 +56,88 @@ async fn a_large_result_is_read_to_its_end_and_called_once() {
         assert!(output.raw.get().len() <= RESULT_LIMIT, "{}", output.raw.get().len());
         read.push_str(content_blocks(&output)[0]["text"].as_str().unwrap());
         match page.next {
-            Some(next) => output = bench.result_page(Some(ClientId(1)), &next).unwrap(),
+            Some(next) => output = fixture.result_page(Some(ClientId(1)), &next).unwrap(),
             None => break,
         }
     }
     assert_eq!(json!(read), long_result());
     assert_eq!(git.calls(), 1);
-    let stats = bench.stats();
+    let stats = fixture.stats();
     assert_eq!((stats.calls, stats.errors), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_wants_it_whole_gets_it_whole() {
-    let bench = open_limited().await;
+async fn a_call_for_the_full_result_is_not_paged() {
+    let fixture = open_limited().await;
     let options = CallOptions { unpaged: true, ..CallOptions::default() };
-    let output = bench.call(&agent(), "git__say", json!({"result": long_result()}), options).await.unwrap();
+    let output = fixture.call(&agent(), "git__say", json!({"result": long_result()}), options).await.unwrap();
     assert_eq!(
         (output.page.clone(), &content_blocks(&output)[0]["text"], content_blocks(&output).len()),
         (None, &long_result(), 1)
     );
-    let shown = serde_json::to_value(&output).unwrap();
-    let keys: Vec<&String> = shown.as_object().unwrap().keys().collect();
+    let value = serde_json::to_value(&output).unwrap();
+    let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["content", "structured", "is_error", "elapsed_ms", "source"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_is_for_the_client_that_called_while_it_is_there() {
-    let bench = open_limited().await;
-    let cursor = next_cursor(&call_say(&bench, Some(1), long_result()).await);
+async fn a_page_belongs_to_the_client_that_called() {
+    let fixture = open_limited().await;
+    let cursor = next_cursor(&call_say(&fixture, Some(1), long_result()).await);
     for other in [None, Some(ClientId(2))] {
-        let error = bench.result_page(other, &cursor).unwrap_err();
+        let error = fixture.result_page(other, &cursor).unwrap_err();
         assert_eq!(error.code, Code::ToolInvalidInput);
         assert!(error.message.contains("call the tool again"), "{}", error.message);
     }
-    assert!(bench.result_page(Some(ClientId(1)), &cursor).is_ok());
-    bench.client_disconnected(ClientId(2));
-    assert!(bench.result_page(Some(ClientId(1)), &cursor).is_ok(), "it may be read again");
-    bench.client_disconnected(ClientId(1));
-    assert!(bench.result_page(Some(ClientId(1)), &cursor).is_err());
+    assert!(fixture.result_page(Some(ClientId(1)), &cursor).is_ok());
+    fixture.client_disconnected(ClientId(2));
+    assert!(fixture.result_page(Some(ClientId(1)), &cursor).is_ok(), "it may be read again");
+    fixture.client_disconnected(ClientId(1));
+    assert!(fixture.result_page(Some(ClientId(1)), &cursor).is_err());
 
     let options = CallOptions { client: Some(ClientId(3)), stateless: true, ..CallOptions::default() };
-    let output = bench.call(&agent(), "git__say", json!({"result": long_result()}), options).await.unwrap();
-    bench.client_disconnected(ClientId(3));
+    let output = fixture.call(&agent(), "git__say", json!({"result": long_result()}), options).await.unwrap();
+    fixture.client_disconnected(ClientId(3));
     assert!(
-        bench.result_page(Some(ClientId(4)), &next_cursor(&output)).is_ok(),
-        "a client of one request has but its cursor"
+        fixture.result_page(Some(ClientId(4)), &next_cursor(&output)).is_ok(),
+        "a stateless client is identified by its cursor only"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_has_its_time_and_its_bounds() {
-    let bench = open_limited().await;
-    let first = next_cursor(&call_say(&bench, None, long_result()).await);
+async fn stored_results_expire_and_are_bounded() {
+    let fixture = open_limited().await;
+    let first = next_cursor(&call_say(&fixture, None, long_result()).await);
     tokio::time::sleep(Duration::from_secs(599)).await;
-    assert!(bench.result_page(None, &first).is_ok());
+    assert!(fixture.result_page(None, &first).is_ok());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(bench.result_page(None, &first).is_err());
+    assert!(fixture.result_page(None, &first).is_err());
 
-    let oldest = next_cursor(&call_say(&bench, None, long_result()).await);
-    let second = next_cursor(&call_say(&bench, None, long_result()).await);
+    let oldest = next_cursor(&call_say(&fixture, None, long_result()).await);
+    let second = next_cursor(&call_say(&fixture, None, long_result()).await);
     for _ in 0..255 {
-        call_say(&bench, None, long_result()).await;
+        call_say(&fixture, None, long_result()).await;
     }
-    assert!(bench.result_page(None, &oldest).is_err() && bench.result_page(None, &second).is_ok());
+    assert!(fixture.result_page(None, &oldest).is_err() && fixture.result_page(None, &second).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_cursor_is_told_so() {
-    let bench = open_limited().await;
-    let cursor = next_cursor(&call_say(&bench, None, long_result()).await);
+async fn an_invalid_cursor_is_an_error() {
+    let fixture = open_limited().await;
+    let cursor = next_cursor(&call_say(&fixture, None, long_result()).await);
     let id = cursor.rsplit_once('-').unwrap().0;
     for wrong in ["", "-", "x", "-1", "\u{1b}[31m", &"9".repeat(10_000), id, &format!("{id}-0"), &format!("{id}-99")] {
-        let error = bench.result_page(None, wrong).unwrap_err();
+        let error = fixture.result_page(None, wrong).unwrap_err();
         assert_eq!(error.code, Code::ToolInvalidInput, "{wrong}");
         assert!(error.message.len() < 300 && !error.message.contains('\u{1b}'), "{}", error.message);
     }
 }
 
-/// A long answer was taken for a failure.
+/// Regression: a large result counted as a failure.
 #[tokio::test(start_paused = true)]
-async fn a_long_answer_is_a_sign_of_life() {
-    let bench = open_limited().await;
+async fn a_large_result_is_no_failure() {
+    let fixture = open_limited().await;
     for _ in 0..10 {
-        assert!(call(&bench, "git__say", json!({"result": long_result()})).await.is_ok());
+        assert!(call(&fixture, "git__say", json!({"result": long_result()})).await.is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! Sources that come, change, are switched off, and go; and tools that vanish and return.
+//! Sources that are added, changed, disabled and removed; tools that are removed and return; reconfiguration.
 
 use std::time::Duration;
 
@@ -17,243 +17,250 @@ use crate::support::{
 };
 
 fn test_actor() -> Actor {
-    Actor::new("somebody")
+    Actor::new("operator")
 }
 
-/// When a tool was first seen and last changed, as lists tell.
-fn tool_dates(bench: &TestRegistry, name: &str) -> (i64, i64) {
-    let dates = bench.catalog().find(name).unwrap().inventory_state();
+/// Returns when a tool was first seen and last changed, in milliseconds.
+fn tool_dates(fixture: &TestRegistry, name: &str) -> (i64, i64) {
+    let dates = fixture.catalog().find(name).unwrap().inventory_state();
     (dates.created_at.0, dates.updated_at.0)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_vanishes_and_returns_keeps_its_first_date_and_its_settings() {
+async fn a_tool_that_is_removed_and_returns_keeps_its_first_date_and_state() {
     let git = ScriptedSource::new(["push", "pull"]);
-    let bench = open(&[("git", &git)]).await;
-    list_tools(&bench).await;
-    let (created, _) = tool_dates(&bench, "git__push");
-    let push = bench.catalog().find("git__push").unwrap().id();
-    bench.execute(Command::DisableTool(push.clone()), test_actor()).await.unwrap();
+    let fixture = open(&[("git", &git)]).await;
+    list_tools(&fixture).await;
+    let (created, _) = tool_dates(&fixture, "git__push");
+    let push = fixture.catalog().find("git__push").unwrap().id();
+    fixture.execute(Command::DisableTool(push.clone()), test_actor()).await.unwrap();
 
-    bench.manual_clock.advance(Duration::from_secs(60));
+    fixture.manual_clock.advance(Duration::from_secs(60));
     git.set_tools(["pull"]);
-    force_refresh(&bench, "git").await;
-    assert_eq!(call(&bench, "git__push", json!({})).await.unwrap_err().code, Code::ToolNotImplemented);
+    force_refresh(&fixture, "git").await;
+    assert_eq!(call(&fixture, "git__push", json!({})).await.unwrap_err().code, Code::ToolNotImplemented);
 
-    bench.manual_clock.advance(Duration::from_secs(60));
+    fixture.manual_clock.advance(Duration::from_secs(60));
     git.set_tools(["pull", "push"]);
-    assert_eq!(force_refresh(&bench, "git").await.added, ["git__push"]);
-    assert_eq!(tool_dates(&bench, "git__push"), (created, created + 120_000));
-    assert_eq!(cached_tools(&bench), ["git__pull"], "still switched off");
-    bench.execute(Command::EnableTool(push), test_actor()).await.unwrap();
-    assert_eq!(cached_tools(&bench), ["git__pull", "git__push"]);
+    assert_eq!(force_refresh(&fixture, "git").await.added, ["git__push"]);
+    assert_eq!(tool_dates(&fixture, "git__push"), (created, created + 120_000));
+    assert_eq!(cached_tools(&fixture), ["git__pull"], "still disabled");
+    fixture.execute(Command::EnableTool(push), test_actor()).await.unwrap();
+    assert_eq!(cached_tools(&fixture), ["git__pull", "git__push"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_tool_has_a_new_date_and_its_siblings_have_not() {
+async fn a_changed_tool_gets_a_new_date_and_others_do_not() {
     let git = ScriptedSource::new([tool_json("pull", "Pulls"), tool_json("push", "Pushes")]);
-    let bench = open(&[("git", &git)]).await;
-    list_tools(&bench).await;
-    let at = bench.options.clock.now().0;
-    bench.manual_clock.advance(Duration::from_secs(1));
+    let fixture = open(&[("git", &git)]).await;
+    list_tools(&fixture).await;
+    let at = fixture.options.clock.now().0;
+    fixture.manual_clock.advance(Duration::from_secs(1));
     git.set_tools([tool_json("pull", "Pulls"), tool_json("push", "Shoves")]);
-    force_refresh(&bench, "git").await;
-    assert_eq!((tool_dates(&bench, "git__pull"), tool_dates(&bench, "git__push")), ((at, at), (at, at + 1_000)));
+    force_refresh(&fixture, "git").await;
+    assert_eq!((tool_dates(&fixture, "git__pull"), tool_dates(&fixture, "git__push")), ((at, at), (at, at + 1_000)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_disabled_source_loses_its_tools_at_once_and_keeps_its_history() {
-    let (git, hub) = (ScriptedSource::new(["push"]), ScriptedSource::new(["pull"]));
-    let bench = open(&[("git", &git), ("hub", &hub)]).await;
-    list_tools(&bench).await;
-    call(&bench, "git__push", json!({})).await.unwrap();
-    let length = bench.journal_len().await;
-    let version = bench.execute(Command::Disable(id("git")), test_actor()).await.unwrap();
-    assert_eq!(cached_tools(&bench), ["hub__pull"]);
-    assert_eq!(bench.execute(Command::Disable(id("git")), test_actor()).await.unwrap(), version, "once");
-    assert_eq!(bench.journal_len().await, length + 1);
+    let git = ScriptedSource::new(["push"]);
+    let hub = ScriptedSource::new(["pull"]);
+    let fixture = open(&[("git", &git), ("hub", &hub)]).await;
+    list_tools(&fixture).await;
+    call(&fixture, "git__push", json!({})).await.unwrap();
+    let length = fixture.journal_len().await;
+    let version = fixture.execute(Command::Disable(id("git")), test_actor()).await.unwrap();
+    assert_eq!(cached_tools(&fixture), ["hub__pull"]);
+    assert_eq!(fixture.execute(Command::Disable(id("git")), test_actor()).await.unwrap(), version, "once");
+    assert_eq!(fixture.journal_len().await, length + 1);
     wait_until("its connection is closed", || git.closes() == 1).await;
 
-    assert_eq!(list_tools(&bench).await, ["hub__pull"], "nobody asks it");
-    let outcome = force_refresh(&bench, "git").await;
+    assert_eq!(list_tools(&fixture).await, ["hub__pull"], "a disabled source is not contacted");
+    let outcome = force_refresh(&fixture, "git").await;
     assert_eq!((outcome.status, outcome.contacted, git.discoveries()), (RefreshStatus::Disabled, false, 1));
-    let error = call(&bench, "git__push", json!({})).await.unwrap_err();
+    let error = call(&fixture, "git__push", json!({})).await.unwrap_err();
     assert_eq!(error.code, Code::ToolNotImplemented);
     assert_eq!(error.message, "the source `git` is disabled; `toolcrib enable git` turns it on");
 
-    bench.execute(Command::Enable(id("git")), test_actor()).await.unwrap();
-    assert_eq!((cached_tools(&bench).len(), git.discoveries()), (2, 1), "its list was only put away");
+    fixture.execute(Command::Enable(id("git")), test_actor()).await.unwrap();
+    assert_eq!((cached_tools(&fixture).len(), git.discoveries()), (2, 1), "its list was kept");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_in_flight_finishes_although_its_source_is_disabled() {
     let git = ScriptedSource::new(["push"]);
-    let bench = open(&[("git", &git)]).await;
-    list_tools(&bench).await;
+    let fixture = open(&[("git", &git)]).await;
+    list_tools(&fixture).await;
     git.pause();
-    let registry = bench.registry.clone();
+    let registry = fixture.registry.clone();
     let running = tokio::spawn(async move { call(&registry, "git__push", json!({})).await });
     wait_until("it began", || git.calls() == 1).await;
-    bench.execute(Command::Disable(id("git")), test_actor()).await.unwrap();
+    fixture.execute(Command::Disable(id("git")), test_actor()).await.unwrap();
     git.resume();
     assert!(running.await.unwrap().is_ok());
 }
 
-/// The answer of a discovery that was under way when its source was disabled must not bring its tools back.
+/// A discovery that was running when its source was disabled must not list its tools again.
 #[tokio::test(start_paused = true)]
-async fn a_source_disabled_during_its_discovery_stays_away() {
+async fn a_source_disabled_during_its_discovery_stays_disabled() {
     let git = ScriptedSource::new(["push"]);
-    let bench = open(&[("git", &git)]).await;
+    let fixture = open(&[("git", &git)]).await;
     git.pause();
-    let registry = bench.registry.clone();
+    let registry = fixture.registry.clone();
     let running = tokio::spawn(async move { force_refresh(&registry, "git").await });
     wait_until("it began", || git.discoveries() == 1).await;
-    bench.execute(Command::Disable(id("git")), test_actor()).await.unwrap();
+    fixture.execute(Command::Disable(id("git")), test_actor()).await.unwrap();
     git.resume();
     running.await.unwrap();
-    assert!(cached_tools(&bench).is_empty());
+    assert!(cached_tools(&fixture).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_declared_at_run_time_is_discovered_at_once_and_can_go_again() {
-    let (git, hub) = (ScriptedSource::new(["push"]), ScriptedSource::new(["pull"]));
+async fn a_source_declared_at_run_time_is_discovered_at_once_and_can_be_removed() {
+    let git = ScriptedSource::new(["push"]);
+    let hub = ScriptedSource::new(["pull"]);
     let yaml = "sources: { git: { command: x } }";
-    let bench = open_yaml(yaml, &[("git", &git), ("hub", &hub)]).await;
+    let fixture = open_yaml(yaml, &[("git", &git), ("hub", &hub)]).await;
     let kind = SourceKind::Stdio(StdioSource { command: "hub".into(), ..StdioSource::default() });
     let source = Source { id: id("hub"), kind, settings: SourceSettings::default() };
-    let outcome = bench.declare(source.clone(), test_actor(), None).await.unwrap();
+    let outcome = fixture.declare(source.clone(), test_actor(), None).await.unwrap();
     assert_eq!((outcome.status, outcome.added), (RefreshStatus::Success, vec!["hub__pull".to_owned()]));
 
     let in_config = Source { id: id("git"), ..source.clone() };
-    assert_eq!(bench.declare(in_config, test_actor(), None).await.unwrap_err().code, Code::Conflict);
-    assert_eq!(bench.remove(&id("git"), test_actor()).await.unwrap_err().code, Code::Conflict);
+    assert_eq!(fixture.declare(in_config, test_actor(), None).await.unwrap_err().code, Code::Conflict);
+    assert_eq!(fixture.remove(&id("git"), test_actor()).await.unwrap_err().code, Code::Conflict);
 
-    // Reading the configuration again touches only what came from it.
-    bench.reconfigure(&config("sources: {}")).await.unwrap();
-    assert_eq!(cached_tools(&bench), ["hub__pull"]);
-    let before = bench.journal_len().await;
-    bench.remove(&id("hub"), test_actor()).await.unwrap();
-    assert!(cached_tools(&bench).is_empty() && bench.sources().is_empty());
-    assert_eq!(bench.journal_len().await, before + 1, "history stays");
+    // Reloading the configuration affects only sources from it.
+    fixture.reconfigure(&config("sources: {}")).await.unwrap();
+    assert_eq!(cached_tools(&fixture), ["hub__pull"]);
+    let before = fixture.journal_len().await;
+    fixture.remove(&id("hub"), test_actor()).await.unwrap();
+    assert!(cached_tools(&fixture).is_empty() && fixture.sources().is_empty());
+    assert_eq!(fixture.journal_len().await, before + 1, "history stays");
 
     hub.fail("closed for today");
-    let outcome = bench.declare(source, test_actor(), None).await.unwrap();
+    let outcome = fixture.declare(source, test_actor(), None).await.unwrap();
     assert_eq!(outcome.status, RefreshStatus::Failed);
-    let view = bench.source_view("hub");
+    let view = fixture.source_view("hub");
     assert_eq!((view.status, view.last_error.unwrap().message.as_str()), (DiscoveryStatus::Failed, "closed for today"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_definition_is_stale_and_discovered_again_before_the_next_call() {
     let git = ScriptedSource::new(["push"]);
-    let bench = open_yaml("sources: { git: { command: old } }", &[("git", &git)]).await;
-    list_tools(&bench).await;
-    let hash = bench.source_view("git").config_hash;
-    bench.reconfigure(&config("sources: { git: { command: new } }")).await.unwrap();
-    let view = bench.source_view("git");
+    let fixture = open_yaml("sources: { git: { command: old } }", &[("git", &git)]).await;
+    list_tools(&fixture).await;
+    let hash = fixture.source_view("git").config_hash;
+    fixture.reconfigure(&config("sources: { git: { command: new } }")).await.unwrap();
+    let view = fixture.source_view("git");
     assert_eq!((view.freshness, view.tool_count, git.discoveries()), (Freshness::Stale, 1, 1));
     assert_ne!(view.config_hash, hash);
     git.set_tools(["push", "pull"]);
-    call(&bench, "git__push", json!({})).await.unwrap();
-    assert_eq!((git.discoveries(), bench.source_view("git").freshness), (2, Freshness::Fresh));
-    assert_eq!(cached_tools(&bench), ["git__pull", "git__push"]);
+    call(&fixture, "git__push", json!({})).await.unwrap();
+    assert_eq!((git.discoveries(), fixture.source_view("git").freshness), (2, Freshness::Fresh));
+    assert_eq!(cached_tools(&fixture), ["git__pull", "git__push"]);
 
-    bench.reconfigure(&config("sources: { git: { command: new, ttl: 1h } }")).await.unwrap();
-    assert_eq!(bench.source_view("git").freshness, Freshness::Fresh, "it connects to the same");
+    fixture.reconfigure(&config("sources: { git: { command: new, ttl: 1h } }")).await.unwrap();
+    assert_eq!(fixture.source_view("git").freshness, Freshness::Fresh, "the connection did not change");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_config_that_is_read_again_writes_nothing_when_nothing_changed() {
+async fn reloading_an_unchanged_config_writes_nothing() {
     let git = ScriptedSource::new(["push"]);
     let yaml = "sources: { git: { command: x } }";
-    let bench = open_yaml(yaml, &[("git", &git)]).await;
-    list_tools(&bench).await;
-    bench.execute(Command::Disable(id("git")), test_actor()).await.unwrap();
-    let length = bench.journal_len().await;
-    let again = bench.open_again(yaml).await;
-    assert_eq!(bench.journal_len().await, length);
-    assert!(cached_tools(&again).is_empty(), "declaring again does not enable again");
-    let edited = bench.open_again("sources: { git: { command: x, enabled: false } }").await;
+    let fixture = open_yaml(yaml, &[("git", &git)]).await;
+    list_tools(&fixture).await;
+    fixture.execute(Command::Disable(id("git")), test_actor()).await.unwrap();
+    let length = fixture.journal_len().await;
+    let reopened = fixture.open_again(yaml).await;
+    assert_eq!(fixture.journal_len().await, length);
+    assert!(cached_tools(&reopened).is_empty(), "declaring again does not enable again");
+    let edited = fixture.open_again("sources: { git: { command: x, enabled: false } }").await;
     assert!(cached_tools(&edited).is_empty());
-    let edited = bench.open_again("sources: { git: { command: x, enabled: true } }").await;
+    let edited = fixture.open_again("sources: { git: { command: x, enabled: true } }").await;
     assert_eq!(cached_tools(&edited), ["git__push"], "an edited `enabled` counts as a command");
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_invalid_source_does_not_take_the_others_down() {
+async fn one_invalid_source_does_not_affect_the_others() {
     let git = ScriptedSource::new(["push"]);
-    let bench = open_yaml("sources: { git: { command: x }, bad: { comand: y } }", &[("git", &git)]).await;
-    assert_eq!(list_tools(&bench).await, ["git__push"]);
-    let bad = bench.source_view("bad");
+    let fixture = open_yaml("sources: { git: { command: x }, bad: { comand: y } }", &[("git", &git)]).await;
+    assert_eq!(list_tools(&fixture).await, ["git__push"]);
+    let bad = fixture.source_view("bad");
     let error = bad.last_error.unwrap();
     assert_eq!((bad.status, error.code), (DiscoveryStatus::Failed, Code::ConfigInvalid));
     assert!(error.message.contains("comand") && error.message.contains("command"), "{}", error.message);
-    assert_eq!(force_refresh(&bench, "bad").await.error.unwrap().code, Code::ConfigInvalid);
+    assert_eq!(force_refresh(&fixture, "bad").await.error.unwrap().code, Code::ConfigInvalid);
 }
 
 #[tokio::test(start_paused = true)]
 async fn variables_override_a_source_for_this_process_only() {
-    let (git, hub) = (ScriptedSource::new(["push"]), ScriptedSource::new(["pull"]));
+    let git = ScriptedSource::new(["push"]);
+    let hub = ScriptedSource::new(["pull"]);
     let yaml = "sources: { git: { command: x }, hub: { url: 'http://a/mcp' } }";
     let sources: [(&str, _); 2] = [("git", &git), ("hub", &hub)];
-    let bench = open_yaml(yaml, &sources).await;
-    list_tools(&bench).await;
-    let length = bench.journal_len().await;
+    let fixture = open_yaml(yaml, &sources).await;
+    list_tools(&fixture).await;
+    let length = fixture.journal_len().await;
 
     let environment = [("GIT_ENABLED", "false"), ("HUB_URL", "http://b/mcp"), ("HUB_TOKEN", "s3cret")];
     let environment = environment.map(|(name, value)| (format!("TOOLCRIB_SOURCE_{name}"), value.to_owned()));
-    let options = RegistryOptions { environment: environment.to_vec(), ..bench.options.clone() };
+    let options = RegistryOptions { environment: environment.to_vec(), ..fixture.options.clone() };
     let other = toolcrib::Registry::open(config(yaml), options).await.unwrap();
-    let (git_view, hub_view) = (other.source(&id("git")).unwrap(), other.source(&id("hub")).unwrap());
-    assert_eq!((git_view.enabled, git_view.tool_count), (false, 1), "known, and shown to nobody");
+    let git_view = other.source(&id("git")).unwrap();
+    let hub_view = other.source(&id("hub")).unwrap();
+    assert_eq!((git_view.enabled, git_view.tool_count), (false, 1), "known but not listed");
     assert_eq!((hub_view.url.as_deref(), hub_view.freshness), (Some("http://b/mcp"), Freshness::Stale));
     let definition = format!("{:?}", other.effective_source(&id("hub")).unwrap());
     assert!(definition.contains("s3cret"), "the token is used");
     hub.set_tools(["elsewhere"]);
     assert_eq!(list_tools(&other).await, ["hub__elsewhere"]);
 
-    assert_eq!(bench.journal_len().await, length, "nothing was recorded");
+    assert_eq!(fixture.journal_len().await, length, "nothing was recorded");
     let records = format!(
         "{:?} {:?}",
-        bench.history(&HistoryQuery::after(0)).await.unwrap(),
-        bench.store.source_statuses().await.unwrap()
+        fixture.history(&HistoryQuery::after(0)).await.unwrap(),
+        fixture.store.source_statuses().await.unwrap()
     );
     assert!(!records.contains("s3cret"));
-    assert_eq!(cached_tools(&bench), ["git__push", "hub__pull"], "nor is anybody else concerned");
+    assert_eq!(cached_tools(&fixture), ["git__push", "hub__pull"], "other processes are not affected");
     assert!(!serde_json::to_string(&other.sources()).unwrap().contains("s3cret"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_variable_may_enable_what_the_file_disables() {
+async fn a_variable_can_enable_a_disabled_source() {
     let git = ScriptedSource::new(["push"]);
     let environment = vec![("TOOLCRIB_SOURCE_GIT_ENABLED".to_owned(), "true".to_owned())];
     let yaml = "sources: { git: { command: x, enabled: false } }";
-    let bench = open_with(yaml, &[("git", &git)], |options| RegistryOptions { environment, ..options }).await;
-    assert_eq!(list_tools(&bench).await, ["git__push"]);
+    let fixture = open_with(yaml, &[("git", &git)], |options| RegistryOptions { environment, ..options }).await;
+    assert_eq!(list_tools(&fixture).await, ["git__push"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forbidden_source_is_listed_and_never_contacted() {
+async fn an_untrusted_source_is_listed_and_never_contacted() {
     let git = ScriptedSource::new(["push"]);
     let untrusted =
-        Some(toolcrib::UntrustedFile { reason: "nobody trusts it yet".to_owned(), sources: vec![id("git")] });
+        Some(toolcrib::UntrustedFile { reason: "the file is not trusted".to_owned(), sources: vec![id("git")] });
     let trust = toolcrib::Trust { untrusted, ..toolcrib::Trust::default() };
     let yaml = "sources: { git: { command: x } }";
-    let bench = open_with(yaml, &[("git", &git)], |options| RegistryOptions { trust, ..options }).await;
-    assert!(list_tools(&bench).await.is_empty());
-    let error = force_refresh(&bench, "git").await.error.unwrap();
-    assert_eq!((error.code, error.message.as_str(), git.discoveries()), (Code::Forbidden, "nobody trusts it yet", 0));
+    let fixture = open_with(yaml, &[("git", &git)], |options| RegistryOptions { trust, ..options }).await;
+    assert!(list_tools(&fixture).await.is_empty());
+    let error = force_refresh(&fixture, "git").await.error.unwrap();
+    assert_eq!(
+        (error.code, error.message.as_str(), git.discoveries()),
+        (Code::Forbidden, "the file is not trusted", 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_subscribed_hears_what_changed_and_nothing_else() {
+async fn subscribers_get_each_event_once() {
     let git = ScriptedSource::new(["push"]);
-    let bench = open(&[("git", &git)]).await;
-    let mut notices = bench.subscribe();
-    let mut heard = move || {
-        let mut heard = Vec::new();
+    let fixture = open(&[("git", &git)]).await;
+    let mut notices = fixture.subscribe();
+    let mut take_notices = move || {
+        let mut texts = Vec::new();
         while let Ok(notice) = notices.try_recv() {
-            heard.push(match notice {
+            texts.push(match notice {
                 RegistryNotice::RecordAppended(record) => format!("recorded {}", record.seq),
                 RegistryNotice::DiscoveryStarted(id) => format!("discovering {id}"),
                 RegistryNotice::DiscoveryFinished(outcome) => format!("discovered {}", outcome.source),
@@ -263,34 +270,34 @@ async fn whoever_subscribed_hears_what_changed_and_nothing_else() {
                 RegistryNotice::SourceNotification { method, .. } => format!("said {method}"),
             });
         }
-        heard
+        texts
     };
-    force_refresh(&bench, "git").await;
+    force_refresh(&fixture, "git").await;
     let discovery = ["discovering git", "progress git", "progress git"];
-    assert_eq!(heard(), [&discovery[..], &["changed", "recorded 2", "discovered git"]].concat());
-    force_refresh(&bench, "git").await;
-    assert_eq!(heard(), [&discovery[..], &["discovered git"]].concat());
-    bench.execute(Command::Disable(id("git")), test_actor()).await.unwrap();
-    assert_eq!(heard(), ["changed", "recorded 3"]);
+    assert_eq!(take_notices(), [&discovery[..], &["changed", "recorded 2", "discovered git"]].concat());
+    force_refresh(&fixture, "git").await;
+    assert_eq!(take_notices(), [&discovery[..], &["discovered git"]].concat());
+    fixture.execute(Command::Disable(id("git")), test_actor()).await.unwrap();
+    assert_eq!(take_notices(), ["changed", "recorded 3"]);
     run_pending_tasks().await;
-    assert!(heard().is_empty());
+    assert!(take_notices().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_registries_on_one_store_see_each_other() {
     let git = ScriptedSource::new(["push"]);
     let yaml = "sources: { git: { command: x } }";
-    let bench = open_yaml(yaml, &[("git", &git)]).await;
-    let other = bench.open_again(yaml).await;
-    list_tools(&bench).await;
-    wait_until("the other one noticed", || cached_tools(&other) == ["git__push"]).await;
+    let fixture = open_yaml(yaml, &[("git", &git)]).await;
+    let other = fixture.open_again(yaml).await;
+    list_tools(&fixture).await;
+    wait_until("the other registry noticed", || cached_tools(&other) == ["git__push"]).await;
     assert_eq!(git.discoveries(), 1);
     other.execute(Command::Disable(id("git")), test_actor()).await.unwrap();
-    wait_until("this one noticed", || cached_tools(&bench).is_empty()).await;
+    wait_until("this registry noticed", || cached_tools(&fixture).is_empty()).await;
 }
 
 #[tokio::test]
-async fn a_document_that_leads_elsewhere_than_it_was_trusted_to_is_refused() {
+async fn a_document_with_an_untrusted_server_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let document = |server: &str| {
         let operation = json!({ "operationId": "orders", "responses": { "200": { "description": "ok" } } });

@@ -1,4 +1,4 @@
-//! Trouble with the store: a clear `STORE_UNAVAILABLE`, and reads go on.
+//! Store failures: writes fail with `STORE_UNAVAILABLE`, reads continue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,27 +25,27 @@ use crate::support::{
     TestRegistry, agent, cached_tools, call, force_refresh, id, list_tools, open_with, output_text, wait_until,
 };
 
-/// A store on a disk that fills up: it can be read, and written only while there is room.
+/// A store with failures that a test can switch on.
 #[derive(Debug, Default)]
 struct FailingStore {
     store: MemoryStore,
     full: AtomicBool,
-    /// Only a lease cannot be given back.
+    /// Releasing a lease fails.
     release_fails: AtomicBool,
-    /// The journal cannot be read.
+    /// Reading the journal fails.
     records_fail: AtomicBool,
-    /// The journal is gone.
+    /// The journal reads as empty.
     journal_empty: AtomicBool,
-    /// Lists are never done being written.
+    /// Writing a manifest never finishes.
     manifests_hang: AtomicBool,
 }
 
 impl FailingStore {
     fn check_space(&self) -> Result<()> {
-        match self.full.load(Ordering::SeqCst) {
-            true => Err(Error::new(Code::StoreUnavailable, "the disk is full")),
-            false => Ok(()),
+        if self.full.load(Ordering::SeqCst) {
+            return Err(Error::new(Code::StoreUnavailable, "the disk is full"));
         }
+        Ok(())
     }
 }
 
@@ -55,10 +55,10 @@ impl Store for FailingStore {
         if self.records_fail.load(Ordering::SeqCst) {
             return Err(Error::new(Code::StoreUnavailable, "the journal cannot be read"));
         }
-        match self.journal_empty.load(Ordering::SeqCst) {
-            true => Ok(Vec::new()),
-            false => self.store.records(after, limit).await,
+        if self.journal_empty.load(Ordering::SeqCst) {
+            return Ok(Vec::new());
         }
+        self.store.records(after, limit).await
     }
     async fn commit(&self, commit: Commit<'_>) -> Result<CommitOutcome> {
         self.check_space()?;
@@ -71,15 +71,15 @@ impl Store for FailingStore {
         self.check_space()?;
         self.store.put_manifest(manifest).await
     }
-    async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
-        self.store.manifests(wanted).await
+    async fn manifests(&self, fingerprints: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
+        self.store.manifests(fingerprints).await
     }
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()> {
         self.check_space()?;
         self.store.put_definition(name, definition).await
     }
-    async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
-        self.store.definitions(wanted).await
+    async fn definitions(&self, fingerprints: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
+        self.store.definitions(fingerprints).await
     }
     async fn remove_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()> {
         self.store.remove_definitions(source, but).await
@@ -135,116 +135,119 @@ async fn open_failing(git: &Arc<ScriptedSource>) -> (TestRegistry, Arc<FailingSt
     let full = Arc::new(FailingStore::default());
     let store: Arc<dyn Store> = full.clone();
     let yaml = "sources: { git: { command: x } }";
-    let bench =
+    let fixture =
         open_with(yaml, &[("git", git)], |options| RegistryOptions { store: Some(store.clone()), ..options }).await;
-    (TestRegistry { store, ..bench }, full)
+    (TestRegistry { store, ..fixture }, full)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_is_ready_while_its_store_answers() {
-    let (bench, disk) = open_failing(&ScriptedSource::new(["push"])).await;
-    list_tools(&bench).await;
-    assert!(bench.check_ready().is_ok());
+async fn a_registry_is_ready_while_its_store_can_be_read() {
+    let (fixture, disk) = open_failing(&ScriptedSource::new(["push"])).await;
+    list_tools(&fixture).await;
+    assert!(fixture.check_ready().is_ok());
     disk.full.store(true, Ordering::SeqCst);
-    call(&bench, "git__push", json!({})).await.unwrap();
-    wait_until("it is told", || bench.store_health().state == StoreState::Down).await;
-    assert!(bench.check_ready().is_ok(), "calls go on");
+    call(&fixture, "git__push", json!({})).await.unwrap();
+    wait_until("the failure is reported", || fixture.store_health().state == StoreState::Down).await;
+    assert!(fixture.check_ready().is_ok(), "calls go on");
     disk.full.store(false, Ordering::SeqCst);
-    wait_until("all is well", || bench.store_health().state == StoreState::Ok).await;
+    wait_until("all is well", || fixture.store_health().state == StoreState::Ok).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_disk_stops_a_refresh_and_nothing_else() {
+async fn a_full_disk_prevents_refreshes_only() {
     let git = ScriptedSource::new(["push"]);
-    let (bench, disk) = open_failing(&git).await;
-    list_tools(&bench).await;
+    let (fixture, disk) = open_failing(&git).await;
+    list_tools(&fixture).await;
     git.set_tools(["pull", "push"]);
     disk.full.store(true, Ordering::SeqCst);
-    let outcome = force_refresh(&bench, "git").await;
+    let outcome = force_refresh(&fixture, "git").await;
     let error = outcome.error.unwrap();
     assert_eq!(
         (outcome.status, error.code, error.message.as_str()),
         (RefreshStatus::Failed, Code::StoreUnavailable, "the disk is full")
     );
-    assert_eq!(list_tools(&bench).await, ["git__push"], "reads go on");
-    assert_eq!(output_text(&call(&bench, "git__push", json!({})).await.unwrap()), "push {}", "and calls");
-    let error = bench.execute(Command::Disable(id("git")), Actor::new("somebody")).await.unwrap_err();
+    assert_eq!(list_tools(&fixture).await, ["git__push"], "reads go on");
+    assert_eq!(output_text(&call(&fixture, "git__push", json!({})).await.unwrap()), "push {}", "and calls");
+    let error = fixture.execute(Command::Disable(id("git")), Actor::new("operator")).await.unwrap_err();
     assert_eq!(error.code, Code::StoreUnavailable);
-    assert_eq!(cached_tools(&bench), ["git__push"]);
-    assert_eq!(bench.stats().calls, 1, "and numbers");
+    assert_eq!(cached_tools(&fixture), ["git__push"]);
+    assert_eq!(fixture.stats().calls, 1, "and numbers");
 
     disk.full.store(false, Ordering::SeqCst);
-    assert_eq!(force_refresh(&bench, "git").await.added, ["git__pull"]);
-    assert_eq!(bench.stats().calls, 1, "what was counted meanwhile is kept");
+    assert_eq!(force_refresh(&fixture, "git").await.added, ["git__pull"]);
+    assert_eq!(fixture.stats().calls, 1, "what was counted meanwhile is kept");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_recent_of_the_journal_is_read_without_the_store() {
-    let (bench, disk) = open_failing(&ScriptedSource::new(["push"])).await;
-    list_tools(&bench).await;
+async fn recent_records_are_read_from_memory() {
+    let (fixture, disk) = open_failing(&ScriptedSource::new(["push"])).await;
+    list_tools(&fixture).await;
     disk.records_fail.store(true, Ordering::SeqCst);
-    let records = bench.history(&HistoryQuery::after(0)).await.unwrap();
+    let records = fixture.history(&HistoryQuery::after(0)).await.unwrap();
     assert_eq!(records.last().unwrap().text, "1 tool added to `git`: push");
     let last = HistoryQuery { limit: Some(1), tool: Some("git__push".into()), ..HistoryQuery::default() };
-    assert_eq!(bench.history(&last).await.unwrap()[0].seq, records.len() as u64);
-    assert_eq!(bench.history(&HistoryQuery::after(records.len() as u64)).await.unwrap(), []);
+    assert_eq!(fixture.history(&last).await.unwrap()[0].seq, records.len() as u64);
+    assert_eq!(fixture.history(&HistoryQuery::after(records.len() as u64)).await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_wants_tokens_counted_does_not_wait_for_the_store() {
-    let (bench, disk) = open_failing(&ScriptedSource::new(["push"])).await;
-    list_tools(&bench).await;
+async fn counting_tokens_does_not_wait_for_the_store() {
+    let (fixture, disk) = open_failing(&ScriptedSource::new(["push"])).await;
+    list_tools(&fixture).await;
     disk.manifests_hang.store(true, Ordering::SeqCst);
-    tokio::time::timeout(Duration::from_secs(1), bench.count_tokens()).await.unwrap();
-    assert!(bench.view(&agent()).full_token_count() > 0);
-    assert!(bench.catalog().sources().all(|part| part.segment.has_token_counts()));
+    tokio::time::timeout(Duration::from_secs(1), fixture.count_tokens()).await.unwrap();
+    assert!(fixture.view(&agent()).full_token_count() > 0);
+    assert!(fixture.catalog().sources().all(|part| part.segment.has_token_counts()));
 }
 
-/// The disk fills up between asking a source and writing down what it said.
+/// The disk fills up between the response of the source and the write.
 #[tokio::test(start_paused = true)]
-async fn a_disk_that_fills_up_during_a_discovery_leaves_the_old_list() {
+async fn a_disk_that_fills_up_during_a_discovery_keeps_the_old_list() {
     let git = ScriptedSource::new(["push"]);
-    let (bench, disk) = open_failing(&git).await;
-    list_tools(&bench).await;
+    let (fixture, disk) = open_failing(&git).await;
+    list_tools(&fixture).await;
     git.set_tools(["pull"]);
     git.pause();
-    let registry = bench.registry.clone();
+    let registry = fixture.registry.clone();
     let running = tokio::spawn(async move { force_refresh(&registry, "git").await });
-    wait_until("it is asked", || git.discoveries() == 2).await;
+    wait_until("the discovery started", || git.discoveries() == 2).await;
     disk.full.store(true, Ordering::SeqCst);
     git.resume();
     assert_eq!(running.await.unwrap().error.unwrap().code, Code::StoreUnavailable);
-    assert_eq!(cached_tools(&bench), ["git__push"]);
+    assert_eq!(cached_tools(&fixture), ["git__push"]);
     disk.full.store(false, Ordering::SeqCst);
-    assert_eq!(bench.verify().await.unwrap().faults, Vec::<String>::new());
+    assert_eq!(fixture.verify().await.unwrap().faults, Vec::<String>::new());
 }
 
-/// What was recorded was reported as failed because the lease could not be given back.
+/// Regression: a recorded refresh was reported as failed because its lease could not be released.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_cannot_be_given_back_spoils_no_refresh() {
+async fn a_lease_that_cannot_be_released_does_not_fail_the_refresh() {
     let git = ScriptedSource::new(["push"]);
-    let (bench, disk) = open_failing(&git).await;
+    let (fixture, disk) = open_failing(&git).await;
     disk.release_fails.store(true, Ordering::SeqCst);
-    let outcome = force_refresh(&bench, "git").await;
+    let outcome = force_refresh(&fixture, "git").await;
     assert_eq!((outcome.status, outcome.added), (RefreshStatus::Success, vec!["git__push".to_owned()]));
 }
 
 #[tokio::test]
-async fn a_locked_store_says_so_and_is_read_on() {
+async fn a_locked_store_is_reported_and_still_readable() {
     let home = tempfile::tempdir().unwrap();
     let registry = crate::support::open_at(home.path(), json!({"s": crate::support::scripted_source(&[])})).await;
     assert_eq!(list_tools(&registry).await.len(), 3);
-    // Another process holds the file for longer than anybody waits.
+    // Another process locks the file for longer than the busy timeout.
     let script = "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1])\ndb.execute('BEGIN EXCLUSIVE')\nprint('locked', flush=True)\nsys.stdin.read()";
     let mut command = std::process::Command::new("python3");
     command.args(["-c", script]).arg(home.path().join("toolcrib.db"));
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let Ok(mut locker) = command.spawn() else {
-        return toolcrib_testkit::programs::skip("trouble::a_locked_store", "`python3` is not there");
+        return toolcrib_testkit::programs::skip(
+            "store_failures::a_locked_store_is_reported_and_still_readable",
+            "`python3` is not installed",
+        );
     };
-    let mut said = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(locker.stdout.as_mut().unwrap()), &mut said).unwrap();
-    assert_eq!(said, "locked\n");
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(locker.stdout.as_mut().unwrap()), &mut line).unwrap();
+    assert_eq!(line, "locked\n");
     let outcome = force_refresh(&registry, "s").await;
     let error = outcome.error.unwrap();
     assert_eq!((outcome.status, error.code), (RefreshStatus::Failed, Code::StoreUnavailable), "{}", error.message);
@@ -257,10 +260,11 @@ async fn a_locked_store_says_so_and_is_read_on() {
     registry.close().await;
 }
 
-/// What the store has lost is passed over, and what memory has kept is told.
+/// Records that the store lost are skipped, and those in memory are returned.
 #[tokio::test]
-async fn a_journal_that_was_lost_is_read_to_its_end() {
-    let (store, actor) = (Arc::new(FailingStore::default()), Actor::new("test"));
+async fn a_lost_journal_is_read_from_memory_to_its_end() {
+    let store = Arc::new(FailingStore::default());
+    let actor = Actor::new("test");
     let events: Vec<Event> = (0..15_000).map(|_| Event::SourceEnabled { source: id("mail") }).collect();
     store
         .commit(Commit {
@@ -277,9 +281,9 @@ async fn a_journal_that_was_lost_is_read_to_its_end() {
     let registry = Registry::open(Config::default(), options).await.unwrap();
     assert_eq!(registry.history(&HistoryQuery::after(0)).await.unwrap().len(), 15_000);
     store.journal_empty.store(true, Ordering::SeqCst);
-    let kept = registry.history(&HistoryQuery::after(0)).await.unwrap();
+    let records = registry.history(&HistoryQuery::after(0)).await.unwrap();
     assert_eq!(
-        (kept.first().map(|record| record.seq), kept.last().map(|record| record.seq)),
+        (records.first().map(|record| record.seq), records.last().map(|record| record.seq)),
         (Some(5_001), Some(15_000))
     );
     assert_eq!(registry.history_page(&HistoryQuery::after(0)).await.unwrap().next_after, None);

@@ -1,4 +1,4 @@
-//! What the tests share: registries over scripted sources in memory, and waiting without sleeping.
+//! Shared helpers: registries over scripted sources in memory or over real processes, and waiting for conditions.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use toolcrib::testkit::ScriptedSource;
 use toolcrib::{CallOptions, CallOutput, Caller, Refresh, RefreshOutcome, Registry, RegistryOptions};
 use toolcrib_testkit::programs;
 
-/// A registry over scripted sources, its clock, and its store.
+/// A registry over scripted sources, with its clock and its store in memory.
 pub(crate) struct TestRegistry {
     pub(crate) registry: Registry,
     pub(crate) manual_clock: ManualClock,
@@ -34,7 +34,7 @@ impl std::ops::Deref for TestRegistry {
 
 pub(crate) type ScriptedSources<'a> = &'a [(&'a str, &'a Arc<ScriptedSource>)];
 
-/// Scripted sources with nothing special about them.
+/// Opens a registry over scripted sources with default settings.
 pub(crate) async fn open(sources: ScriptedSources<'_>) -> TestRegistry {
     let ids: Vec<String> = sources.iter().map(|(id, _)| format!("  {id}: {{ command: scripted }}\n")).collect();
     open_yaml(&format!("sources:\n{}", ids.concat()), sources).await
@@ -49,7 +49,7 @@ pub(crate) async fn open_with(
     sources: ScriptedSources<'_>,
     change: impl FnOnce(RegistryOptions) -> RegistryOptions,
 ) -> TestRegistry {
-    let (clock, hand) = Clock::manual(Timestamp(1_790_000_000_000));
+    let (clock, manual_clock) = Clock::manual(Timestamp(1_790_000_000_000));
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let options = change(RegistryOptions {
         store: Some(store.clone()),
@@ -59,11 +59,11 @@ pub(crate) async fn open_with(
         ..RegistryOptions::default()
     });
     let registry = Registry::open(config(yaml), options.clone()).await.unwrap();
-    TestRegistry { registry, manual_clock: hand, store, options }
+    TestRegistry { registry, manual_clock, store, options }
 }
 
 impl TestRegistry {
-    /// A second registry on the same store, as another process would be.
+    /// Opens another registry on the same store, like another process.
     pub(crate) async fn open_again(&self, yaml: &str) -> Registry {
         Registry::open(config(yaml), self.options.clone()).await.unwrap()
     }
@@ -89,7 +89,7 @@ pub(crate) fn agent() -> Caller {
     Caller { name: "agent".into() }
 }
 
-/// Guarded by the command itself, as in real life.
+/// The `toolcrib` binary as the guard of server processes, as in production.
 pub(crate) fn guard_program() -> GuardExe {
     GuardExe::Path(programs::toolcrib_binary())
 }
@@ -103,12 +103,12 @@ pub(crate) fn output_text(output: &CallOutput) -> String {
     content[0]["text"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The names that agents are offered, from what is known.
+/// Returns the names of the listed tools without contacting sources.
 pub(crate) fn cached_tools(registry: &Registry) -> Vec<String> {
     registry.view(&agent()).offered_tools().map(|tool| tool.name().to_string()).collect()
 }
 
-/// The names that agents are offered once what is missing was discovered.
+/// Returns the names of the listed tools after discovering missing sources.
 pub(crate) async fn list_tools(registry: &Registry) -> Vec<String> {
     registry.tools(ToolFilter::default()).await.unwrap().into_iter().map(|tool| tool.name.to_string()).collect()
 }
@@ -130,23 +130,23 @@ pub(crate) fn tool_json(name: &str, description: &str) -> Value {
     json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
 }
 
-/// Waits for what must come, by looking again and again; under tokio's paused clock that takes no time.
-pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Polls until the condition holds; takes no real time under tokio's paused clock.
+pub(crate) async fn wait_until(description: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it never came to this: {what}");
+    while !condition() {
+        assert!(Instant::now() < deadline, "timed out waiting for: {description}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Gives everything that could still happen the time to happen.
+/// Yields often enough for all runnable tasks to finish.
 pub(crate) async fn run_pending_tasks() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
 }
 
-/// A registry as the command line has it: SQLite in a directory of its own, real servers through the guard.
+/// A registry as the command line opens it: SQLite in its own directory, servers as processes under the guard.
 pub(crate) struct SqliteRegistry {
     pub(crate) home: TempDir,
     pub(crate) registry: Registry,
@@ -170,7 +170,7 @@ impl SqliteRegistry {
         SqliteRegistry { home, registry }
     }
 
-    /// The same directory after a restart, with another configuration.
+    /// Closes the registry and opens the same directory with another configuration.
     pub(crate) async fn reopen(self, sources: Value) -> SqliteRegistry {
         self.registry.close().await;
         SqliteRegistry::open_in(self.home, sources).await
@@ -194,7 +194,7 @@ pub(crate) async fn open_at(home: &Path, sources: Value) -> Registry {
     Registry::open(config, options).await.unwrap()
 }
 
-/// One scripted source `s` in a fresh place; `{home}` in a flag is that place.
+/// Opens a registry with one scripted server `s`; `{home}` in a flag is replaced with the data directory.
 pub(crate) async fn open_scripted(flags: &[&str], settings: Value) -> SqliteRegistry {
     let home = tempfile::tempdir().unwrap();
     let flags: Vec<String> = flags.iter().map(|flag| flag.replace("{home}", home.path().to_str().unwrap())).collect();
@@ -203,12 +203,12 @@ pub(crate) async fn open_scripted(flags: &[&str], settings: Value) -> SqliteRegi
     SqliteRegistry::open_in(home, json!({"s": source})).await
 }
 
-/// A source behind the scripted server.
+/// A source that starts the scripted server with these flags.
 pub(crate) fn scripted_source(flags: &[&str]) -> Value {
     json!({"command": programs::scripted_server(), "args": flags})
 }
 
-/// A source with more settings.
+/// Adds settings to a source.
 pub(crate) fn with_settings(mut source: Value, settings: Value) -> Value {
     source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
     source
@@ -218,7 +218,7 @@ pub(crate) fn read_lines(file: &Path) -> Vec<String> {
     std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-/// Whether a process is there and not merely unburied.
+/// Whether a process exists and is not a zombie.
 pub(crate) fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
