@@ -58,9 +58,12 @@ async fn a_web_page_is_reported_as_not_mcp() {
 async fn a_body_or_event_over_the_limit_fails_the_request() {
     for endless in [false, true] {
         let server = ScriptedHttpServer::start(move |request| {
-            request.legacy_handshake("s").unwrap_or_else(|| match endless {
-                false => request.result(&json!({ "text": "x".repeat(10_000) })),
-                true => HttpReply::events(format!("data: {}", "x".repeat(10_000))).then_keep_open(),
+            request.legacy_handshake("s").unwrap_or_else(|| {
+                if endless {
+                    HttpReply::events(format!("data: {}", "x".repeat(10_000))).then_keep_open()
+                } else {
+                    request.result(&json!({ "text": "x".repeat(10_000) }))
+                }
             })
         })
         .await;

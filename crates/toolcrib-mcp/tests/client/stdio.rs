@@ -22,7 +22,8 @@ async fn the_handshake_returns_the_server_description() {
 async fn results_are_returned_byte_for_byte_in_any_order() {
     let (mut server, client) = StdioServer::connect(client_options(), json!({})).await;
     let (first, second, ()) = tokio::join!(call_tool(&client, "first"), call_tool(&client, "second"), async {
-        let (first, second) = (server.receive().await, server.receive().await);
+        let first = server.receive().await;
+        let second = server.receive().await;
         server.respond(&second, &json!({ "name": second["params"]["name"] })).await;
         let id = &first["id"];
         server
@@ -80,7 +81,9 @@ async fn progress_has_our_own_token_and_reaches_its_receiver() {
 #[tokio::test]
 async fn a_progress_token_of_the_caller_is_not_forwarded() {
     let (mut server, client) = StdioServer::connect(client_options(), json!({})).await;
-    let (meta, arguments, options) = (to_raw(&json!({ "progressToken": 7 })), to_raw(&json!({})), request_options(30));
+    let meta = to_raw(&json!({ "progressToken": 7 }));
+    let arguments = to_raw(&json!({}));
+    let options = request_options(30);
     let (response, ()) = tokio::join!(client.call_tool("t", &arguments, None, Some(&meta), &options), async {
         let request = server.receive().await;
         assert_eq!(request["params"], json!({ "name": "t", "arguments": {} }));

@@ -146,7 +146,8 @@ async fn a_dropped_call_is_cancelled() {
 #[tokio::test]
 async fn a_cancelled_call_is_cancelled_on_the_server() {
     let (mut server, client) = StdioServer::connect(client_options(), json!({})).await;
-    let (options, arguments) = (request_options(30), to_raw(&json!({})));
+    let options = request_options(30);
+    let arguments = to_raw(&json!({}));
     let (response, ()) = tokio::join!(client.call_tool("t", &arguments, None, None, &options), async {
         server.receive().await;
         options.cancel.cancel();
