@@ -114,7 +114,7 @@ impl McpClient {
         McpClient::handshake(owner, FirstProbe::Initialize, deadline).await
     }
 
-    /// Runs the handshake, then subscribes to list changes if the server speaks 2026-07-28.
+    /// Runs the handshake, then subscribes to list changes in the modern era.
     async fn handshake(owner: ConnectionOwner, first: FirstProbe, deadline: Instant) -> Result<McpClient, WireError> {
         let HandshakeResult { era, server } = handshake::negotiate(&owner.0, first, deadline).await?;
         if era == Era::Modern && owner.0.options.listen {
@@ -128,7 +128,7 @@ impl McpClient {
         self.era
     }
 
-    /// Returns what the server told about itself during the handshake.
+    /// Returns the description that the server sent during the handshake.
     pub fn server(&self) -> &ServerDescription {
         &self.server
     }
@@ -187,7 +187,7 @@ impl McpClient {
             match &connection.transport {
                 ClientTransport::Stdio(stdio) => stdio.close().await,
                 ClientTransport::Http(http) => http.close(connection.era()).await,
-                // Closing the event stream is the only way to end it; `end` does that.
+                // The server notices the closed event stream; `end` closes it.
                 ClientTransport::Sse(_) => {}
             }
         };

@@ -105,14 +105,17 @@ impl WireConnection {
         })
     }
 
+    /// Returns the bounds on what the server may send.
     pub(crate) fn limits(&self) -> &ClientLimits {
         &self.options.limits
     }
 
+    /// Returns the era that requests are encoded for.
     pub(crate) fn era(&self) -> Era {
         *self.era.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Sets the era for further requests.
     pub(crate) fn set_era(&self, era: Era) {
         *self.era.write().unwrap_or_else(PoisonError::into_inner) = era;
     }
@@ -276,6 +279,7 @@ impl WireConnection {
         let _ = self.events.send(event);
     }
 
+    /// Subscribes to events from now on.
     pub(crate) fn events(&self) -> broadcast::Receiver<ConnectionEvent> {
         self.events.subscribe()
     }
@@ -302,10 +306,12 @@ impl WireConnection {
         lock(&self.tasks).abort_all();
     }
 
+    /// Whether [`WireConnection::end`] was called.
     pub(crate) fn is_ended(&self) -> bool {
         self.ended.is_cancelled()
     }
 
+    /// Waits until the connection ends.
     pub(crate) async fn wait_ended(&self) {
         self.ended.cancelled().await;
     }

@@ -30,6 +30,7 @@ pub(crate) const MODERN_VERSION: &str = "2026-07-28";
 impl LegacyVersion {
     /// The version offered in `initialize`.
     pub const LATEST: LegacyVersion = LegacyVersion::V2025_11_25;
+    /// All versions, oldest first.
     pub(crate) const ALL: [LegacyVersion; 4] = [
         LegacyVersion::V2024_11_05,
         LegacyVersion::V2025_03_26,

@@ -93,6 +93,7 @@ impl RpcError {
     pub const MISSING_CAPABILITY: i64 = -32021;
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 
+    /// Creates an error without data.
     pub fn new(code: i64, message: impl Into<String>) -> RpcError {
         RpcError { code, message: message.into(), data: None }
     }
@@ -105,10 +106,10 @@ impl fmt::Display for WireError {
             WireError::Unauthorized { status, .. } => {
                 write!(f, "the server answered HTTP {status}: it needs a token, or this one is not allowed")
             }
-            WireError::Status { status, body: said, .. } if said.is_empty() => {
+            WireError::Status { status, body, .. } if body.is_empty() => {
                 write!(f, "the server answered HTTP {status}")
             }
-            WireError::Status { status, body: said, .. } => write!(f, "the server answered HTTP {status}: `{said}`"),
+            WireError::Status { status, body, .. } => write!(f, "the server answered HTTP {status}: `{body}`"),
             WireError::NotMcp(reason) => write!(f, "this does not look like an MCP server: {reason}"),
             WireError::Timeout { sent: true } => write!(f, "the server did not answer in time"),
             WireError::Timeout { sent: false } => {

@@ -33,6 +33,7 @@ use crate::{
     error::{WireError, sanitize_excerpt},
 };
 
+/// Header with the session id of legacy servers.
 const SESSION_HEADER: &str = "mcp-session-id";
 /// Maximum number of consecutive attempts to resume or reopen a stream without receiving an event.
 const MAX_RESUME_ATTEMPTS: u32 = 5;
@@ -94,10 +95,12 @@ impl HttpTransport {
         !self.listening.swap(true, Ordering::SeqCst)
     }
 
+    /// Whether a task reads the GET stream or tries to open it.
     pub(crate) fn is_listening(&self) -> bool {
         self.listening.load(Ordering::SeqCst)
     }
 
+    /// Returns the current session id.
     pub(crate) fn session(&self) -> Option<HeaderValue> {
         self.session.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

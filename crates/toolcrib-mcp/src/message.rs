@@ -112,10 +112,12 @@ pub(crate) fn split_batch(text: &str) -> Vec<&str> {
     batch.into_iter().map(RawValue::get).collect()
 }
 
+/// Encodes a request.
 pub(crate) fn encode_request(id: u64, method: &str, params: Option<&RawValue>) -> Result<String, WireError> {
     encode(&OutgoingEnvelope { jsonrpc: "2.0", id: Some(id), method, params })
 }
 
+/// Encodes a notification.
 pub(crate) fn encode_notification(method: &str, params: Option<&RawValue>) -> Result<String, WireError> {
     encode(&OutgoingEnvelope { jsonrpc: "2.0", id: None, method, params })
 }
@@ -187,6 +189,7 @@ impl<'a> RawObject<'a> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_ref())
     }
 
+    /// Iterates over the entries in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }

@@ -171,6 +171,7 @@ impl fmt::Debug for RequestOptions {
     }
 }
 
+/// Returns `{}`.
 fn empty_object() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).unwrap_or_default()
 }

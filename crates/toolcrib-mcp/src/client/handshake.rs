@@ -161,6 +161,7 @@ async fn send_request(
 
 /// Whether an `UNSUPPORTED_VERSION` error offers 2026-07-28. An error that offers no version known here is final.
 fn offers_modern(error: &RpcError) -> Result<bool, WireError> {
+    /// Data of an `UNSUPPORTED_VERSION` error.
     #[derive(Deserialize)]
     struct VersionErrorData {
         supported: Vec<String>,

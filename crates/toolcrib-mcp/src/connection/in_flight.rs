@@ -25,6 +25,7 @@ pub(super) struct PendingRequest {
     pub(super) on_notification: Option<NotificationHandler>,
 }
 
+/// Receives the outcome; closed without a value when the connection ends.
 pub(super) type ResponseReceiver = oneshot::Receiver<Result<Box<RawValue>, WireError>>;
 
 /// RAII guard for a request in flight. If dropped before the response, it withdraws the request, or cancels it on the
@@ -94,6 +95,7 @@ impl WireConnection {
 #[derive(Debug, Default)]
 pub(crate) struct SendState(AtomicU8);
 
+// States of a message.
 const QUEUED: u8 = 0;
 const SENT: u8 = 1;
 const CANCELLED: u8 = 2;
@@ -117,6 +119,7 @@ impl SendState {
         before != Err(SENT)
     }
 
+    /// Whether the server may have received the message.
     pub(crate) fn is_sent(&self) -> bool {
         self.0.load(Ordering::Acquire) == SENT
     }

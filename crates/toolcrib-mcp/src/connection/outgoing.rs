@@ -99,6 +99,7 @@ impl RequestContext {
 
 /// Returns the instant `duration` from now. Capped, because adding `Duration::MAX` to an instant overflows.
 pub(crate) fn deadline_after(duration: Duration) -> Instant {
+    // Ten years, in place of "for ever".
     const MAX_WAIT: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
     Instant::now() + duration.min(MAX_WAIT)
 }

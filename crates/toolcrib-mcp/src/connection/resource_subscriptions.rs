@@ -18,6 +18,7 @@ const MAX_RESOURCE_SUBSCRIPTIONS: usize = 10_000;
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Delay before rejected subscriptions are tried again; doubled after each round up to [`MAX_BACKOFF`].
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+/// Maximum delay between rounds.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// URIs of the subscribed resources.

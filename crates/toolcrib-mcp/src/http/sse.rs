@@ -34,6 +34,7 @@ pub(crate) struct EventStreamParser {
 }
 
 impl EventStreamParser {
+    /// Creates a parser for events of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> EventStreamParser {
         EventStreamParser {
             buffer: Vec::new(),

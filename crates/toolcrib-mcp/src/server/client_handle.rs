@@ -25,6 +25,7 @@ pub struct ClientHandle {
 }
 
 impl ClientHandle {
+    /// Creates the handle of a request.
     pub(super) fn new(request_state: Arc<RequestState>) -> ClientHandle {
         ClientHandle { request_state }
     }

@@ -52,6 +52,7 @@ pub(super) struct ClientContext {
     pub(super) is_one_shot: bool,
 }
 
+/// Outcome of a request: its result, or the error for the client.
 type RpcResult = Result<Box<RawValue>, RpcError>;
 
 impl ServerShared {

@@ -93,6 +93,7 @@ pub(super) enum MessagePriority {
 }
 
 impl EventBuffer {
+    /// Creates an empty stream without readers.
     pub(super) fn new(stream_number: u64, max_unread: usize, retention: Retention) -> Arc<EventBuffer> {
         let state = BufferState { next_number: 1, next_unread: 1, ..BufferState::default() };
         Arc::new(EventBuffer {
@@ -124,6 +125,7 @@ impl EventBuffer {
         }
     }
 
+    /// Adds a message and wakes the newest reader, unless the stream ended or the message is dropped.
     fn add(&self, text: String, priority: MessagePriority, response_kind: Option<ResponseKind>) {
         let mut state = lock(&self.state);
         let unread = state.messages.iter().rev().take_while(|message| message.number >= state.next_unread);
@@ -160,6 +162,7 @@ impl EventBuffer {
         lock(&self.state).next_unread - 1
     }
 
+    /// Returns the number of open readers.
     pub(super) fn reader_count(&self) -> usize {
         lock(&self.state).readers.len()
     }
@@ -201,6 +204,7 @@ impl EventBuffer {
 }
 
 impl BufferState {
+    /// Wakes the reader that gets the next message.
     fn wake_newest_reader(&mut self) {
         if let Some(waker) = self.readers.last_mut().and_then(|reader| reader.waker.take()) {
             waker.wake();
@@ -244,6 +248,7 @@ pub(super) struct BufferReader {
 }
 
 impl BufferReader {
+    /// Returns the stream that is read.
     pub(super) fn buffer(&self) -> &Arc<EventBuffer> {
         &self.buffer
     }

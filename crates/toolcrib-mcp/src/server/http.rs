@@ -39,7 +39,9 @@ use crate::{
     message::{self, IncomingMessage},
 };
 
+/// Header with the session id of legacy clients.
 const SESSION_HEADER: &str = "mcp-session-id";
+/// Header with the protocol version; required since 2025-06-18.
 const VERSION_HEADER: &str = "mcp-protocol-version";
 
 /// Answers HTTP requests with a [`Service`]. Cheap to clone; dropping the last clone ends all sessions and requests.
@@ -55,9 +57,11 @@ struct EndpointInner {
     sessions: Arc<McpSessions>,
 }
 
+/// An HTTP response, or the rejection of the request.
 type EndpointResult = Result<Response<EndpointBody>, EndpointError>;
 
 impl McpEndpoint {
+    /// Creates an endpoint. It starts no task before the first request.
     pub fn new(service: Arc<dyn Service>, options: ServerOptions) -> McpEndpoint {
         let inner = EndpointInner { shared: ServerShared::new(service, options), sessions: Arc::default() };
         McpEndpoint { inner: Arc::new(inner) }

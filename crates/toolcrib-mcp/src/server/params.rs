@@ -4,6 +4,7 @@ use serde_json::value::RawValue;
 
 use crate::{connection::encode::is_hop_by_hop_meta, error::RpcError, headers, message::RawObject};
 
+// `_meta` keys of 2026-07-28.
 pub(super) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const CLIENT_INFO_KEY: &str = "io.modelcontextprotocol/clientInfo";

@@ -79,6 +79,7 @@ pub(super) enum Sink {
 }
 
 impl RequestState {
+    /// Whether the client uses 2026-07-28.
     pub(super) fn is_modern(&self) -> bool {
         self.peer.era == Era::Modern
     }

@@ -43,6 +43,7 @@ pub(super) struct ServerShared {
 }
 
 impl ServerShared {
+    /// Creates the shared state without any task.
     pub(super) fn new(service: Arc<dyn Service>, options: ServerOptions) -> Arc<ServerShared> {
         let server_info = to_raw(&json!({ "name": options.name, "version": options.version })).unwrap_or_default();
         Arc::new(ServerShared {

@@ -153,6 +153,7 @@ impl StreamSession {
         }
     }
 
+    /// Handles one message. Requests run in their own tasks; only `initialize` is answered here, in order.
     async fn handle_message(&self, incoming: IncomingMessage<'_>) {
         match incoming {
             IncomingMessage::Request { id, method, params } if method == "initialize" && !declares_version(params) => {

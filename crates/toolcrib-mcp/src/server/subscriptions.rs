@@ -108,6 +108,7 @@ struct ResourceSubscriptionGuard {
 impl ResourceSubscriptionGuard {
     /// Subscribes to the resources; those that the service rejects are left out.
     async fn subscribe(request: &Arc<RequestState>, uris: Vec<String>) -> ResourceSubscriptionGuard {
+        // Each resource costs a call of the service; those beyond the bound are not acknowledged.
         const MAX_RESOURCES_PER_SUBSCRIPTION: usize = 100;
         let uris: BTreeSet<String> = uris.into_iter().take(MAX_RESOURCES_PER_SUBSCRIPTION).collect();
         let mut guard = ResourceSubscriptionGuard { request: request.clone(), uris: BTreeSet::new() };

@@ -21,6 +21,7 @@ const KEEP_ALIVE_COMMENT: Bytes = Bytes::from_static(b": alive\n\n");
 #[derive(Debug)]
 pub struct EndpointBody(BodyContent);
 
+/// Kind of body.
 #[derive(Debug)]
 enum BodyContent {
     Full(Bytes),

@@ -80,6 +80,7 @@ fn check_version(headers: &HeaderMap, params: &RequestParams) -> Result<(), RpcE
     }
 }
 
+/// The error for a header that is missing or does not match the body.
 fn header_mismatch(reason: String) -> RpcError {
     RpcError::new(RpcError::HEADER_MISMATCH, reason)
 }

@@ -47,6 +47,7 @@ pub(super) struct EndpointError {
 }
 
 impl EndpointError {
+    /// Rejects an HTTP request as invalid.
     pub(super) fn new(status: StatusCode, message: &str) -> EndpointError {
         EndpointError { status, id: None, error: RpcError::new(RpcError::INVALID_REQUEST, message) }
     }
@@ -67,6 +68,7 @@ impl EndpointError {
         EndpointError { id: Some(id.to_owned()), ..self }
     }
 
+    /// Builds the HTTP response, with the headers that its status requires.
     pub(super) fn into_response(self) -> Response<EndpointBody> {
         let mut response = json_response(self.status, envelope::encode_error(self.id.as_deref(), self.error));
         if self.status == StatusCode::METHOD_NOT_ALLOWED {
@@ -94,6 +96,7 @@ pub(super) fn response_status(era: Era, kind: ResponseKind) -> StatusCode {
     }
 }
 
+/// Builds a response with a JSON body.
 pub(super) fn json_response(status: StatusCode, text: impl Into<bytes::Bytes>) -> Response<EndpointBody> {
     response_with_type(status, EndpointBody::full(text), "application/json")
 }
@@ -106,12 +109,14 @@ pub(super) fn event_stream_response(body: EndpointBody) -> Response<EndpointBody
     response
 }
 
+/// Builds a response without a body.
 pub(super) fn empty_response(status: StatusCode) -> Response<EndpointBody> {
     let mut response = Response::new(EndpointBody::full(""));
     *response.status_mut() = status;
     response
 }
 
+/// Builds a response with this content type.
 fn response_with_type(status: StatusCode, body: EndpointBody, content_type: &'static str) -> Response<EndpointBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -59,6 +59,7 @@ pub(super) struct McpSessions {
 }
 
 impl McpSession {
+    /// Creates a session with a random id.
     fn new(shared: &ServerShared, peer: Arc<McpPeer>, owner: Option<SessionOwner>) -> McpSession {
         McpSession {
             id: format!("{:032x}", rand::random::<u128>()),
@@ -180,6 +181,7 @@ impl McpSessions {
         lock(&self.by_id).values().for_each(|session| session.notifications.end());
     }
 
+    /// Ends all sessions.
     pub(super) fn end_all(&self, shared: &ServerShared) {
         let sessions: Vec<_> = lock(&self.by_id).drain().collect();
         sessions.iter().for_each(|(_, session)| session.end(shared));
