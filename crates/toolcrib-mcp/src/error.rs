@@ -113,7 +113,7 @@ impl fmt::Display for WireError {
             WireError::NotMcp(reason) => write!(f, "this does not look like an MCP server: {reason}"),
             WireError::Timeout { sent: true } => write!(f, "the server did not answer in time"),
             WireError::Timeout { sent: false } => {
-                write!(f, "the request could not be sent in time: the server does not read its input")
+                write!(f, "the request could not be sent in time")
             }
             WireError::Closed { reason, .. } => write!(f, "the connection is closed: {reason}"),
             WireError::TooLarge { what, limit } => write!(f, "{what} is over the limit of {limit}"),
