@@ -1,4 +1,5 @@
-//! What can be said on the command line.
+//! Command-line arguments: the top-level parser, the options common to all commands, and the list of commands. Each
+//! command defines its own arguments in its module under `commands`.
 
 use std::path::PathBuf;
 
@@ -24,13 +25,13 @@ pub(crate) struct Arguments {
     pub(crate) command: CliCommand,
 }
 
-/// What every command takes.
+/// Options that every command accepts, and per-run state that travels with them.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CommonArguments {
     /// The configuration file, instead of the nearest `toolcrib.yaml` or `.mcp.json`
     #[arg(long, global = true, value_name = "FILE", env = "TOOLCRIB_CONFIG", help_heading = "Common options")]
     pub(crate) config: Option<PathBuf>,
-    /// Where the inventory is kept, instead of a place made from the configuration file's path
+    /// The data directory, which holds the store; by default one derived from the configuration file's path
     #[arg(long, global = true, value_name = "DIR", env = "TOOLCRIB_DATA", help_heading = "Common options")]
     pub(crate) data: Option<PathBuf>,
     /// The store: `sqlite:FILE` or `memory:`, instead of the data directory
@@ -45,15 +46,17 @@ pub(crate) struct CommonArguments {
     /// Show neither hints nor progress
     #[arg(short, long, global = true, help_heading = "Common options")]
     pub(crate) quiet: bool,
-    /// Not said on the command line.
+    // The fields below are not options: `commands::run` fills them in.
+    /// Trace and span queue of this run.
     #[arg(skip)]
     pub(crate) telemetry: Telemetry,
+    /// The wait for sources that Ctrl-C interrupts.
     #[arg(skip)]
     pub(crate) wait: InterruptibleWait,
 }
 
 impl CommonArguments {
-    /// Advice on stderr, for those who want it.
+    /// Prints a hint or warning to stderr, unless `--quiet` is given.
     pub(crate) fn hint(&self, text: &str) {
         if !self.quiet {
             output::print_stderr_line(text);
@@ -97,7 +100,7 @@ pub(crate) enum CliCommand {
 }
 
 impl CliCommand {
-    /// Whether it goes on until somebody asks it to leave.
+    /// Returns whether the command runs until a shutdown signal or the end of its input.
     pub(crate) fn is_long_running(&self) -> bool {
         matches!(self, CliCommand::Serve(_) | CliCommand::Mcp(_))
             || matches!(self, CliCommand::Demo(arguments) if arguments.is_long_running())
@@ -111,16 +114,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_and_every_argument_says_what_it_is_for() {
+    fn every_command_and_argument_has_help() {
         fn check(command: &clap::Command, path: &str, missing: &mut Vec<String>) {
             let path = format!("{path} {}", command.get_name());
             if command.get_about().is_none() {
                 missing.push(path.clone());
             }
-            let silent = |argument: &&clap::Arg| !argument.is_hide_set() && argument.get_help().is_none();
-            missing
-                .extend(command.get_arguments().filter(silent).map(|argument| format!("{path} {}", argument.get_id())));
-            command.get_subcommands().for_each(|inner| check(inner, &path, missing));
+            let lacks_help = |argument: &&clap::Arg| !argument.is_hide_set() && argument.get_help().is_none();
+            let without_help = command.get_arguments().filter(lacks_help);
+            missing.extend(without_help.map(|argument| format!("{path} {}", argument.get_id())));
+            command.get_subcommands().for_each(|subcommand| check(subcommand, &path, missing));
         }
         let mut missing = Vec::new();
         check(&Arguments::command(), "", &mut missing);

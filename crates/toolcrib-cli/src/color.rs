@@ -1,32 +1,39 @@
-//! Colour for people at a terminal; plain text for everybody else.
+//! Text styles for stdout at a terminal. Elsewhere, or with `NO_COLOR`, every function returns the text unchanged.
 
 use console::Style;
 
 use crate::output;
 
+/// Headings and names.
 pub(crate) fn bold(text: &str) -> String {
     apply_style(text, Style::new().bold())
 }
 
+/// Labels and secondary text.
 pub(crate) fn dim(text: &str) -> String {
     apply_style(text, Style::new().dim())
 }
 
+/// Green.
 pub(crate) fn success(text: &str) -> String {
     apply_style(text, Style::new().green())
 }
 
+/// Yellow.
 pub(crate) fn warning(text: &str) -> String {
     apply_style(text, Style::new().yellow())
 }
 
+/// Bold red.
 pub(crate) fn failure(text: &str) -> String {
     apply_style(text, Style::new().red().bold())
 }
 
 fn apply_style(text: &str, style: Style) -> String {
-    match output::is_stdout_colored() {
-        true => style.force_styling(true).apply_to(text).to_string(),
-        false => text.to_owned(),
+    if output::is_stdout_colored() {
+        // `console` has its own detection of terminals; ours has decided already.
+        style.force_styling(true).apply_to(text).to_string()
+    } else {
+        text.to_owned()
     }
 }

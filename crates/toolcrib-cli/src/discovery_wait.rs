@@ -1,4 +1,5 @@
-//! How long a command waits for sources that have to be discovered before it can print their tools.
+//! Discovery before a command reads: which sources must be discovered first, how long the command waits for them, and
+//! what it reports about those that are missing. The discovery itself is done by `toolcrib::refresh`.
 
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,20 +21,20 @@ use crate::arguments::CommonArguments;
 use crate::session::CliSession;
 use crate::{output, progress};
 
-/// How long a source that failed the last time is waited for, and on a terminal any source after the last one that
-/// answered.
+/// Timeout for a source whose previous discovery failed. On a terminal also the time without any response after which
+/// the remaining sources are left to the background.
 const SHORT_WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// No wait is longer; a moment that is too far away cannot be computed.
+/// Upper bound for `--wait`: adding a larger duration to an `Instant` could overflow.
 const MAX_WAIT_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Which sources may be contacted before reading, and how long that may take.
+/// Which sources may be contacted before reading, and how long that may take
 #[derive(Debug, Args)]
 pub(crate) struct DiscoveryArguments {
-    /// Make no requests and start nothing
+    /// Use cached tool lists only: make no network requests and start no process
     #[arg(long, conflicts_with_all = ["fresh", "wait"])]
     cached: bool,
-    /// Wait for lists that may be old, too
+    /// Refresh stale tool lists first, too
     #[arg(long)]
     fresh: bool,
     /// Wait at most this long for sources to be discovered, `10s` or `2m`; `0` does not wait
@@ -41,36 +42,40 @@ pub(crate) struct DiscoveryArguments {
     wait: Option<Duration>,
 }
 
+/// Parses `--wait`, which also accepts a bare `0`.
 fn parse_wait_limit(text: &str) -> Result<Duration, String> {
     if text == "0" { Ok(Duration::ZERO) } else { parse_wait_duration(text) }
 }
 
+/// Parses a duration option such as `--timeout`.
 pub(crate) fn parse_wait_duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "write a duration such as `30s` or `2m`".to_owned())
 }
 
 impl DiscoveryArguments {
-    pub(crate) fn need(&self) -> RequiredFreshness {
-        self.need_or(RequiredFreshness::Discovered)
+    /// Returns the freshness a command needs: by default, sources without a tool list are discovered and stale lists
+    /// are used as they are.
+    pub(crate) fn required_freshness(&self) -> RequiredFreshness {
+        self.required_freshness_or(RequiredFreshness::Discovered)
     }
 
-    /// The need of a command that wants more than what is known, unless the command line says otherwise.
-    pub(crate) fn need_or(&self, unsaid: RequiredFreshness) -> RequiredFreshness {
+    /// Like [`DiscoveryArguments::required_freshness`], with another default.
+    pub(crate) fn required_freshness_or(&self, default: RequiredFreshness) -> RequiredFreshness {
         if self.cached || self.wait.is_some_and(|wait| wait.is_zero()) {
             RequiredFreshness::Cached
         } else if self.fresh {
             RequiredFreshness::Fresh
         } else {
-            unsaid
+            default
         }
     }
 
-    /// `--wait`.
+    /// The value of `--wait`.
     pub(crate) fn wait_limit(&self) -> Option<Duration> {
         self.wait
     }
 
-    /// For a command that prints what it has.
+    /// Returns the policy for a command that prints whatever tools it has.
     pub(crate) fn wait_policy(&self) -> WaitPolicy {
         match self.wait {
             Some(limit) => WaitPolicy::Limit(limit),
@@ -79,31 +84,32 @@ impl DiscoveryArguments {
         }
     }
 
-    /// For a command that needs every list.
+    /// Returns the policy for a command that needs every tool list, such as `lock`.
     pub(crate) fn wait_policy_for_all(&self) -> WaitPolicy {
         self.wait.map_or(WaitPolicy::SourceTimeouts, WaitPolicy::Limit)
     }
 }
 
-/// How long a command waits.
+/// How long a command waits for discoveries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum WaitPolicy {
-    /// For each source as long as its own deadlines allow.
+    /// For each source until its own timeouts (`discovery_timeout`) end the discovery.
     SourceTimeouts,
-    /// The same, but the slowest do not keep a person waiting: they are left to another process.
+    /// The same, but slow sources do not block a person: after [`SHORT_WAIT_TIMEOUT`] without a response they are left
+    /// to a background process.
     Interactive,
-    /// `--wait`: for all together.
+    /// `--wait`: one limit for all sources together.
     Limit(Duration),
 }
 
-/// A source whose tools an answer lacks.
+/// A source whose tools are missing from a response.
 #[derive(Debug, Serialize)]
 pub(crate) struct MissingSource {
     pub(crate) source: SourceId,
     pub(crate) reason: String,
 }
 
-/// An answer as JSON, and what it lacks where it does.
+/// A JSON response with the list of sources missing from it. `missing` is absent from a complete response.
 #[derive(Debug, Serialize)]
 pub(crate) struct PartialResponse<T> {
     #[serde(flatten)]
@@ -112,208 +118,221 @@ pub(crate) struct PartialResponse<T> {
     pub(crate) missing: Vec<MissingSource>,
 }
 
-/// What came of the wait for a need.
+/// Result of [`CliSession::ensure`].
 #[derive(Debug)]
 pub(crate) struct EnsureOutcome {
+    /// Enabled sources without any tool list.
     pub(crate) missing: Vec<MissingSource>,
-    /// Sources whose list was needed and did not come in time; an older one may be known.
+    /// Sources that did not respond in time; an older tool list may still be cached.
     pub(crate) unanswered: Vec<SourceId>,
 }
 
 impl CliSession {
-    /// Discovers what a need takes, with progress, as long as patience lasts. Says what failed, is stale or is left out.
+    /// Discovers sources until the required freshness is met or the policy ends the wait, with progress on a terminal.
+    /// Prints which sources failed, are stale or are missing.
     pub(crate) async fn ensure(
         &self,
-        need: RequiredFreshness,
+        required: RequiredFreshness,
         among: Option<&[SourceId]>,
-        patience: WaitPolicy,
+        policy: WaitPolicy,
     ) -> EnsureOutcome {
-        // `--wait` says that a person wants to wait, also for what failed a moment ago.
-        let pauses = match patience {
+        // An explicit `--wait` also retries sources that are backing off after a recent failure.
+        let backoff = match policy {
             WaitPolicy::Limit(_) => BackoffPolicy::Ignore,
             WaitPolicy::SourceTimeouts | WaitPolicy::Interactive => BackoffPolicy::Respect,
         };
-        // Another process may be at it already; then no further one is started.
-        let elsewhere = sources_in_discovery(&self.registry);
-        let pending = self.registry.pending_discoveries(need, among, pauses, false);
-        let waited = wait_for_sources(self, pending, patience).await;
-        let missing = self.missing_sources(among, &waited);
-        progress::report_failures(&waited.outcomes, self.common.quiet);
-        self.hint_missing(among, &waited, &missing);
-        self.discover_in_background(&waited.left_to_background, &elsewhere);
-        if need == RequiredFreshness::Discovered {
+        // Recorded before the wait: no second background process is started for a source that another one discovers.
+        let in_discovery_elsewhere = sources_in_discovery(&self.registry);
+        let pending = self.registry.pending_discoveries(required, among, backoff, false);
+        let wait_outcome = wait_for_sources(self, pending, policy).await;
+        let missing = self.missing_sources(among, &wait_outcome);
+        progress::report_failures(&wait_outcome.outcomes, self.common.quiet);
+        self.hint_missing(among, &wait_outcome, &missing);
+        self.discover_in_background(&wait_outcome.left_to_background, &in_discovery_elsewhere);
+        if required == RequiredFreshness::Discovered {
             self.hint_stale(among);
         }
-        EnsureOutcome { missing, unanswered: [waited.timed_out, waited.left_to_background].concat() }
+        EnsureOutcome { missing, unanswered: [wait_outcome.timed_out, wait_outcome.left_to_background].concat() }
     }
 
-    /// Discovers the source of a tool that is about to be called, within the time of the call.
-    pub(crate) async fn ensure_for_call(&self, need: RequiredFreshness, source: SourceId, limit: Duration) {
-        let pending = self.registry.pending_discoveries(need, Some(&[source]), BackoffPolicy::Respect, true);
-        let waited = wait_for_sources(self, pending, WaitPolicy::Limit(limit)).await;
-        progress::report_failures(&waited.outcomes, self.common.quiet);
+    /// Discovers the source of a tool that is about to be called, within the time limit of the call.
+    pub(crate) async fn ensure_for_call(&self, required: RequiredFreshness, source: SourceId, limit: Duration) {
+        let pending = self.registry.pending_discoveries(required, Some(&[source]), BackoffPolicy::Respect, true);
+        let wait_outcome = wait_for_sources(self, pending, WaitPolicy::Limit(limit)).await;
+        progress::report_failures(&wait_outcome.outcomes, self.common.quiet);
     }
 
-    /// The enabled sources without any list, and why there is none.
-    fn missing_sources(&self, among: Option<&[SourceId]>, waited: &WaitOutcome) -> Vec<MissingSource> {
-        let meant = |id: &SourceId| among.is_none_or(|among| among.contains(id));
-        let sources = self.registry.sources().into_iter().filter(|source| source.enabled && meant(&source.id));
+    /// Returns the enabled sources without any tool list, each with the reason.
+    fn missing_sources(&self, among: Option<&[SourceId]>, wait_outcome: &WaitOutcome) -> Vec<MissingSource> {
+        let is_selected = |id: &SourceId| among.is_none_or(|among| among.contains(id));
+        let sources = self.registry.sources().into_iter().filter(|source| source.enabled && is_selected(&source.id));
         let missing = sources.filter(|source| source.freshness == Freshness::Missing);
         let reason = |source: &SourceView| {
             let failure = source.last_error.as_ref().map(|failure| failure.message.clone());
-            if waited.left_to_background.contains(&source.id) {
+            if wait_outcome.left_to_background.contains(&source.id) {
                 return "it is still being discovered".to_owned();
             }
-            let other = || self.registry.source_failure(&source.id).map(|error| error.message);
-            failure.or_else(other).unwrap_or_else(|| "it was never discovered".to_owned())
+            // A source that may not be contacted, such as one of an untrusted file, has no recorded failure.
+            let other_error = || self.registry.source_failure(&source.id).map(|error| error.message);
+            failure.or_else(other_error).unwrap_or_else(|| "it was never discovered".to_owned())
         };
         missing.map(|source| MissingSource { reason: reason(&source), source: source.id }).collect()
     }
 
-    /// Says which sources are left out. Those that failed while this command waited were told already.
-    fn hint_missing(&self, among: Option<&[SourceId]>, waited: &WaitOutcome, missing: &[MissingSource]) {
-        /// More are not told one by one.
+    /// Warns about sources whose tools are missing or whose refresh failed, except for those that the command has
+    /// reported already.
+    fn hint_missing(&self, among: Option<&[SourceId]>, wait_outcome: &WaitOutcome, missing: &[MissingSource]) {
+        /// Above this number one line names all sources.
         const MAX_WARNINGS: usize = 3;
-        // Of a file that is not trusted the command has told when it began.
-        let forbidden = self.registry.blocked_sources();
-        let told = |id: &SourceId| {
-            waited.left_to_background.contains(id)
-                || forbidden.contains_key(id)
-                || waited.outcomes.iter().any(|outcome| outcome.source == *id)
+        // Opening the session has warned about sources of an untrusted file.
+        let blocked = self.registry.blocked_sources();
+        let is_reported = |id: &SourceId| {
+            wait_outcome.left_to_background.contains(id)
+                || blocked.contains_key(id)
+                || wait_outcome.outcomes.iter().any(|outcome| outcome.source == *id)
         };
-        let meant = |id: &SourceId| among.is_none_or(|among| among.contains(id));
-        let failed = |source: &SourceView| {
-            waited.timed_out.contains(&source.id)
+        let is_selected = |id: &SourceId| among.is_none_or(|among| among.contains(id));
+        // A source without transport has an invalid declaration, which the session has warned about.
+        let has_failed = |source: &SourceView| {
+            wait_outcome.timed_out.contains(&source.id)
                 || (source.status == DiscoveryStatus::Failed && source.transport.is_some())
         };
-        let mut lines = Vec::new();
-        for source in self.registry.sources().into_iter().filter(|source| source.enabled && meant(&source.id)) {
+        let mut warnings = Vec::new();
+        for source in self.registry.sources().into_iter().filter(|source| source.enabled && is_selected(&source.id)) {
             let id = &source.id;
-            let failure = source.last_error.as_ref().filter(|_| failed(&source));
+            let failure = source.last_error.as_ref().filter(|_| has_failed(&source));
             let failure = failure.map(|failure| format!("{id} failed: {}", failure.message));
             let unknown = missing.iter().find(|missing| missing.source == *id);
             let unknown = || unknown.map(|missing| format!("the tools of {id} are not known: {}", missing.reason));
-            if let Some(line) = failure.or_else(unknown).filter(|_| !told(id)) {
-                lines.push((id.clone(), line));
+            if let Some(warning) = failure.or_else(unknown).filter(|_| !is_reported(id)) {
+                warnings.push((id.clone(), warning));
             }
         }
-        if lines.len() > MAX_WARNINGS {
-            let names: Vec<&str> = lines.iter().map(|(id, _)| id.as_str()).collect();
-            let (count, names) = (names.len(), names.join(", "));
+        if warnings.len() > MAX_WARNINGS {
+            let names: Vec<&str> = warnings.iter().map(|(id, _)| id.as_str()).collect();
+            let count = names.len();
+            let names = names.join(", ");
             self.common.hint(&format!(
                 "warning: {count} sources failed or are not known: {names}; `toolcrib sources` shows why"
             ));
             return;
         }
-        for (id, line) in lines {
-            self.common.hint(&format!("warning: {line}; `toolcrib refresh {id}` tries again"));
+        for (id, warning) in warnings {
+            self.common.hint(&format!("warning: {warning}; `toolcrib refresh {id}` tries again"));
         }
     }
 
-    fn discover_in_background(&self, left: &[SourceId], elsewhere: &[SourceId]) {
-        if left.is_empty() {
+    /// Starts a background process for the slow sources, except for those that another process discovers already.
+    fn discover_in_background(&self, slow: &[SourceId], in_discovery_elsewhere: &[SourceId]) {
+        if slow.is_empty() {
             return;
         }
-        let names: Vec<&str> = left.iter().map(SourceId::as_str).collect();
+        let names: Vec<&str> = slow.iter().map(SourceId::as_str).collect();
         let names = names.join(", ");
-        let new: Vec<&SourceId> = left.iter().filter(|id| !elsewhere.contains(id)).collect();
-        self.common.hint(&match spawn_refresh(&self.common, &new) {
+        let to_discover: Vec<&SourceId> = slow.iter().filter(|id| !in_discovery_elsewhere.contains(id)).collect();
+        self.common.hint(&match spawn_refresh(&self.common, &to_discover) {
             Ok(()) => format!("hint: still being discovered in the background: {names}; `--wait 60s` waits longer"),
             Err(error) => format!("warning: not discovered yet: {names}; `toolcrib refresh` cannot start: {error}"),
         });
     }
 }
 
+/// Returns the sources that this or another process is discovering now.
 fn sources_in_discovery(registry: &Registry) -> Vec<SourceId> {
     let sources = registry.sources().into_iter();
     sources.filter(|source| source.status == DiscoveryStatus::Discovering).map(|source| source.id).collect()
 }
 
-/// What came of a wait.
+/// Result of [`wait_for_sources`].
 #[derive(Default)]
 struct WaitOutcome {
+    /// Finished discoveries, sorted by source.
     outcomes: Vec<RefreshOutcome>,
-    /// Recorded as failures, because they took too long.
+    /// Sources that took too long; each is recorded as failed.
     timed_out: Vec<SourceId>,
-    /// No longer waited for; another process discovers them.
+    /// Sources that a background process is to discover.
     left_to_background: Vec<SourceId>,
 }
 
 /// Why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitEnd {
-    /// Every source answered, failed or took longer than it may.
+    /// Every source responded, failed or timed out.
     Finished,
-    /// On a terminal, no source has answered for a while.
+    /// On a terminal, no source has responded for [`SHORT_WAIT_TIMEOUT`].
     Idle,
-    /// `--wait` is over, or Ctrl-C was pressed.
+    /// The limit of `--wait` has passed, or Ctrl-C was pressed.
     Stopped,
 }
 
-async fn wait_for_sources(desk: &CliSession, pending: Vec<PendingDiscovery>, patience: WaitPolicy) -> WaitOutcome {
-    let mut waited = WaitOutcome::default();
+/// Waits for discoveries as long as the policy allows, and records a failure for each source that timed out.
+async fn wait_for_sources(session: &CliSession, pending: Vec<PendingDiscovery>, policy: WaitPolicy) -> WaitOutcome {
+    let mut wait_outcome = WaitOutcome::default();
     if pending.is_empty() {
-        return waited;
+        return wait_outcome;
     }
-    let interrupted = desk.common.wait.begin();
-    let began = Instant::now();
+    let interrupted = session.common.wait.begin();
+    let started_at = Instant::now();
     let mut unanswered: Vec<PendingSource> = pending.iter().map(|pending| pending.source.clone()).collect();
-    let mut running: FuturesUnordered<_> =
-        pending.into_iter().map(|pending| await_outcome(pending, patience)).collect();
-    let collecting = async {
-        let mut answered_at = began;
+    let mut running: FuturesUnordered<_> = pending.into_iter().map(|pending| await_outcome(pending, policy)).collect();
+    let collect = async {
+        let mut last_response_at = started_at;
         loop {
-            let stopped_at = match patience {
-                WaitPolicy::Limit(limit) => Some(began + limit.min(MAX_WAIT_TIMEOUT)),
+            let limit_at = match policy {
+                WaitPolicy::Limit(limit) => Some(started_at + limit.min(MAX_WAIT_TIMEOUT)),
                 WaitPolicy::SourceTimeouts | WaitPolicy::Interactive => None,
             };
-            let quiet_at = matches!(patience, WaitPolicy::Interactive).then_some(answered_at + SHORT_WAIT_TIMEOUT);
+            let idle_at = matches!(policy, WaitPolicy::Interactive).then_some(last_response_at + SHORT_WAIT_TIMEOUT);
             tokio::select! {
                 ended = running.next() => match ended {
                     Some(Some(outcome)) => {
                         unanswered.retain(|pending| pending.source != outcome.source);
-                        waited.outcomes.push(outcome);
-                        answered_at = Instant::now();
+                        wait_outcome.outcomes.push(outcome);
+                        last_response_at = Instant::now();
                     }
+                    // A source that failed before has timed out; it stays in `unanswered`.
                     Some(None) => {}
                     None => return WaitEnd::Finished,
                 },
-                () = sleep_until_some(quiet_at) => return WaitEnd::Idle,
-                () = sleep_until_some(stopped_at) => return WaitEnd::Stopped,
+                () = sleep_until_some(idle_at) => return WaitEnd::Idle,
+                () = sleep_until_some(limit_at) => return WaitEnd::Stopped,
                 () = interrupted.cancelled() => return WaitEnd::Stopped,
             }
         }
     };
-    let end = progress::show_progress(&desk.registry, desk.common.quiet, collecting).await;
-    desk.common.wait.end();
+    let end = progress::show_progress(&session.registry, session.common.quiet, collect).await;
+    session.common.wait.end();
     for pending in unanswered {
-        if matches!(patience, WaitPolicy::Interactive) && end != WaitEnd::Stopped {
-            waited.left_to_background.push(pending.source);
+        if matches!(policy, WaitPolicy::Interactive) && end != WaitEnd::Stopped {
+            wait_outcome.left_to_background.push(pending.source);
             continue;
         }
-        let waited_for = match patience {
-            WaitPolicy::Limit(limit) => limit.min(elapsed_whole_seconds(began)),
-            WaitPolicy::SourceTimeouts if pending.failed_before => SHORT_WAIT_TIMEOUT.min(elapsed_whole_seconds(began)),
-            WaitPolicy::SourceTimeouts | WaitPolicy::Interactive => elapsed_whole_seconds(began),
+        // Recording the failure starts the backoff, so that the next command does not wait for this source again.
+        let waited_for = match policy {
+            WaitPolicy::Limit(limit) => limit.min(elapsed_whole_seconds(started_at)),
+            WaitPolicy::SourceTimeouts if pending.failed_before => {
+                SHORT_WAIT_TIMEOUT.min(elapsed_whole_seconds(started_at))
+            }
+            WaitPolicy::SourceTimeouts | WaitPolicy::Interactive => elapsed_whole_seconds(started_at),
         };
-        if let Err(error) = desk.registry.record_wait_timeout(&pending, waited_for).await {
-            tracing::warn!(%error, server_name = %pending.source, "that it did not answer cannot be recorded");
+        if let Err(error) = session.registry.record_wait_timeout(&pending, waited_for).await {
+            tracing::warn!(%error, server_name = %pending.source, "cannot record that the source did not respond");
         }
-        waited.timed_out.push(pending.source);
+        wait_outcome.timed_out.push(pending.source);
     }
-    waited.outcomes.sort_by(|one, other| one.source.cmp(&other.source));
-    waited
+    wait_outcome.outcomes.sort_by(|a, b| a.source.cmp(&b.source));
+    wait_outcome
 }
 
-/// The time since, rounded up.
-fn elapsed_whole_seconds(began: Instant) -> Duration {
-    let elapsed = began.elapsed();
+/// Returns the time since `started_at`, rounded up for messages.
+fn elapsed_whole_seconds(started_at: Instant) -> Duration {
+    let elapsed = started_at.elapsed();
     Duration::from_secs(elapsed.as_secs() + u64::from(elapsed.subsec_nanos() > 0))
 }
 
-/// The outcome of a discovery, unless it takes longer than it may.
-async fn await_outcome(pending: PendingDiscovery, patience: WaitPolicy) -> Option<RefreshOutcome> {
-    match patience {
+/// Waits for one discovery. Returns `None` when a source that failed before exceeds [`SHORT_WAIT_TIMEOUT`].
+async fn await_outcome(pending: PendingDiscovery, policy: WaitPolicy) -> Option<RefreshOutcome> {
+    match policy {
         WaitPolicy::SourceTimeouts | WaitPolicy::Interactive if pending.source.failed_before => {
             tokio::time::timeout(SHORT_WAIT_TIMEOUT, pending.outcome).await.ok()
         }
@@ -321,14 +340,16 @@ async fn await_outcome(pending: PendingDiscovery, patience: WaitPolicy) -> Optio
     }
 }
 
-async fn sleep_until_some(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
+/// Sleeps until the instant, or for ever without one.
+async fn sleep_until_some(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
         None => std::future::pending().await,
     }
 }
 
-/// The wait for sources that Ctrl-C stops, so that what is known is printed. Without one, Ctrl-C ends the command.
+/// The current wait for sources, shared with the signal handler. While there is one, Ctrl-C ends the wait and the command
+/// prints what it has; without one, Ctrl-C ends the command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InterruptibleWait(Arc<Mutex<Option<CancellationToken>>>);
 
@@ -339,7 +360,7 @@ impl InterruptibleWait {
         token
     }
 
-    /// Stops the wait, or says that there is none.
+    /// Ends the current wait. Returns `false` when there is none.
     pub(crate) fn stop(&self) -> bool {
         let token = self.current().take();
         token.is_some_and(|token| {
@@ -357,8 +378,8 @@ impl InterruptibleWait {
     }
 }
 
-/// Starts one `toolcrib refresh` for these sources that outlives this command. It waits until this one has ended, for
-/// that holds their leases.
+/// Starts a detached `toolcrib refresh` for the sources. It begins when this command has ended, because this one holds
+/// the discovery leases of the sources.
 fn spawn_refresh(common: &CommonArguments, sources: &[&SourceId]) -> std::io::Result<()> {
     if sources.is_empty() {
         return Ok(());
@@ -374,7 +395,7 @@ fn spawn_refresh(common: &CommonArguments, sources: &[&SourceId]) -> std::io::Re
         command.arg("--store").arg(store);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Ctrl-C at this terminal is not meant for it.
+    // Its own process group, so that Ctrl-C at this terminal does not end it.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     command.spawn().map(drop)

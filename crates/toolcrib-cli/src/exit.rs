@@ -1,4 +1,5 @@
-//! How the command ends: 0 done, 1 the work failed, 2 wrong usage or configuration.
+//! The end of the process: exit codes (0 success, 1 failure, 2 wrong usage or configuration, 130 interrupted), shutdown
+//! signals, and the drain timeout of long-running commands.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,29 +10,32 @@ use toolcrib::{Code, Error};
 use crate::discovery_wait::InterruptibleWait;
 use crate::output;
 
-/// Whether what was asked for came about. What went wrong was already shown.
+/// Result of a command that ran to its end. On `Failure` the command has already printed what went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandOutcome {
     Success,
     Failure,
 }
 
-pub(crate) fn exit_code(done: CommandOutcome) -> ExitCode {
-    match done {
+/// Maps the outcome of a command to the exit code.
+pub(crate) fn exit_code(outcome: CommandOutcome) -> ExitCode {
+    match outcome {
         CommandOutcome::Success => ExitCode::SUCCESS,
         CommandOutcome::Failure => ExitCode::from(1),
     }
 }
 
+/// Prints the error (with `--json` also its envelope on stdout) and returns the exit code for its [`Code`].
 pub(crate) fn report_error(error: &Error, json: bool) -> ExitCode {
     if json {
-        // Nothing is left to tell somebody who does not listen.
-        let _closed = output::print_line(&error.envelope().to_string());
+        // A failed write changes nothing: the process ends with the code of the original error.
+        let _ = output::print_line(&error.envelope().to_string());
     }
     output::print_stderr_line(&format!("error: {}", error.message));
     if let Some(cause) = error.cause_chain() {
         tracing::debug!(%cause, "the cause");
     }
+    // Code 2 means that the caller must change the command line or the configuration.
     ExitCode::from(match error.code {
         Code::ConfigInvalid | Code::NotFound | Code::BadRequest => 2,
         Code::ToolNotImplemented
@@ -48,45 +52,49 @@ pub(crate) fn report_error(error: &Error, json: bool) -> ExitCode {
     })
 }
 
-/// `--help` and `--version` end here too.
+/// Prints a usage error, or the text of `--help` and `--version`, which clap reports as errors too.
 pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
-    let wrong = error.use_stderr();
-    let mut own_words = std::env::args_os().take_while(|argument| argument != "--");
-    if wrong && own_words.any(|argument| argument == "--json") {
+    let is_error = error.use_stderr();
+    // Parsing failed, so look for `--json` by hand; after `--` come the arguments of a server.
+    let mut own_arguments = std::env::args_os().take_while(|argument| argument != "--");
+    if is_error && own_arguments.any(|argument| argument == "--json") {
         let text = error.to_string();
-        let said = text.split("\n\nUsage:").next().unwrap_or_default().trim_start_matches("error: ");
-        let message = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let without_usage = text.split("\n\nUsage:").next().unwrap_or_default().trim_start_matches("error: ");
+        let message = without_usage.split_whitespace().collect::<Vec<_>>().join(" ");
         let envelope =
             json!({"error": {"code": "BAD_REQUEST", "message": message, "retryable": false, "details": null}});
-        let _closed = output::print_line(&envelope.to_string());
+        // A failed write does not change the exit code.
+        let _ = output::print_line(&envelope.to_string());
     }
-    let _closed = error.print();
-    ExitCode::from(if wrong { 2 } else { 0 })
+    let _ = error.print();
+    ExitCode::from(if is_error { 2 } else { 0 })
 }
 
+/// Reports that the async runtime could not be built.
 pub(crate) fn report_startup_error(error: &std::io::Error) -> ExitCode {
     output::print_stderr_line(&format!("error: cannot start: {error}"));
     ExitCode::from(1)
 }
 
-/// Ctrl-C, or a polite signal from whoever started us; a terminal that went away counts too.
-/// While a command waits for sources, Ctrl-C ends that wait and not the command.
+/// Waits for SIGINT (Ctrl-C), SIGTERM, or SIGHUP of a terminal that was closed. While a one-shot command waits for
+/// sources, Ctrl-C ends only that wait, and the command prints what it has.
 pub(crate) async fn wait_for_shutdown(wait: &InterruptibleWait) {
-    let mut leave = ShutdownSignals::listen();
-    let mut hang_up = HangupSignal::listen();
+    let mut shutdown_signals = ShutdownSignals::listen();
+    let mut hangup_signal = HangupSignal::listen();
     loop {
         tokio::select! {
-            signal = leave.next_signal() => {
-                let stopped = signal == ShutdownSignal::Interrupt && wait.stop();
-                if !stopped {
+            signal = shutdown_signals.next_signal() => {
+                let ended_wait_only = signal == ShutdownSignal::Interrupt && wait.stop();
+                if !ended_wait_only {
                     return;
                 }
             }
-            () = hang_up.wait() => return,
+            () = hangup_signal.wait() => return,
         }
     }
 }
 
+/// Which of the shutdown signals arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ShutdownSignal {
     /// Ctrl-C.
@@ -95,30 +103,32 @@ enum ShutdownSignal {
     Terminate,
 }
 
-/// How long a command that serves has between the signal that asks it to leave and its end: six seconds for calls in
-/// flight, one for their responses, three for the servers that it started.
+/// Maximum time between a shutdown signal and the end of a long-running command: six seconds for calls in flight, one
+/// for their responses, three for closing the servers that it started.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Ends the process when it has not ended by itself within its drain time. On a thread and a runtime of its own, for every
-/// worker of the other one may be busy. What a process leaves behind is ended by the guards.
+/// Starts a thread that exits the process [`DRAIN_TIMEOUT`] after the first shutdown signal. It has its own thread and
+/// runtime because every worker of the main runtime may be busy or blocked. Server processes left over by the hard exit
+/// are ended by their guards.
 pub(crate) fn enforce_drain_timeout() {
     let enforced = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
-        // Heard before anything else begins.
-        let mut leave = runtime.block_on(async { ShutdownSignals::listen() });
-        let enforcing = move || {
-            runtime.block_on(leave.wait());
+        // Listen before any other work starts, so that an early signal is not missed.
+        let mut shutdown_signals = runtime.block_on(async { ShutdownSignals::listen() });
+        let enforce = move || {
+            runtime.block_on(shutdown_signals.wait());
             std::thread::sleep(DRAIN_TIMEOUT);
-            output::print_stderr_line("error: some work did not end within the drain time; it is cut off");
+            output::print_stderr_line("error: some work did not end within the drain timeout; exiting now");
             std::process::exit(1);
         };
-        std::thread::Builder::new().name("drain-timeout".into()).spawn(enforcing)
+        std::thread::Builder::new().name("drain-timeout".into()).spawn(enforce)
     });
     if let Err(error) = enforced {
-        tracing::warn!(%error, "the drain time cannot be enforced");
+        tracing::warn!(%error, "the drain timeout cannot be enforced");
     }
 }
 
-/// Ctrl-C and SIGTERM, heard from the moment this is made.
+/// SIGINT (Ctrl-C) and SIGTERM, recorded from the moment of [`ShutdownSignals::listen`]. Other systems than Unix have
+/// Ctrl-C only.
 pub(crate) struct ShutdownSignals {
     #[cfg(unix)]
     terminate: Option<tokio::signal::unix::Signal>,
@@ -126,7 +136,7 @@ pub(crate) struct ShutdownSignals {
     interrupt: Option<tokio::signal::unix::Signal>,
 }
 
-/// SIGHUP, heard from the moment this is made; never where there is none.
+/// SIGHUP, recorded from the moment of [`HangupSignal::listen`]. On systems without it, waiting never ends.
 pub(crate) struct HangupSignal {
     #[cfg(unix)]
     signal: Option<tokio::signal::unix::Signal>,
@@ -134,6 +144,7 @@ pub(crate) struct HangupSignal {
 
 #[cfg(unix)]
 impl ShutdownSignals {
+    /// Registers the signal handlers. A handler that cannot be registered is never triggered.
     pub(crate) fn listen() -> ShutdownSignals {
         use tokio::signal::unix::{SignalKind, signal};
         ShutdownSignals {
@@ -151,6 +162,7 @@ impl ShutdownSignals {
 }
 
 impl ShutdownSignals {
+    /// Waits for the next shutdown signal of either kind.
     pub(crate) async fn wait(&mut self) {
         self.next_signal().await;
     }
@@ -167,14 +179,14 @@ impl HangupSignal {
     }
 }
 
-/// Without a signal there is nothing to wait for.
+/// Waits for the signal; for ever when its handler could not be registered or the stream has ended.
 #[cfg(unix)]
 async fn wait_for_signal(signal: &mut Option<tokio::signal::unix::Signal>) {
-    let heard = match signal {
+    let received = match signal {
         Some(signal) => signal.recv().await,
         None => None,
     };
-    if heard.is_none() {
+    if received.is_none() {
         std::future::pending().await
     }
 }
@@ -185,7 +197,7 @@ impl ShutdownSignals {
         ShutdownSignals {}
     }
 
-    async fn signal(&mut self) -> ShutdownSignal {
+    async fn next_signal(&mut self) -> ShutdownSignal {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending().await
         }
@@ -199,11 +211,12 @@ impl HangupSignal {
         HangupSignal {}
     }
 
-    pub(crate) async fn heard(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         std::future::pending().await
     }
 }
 
+/// Reports that a shutdown signal ended the command; 130 is the shell's code for SIGINT.
 pub(crate) fn report_interrupt() -> ExitCode {
     output::print_stderr_line("interrupted");
     ExitCode::from(130)

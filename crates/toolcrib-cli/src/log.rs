@@ -1,4 +1,4 @@
-//! Structured log events on stderr, each with the id of the trace it belongs to, where there is one.
+//! Logging: `tracing` events on stderr, as text or JSON, with the trace id of the command they belong to.
 
 use toolcrib::Trace;
 use tracing::{Level, Metadata};
@@ -10,13 +10,14 @@ use tracing_subscriber::{EnvFilter, Layer, fmt};
 use crate::arguments::CommonArguments;
 use crate::output;
 
-/// Warnings by default; `-v` shows the events of discovery and calls, `-vv` more, `-q` errors alone.
-/// `TOOLCRIB_LOG` takes a filter of its own, `TOOLCRIB_LOG_FORMAT=json` one JSON object a line.
-pub(crate) fn init(common: &CommonArguments, stays: bool) {
+/// Installs the subscriber. Warnings by default; `-v` adds discovery and call events, `-vv` and `-vvv` more, `-q` turns
+/// the log off. `TOOLCRIB_LOG` overrides these with a filter of its own; `TOOLCRIB_LOG_FORMAT=json` writes one JSON
+/// object per line.
+pub(crate) fn init(common: &CommonArguments, is_long_running: bool) {
     let level = match (common.quiet, common.verbose) {
         (true, _) => "off",
-        (false, 0) if stays => "warn",
-        // What failed to be discovered, the commands say themselves.
+        (false, 0) if is_long_running => "warn",
+        // One-shot commands print failed discoveries themselves.
         (false, 0) => "warn,toolcrib::refresh=off,toolcrib_mcp=off",
         (false, 1) => "toolcrib=info,toolcrib_mcp=warn,warn",
         (false, 2) => "toolcrib=debug,toolcrib_mcp=debug,info",
@@ -33,12 +34,14 @@ pub(crate) fn init(common: &CommonArguments, stays: bool) {
     tracing_subscriber::registry().with(layer).init();
 }
 
-/// Whatever filter is asked for: HTTP clients log headers and addresses in detail, and those hold credentials.
+/// Drops debug events of other crates whatever the filter says: HTTP clients log headers and URLs, which may contain
+/// credentials.
 fn is_own_or_warning(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("toolcrib") || *metadata.level() <= Level::WARN
 }
 
-/// The span of one command, with an id that ties its events together. What serves others does work of many traces.
+/// Returns the span of one command, with the trace id that its events share. A long-running command has none, because
+/// each request it serves has its own trace.
 pub(crate) fn command_span(command: &str, trace: Option<&Trace>) -> tracing::Span {
     match trace {
         Some(trace) => tracing::info_span!("command", command, trace_id = %trace.id()),

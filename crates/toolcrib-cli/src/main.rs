@@ -1,18 +1,23 @@
-//! The command `toolcrib`: arguments in, work done by the library, results out, one exit code.
+//! The binary `toolcrib`: parses the command line, runs one command against the `toolcrib` library, prints the result
+//! and exits with one code. The library does the work; this crate only parses, prints and handles signals.
 
 mod arguments;
-mod color;
 mod commands;
+
 mod discovery_wait;
-mod exit;
-mod log;
 mod model;
+mod session;
+
+mod color;
 mod output;
+mod plural;
 mod pretty_json;
 mod progress;
-mod session;
 mod source_summary;
 mod table;
+
+mod exit;
+mod log;
 mod telemetry;
 
 use std::process::ExitCode;
@@ -22,7 +27,8 @@ use clap::Parser;
 use arguments::Arguments;
 
 fn main() -> ExitCode {
-    // Servers are started through this same binary; nothing may come before it.
+    // MCP servers are started through this binary acting as their guard. The guard must not parse arguments, open files
+    // or start threads first.
     toolcrib::guard::run_if_asked();
     if let Some(code) = commands::demo::mcp_server::run_if_requested() {
         return code;
@@ -31,13 +37,14 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return exit::report_usage(&error),
     };
-    // What serves others leaves in its own way, and uses what cores there are.
-    let stays = arguments.command.is_long_running();
-    log::init(&arguments.common, stays);
+    // A long-running command handles signals itself (graceful shutdown) and uses all cores.
+    let is_long_running = arguments.command.is_long_running();
+    log::init(&arguments.common, is_long_running);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    if stays {
+    if is_long_running {
         exit::enforce_drain_timeout();
     } else {
+        // A one-shot command mostly waits for I/O; more workers would only cost start-up time.
         runtime.worker_threads(2);
     }
     let runtime = match runtime.enable_all().build() {
@@ -47,7 +54,7 @@ fn main() -> ExitCode {
     let json = arguments.common.json;
     let wait = arguments.common.wait.clone();
     let result = runtime.block_on(async {
-        if stays {
+        if is_long_running {
             return commands::run(arguments).await.map_err(Some);
         }
         tokio::select! {
@@ -55,10 +62,11 @@ fn main() -> ExitCode {
             () = exit::wait_for_shutdown(&wait) => Err(None),
         }
     });
-    // What was dropped above may have processes to end; their guards do that, and need not be waited for.
+    // Dropped connections may still have server processes to end. Their guards do that without this process, so there is
+    // no need to wait for blocking tasks.
     runtime.shutdown_background();
     match result {
-        Ok(done) => exit::exit_code(done),
+        Ok(outcome) => exit::exit_code(outcome),
         Err(Some(error)) => exit::report_error(&error, json),
         Err(None) => exit::report_interrupt(),
     }

@@ -1,5 +1,5 @@
-//! Search by meaning, for whoever names a model: static word vectors in a folder, as model2vec writes them. Compiled in
-//! with the feature `embeddings`; without it the option says so.
+//! Semantic search with a local model (`--model`): static word embeddings in a folder, as model2vec writes them. Needs
+//! the feature `embeddings`; a build without it reports an error for the option.
 
 use std::path::PathBuf;
 
@@ -11,21 +11,24 @@ use toolcrib::core::search::{Query, SearchResults};
 #[cfg(feature = "embeddings")]
 use toolcrib::core::search::embeddings::{EmbeddingModel, ToolEmbeddings};
 
+// The option that selects semantic search.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArguments {
-    /// Search by meaning too, with a static embedding: a folder with `model.safetensors` and `tokenizer.json`
+    /// Semantic search with a static embedding: a folder with `model.safetensors` and `tokenizer.json`
     #[arg(long, value_name = "DIR", hide = cfg!(not(feature = "embeddings")))]
     model: Option<PathBuf>,
 }
 
-/// How a catalogue will be searched.
+/// How to search a catalogue.
 pub(crate) enum SearchMode {
+    /// By the words of the query alone.
     Lexical,
+    /// By the words and by the similarity of embeddings.
     #[cfg(feature = "embeddings")]
     Semantic(EmbeddingModel),
 }
 
-/// Searches one catalogue.
+/// A [`SearchMode`] applied to one catalogue view.
 pub(crate) enum Searcher {
     Lexical(View),
     #[cfg(feature = "embeddings")]
@@ -33,7 +36,7 @@ pub(crate) enum Searcher {
 }
 
 impl ModelArguments {
-    /// Reads the model that was named, before anything else is done.
+    /// Loads the model named by `--model`. Called before the store is opened, so that a wrong path changes nothing.
     pub(crate) fn search_mode(&self) -> Result<SearchMode> {
         match &self.model {
             None => Ok(SearchMode::Lexical),
@@ -49,41 +52,44 @@ fn load_model(folder: &std::path::Path) -> Result<SearchMode> {
     let unreadable = |path: &std::path::Path, error: std::io::Error| {
         Error::new(Code::BadRequest, format!("cannot read `{}`: {error}", path.display()))
     };
-    let (model, tokenizer) = (folder.join("model.safetensors"), folder.join("tokenizer.json"));
+    let model = folder.join("model.safetensors");
+    let tokenizer = folder.join("tokenizer.json");
     let bytes = std::fs::read(&model).map_err(|error| unreadable(&model, error))?;
     let text = std::fs::read_to_string(&tokenizer).map_err(|error| unreadable(&tokenizer, error))?;
-    let vectors = EmbeddingModel::parse(&bytes, &text).map_err(|mut error| {
+    let model = EmbeddingModel::parse(&bytes, &text).map_err(|mut error| {
         error.message = format!("`{}`: {}", folder.display(), error.message);
         error
     })?;
-    Ok(SearchMode::Semantic(vectors))
+    Ok(SearchMode::Semantic(model))
 }
 
 #[cfg(not(feature = "embeddings"))]
 fn load_model(_folder: &std::path::Path) -> Result<SearchMode> {
-    let message = "this `toolcrib` cannot search by meaning; build it with `--features embeddings`";
+    let message = "this build of `toolcrib` has no semantic search; build it with `--features embeddings`";
     Err(toolcrib::Error::new(toolcrib::Code::BadRequest, message))
 }
 
 impl SearchMode {
+    /// Prepares the search of one view; for semantic search this embeds every tool in it.
     pub(crate) fn into_searcher(self, view: View) -> Searcher {
         match self {
             SearchMode::Lexical => Searcher::Lexical(view),
             #[cfg(feature = "embeddings")]
-            SearchMode::Semantic(vectors) => {
-                let meanings = ToolEmbeddings::build(&view, vectors.into());
-                Searcher::Semantic(view, meanings)
+            SearchMode::Semantic(model) => {
+                let embeddings = ToolEmbeddings::build(&view, model.into());
+                Searcher::Semantic(view, embeddings)
             }
         }
     }
 }
 
 impl Searcher {
+    /// Returns the best hits for the query.
     pub(crate) fn search(&self, query: &Query) -> SearchResults {
         match self {
             Searcher::Lexical(view) => view.search(query),
             #[cfg(feature = "embeddings")]
-            Searcher::Semantic(view, meanings) => view.search_with_embeddings(query, meanings),
+            Searcher::Semantic(view, embeddings) => view.search_with_embeddings(query, embeddings),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Results on stdout, everything else on stderr. A reader that has gone away is no error.
+//! Printing: results to stdout, everything else to stderr. A closed pipe on stdout (`toolcrib tools | head`) is not an
+//! error.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -6,15 +7,15 @@ use serde::Serialize;
 use toolcrib::core::ResultExt;
 use toolcrib::{Code, Result};
 
+/// Prints the text to stdout, ends it with exactly one line break unless it has one, and flushes.
 pub(crate) fn print_line(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
-    ignore_broken_pipe(stdout.write_all(text.as_bytes()).and_then(|()| match text.ends_with('\n') {
-        true => stdout.flush(),
-        false => stdout.write_all(b"\n").and_then(|()| stdout.flush()),
+    ignore_broken_pipe(stdout.write_all(text.as_bytes()).and_then(|()| {
+        if text.ends_with('\n') { stdout.flush() } else { stdout.write_all(b"\n").and_then(|()| stdout.flush()) }
     }))
 }
 
-/// Part of a line; [`line`] ends it.
+/// Prints part of a line to stdout without flushing; [`print_line`] ends the line.
 pub(crate) fn print_part(text: &str) -> Result<()> {
     ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
 }
@@ -26,34 +27,38 @@ fn ignore_broken_pipe(written: io::Result<()>) -> Result<()> {
     }
 }
 
+/// Prints the value to stdout as one line of JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     print_line(&serde_json::to_string(value).context(Code::Internal, "write JSON")?)
 }
 
-/// A message for the person at the terminal.
+/// Prints a message for people to stderr.
 pub(crate) fn print_stderr_line(text: &str) {
-    // There is nowhere left to say that stderr is closed.
-    let _closed = writeln!(io::stderr().lock(), "{text}");
+    // A failed write to stderr cannot be reported anywhere.
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Returns whether results go to a person rather than to a pipe or file.
 pub(crate) fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
+/// Returns whether messages go to a person, so that progress bars and questions make sense.
 pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Whether results may be coloured.
+/// Returns whether results may be coloured.
 pub(crate) fn is_stdout_colored() -> bool {
     stdout_is_terminal() && is_color_allowed()
 }
 
-/// Whether messages may be coloured.
+/// Returns whether messages may be coloured.
 pub(crate) fn is_stderr_colored() -> bool {
     stderr_is_terminal() && is_color_allowed()
 }
 
+/// Follows <https://no-color.org>: a non-empty `NO_COLOR` turns colour off.
 fn is_color_allowed() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -1,15 +1,19 @@
-//! JSON text laid out over lines. It is not parsed, so order, numbers and doubled keys stay as somebody wrote them.
+//! Indents JSON text without parsing it, so that key order, number precision and duplicate keys stay as the source wrote
+//! them.
 
+/// Returns the text with one value per line, indented by two spaces. Expects valid JSON; drops control characters, which
+/// valid JSON escapes within strings.
 pub(crate) fn pretty_print(text: &str) -> String {
     let mut pretty = String::with_capacity(text.len() * 2);
     let mut depth = 0usize;
     let mut characters = text.chars().filter(|character| !character.is_control()).peekable();
-    let newline = |depth: usize, into: &mut String| {
-        into.push('\n');
-        into.push_str(&"  ".repeat(depth));
+    let newline = |depth: usize, pretty: &mut String| {
+        pretty.push('\n');
+        pretty.push_str(&"  ".repeat(depth));
     };
     while let Some(character) = characters.next() {
         match character {
+            // Copy strings unchanged: braces and commas in them are not structure.
             '"' => {
                 pretty.push('"');
                 while let Some(inside) = characters.next() {
@@ -23,6 +27,7 @@ pub(crate) fn pretty_print(text: &str) -> String {
             }
             '{' | '[' => {
                 pretty.push(character);
+                // Keep an empty object or array on one line.
                 while characters.next_if(|next| next.is_whitespace()).is_some() {}
                 if let Some(close) = characters.next_if(|next| matches!(next, '}' | ']')) {
                     pretty.push(close);
@@ -53,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_laid_out_and_otherwise_kept() {
+    fn indents_json_and_keeps_everything_else() {
         let text = r#"{"b":[1,{"x":"a,{\"\\"}],"a":{},"a":[ ],"n":123456789012345678901234567890}"#;
         let expected = r#"{
   "b": [

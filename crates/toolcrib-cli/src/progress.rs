@@ -1,4 +1,4 @@
-//! What happens while sources are discovered: a line for each on a terminal, and nothing elsewhere.
+//! Progress of discovery: one spinner per source on a terminal, nothing elsewhere.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use toolcrib::{RefreshOutcome, Registry, SourceId};
 
 use crate::output;
 
-/// Runs `work` and shows meanwhile which sources are being discovered.
+/// Runs `work`, and while it runs shows on stderr which sources are being discovered.
 pub(crate) async fn show_progress<T>(registry: &Registry, quiet: bool, work: impl Future<Output = T>) -> T {
     if quiet || !output::stderr_is_terminal() {
         return work.await;
@@ -31,18 +31,20 @@ pub(crate) async fn show_progress<T>(registry: &Registry, quiet: bool, work: imp
                     | RegistryNotice::SourceNotification { .. },
                 )
                 | Err(RecvError::Lagged(_)) => {}
+                // The registry was dropped; leave the end to `work`.
                 Err(RecvError::Closed) => std::future::pending().await,
             }
         }
     };
-    let done = tokio::select! {
-        done = work => done,
+    let result = tokio::select! {
+        result = work => result,
         never = watch => never,
     };
     bars.clear();
-    done
+    result
 }
 
+/// The spinners on the terminal, by source.
 #[derive(Default)]
 struct ProgressBars {
     multi_progress: MultiProgress,
@@ -68,15 +70,15 @@ impl ProgressBars {
     }
 
     fn clear(&self) {
-        // A terminal that cannot be written to shows nothing anyway.
-        let _closed = self.multi_progress.clear();
+        // If the terminal cannot be written to, nothing is shown that would have to be cleared.
+        let _ = self.multi_progress.clear();
     }
 }
 
-/// Says which sources failed, once the work is done.
+/// Prints a warning for each source that failed. Called after the spinners are gone, so that lines do not mix.
 pub(crate) fn report_failures(outcomes: &[RefreshOutcome], quiet: bool) {
     for outcome in outcomes.iter().filter(|outcome| outcome.status == RefreshStatus::Failed && !quiet) {
-        let reason = outcome.error.as_ref().map_or("no reason is known", |failure| failure.message.as_str());
+        let reason = outcome.error.as_ref().map_or("unknown reason", |failure| failure.message.as_str());
         output::print_stderr_line(&format!("warning: {} failed: {reason}", outcome.source));
     }
 }

@@ -1,7 +1,8 @@
-//! Where a command does its work: the configuration it found, the store it opened, the registry over both.
+//! The session of one command: loaded configuration, data directory and open registry. Opening a session reads files and
+//! the store; it makes no network requests and starts no process.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toolcrib::config_file::{self, LoadedConfig, ProjectFile};
@@ -15,97 +16,103 @@ use crate::arguments::CommonArguments;
 use crate::commands::trust;
 use crate::output;
 
-/// How long sources may take to close after the calls of a command that serves. A server that ignores the end of its
-/// input is killed after 2.5 s.
+/// Time for sources to close after a long-running command has drained its calls. A stdio server that ignores the end of
+/// its input is killed after 2.5 s, so three seconds suffice for an orderly end of all of them.
 const SOURCES_CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// A registry opened for one command, with the configuration and options it was opened with.
 pub(crate) struct CliSession {
     pub(crate) common: CommonArguments,
+    /// The merged configuration files, with the trust state of the project file.
     pub(crate) loaded_config: LoadedConfig,
+    /// Directory of the store (unless `--store` names another), server logs and `admin.token`.
     pub(crate) data_directory: PathBuf,
     pub(crate) registry: Registry,
 }
 
-/// Whether a command is done in a moment or goes on.
+/// How long the session lives, which decides whether the registry does background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SessionKind {
     OneShot,
+    /// Follows what other processes write to the store, and refreshes stale tool lists after serving them.
     LongRunning,
 }
 
 impl CliSession {
-    /// Reads the configuration and opens the registry, for work that may contact its sources. Contacts none itself.
+    /// Opens a session for a command that may contact sources. Asks at the terminal to trust an untrusted project file.
     pub(crate) async fn open(common: &CommonArguments) -> Result<CliSession> {
         CliSession::open_with_consent(common, SessionKind::OneShot).await
     }
 
-    /// For work that goes on: it follows what other processes write, and fetches anew what was served stale.
+    /// Like [`CliSession::open`], for a command that serves clients until shutdown.
     pub(crate) async fn open_long_running(common: &CommonArguments) -> Result<CliSession> {
         CliSession::open_with_consent(common, SessionKind::LongRunning).await
     }
 
-    async fn open_with_consent(common: &CommonArguments, pace: SessionKind) -> Result<CliSession> {
-        let found = ask_for_trust(common, load_config(common)?)?;
-        for fault in found.config.sources.iter().filter_map(|declared| declared.source.as_ref().err()).flatten() {
+    async fn open_with_consent(common: &CommonArguments, kind: SessionKind) -> Result<CliSession> {
+        let loaded_config = ask_for_trust(common, load_config(common)?)?;
+        let declarations = loaded_config.config.sources.iter();
+        for fault in declarations.filter_map(|declaration| declaration.source.as_ref().err()).flatten() {
             common.hint(&format!("warning: {fault}"));
         }
-        let data = data_directory(common, &found)?;
-        let store = open_store(common, &data).await?;
-        CliSession::build(common, found, data, store, pace).await
+        let data_directory = data_directory(common, &loaded_config)?;
+        let store = open_store(common, &data_directory).await?;
+        CliSession::build(common, loaded_config, data_directory, store, kind).await
     }
 
-    /// For work that contacts none of the configuration's sources: nobody is asked to trust a project's file.
+    /// Opens a session for a command that contacts none of the configured sources, so that it need not ask for trust.
     pub(crate) async fn open_offline(common: &CommonArguments) -> Result<CliSession> {
-        let found = load_config(common)?;
-        let data = data_directory(common, &found)?;
-        let store = open_store(common, &data).await?;
-        CliSession::build(common, found, data, store, SessionKind::OneShot).await
+        let loaded_config = load_config(common)?;
+        let data_directory = data_directory(common, &loaded_config)?;
+        let store = open_store(common, &data_directory).await?;
+        CliSession::build(common, loaded_config, data_directory, store, SessionKind::OneShot).await
     }
 
-    /// For work that only reads: where there is no store yet, it leaves none behind.
+    /// Opens a session for a command that only reads. When there is no store yet, uses one in memory so that the command
+    /// leaves no data directory behind.
     pub(crate) async fn open_read_only(common: &CommonArguments) -> Result<CliSession> {
-        let found = load_config(common)?;
-        let data = data_directory(common, &found)?;
-        if common.store.is_some() || data.exists() {
+        let loaded_config = load_config(common)?;
+        let data_directory = data_directory(common, &loaded_config)?;
+        if common.store.is_some() || data_directory.exists() {
             return CliSession::open_offline(common).await;
         }
-        let store = store::open_with_head("memory:", &data).await?;
-        CliSession::build(common, found, data, store, SessionKind::OneShot).await
+        let store = store::open_with_head("memory:", &data_directory).await?;
+        CliSession::build(common, loaded_config, data_directory, store, SessionKind::OneShot).await
     }
 
     async fn build(
         common: &CommonArguments,
-        found: LoadedConfig,
-        data: PathBuf,
+        loaded_config: LoadedConfig,
+        data_directory: PathBuf,
         opened: OpenedStore,
-        pace: SessionKind,
+        kind: SessionKind,
     ) -> Result<CliSession> {
-        for warning in &found.config.warnings {
+        for warning in &loaded_config.config.warnings {
             common.hint(&format!("warning: {warning}"));
         }
         let options = RegistryOptions {
             store: Some(opened.store),
             head_file: opened.head,
-            logs_directory: Some(data.join("logs")),
-            trust: found.trust(),
-            follow_writes: pace == SessionKind::LongRunning,
-            revalidate: pace == SessionKind::LongRunning,
+            logs_directory: Some(data_directory.join("logs")),
+            trust: loaded_config.trust(),
+            follow_writes: kind == SessionKind::LongRunning,
+            revalidate: kind == SessionKind::LongRunning,
             trace: common.telemetry.trace.clone(),
             span_queue: common.telemetry.spans.clone(),
             ..RegistryOptions::default()
         };
-        let registry = Registry::open(found.config.clone(), options).await?;
-        Ok(CliSession { common: common.clone(), loaded_config: found, data_directory: data, registry })
+        let registry = Registry::open(loaded_config.config.clone(), options).await?;
+        Ok(CliSession { common: common.clone(), loaded_config, data_directory, registry })
     }
 
-    /// Says when the list that a tool is known from may be old.
+    /// Prints a hint when the cached tool list that contains the tool is stale.
     pub(crate) fn hint_stale_tool(&self, name: &str) {
         if let Ok(tool) = self.registry.tool(name) {
             self.hint_stale(Some(std::slice::from_ref(&tool.source)));
         }
     }
 
-    /// Says which lists may be old.
+    /// Prints a hint that names the sources whose cached tool list is stale; `among` limits it to some sources.
     pub(crate) fn hint_stale(&self, among: Option<&[SourceId]>) {
         let stale = self.registry.sources().into_iter().filter(|source| {
             source.enabled
@@ -114,12 +121,12 @@ impl CliSession {
         });
         let names: Vec<String> = stale.map(|source| source.id.to_string()).collect();
         if !names.is_empty() {
-            let what = if names.len() == 1 { "list of" } else { "lists of" };
-            self.common.hint(&format!("hint: the {what} {} may be old; `--fresh` asks again", names.join(", ")));
+            let lists = if names.len() == 1 { "list of" } else { "lists of" };
+            self.common.hint(&format!("hint: the {lists} {} may be old; `--fresh` asks again", names.join(", ")));
         }
     }
 
-    /// An id that exists, from any spelling of it.
+    /// Resolves a source name in any spelling (`My-Server`) to the id of an existing source.
     pub(crate) fn find_source(&self, name: &str) -> Result<SourceId> {
         let id = SourceId::from_name(name)?;
         match self.registry.source(&id) {
@@ -128,66 +135,74 @@ impl CliSession {
         }
     }
 
+    /// The caller under which commands see and call tools.
     pub(crate) fn caller() -> Caller {
         Caller { name: "cli".into() }
     }
 
+    /// The actor recorded in the journal for changes made by commands.
     pub(crate) fn actor() -> Actor {
         Actor::new("cli")
     }
 
+    /// Closes the registry and waits until its sources have ended.
     pub(crate) async fn close(self) {
         self.registry.close().await;
     }
 
-    /// At the end of a command that serves: what does not end in this time ends with the process, by its guard.
+    /// Closes the registry of a long-running command, waiting at most [`SOURCES_CLOSE_TIMEOUT`]. A server that is still
+    /// running then is ended by its guard when this process exits.
     pub(crate) async fn close_within_timeout(self) {
         self.registry.close_within(SOURCES_CLOSE_TIMEOUT).await;
     }
 }
 
+/// Loads the file named by `--config`, or the nearest one from the working directory upwards, merged with the user's own.
 pub(crate) fn load_config(common: &CommonArguments) -> Result<LoadedConfig> {
     let directory = std::env::current_dir()
         .map_err(|error| Error::new(Code::ConfigInvalid, format!("the working directory cannot be read: {error}")))?;
     config_file::load(common.config.as_deref(), &directory)
 }
 
-pub(crate) fn data_directory(common: &CommonArguments, found: &LoadedConfig) -> Result<PathBuf> {
+/// Returns the directory given by `--data`, or the default one for the configuration file.
+pub(crate) fn data_directory(common: &CommonArguments, loaded_config: &LoadedConfig) -> Result<PathBuf> {
     match &common.data {
-        Some(data) => Ok(data.clone()),
-        None => config_file::default_data_directory(found.file.as_deref()),
+        Some(directory) => Ok(directory.clone()),
+        None => config_file::default_data_directory(loaded_config.file.as_deref()),
     }
 }
 
-async fn open_store(common: &CommonArguments, data: &std::path::Path) -> Result<OpenedStore> {
-    store::open_with_head(&store_url(common, data), data).await
+async fn open_store(common: &CommonArguments, data_directory: &Path) -> Result<OpenedStore> {
+    store::open_with_head(&store_url(common, data_directory), data_directory).await
 }
 
-/// Where the store is: as `--store` says, else in the data directory.
-pub(crate) fn store_url(common: &CommonArguments, data: &std::path::Path) -> String {
-    common.store.clone().unwrap_or_else(|| data.to_string_lossy().into_owned())
+/// Returns the store URL given by `--store`, or the data directory, which stands for the SQLite file in it.
+pub(crate) fn store_url(common: &CommonArguments, data_directory: &Path) -> String {
+    common.store.clone().unwrap_or_else(|| data_directory.to_string_lossy().into_owned())
 }
 
-/// A project's file that was only found by walking up is asked about once, and again when it would do more.
-fn ask_for_trust(common: &CommonArguments, found: LoadedConfig) -> Result<LoadedConfig> {
-    let Some(project) = found.untrusted_project() else { return Ok(found) };
-    // Standard input may be a program that talks to us.
-    let person = std::io::stdin().is_terminal() && output::stderr_is_terminal();
-    if !common.json && person && confirm_trust(project) {
-        return found.accept_project();
+/// Asks for trust in a project file that was found by walking up from the working directory. Asks once, and again when
+/// the file would run, contact or allow more than was trusted. Without a terminal only prints a hint.
+fn ask_for_trust(common: &CommonArguments, loaded_config: LoadedConfig) -> Result<LoadedConfig> {
+    let Some(project) = loaded_config.untrusted_project() else { return Ok(loaded_config) };
+    // Stdin may be an MCP client: `toolcrib mcp` must not read an answer from the protocol stream.
+    let is_interactive = std::io::stdin().is_terminal() && output::stderr_is_terminal();
+    if !common.json && is_interactive && confirm_trust(project) {
+        return loaded_config.accept_project();
     }
     common.hint(&format!(
-        "hint: {}, so none of its sources is contacted and nothing else of it holds; look at it, then run `toolcrib trust`",
+        "hint: {}, so none of its sources is contacted and none of its settings apply; review it, then run `toolcrib trust`",
         project.untrusted_reason()
     ));
-    Ok(found)
+    Ok(loaded_config)
 }
 
+/// Shows everything that trusting the file would permit, and reads the decision from the terminal.
 fn confirm_trust(project: &ProjectFile) -> bool {
-    output::print_stderr_line(&format!("{}. With it, this holds:", project.untrusted_reason()));
+    output::print_stderr_line(&format!("{}. Trusting it permits:", project.untrusted_reason()));
     trust::trust_lines(project).iter().for_each(|line| output::print_stderr_line(line));
-    // A terminal that cannot be written to or read from has not said yes.
-    let _closed = write!(std::io::stderr().lock(), "Trust it? [y/N] ");
+    // A failed write to the terminal counts as "no": then reading the answer fails or ends as well.
+    let _ = write!(std::io::stderr().lock(), "Trust it? [y/N] ");
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
 }

@@ -1,4 +1,5 @@
-//! Small pieces of what commands say.
+//! What a source runs or contacts, as one line for people: short for lists, complete for the decision to trust it.
+//! Secrets are masked; the masking itself is in `toolcrib_core::config::show`.
 
 use toolcrib::Source;
 use toolcrib::core::config::show::{
@@ -7,25 +8,7 @@ use toolcrib::core::config::show::{
 use toolcrib::core::source::{Auth, SourceKind, StdioSource};
 use toolcrib::core::text::{sanitize, sanitize_truncated};
 
-/// `1 tool`, `3 tools`, `2 processes`.
-pub(crate) fn pluralize(number: usize, what: &str) -> String {
-    match (number, what.ends_with('s')) {
-        (1, _) => format!("1 {what}"),
-        (_, true) => format!("{number} {what}es"),
-        (_, false) => format!("{number} {what}s"),
-    }
-}
-
-/// The first names of a list, and how many more there are.
-pub(crate) fn join_truncated(names: &[String], most: usize) -> String {
-    let shown = names.iter().take(most).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(most) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
-/// What using a source runs or contacts, in a line short enough for a list, nothing secret.
+/// Returns the command or address of a source in at most 300 characters, with every possible secret masked.
 pub(crate) fn summarize_source(source: &Source) -> String {
     let line = match &source.kind {
         SourceKind::Stdio(stdio) => render_command_line(stdio, mask_args, |_, value| mask_literals(value)),
@@ -38,20 +21,20 @@ pub(crate) fn summarize_source(source: &Source) -> String {
     sanitize_truncated(&line, 300)
 }
 
-/// What using a source runs or contacts, all of it, but for what is called secret. A command stands as it would be typed
-/// in a shell, and characters that a terminal would not show are written out: a decision is made by reading this.
+/// Returns everything that using a source runs or contacts, masking only values that are named as secrets. A person
+/// decides about trust by reading this, so a command is quoted for a shell and invisible characters are escaped.
 pub(crate) fn describe_source(source: &Source) -> String {
     match &source.kind {
         SourceKind::Stdio(stdio) => render_command_line(stdio, mask_args_for_trust, display_variable),
         SourceKind::Http(remote) | SourceKind::Sse(remote) => escape_invisible(&mask_url(&remote.url)),
         SourceKind::OpenApi(openapi) => {
-            let others = openapi.base_url.iter().chain(openapi.auth.iter().flat_map(token_urls));
-            let others: Vec<String> = others.map(|url| escape_invisible(&mask_url(url))).collect();
+            let other_urls = openapi.base_url.iter().chain(openapi.auth.iter().flat_map(token_urls));
+            let other_urls: Vec<String> = other_urls.map(|url| escape_invisible(&mask_url(url))).collect();
             let document = escape_invisible(&mask_url(&openapi.document));
-            if others.is_empty() {
+            if other_urls.is_empty() {
                 format!("the API of {document}")
             } else {
-                format!("the API of {document} ({})", others.join(", "))
+                format!("the API of {document} ({})", other_urls.join(", "))
             }
         }
         SourceKind::Workflow(workflow) => {
@@ -61,7 +44,8 @@ pub(crate) fn describe_source(source: &Source) -> String {
     }
 }
 
-/// A value of the environment. Literal values are masked, except of variables that decide what a program runs or contacts.
+/// Returns the value of an environment variable for a trust decision. Literal values are masked, except for variables
+/// that decide what a program loads, runs or contacts (`LD_PRELOAD`, `NODE_OPTIONS`, `HTTPS_PROXY`).
 fn display_variable(name: &str, value: &str) -> String {
     const PREFIXES: [&str; 15] = [
         "LD_",
@@ -84,12 +68,13 @@ fn display_variable(name: &str, value: &str) -> String {
         ["_PROXY", "_URL", "_HOST", "_ENDPOINT", "_REGISTRY", "_COMMAND", "_PATH", "_FILE", "_DIR"];
     const NAMES: [&str; 4] = ["EDITOR", "SHELL", "ENV", "IFS"];
     let upper = name.to_ascii_uppercase();
-    let decides = PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
+    let steers_program = PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
         || SUFFIXES.iter().any(|suffix| upper.ends_with(suffix))
         || NAMES.contains(&upper.as_str());
-    if decides { mask_variable_for_trust(name, value) } else { mask_literals(value) }
+    if steers_program { mask_variable_for_trust(name, value) } else { mask_literals(value) }
 }
 
+/// Renders `NAME=value command args… (in cwd)`, each word masked and quoted for a shell.
 fn render_command_line(
     stdio: &StdioSource,
     mask_args: impl Fn(&[String]) -> Vec<String>,
@@ -111,7 +96,7 @@ fn render_command_line(
     }
 }
 
-/// Where credentials are shown for a token.
+/// Returns the OAuth token endpoints, which receive the client's credentials.
 fn token_urls(auth: &Auth) -> Vec<&String> {
     match auth {
         Auth::Oauth2 { token_url, .. } => vec![token_url],
@@ -120,10 +105,10 @@ fn token_urls(auth: &Auth) -> Vec<&String> {
     }
 }
 
-/// A word as a shell would need it to be typed.
+/// Quotes a word as it would have to be typed in a POSIX shell; words with invisible characters use `$'…'`.
 fn quote_for_shell(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
-    // What is masked is not typed in any case, and reads better without quotes.
+    // A masked word cannot be typed anyway and reads better without quotes.
     if !word.is_empty() && word.replace("***", "").bytes().all(is_plain) {
         return word.to_owned();
     }
@@ -135,7 +120,7 @@ fn quote_for_shell(word: &str) -> String {
     format!("$'{escaped}'")
 }
 
-/// Text on one line in which every character can be seen.
+/// Returns the text on one line, with line breaks, control and format characters written as escapes.
 pub(crate) fn escape_invisible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for character in text.chars() {
@@ -157,14 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_list_is_shortened() {
-        let names = ["a", "b", "c"].map(str::to_owned);
-        assert_eq!(join_truncated(&names, 3), "a, b, c");
-        assert_eq!(join_truncated(&names, 1), "a and 2 more");
-    }
-
-    #[test]
-    fn a_decision_sees_what_a_list_masks() {
+    fn a_trust_decision_sees_arguments_that_a_list_masks() {
         let env =
             [("MODE", "fast-mode"), ("TOKEN", "hunter2")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         let args = ["pkg-0123456789abcdef0123", "--token", "hunter2"].map(str::to_owned).to_vec();

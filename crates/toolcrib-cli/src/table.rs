@@ -1,11 +1,13 @@
-//! Tables that fit the terminal: the last column gives way first.
+//! Text tables that fit the terminal: the widest columns are truncated first.
 
 use console::{measure_text_width, truncate_str};
 
-/// Wide enough for people when nobody knows the width: a pipe, say.
+/// Width when stdout has none, for example a pipe.
 const DEFAULT_TABLE_WIDTH: usize = 160;
+/// A column is truncated down to this width at most; a table that is still too wide then wraps.
 const MIN_COLUMN_WIDTH: usize = 12;
 
+/// A table with a heading row and cells of one line each.
 pub(crate) struct Table {
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
@@ -16,10 +18,12 @@ impl Table {
         Table { headings: headings.to_vec(), rows: Vec::new() }
     }
 
+    /// Adds a row with one cell per heading. Line breaks and runs of white space become single spaces.
     pub(crate) fn add_row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.into_iter().map(|cell| cell.split_whitespace().collect::<Vec<_>>().join(" ")).collect());
     }
 
+    /// Returns the table as lines with two spaces between columns, without trailing spaces.
     pub(crate) fn render(&self) -> String {
         let width =
             console::Term::stdout().size_checked().map_or(DEFAULT_TABLE_WIDTH, |(_, columns)| usize::from(columns));
@@ -42,7 +46,8 @@ impl Table {
         text
     }
 
-    /// Columns as wide as their content, the widest ones shortened until the row fits.
+    /// Returns column widths that fit the content; while a row exceeds `available`, the widest column (the last one of
+    /// several) loses a character.
     fn column_widths(&self, available: usize) -> Vec<usize> {
         let mut widths: Vec<usize> = (0..self.headings.len())
             .map(|column| {
@@ -51,8 +56,8 @@ impl Table {
             })
             .collect();
         let gaps = 2 * widths.len().saturating_sub(1);
-        let over = |widths: &[usize]| (widths.iter().sum::<usize>() + gaps).saturating_sub(available);
-        while over(&widths) > 0 {
+        let excess = |widths: &[usize]| (widths.iter().sum::<usize>() + gaps).saturating_sub(available);
+        while excess(&widths) > 0 {
             let Some(widest) = widths.iter_mut().rev().max_by_key(|width| **width) else { break };
             if *widest <= MIN_COLUMN_WIDTH {
                 break;
@@ -68,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_widest_column_gives_way() {
+    fn truncates_the_widest_column() {
         let mut table = Table::new(&["name", "description"]);
         table.add_row(vec!["git__push".into(), "x".repeat(100)]);
         assert_eq!(table.column_widths(60), [9, 49]);

@@ -1,5 +1,5 @@
-//! What a command's work is part of, and its export as OpenTelemetry spans where the environment asks for that.
-//! Exporting never holds up the work: a collector that is slow or gone costs its spans alone.
+//! Tracing of commands: the trace a command belongs to, and the export of its spans over OTLP when the standard
+//! `OTEL_*` variables ask for it. Export never delays the work: a slow or unreachable collector only loses spans.
 
 mod client;
 mod export;
@@ -15,17 +15,22 @@ use crate::exit::CommandOutcome;
 use export::ExportTask;
 use settings::TraceExport;
 
-/// Spans that wait to be exported.
+/// Maximum number of finished spans waiting for export; further ones are dropped and counted.
 const MAX_QUEUED_SPANS: usize = 4096;
 
+/// Time at the end of a command to export the remaining spans.
+const FINAL_EXPORT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Trace and span queue, passed to the registry.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Telemetry {
-    /// The command itself; none for what serves others, whose work is part of what they do.
+    /// Trace of the command itself. `None` for a long-running command, whose requests belong to their clients' traces.
     pub(crate) trace: Option<Trace>,
+    /// Queue of finished spans; `None` without export.
     pub(crate) spans: Option<SpanQueue>,
 }
 
-/// A command under way.
+/// The span of the running command, recorded by [`CommandSpan::finish`].
 #[derive(Debug)]
 pub(crate) struct CommandSpan {
     name: &'static str,
@@ -36,32 +41,29 @@ pub(crate) struct CommandSpan {
 }
 
 impl Telemetry {
-    /// For what goes on, or for a command that is done in a moment. Must be called where tasks can be spawned.
-    pub(crate) fn start(name: &'static str, stays: bool) -> (Telemetry, CommandSpan) {
-        let (spans, exporting) = start_export().unzip();
-        let parent = parent_trace_from_env().filter(|_| !stays);
-        let own = || match &spans {
+    /// Starts the trace of a command and, if configured, the export task. Must be called within the async runtime.
+    pub(crate) fn start(name: &'static str, is_long_running: bool) -> (Telemetry, CommandSpan) {
+        let (spans, export_task) = start_export().unzip();
+        let parent = parent_trace_from_env().filter(|_| !is_long_running);
+        let command_trace = || match &spans {
             Some(spans) => SpanQueue::start_trace(spans, parent.as_ref()),
+            // Not exported, but its id ties the log events of the command together.
             None => parent.as_ref().map_or_else(Trace::log_only, Trace::child),
         };
-        let telemetry = Telemetry { trace: (!stays).then(own), spans };
-        let underway = CommandSpan {
-            name,
-            started_at: Instant::now(),
-            parent,
-            telemetry: telemetry.clone(),
-            export_task: exporting,
-        };
-        (telemetry, underway)
+        let telemetry = Telemetry { trace: (!is_long_running).then(command_trace), spans };
+        let command_span =
+            CommandSpan { name, started_at: Instant::now(), parent, telemetry: telemetry.clone(), export_task };
+        (telemetry, command_span)
     }
 }
 
 impl CommandSpan {
-    /// The command has ended so; what is left to export is exported, for a moment.
+    /// Records the span with the result of the command and exports the remaining spans, for at most
+    /// [`FINAL_EXPORT_TIMEOUT`].
     pub(crate) async fn finish(self, result: &Result<CommandOutcome>) {
-        let Some(exporting) = self.export_task else { return };
+        let Some(export_task) = self.export_task else { return };
         if let (Some(trace), Some(spans)) = (self.telemetry.trace, &self.telemetry.spans) {
-            let failure = match result {
+            let error_code = match result {
                 Ok(CommandOutcome::Success) => None,
                 Ok(CommandOutcome::Failure) => Some("FAILED"),
                 Err(error) => Some(error.code.as_str()),
@@ -72,33 +74,34 @@ impl CommandSpan {
                 ended_at: SystemTime::now(),
                 elapsed: self.started_at.elapsed(),
                 details: SpanDetails::Command { name: self.name },
-                error: failure.map(|code| SpanError { code, message: None }),
+                error: error_code.map(|code| SpanError { code, message: None }),
             });
         }
-        exporting.finish(Duration::from_secs(2)).await;
+        export_task.finish(FINAL_EXPORT_TIMEOUT).await;
     }
 }
 
+/// Starts the export task if the environment asks for export; logs a warning if its settings are not supported.
 fn start_export() -> Option<(SpanQueue, ExportTask)> {
     let sampler = match settings::read_trace_export(|name| std::env::var(name).ok()) {
         TraceExport::Disabled => return None,
-        TraceExport::Unsupported(why) => {
-            tracing::warn!("traces are not exported: {why}");
+        TraceExport::Unsupported(reason) => {
+            tracing::warn!("traces are not exported: {reason}");
             return None;
         }
         TraceExport::Enabled(sampler) => sampler,
     };
-    let (spans, told) = SpanQueue::channel(MAX_QUEUED_SPANS, sampler);
-    match ExportTask::start(spans.clone(), told) {
-        Ok(exporting) => Some((spans, exporting)),
-        Err(why) => {
-            tracing::warn!("traces are not exported: {why}");
+    let (spans, finished_spans) = SpanQueue::channel(MAX_QUEUED_SPANS, sampler);
+    match ExportTask::start(spans.clone(), finished_spans) {
+        Ok(export_task) => Some((spans, export_task)),
+        Err(reason) => {
+            tracing::warn!("traces are not exported: {reason}");
             None
         }
     }
 }
 
-/// What whoever started us is at, as shells and build tools tell it.
+/// Reads the parent trace from `TRACEPARENT` and `TRACESTATE`, which shells and build tools set for their children.
 fn parent_trace_from_env() -> Option<Trace> {
     let parent = std::env::var("TRACEPARENT").ok()?;
     Trace::parse(parent.trim(), std::env::var("TRACESTATE").ok().as_deref())

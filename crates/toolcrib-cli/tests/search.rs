@@ -164,7 +164,7 @@ fn a_search_by_meaning_says_what_is_wrong_with_its_model() {
 #[test]
 fn a_search_by_meaning_needs_a_build_with_it() {
     let bench = mail_and_files_project();
-    let message = "error: this `toolcrib` cannot search by meaning; build it with `--features embeddings`";
+    let message = "error: this build of `toolcrib` has no semantic search; build it with `--features embeddings`";
     bench.run(&["search", "mail", "--model", "model"]).ended(2).complains(message);
     let eval = ["eval", "--tools", "tools.jsonl", "--queries", "queries.jsonl", "--model", "model"];
     bench.run(&eval).ended(2).complains(message);

@@ -88,27 +88,27 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let source = source_from_arguments(&arguments)?;
-    let desk = CliSession::open_offline(common).await?;
+    let session = CliSession::open_offline(common).await?;
     print_hints(common, &arguments);
-    let result = add(&desk, &source).await;
-    desk.close().await;
+    let result = add(&session, &source).await;
+    session.close().await;
     result
 }
 
-async fn add(desk: &CliSession, source: &Source) -> Result<CommandOutcome> {
-    let (common, id) = (&desk.common, &source.id);
-    if let Some(place) = desk.loaded_config.declared_at(id) {
+async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
+    let (common, id) = (&session.common, &source.id);
+    if let Some(place) = session.loaded_config.declared_at(id) {
         let message = format!("`{id}` is declared in `{place}`, which wins; change it there, or choose another name");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
-    let declared = desk.registry.declare_lazily(source, CliSession::actor()).await?;
+    let declared = session.registry.declare_lazily(source, CliSession::actor()).await?;
     if declared == DeclareOutcome::Changed {
         common.hint(&format!("`{id}` was declared otherwise before; it is changed"));
     }
-    let looking = desk.registry.refresh_source(id, Refresh { force: true, ..Refresh::default() });
-    let outcome = progress::show_progress(&desk.registry, common.quiet, looking).await?;
-    let view = desk.registry.source(id).ok_or_else(|| desk.registry.unknown_source_error(id.as_str()))?;
-    let report = AddReport::build(&desk.registry, view).await;
+    let looking = session.registry.refresh_source(id, Refresh { force: true, ..Refresh::default() });
+    let outcome = progress::show_progress(&session.registry, common.quiet, looking).await?;
+    let view = session.registry.source(id).ok_or_else(|| session.registry.unknown_source_error(id.as_str()))?;
+    let report = AddReport::build(&session.registry, view).await;
     match common.json {
         true => output::print_json(&report)?,
         false => output::print_line(&report.render(&outcome))?,
@@ -116,7 +116,7 @@ async fn add(desk: &CliSession, source: &Source) -> Result<CommandOutcome> {
     if outcome.status != RefreshStatus::Failed {
         return Ok(CommandOutcome::Success);
     }
-    let reason = outcome.error.map_or_else(|| "no reason is known".to_owned(), |failure| failure.message);
+    let reason = outcome.error.map_or_else(|| "unknown reason".to_owned(), |failure| failure.message);
     output::print_stderr_line(&format!("error: {id}: {reason}"));
     Ok(CommandOutcome::Failure)
 }

@@ -40,13 +40,13 @@ pub(crate) struct Arguments {
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    need: DiscoveryArguments,
+    discovery: DiscoveryArguments,
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open(common).await?;
-    let result = call(&desk, &arguments).await;
-    desk.close().await;
+    let session = CliSession::open(common).await?;
+    let result = call(&session, &arguments).await;
+    session.close().await;
     let output = result?;
     if common.json {
         output::print_json(&output)?;
@@ -59,16 +59,16 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(if output.is_error() { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-async fn call(desk: &CliSession, arguments: &Arguments) -> Result<CallOutput> {
-    let registry = &desk.registry;
+async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput> {
+    let registry = &session.registry;
     let began = Instant::now();
-    let need = arguments.need.need();
+    let need = arguments.discovery.required_freshness();
     if let Some(source) = registry.source_for_tool_name(&arguments.name)? {
         let own = registry.effective_source(&source).map(|source| source.settings.call_timeout());
-        let limit = arguments.need.wait_limit().or(arguments.timeout).or(own).unwrap_or_default();
-        desk.ensure_for_call(need, source, limit).await;
+        let limit = arguments.discovery.wait_limit().or(arguments.timeout).or(own).unwrap_or_default();
+        session.ensure_for_call(need, source, limit).await;
     }
-    desk.hint_stale_tool(&arguments.name);
+    session.hint_stale_tool(&arguments.name);
     let given = read_json_arguments(arguments)?;
     let input = Value::Object(merge_pairs(registry, &arguments.name, given, &arguments.pairs)?);
     let options = CallOptions {

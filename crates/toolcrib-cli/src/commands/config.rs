@@ -17,9 +17,9 @@ use crate::session::CliSession;
 pub(crate) struct Arguments {}
 
 pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open_read_only(common).await?;
-    let merged = desk.registry.effective_config(&desk.loaded_config, &desk.data_directory);
-    desk.close().await;
+    let session = CliSession::open_read_only(common).await?;
+    let merged = session.registry.effective_config(&session.loaded_config, &session.data_directory);
+    session.close().await;
     match common.json {
         true => output::print_json(&merged)?,
         false => output::print_line(&human::dim_comments(

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TOKENS", default_value_t = SummaryBudget::DEFAULT_TOKENS, value_parser = parse_budget)]
     budget: usize,
     #[command(flatten)]
-    need: DiscoveryArguments,
+    discovery: DiscoveryArguments,
 }
 
 fn parse_budget(text: &str) -> Result<usize, String> {
@@ -36,12 +36,13 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let budget = SummaryBudget::from_tokens(arguments.budget)?;
     // While lists are fetched, the tokenizer is loaded.
     let warming = tokio::task::spawn_blocking(tokens::load_tokenizer);
-    let desk = CliSession::open(common).await?;
-    let missing = desk.ensure(arguments.need.need(), None, arguments.need.wait_policy()).await.missing;
-    desk.registry.count_tokens().await;
+    let session = CliSession::open(common).await?;
+    let missing =
+        session.ensure(arguments.discovery.required_freshness(), None, arguments.discovery.wait_policy()).await.missing;
+    session.registry.count_tokens().await;
     warming.await.map_err(|error| Error::new(Code::Internal, "the tokenizer was not loaded").with_cause(error))?;
-    let summary = desk.registry.view(&CliSession::caller()).summary(budget);
-    desk.close().await;
+    let summary = session.registry.view(&CliSession::caller()).summary(budget);
+    session.close().await;
     if common.json {
         output::print_json(&PartialResponse { response: &summary, missing })?;
     } else {

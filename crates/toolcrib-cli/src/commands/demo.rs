@@ -18,8 +18,8 @@ use toolcrib::{CallOptions, Code, Error, RefreshOutcome, Registry, RequiredFresh
 use crate::arguments::CommonArguments;
 use crate::commands::{call, describe, serve, sources};
 use crate::exit::{CommandOutcome, ShutdownSignals};
+use crate::plural::pluralize;
 use crate::session::CliSession;
-use crate::source_summary::pluralize;
 use crate::{color, output, progress};
 
 use sandbox::DemoSandbox;
@@ -101,7 +101,7 @@ async fn discover(stage: &DemoSandbox, registry: &Registry) -> Result<Vec<Refres
     )
     .await;
     if let Some(error) = outcomes.iter().find(|outcome| outcome.status == RefreshStatus::Failed) {
-        let reason = error.error.as_ref().map_or("no reason is known", |failure| failure.message.as_str());
+        let reason = error.error.as_ref().map_or("unknown reason", |failure| failure.message.as_str());
         return Err(Error::new(Code::ToolUnavailable, format!("the demo's own server failed: {reason}")));
     }
     Ok(outcomes)

@@ -51,23 +51,23 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", conflicts_with_all = ["format", "cached", "fresh"])]
     at: Option<TimeSpec>,
     #[command(flatten)]
-    need: DiscoveryArguments,
+    discovery: DiscoveryArguments,
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     if let Some(when) = arguments.at {
         return historical::describe_at(common, &arguments, when).await;
     }
-    let desk = CliSession::open(common).await?;
+    let session = CliSession::open(common).await?;
     let mut found: Vec<(&str, Result<ToolDetail>)> = Vec::new();
     for name in &arguments.names {
-        found.push((name, find_tool(&desk, name, &arguments.need).await));
+        found.push((name, find_tool(&session, name, &arguments.discovery).await));
     }
     let formatted = match arguments.format.as_deref() {
-        Some(format) => project_tools(&desk, format, &found).map(Some),
+        Some(format) => project_tools(&session, format, &found).map(Some),
         None => Ok(None),
     };
-    desk.close().await;
+    session.close().await;
     match formatted? {
         Some(_) if common.json && found.iter().all(|(_, found)| found.is_err()) => return first_error(found),
         Some((format, tools)) if arguments.explain => print_losses(common, format, tools)?,
@@ -84,17 +84,17 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(print_errors(&found))
 }
 
-async fn find_tool(desk: &CliSession, name: &str, need: &DiscoveryArguments) -> Result<ToolDetail> {
+async fn find_tool(session: &CliSession, name: &str, need: &DiscoveryArguments) -> Result<ToolDetail> {
     // A bare name that no list has may be of any source; one that names an unknown source is of none.
-    let among = match desk.registry.source_for_tool_name(name)? {
+    let among = match session.registry.source_for_tool_name(name)? {
         Some(source) => Some(vec![source]),
         None if is_bare_name(name) => None,
         None => Some(Vec::new()),
     };
     let patience = if among.is_some() { need.wait_policy_for_all() } else { need.wait_policy() };
-    desk.ensure(need.need(), among.as_deref(), patience).await;
-    desk.registry.load_counts().await?;
-    desk.registry.tool_detail(name)
+    session.ensure(need.required_freshness(), among.as_deref(), patience).await;
+    session.registry.load_counts().await?;
+    session.registry.tool_detail(name)
 }
 
 fn is_bare_name(name: &str) -> bool {

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     ci: bool,
     #[command(flatten)]
-    need: DiscoveryArguments,
+    discovery: DiscoveryArguments,
 }
 
 /// What to compare with.
@@ -48,10 +48,10 @@ enum DiffBase {
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open(common).await?;
-    let result = compare(&desk, &arguments).await;
-    let configuration = desk.loaded_config.file.clone();
-    desk.close().await;
+    let session = CliSession::open(common).await?;
+    let result = compare(&session, &arguments).await;
+    let configuration = session.loaded_config.file.clone();
+    session.close().await;
     let (against, difference) = result?;
     let text = match (difference.differs, &against) {
         (true, _) => difference.to_text(),
@@ -73,33 +73,34 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-async fn compare(desk: &CliSession, arguments: &Arguments) -> Result<(DiffBase, CatalogDiff)> {
+async fn compare(session: &CliSession, arguments: &Arguments) -> Result<(DiffBase, CatalogDiff)> {
     // What cannot be compared with is said before anybody is contacted.
-    let against = resolve_base(desk, arguments.against.as_deref())?;
-    hint_foreign_lockfile(desk, &against);
+    let against = resolve_base(session, arguments.against.as_deref())?;
+    hint_foreign_lockfile(session, &against);
     // A build must not pass because of what was true yesterday.
     let unsaid = if arguments.ci { RequiredFreshness::Fresh } else { RequiredFreshness::Discovered };
-    let need = arguments.need.need_or(unsaid);
-    let patience = if arguments.ci { arguments.need.wait_policy_for_all() } else { arguments.need.wait_policy() };
-    let ensured = desk.ensure(need, None, patience).await;
+    let need = arguments.discovery.required_freshness_or(unsaid);
+    let patience =
+        if arguments.ci { arguments.discovery.wait_policy_for_all() } else { arguments.discovery.wait_policy() };
+    let ensured = session.ensure(need, None, patience).await;
     if arguments.ci && !ensured.unanswered.is_empty() {
         let names: Vec<String> = ensured.unanswered.iter().map(|id| format!("`{id}`")).collect();
         let message = format!("nothing was compared, for these did not answer in time: {}", names.join(", "));
         return Err(Error::new(Code::ToolUnavailable, message));
     }
     if need == RequiredFreshness::Cached {
-        desk.hint_stale(None);
+        session.hint_stale(None);
     }
     let difference = match &against {
-        DiffBase::Lock { lock, .. } => desk.registry.diff_from_lockfile(lock).await?,
-        DiffBase::Time(when) => desk.registry.diff_since(when.resolve(Clock::system().now())).await?,
+        DiffBase::Lock { lock, .. } => session.registry.diff_from_lockfile(lock).await?,
+        DiffBase::Time(when) => session.registry.diff_since(when.resolve(Clock::system().now())).await?,
     };
     Ok((against, difference))
 }
 
-fn resolve_base(desk: &CliSession, named: Option<&str>) -> Result<DiffBase> {
+fn resolve_base(session: &CliSession, named: Option<&str>) -> Result<DiffBase> {
     let path = match named {
-        None | Some("lockfile") => lock::default_lockfile_path(&desk.loaded_config),
+        None | Some("lockfile") => lock::default_lockfile_path(&session.loaded_config),
         Some(named) if Path::new(named).exists() => PathBuf::from(named),
         Some(named) => match named.parse::<TimeSpec>() {
             Ok(when) => return Ok(DiffBase::Time(when)),
@@ -118,12 +119,14 @@ fn resolve_base(desk: &CliSession, named: Option<&str>) -> Result<DiffBase> {
 }
 
 /// A lockfile of which nothing is known here is most likely another project's.
-fn hint_foreign_lockfile(desk: &CliSession, against: &DiffBase) {
+fn hint_foreign_lockfile(session: &CliSession, against: &DiffBase) {
     let DiffBase::Lock { path, lock, .. } = against else { return };
-    let known = |id| desk.registry.source(id).is_some();
+    let known = |id| session.registry.source(id).is_some();
     if !lock.sources.is_empty() && !lock.sources.keys().any(known) {
         let path = path.display();
-        desk.common.hint(&format!("hint: no source of `{path}` is declared here; is it another project's lockfile?"));
+        session
+            .common
+            .hint(&format!("hint: no source of `{path}` is declared here; is it another project's lockfile?"));
     }
 }
 

@@ -11,8 +11,8 @@ use toolcrib::{Refresh, Result};
 
 use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
+use crate::plural::pluralize;
 use crate::session::{self, CliSession};
-use crate::source_summary::pluralize;
 use crate::{color, output, progress};
 
 /// Say what is wrong and how to put it right
@@ -47,7 +47,7 @@ enum CheckStatus {
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    // What the desk would hint at is said here in the checks; and a doctor asks for nobody's trust.
+    // What the session would hint at is said here in the checks; and a doctor asks for nobody's trust.
     let silent = CommonArguments { quiet: true, json: true, ..common.clone() };
     let mut checks = Vec::new();
     match session::load_config(&silent) {
@@ -76,29 +76,29 @@ async fn check_store_and_sources(
     common: &CommonArguments,
     arguments: &Arguments,
 ) -> Vec<DoctorCheck> {
-    let desk = match CliSession::open(silent).await {
-        Ok(desk) => desk,
+    let session = match CliSession::open(silent).await {
+        Ok(session) => session,
         Err(error) => return vec![DoctorCheck::fail("store", error.message, None)],
     };
-    let mut checks = environment::check_store(&desk).await;
-    checks.extend(environment::check_variables(&desk));
+    let mut checks = environment::check_store(&session).await;
+    checks.extend(environment::check_variables(&session));
     let outcomes = match arguments.probe {
         true => {
             let refresh = Refresh { force: true, ..Refresh::default() };
-            progress::show_progress(&desk.registry, common.quiet, desk.registry.refresh(refresh)).await
+            progress::show_progress(&session.registry, common.quiet, session.registry.refresh(refresh)).await
         }
         false => Vec::new(),
     };
-    let found = desk.registry.sources();
+    let found = session.registry.sources();
     if found.is_empty() {
         let fix = "`toolcrib add NAME -- COMMAND` declares one, `toolcrib import` brings those of another client";
         checks.push(DoctorCheck::ok("sources", "none yet").with_fix(fix));
     }
     for source in &found {
         let outcome = outcomes.iter().find(|outcome| outcome.source == source.id);
-        checks.extend(sources::check_source(&desk, source, outcome));
+        checks.extend(sources::check_source(&session, source, outcome));
     }
-    desk.close().await;
+    session.close().await;
     checks
 }
 

@@ -45,75 +45,75 @@ pub(crate) async fn disable(common: &CommonArguments, arguments: DisableArgument
 }
 
 async fn run(common: &CommonArguments, names: &[String], switch: EnabledState) -> Result<CommandOutcome> {
-    let desk = CliSession::open_offline(common).await?;
-    let result = set_all_enabled(&desk, names, switch).await;
-    desk.close().await;
+    let session = CliSession::open_offline(common).await?;
+    let result = set_all_enabled(&session, names, switch).await;
+    session.close().await;
     result?;
     Ok(CommandOutcome::Success)
 }
 
 /// All names are understood before anything changes.
-async fn set_all_enabled(desk: &CliSession, names: &[String], switch: EnabledState) -> Result<()> {
+async fn set_all_enabled(session: &CliSession, names: &[String], switch: EnabledState) -> Result<()> {
     // Before names are looked up: those of a damaged journal may be lost.
-    if let Some(damaged) = desk.registry.damage_error() {
+    if let Some(damaged) = session.registry.damage_error() {
         return Err(damaged);
     }
-    let sources: Vec<SourceId> = names.iter().filter_map(|name| find_source(desk, name).ok().flatten()).collect();
-    let targets = names.iter().map(|name| resolve_target(desk, name, &sources)).collect::<Result<Vec<_>>>()?;
+    let sources: Vec<SourceId> = names.iter().filter_map(|name| find_source(session, name).ok().flatten()).collect();
+    let targets = names.iter().map(|name| resolve_target(session, name, &sources)).collect::<Result<Vec<_>>>()?;
     for target in targets {
-        set_enabled(desk, target, switch).await?;
+        set_enabled(session, target, switch).await?;
     }
     Ok(())
 }
 
-async fn set_enabled(desk: &CliSession, target: EnableTarget, switch: EnabledState) -> Result<()> {
-    let switched = desk.registry.set_enabled(target, switch, CliSession::actor()).await?;
+async fn set_enabled(session: &CliSession, target: EnableTarget, switch: EnabledState) -> Result<()> {
+    let switched = session.registry.set_enabled(target, switch, CliSession::actor()).await?;
     let (name, already) = (switched.target.name(), if switched.changed { "" } else { "already " });
-    match desk.common.json {
+    match session.common.json {
         true => output::print_json(&switched)?,
         false => output::print_line(&format!("{name}: {already}{}", switch.as_str()))?,
     }
     if let EnableTarget::Source(id) = &switched.target {
-        hint_override(desk, id);
+        hint_override(session, id);
     }
     Ok(())
 }
 
 /// The environment goes before a command, so that somebody may wonder why nothing happens.
-fn hint_override(desk: &CliSession, id: &SourceId) {
-    let Some(enabled) = desk.registry.source_override(id).and_then(|overriding| overriding.enabled) else { return };
+fn hint_override(session: &CliSession, id: &SourceId) {
+    let Some(enabled) = session.registry.source_override(id).and_then(|overriding| overriding.enabled) else { return };
     let (variable, state) = (id.as_str().to_uppercase(), if enabled { "enabled" } else { "disabled" });
-    desk.common.hint(&format!(
+    session.common.hint(&format!(
         "hint: `TOOLCRIB_SOURCE_{variable}_ENABLED` is set and wins here: `{id}` is {state} in this environment"
     ));
 }
 
 /// What a name stands for, where `sources` are named with it.
-fn resolve_target(desk: &CliSession, name: &str, sources: &[SourceId]) -> Result<EnableTarget> {
+fn resolve_target(session: &CliSession, name: &str, sources: &[SourceId]) -> Result<EnableTarget> {
     let qualified = matches!(parse_tool_name(name)?, ParsedToolName::Qualified { .. });
-    if !qualified && let Some(source) = find_source(desk, name)? {
+    if !qualified && let Some(source) = find_source(session, name)? {
         return Ok(EnableTarget::Source(source));
     }
-    let catalog = desk.registry.catalog();
+    let catalog = session.registry.catalog();
     match catalog.find(name) {
         Ok(tool) => Ok(EnableTarget::Tool(tool.id(), tool.name().clone())),
         Err(error) if error.code == Code::ToolNotImplemented => {
-            find_tool_in_sources(&desk.registry.inventory(), name, sources)
-                .ok_or_else(|| unknown_name_error(desk, name, sources, error))
+            find_tool_in_sources(&session.registry.inventory(), name, sources)
+                .ok_or_else(|| unknown_name_error(session, name, sources, error))
         }
         Err(error) => Err(error),
     }
 }
 
-fn find_source(desk: &CliSession, name: &str) -> Result<Option<SourceId>> {
-    let Some(id) = SourceId::from_name(name).ok().filter(|id| desk.registry.source(id).is_some()) else {
+fn find_source(session: &CliSession, name: &str) -> Result<Option<SourceId>> {
+    let Some(id) = SourceId::from_name(name).ok().filter(|id| session.registry.source(id).is_some()) else {
         return Ok(None);
     };
-    if desk.registry.inventory().source(&id).is_none() {
-        if let Some(reason) = desk.registry.blocked_sources().get(&id) {
+    if session.registry.inventory().source(&id).is_none() {
+        if let Some(reason) = session.registry.blocked_sources().get(&id) {
             return Err(Error::new(Code::Forbidden, reason.clone()));
         }
-        let place = desk.loaded_config.declared_at(&id).unwrap_or_default();
+        let place = session.loaded_config.declared_at(&id).unwrap_or_default();
         let message = format!("`{id}` is stated wrongly in `{place}`; `toolcrib sources` says how");
         return Err(Error::new(Code::ConfigInvalid, message));
     }
@@ -144,16 +144,16 @@ fn find_tool_in_sources(inventory: &Inventory, name: &str, sources: &[SourceId])
 }
 
 /// Why the catalogue does not have it: its source is disabled or was never asked, or the name is wrong.
-fn unknown_name_error(desk: &CliSession, name: &str, sources: &[SourceId], error: Error) -> Error {
-    let inventory = desk.registry.inventory();
+fn unknown_name_error(session: &CliSession, name: &str, sources: &[SourceId], error: Error) -> Error {
+    let inventory = session.registry.inventory();
     let refuse = |message: String| Error::new(Code::Conflict, message).with_retryable(false);
     let Ok(ParsedToolName::Qualified { source, .. }) = parse_tool_name(name) else {
         return match find_disabled_owner(&inventory, name) {
             Some(id) => refuse(disabled_message(id)),
-            None => not_found_error(desk, name, error),
+            None => not_found_error(session, name, error),
         };
     };
-    let Some(view) = SourceId::from_name(source).ok().and_then(|id| desk.registry.source(&id)) else { return error };
+    let Some(view) = SourceId::from_name(source).ok().and_then(|id| session.registry.source(&id)) else { return error };
     match (view.enabled, view.inventory_hash) {
         // Whoever names the source too has asked for a tool that it does not have.
         (false, Some(_)) if sources.contains(&view.id) => error,
@@ -175,8 +175,8 @@ fn disabled_message(id: &SourceId) -> String {
 }
 
 /// Neither a source nor a tool, with what comes near.
-fn not_found_error(desk: &CliSession, name: &str, error: Error) -> Error {
-    let sources = desk.registry.sources();
+fn not_found_error(session: &CliSession, name: &str, error: Error) -> Error {
+    let sources = session.registry.sources();
     let near_source = closest_match(name, sources.iter().map(|source| source.id.as_str())).map(str::to_owned);
     let details = error.details.unwrap_or_default();
     let near_tools = details["near"].as_array().into_iter().flatten().filter_map(|name| name.as_str());

@@ -15,7 +15,7 @@ use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
 use crate::model::ModelArguments;
 use crate::output;
-use crate::source_summary::pluralize;
+use crate::plural::pluralize;
 use crate::table::Table;
 
 /// Measure search on a labelled set: recall, NDCG, MRR and times

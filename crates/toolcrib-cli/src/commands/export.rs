@@ -24,10 +24,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open_read_only(common).await?;
-    let declarations = desk.registry.declarations();
-    let unusable: Vec<String> = desk.registry.sources().into_iter().filter_map(invalid_source_id).collect();
-    desk.close().await;
+    let session = CliSession::open_read_only(common).await?;
+    let declarations = session.registry.declarations();
+    let unusable: Vec<String> = session.registry.sources().into_iter().filter_map(invalid_source_id).collect();
+    session.close().await;
     let sources: Vec<&Source> = declarations.iter().map(|(_, source)| source).collect();
     let secrets = if arguments.secrets { Secrets::Plain } else { Secrets::Masked };
     if common.json {

@@ -14,8 +14,8 @@ use toolcrib::{Result, clock::Clock};
 use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
 use crate::output;
+use crate::plural::pluralize;
 use crate::session::CliSession;
-use crate::source_summary::pluralize;
 
 /// Show what changed, when, and by whom; contacts nobody
 #[derive(Debug, Args)]
@@ -45,12 +45,12 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open_offline(common).await?;
+    let session = CliSession::open_offline(common).await?;
     let result = match arguments.checks {
-        true => load_checks(&desk, &arguments).await.map(HistoryEntries::Checks),
-        false => load_records(&desk, &arguments).await.map(HistoryEntries::Records),
+        true => load_checks(&session, &arguments).await.map(HistoryEntries::Checks),
+        false => load_records(&session, &arguments).await.map(HistoryEntries::Records),
     };
-    desk.close().await;
+    session.close().await;
     match result? {
         HistoryEntries::Records(records) if common.json => output::print_json(&json!({ "records": records }))?,
         HistoryEntries::Checks(checks) if common.json => output::print_json(&json!({ "checks": checks }))?,
@@ -69,28 +69,28 @@ enum HistoryEntries {
     Checks(Vec<DiscoveryCheck>),
 }
 
-async fn load_records(desk: &CliSession, arguments: &Arguments) -> Result<Vec<HistoryRecord>> {
+async fn load_records(session: &CliSession, arguments: &Arguments) -> Result<Vec<HistoryRecord>> {
     let wanted = HistoryQuery {
-        source: resolve_source(desk, arguments.source.as_deref())?,
+        source: resolve_source(session, arguments.source.as_deref())?,
         tool: arguments.tool.clone(),
         since: arguments.since.map(|since| since.resolve(Clock::system().now())),
         ..HistoryQuery::after(0)
     };
-    let mut records = desk.registry.history(&wanted).await?;
+    let mut records = session.registry.history(&wanted).await?;
     let over = records.len().saturating_sub(arguments.limit.unwrap_or(usize::MAX));
     records.drain(..over);
     Ok(records)
 }
 
-async fn load_checks(desk: &CliSession, arguments: &Arguments) -> Result<Vec<DiscoveryCheck>> {
-    let sources: BTreeSet<SourceId> = match resolve_source(desk, arguments.source.as_deref())? {
+async fn load_checks(session: &CliSession, arguments: &Arguments) -> Result<Vec<DiscoveryCheck>> {
+    let sources: BTreeSet<SourceId> = match resolve_source(session, arguments.source.as_deref())? {
         Some(source) => BTreeSet::from([source]),
-        None => desk.registry.inventory().all_source_ids().cloned().collect(),
+        None => session.registry.inventory().all_source_ids().cloned().collect(),
     };
     let since = arguments.since.map(|since| since.resolve(Clock::system().now()));
     let mut checks = Vec::new();
     for source in &sources {
-        checks.extend(desk.registry.checks(source).await?);
+        checks.extend(session.registry.checks(source).await?);
     }
     checks.retain(|check| since.is_none_or(|since| check.at >= since));
     // Stable: those of one source stay in their order when they share a moment.
@@ -100,11 +100,11 @@ async fn load_checks(desk: &CliSession, arguments: &Arguments) -> Result<Vec<Dis
 }
 
 /// A source that there is, or was.
-fn resolve_source(desk: &CliSession, name: Option<&str>) -> Result<Option<SourceId>> {
+fn resolve_source(session: &CliSession, name: Option<&str>) -> Result<Option<SourceId>> {
     let Some(name) = name else { return Ok(None) };
     let id = SourceId::from_name(name)?;
-    let was = desk.registry.inventory().all_source_ids().any(|remembered| *remembered == id);
-    if was { Ok(Some(id)) } else { desk.find_source(name).map(Some) }
+    let was = session.registry.inventory().all_source_ids().any(|remembered| *remembered == id);
+    if was { Ok(Some(id)) } else { session.find_source(name).map(Some) }
 }
 
 /// One line for each record, oldest first.

@@ -65,13 +65,13 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         Some(file) => vec![ClientConfigFile::read_named(file, client)?],
         None => ClientConfigFile::read_default_paths(common, client)?,
     };
-    let desk = if arguments.dry_run {
+    let session = if arguments.dry_run {
         CliSession::open_read_only(common).await?
     } else {
         CliSession::open_offline(common).await?
     };
-    let lines = import_all(&desk, &places, arguments.dry_run).await;
-    desk.close().await;
+    let lines = import_all(&session, &places, arguments.dry_run).await;
+    session.close().await;
     let lines = lines?;
     let warnings: Vec<String> =
         places.iter().flat_map(|place| &place.warnings).map(ConfigDiagnostic::to_string).collect();
@@ -94,7 +94,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-async fn import_all(desk: &CliSession, places: &[ClientConfigFile], dry_run: bool) -> Result<Vec<ImportResult>> {
+async fn import_all(session: &CliSession, places: &[ClientConfigFile], dry_run: bool) -> Result<Vec<ImportResult>> {
     let mut lines = Vec::new();
     let mut seen: BTreeMap<SourceId, (&Source, &str)> = BTreeMap::new();
     for place in places {
@@ -113,7 +113,7 @@ async fn import_all(desk: &CliSession, places: &[ClientConfigFile], dry_run: boo
                 (other, file) if other != source => {
                     (ImportStatus::Skipped, format!("`{file}` declares that name otherwise, and goes first"))
                 }
-                _ => import_source(desk, source, dry_run).await?,
+                _ => import_source(session, source, dry_run).await?,
             };
             lines.push(ImportResult { source: Some(id.clone()), status, file: place.file.clone(), reason });
         }
@@ -121,13 +121,13 @@ async fn import_all(desk: &CliSession, places: &[ClientConfigFile], dry_run: boo
     Ok(lines)
 }
 
-async fn import_source(desk: &CliSession, source: &Source, dry_run: bool) -> Result<(ImportStatus, String)> {
-    if let Some(place) = desk.loaded_config.declared_at(&source.id) {
+async fn import_source(session: &CliSession, source: &Source, dry_run: bool) -> Result<(ImportStatus, String)> {
+    if let Some(place) = session.loaded_config.declared_at(&source.id) {
         return Ok((ImportStatus::Skipped, format!("`{place}` declares that name, and the configuration wins")));
     }
     let declared = match dry_run {
-        true => desk.registry.preview_declare(source)?,
-        false => desk.registry.declare_lazily(source, CliSession::actor()).await?,
+        true => session.registry.preview_declare(source)?,
+        false => session.registry.declare_lazily(source, CliSession::actor()).await?,
     };
     let status = match declared {
         DeclareOutcome::New => ImportStatus::Imported,

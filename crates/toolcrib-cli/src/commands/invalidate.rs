@@ -19,9 +19,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open_offline(common).await?;
-    let result = invalidate(&desk, &arguments.sources).await;
-    desk.close().await;
+    let session = CliSession::open_offline(common).await?;
+    let result = invalidate(&session, &arguments.sources).await;
+    session.close().await;
     let sources = result?;
     if common.json {
         output::print_json(&json!({ "invalidated": sources }))?;
@@ -34,16 +34,16 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(CommandOutcome::Success)
 }
 
-async fn invalidate(desk: &CliSession, names: &[String]) -> Result<Vec<SourceId>> {
+async fn invalidate(session: &CliSession, names: &[String]) -> Result<Vec<SourceId>> {
     if names.is_empty() {
-        desk.registry.invalidate(None).await?;
-        return Ok(desk.registry.inventory().sources().map(|(id, _)| id.clone()).collect());
+        session.registry.invalidate(None).await?;
+        return Ok(session.registry.inventory().sources().map(|(id, _)| id.clone()).collect());
     }
-    let mut sources = names.iter().map(|name| desk.find_source(name)).collect::<Result<Vec<_>>>()?;
+    let mut sources = names.iter().map(|name| session.find_source(name)).collect::<Result<Vec<_>>>()?;
     sources.sort();
     sources.dedup();
     for source in &sources {
-        desk.registry.invalidate(Some(source)).await?;
+        session.registry.invalidate(Some(source)).await?;
     }
     Ok(sources)
 }

@@ -13,8 +13,8 @@ use crate::arguments::CommonArguments;
 use crate::discovery_wait::DiscoveryArguments;
 use crate::exit::CommandOutcome;
 use crate::output;
+use crate::plural::pluralize;
 use crate::session::CliSession;
-use crate::source_summary::pluralize;
 
 const LOCKFILE_NAME: &str = "toolcrib.lock";
 
@@ -34,25 +34,25 @@ pub(crate) struct Arguments {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    need: DiscoveryArguments,
+    discovery: DiscoveryArguments,
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open(common).await?;
-    let need = arguments.need.need_or(RequiredFreshness::Fresh);
-    let ensured = desk.ensure(need, None, arguments.need.wait_policy_for_all()).await;
-    let (unread, unknown) = unread_sources(desk.registry.sources(), &ensured.unanswered);
+    let session = CliSession::open(common).await?;
+    let need = arguments.discovery.required_freshness_or(RequiredFreshness::Fresh);
+    let ensured = session.ensure(need, None, arguments.discovery.wait_policy_for_all()).await;
+    let (unread, unknown) = unread_sources(session.registry.sources(), &ensured.unanswered);
     if need == RequiredFreshness::Cached {
-        desk.hint_stale(None);
+        session.hint_stale(None);
         if !unknown.is_empty() {
             common.hint(&format!("warning: nothing is known of {}, so nothing of it is locked", unknown.join(", ")));
         }
     }
     let (lock, path) = (
-        desk.registry.lockfile().await,
-        arguments.output.unwrap_or_else(|| default_lockfile_path(&desk.loaded_config)),
+        session.registry.lockfile().await,
+        arguments.output.unwrap_or_else(|| default_lockfile_path(&session.loaded_config)),
     );
-    desk.close().await;
+    session.close().await;
     let lock = lock?;
     if need != RequiredFreshness::Cached && !unread.is_empty() {
         let message = format!(

@@ -23,12 +23,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open_read_only(common).await?;
-    let found =
-        desk.find_source(&arguments.source).and_then(|id| Ok((read_last_lines(&desk, &id, arguments.lines)?, id)));
-    let starts_a_program = |id: &SourceId| desk.registry.source(id).is_some_and(|source| source.command.is_some());
+    let session = CliSession::open_read_only(common).await?;
+    let found = session
+        .find_source(&arguments.source)
+        .and_then(|id| Ok((read_last_lines(&session, &id, arguments.lines)?, id)));
+    let starts_a_program = |id: &SourceId| session.registry.source(id).is_some_and(|source| source.command.is_some());
     let found = found.map(|(lines, id)| (lines, starts_a_program(&id), id));
-    desk.close().await;
+    session.close().await;
     let (lines, starts_a_program, id) = found?;
     if common.json {
         output::print_json(&json!({ "source": id, "lines": lines }))?;
@@ -43,8 +44,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 }
 
 /// The end of the log, without what would steer a terminal and what the server was given in confidence.
-fn read_last_lines(desk: &CliSession, id: &SourceId, most: usize) -> Result<Vec<String>> {
-    let path = toolcrib::server_logs::log_path(&desk.data_directory.join("logs"), id);
+fn read_last_lines(session: &CliSession, id: &SourceId, most: usize) -> Result<Vec<String>> {
+    let path = toolcrib::server_logs::log_path(&session.data_directory.join("logs"), id);
     let text = match std::fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -53,7 +54,7 @@ fn read_last_lines(desk: &CliSession, id: &SourceId, most: usize) -> Result<Vec<
             return Err(Error::new(Code::Internal, message).with_cause(error));
         }
     };
-    let redactor = desk.registry.effective_source(id).map(|source| Redactor::for_source(&source.kind));
+    let redactor = session.registry.effective_source(id).map(|source| Redactor::for_source(&source.kind));
     let text = redactor.map_or(text.clone(), |redactor| redactor.redact(&text).into_owned());
     let lines: Vec<String> = sanitize(&text).lines().map(str::to_owned).collect();
     Ok(lines[lines.len().saturating_sub(most)..].to_vec())

@@ -76,13 +76,13 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             bridge.close().await;
         }
         None => {
-            let desk = CliSession::open_long_running(common).await?;
+            let session = CliSession::open_long_running(common).await?;
             tokio::task::spawn_blocking(tokens::load_tokenizer);
-            let expose = desk.loaded_config.config.expose.clone();
+            let expose = session.loaded_config.config.expose.clone();
             let expose = Expose { mode: mode.unwrap_or(expose.mode), ..expose };
-            serve::warm_at_start(&desk.registry);
-            serve_stdio(Arc::new(McpService::new(desk.registry.clone(), expose)), leave).await;
-            desk.close_within_timeout().await;
+            serve::warm_at_start(&session.registry);
+            serve_stdio(Arc::new(McpService::new(session.registry.clone(), expose)), leave).await;
+            session.close_within_timeout().await;
         }
     }
     Ok(CommandOutcome::Success)

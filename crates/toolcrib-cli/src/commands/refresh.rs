@@ -10,7 +10,7 @@ use toolcrib::{Refresh, RefreshOutcome, Result};
 use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
 use crate::session::CliSession;
-use crate::{output, progress, source_summary};
+use crate::{output, plural, progress};
 
 /// A line has no room for more; `--json` has them all.
 const MAX_LISTED_NAMES: usize = 20;
@@ -28,11 +28,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open(common).await?;
-    let named = arguments.sources.iter().map(|name| desk.find_source(name)).collect::<Result<Vec<_>>>()?;
+    let session = CliSession::open(common).await?;
+    let named = arguments.sources.iter().map(|name| session.find_source(name)).collect::<Result<Vec<_>>>()?;
     let sources = (!named.is_empty()).then_some(named);
     let refresh = Refresh { sources, force: arguments.force, ..Refresh::default() };
-    let outcomes = progress::show_progress(&desk.registry, common.quiet, desk.registry.refresh(refresh)).await;
+    let outcomes = progress::show_progress(&session.registry, common.quiet, session.registry.refresh(refresh)).await;
     if common.json {
         output::print_json(&json!({ "results": outcomes }))?;
     } else {
@@ -43,7 +43,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             output::print_line("no sources yet; `toolcrib add NAME -- COMMAND` declares one")?;
         }
     }
-    desk.close().await;
+    session.close().await;
     let failed = outcomes.iter().any(|outcome| outcome.status == RefreshStatus::Failed);
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
@@ -52,23 +52,20 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 pub(crate) fn render_outcome(outcome: &RefreshOutcome) -> String {
     let RefreshOutcome { source, added, changed, removed, unchanged, elapsed_ms, .. } = outcome;
     let total = added.len() + changed.len() + unchanged;
-    let total = source_summary::pluralize(total, "tool");
+    let total = plural::pluralize(total, "tool");
     match outcome.status {
         RefreshStatus::Fresh => format!("{source}: fresh, {total}; `--force` asks anyway"),
         RefreshStatus::Disabled => format!("{source}: disabled"),
         RefreshStatus::Unchanged => format!("{source}: unchanged, {total} ({elapsed_ms} ms)"),
         RefreshStatus::Failed => {
-            let reason = outcome.error.as_ref().map_or("no reason is known", |failure| failure.message.as_str());
+            let reason = outcome.error.as_ref().map_or("unknown reason", |failure| failure.message.as_str());
             format!("{source}: failed: {reason}")
         }
         RefreshStatus::Success => {
             let mut text = format!("{source}: {total} ({elapsed_ms} ms)");
             let groups = [("added", added.clone()), ("removed", removed.clone())];
             for (what, names) in groups.iter().filter(|(_, names)| !names.is_empty()) {
-                text.push_str(&format!(
-                    "\n  {what}: {}",
-                    crate::source_summary::join_truncated(names, MAX_LISTED_NAMES)
-                ));
+                text.push_str(&format!("\n  {what}: {}", crate::plural::join_truncated(names, MAX_LISTED_NAMES)));
             }
             for change in changed {
                 text.push_str(&format!("\n  changed: {}", describe_change(change)));

@@ -7,7 +7,7 @@ use toolcrib::{Code, Error, Result};
 use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
 use crate::session::CliSession;
-use crate::{output, source_summary};
+use crate::{output, plural};
 
 /// Remove a source that `add` or `import` declared, with its tools
 #[derive(Debug, Args)]
@@ -18,23 +18,23 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open_offline(common).await?;
-    let result = remove(&desk, &arguments.source).await;
-    desk.close().await;
+    let session = CliSession::open_offline(common).await?;
+    let result = remove(&session, &arguments.source).await;
+    session.close().await;
     result?;
     Ok(CommandOutcome::Success)
 }
 
-async fn remove(desk: &CliSession, name: &str) -> Result<()> {
-    let id = desk.find_source(name)?;
-    if let Some(place) = desk.loaded_config.declared_at(&id) {
+async fn remove(session: &CliSession, name: &str) -> Result<()> {
+    let id = session.find_source(name)?;
+    if let Some(place) = session.loaded_config.declared_at(&id) {
         let message = format!("`{id}` is declared in `{place}`; remove it there, or run `toolcrib disable {id}`");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
-    let tools = desk.registry.source(&id).map_or(0, |source| source.tool_count);
-    desk.registry.remove(&id, CliSession::actor()).await?;
-    match desk.common.json {
+    let tools = session.registry.source(&id).map_or(0, |source| source.tool_count);
+    session.registry.remove(&id, CliSession::actor()).await?;
+    match session.common.json {
         true => output::print_json(&json!({ "source": id, "removed": true, "tools": tools })),
-        false => output::print_line(&format!("removed `{id}` and its {}", source_summary::pluralize(tools, "tool"))),
+        false => output::print_line(&format!("removed `{id}` and its {}", plural::pluralize(tools, "tool"))),
     }
 }

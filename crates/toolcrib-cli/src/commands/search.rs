@@ -35,18 +35,21 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     model: ModelArguments,
     #[command(flatten)]
-    need: DiscoveryArguments,
+    discovery: DiscoveryArguments,
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let manner = arguments.model.search_mode()?;
-    let desk = CliSession::open(common).await?;
-    let source = arguments.source.as_deref().map(|name| desk.find_source(name)).transpose()?;
+    let session = CliSession::open(common).await?;
+    let source = arguments.source.as_deref().map(|name| session.find_source(name)).transpose()?;
     let among = source.as_ref().map(std::slice::from_ref);
-    let missing = desk.ensure(arguments.need.need(), among, arguments.need.wait_policy()).await.missing;
+    let missing = session
+        .ensure(arguments.discovery.required_freshness(), among, arguments.discovery.wait_policy())
+        .await
+        .missing;
     let query = Query { text: arguments.query.join(" "), limit: arguments.limit, source, tag: arguments.tag };
-    let found = manner.into_searcher(desk.registry.view(&CliSession::caller())).search(&query);
-    desk.close().await;
+    let found = manner.into_searcher(session.registry.view(&CliSession::caller())).search(&query);
+    session.close().await;
     if common.json {
         output::print_json(&PartialResponse { response: found.to_response(), missing })?;
     } else if !found.hits.is_empty() {

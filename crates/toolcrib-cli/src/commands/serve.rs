@@ -43,34 +43,34 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     // Heard from the start on, for who reads `listening` may send either at once.
     let (mut leave, hang_up) = (ShutdownSignals::listen(), HangupSignal::listen());
     let listener = bind(resolve_address(&arguments.listen).await?).await?;
-    let desk = CliSession::open_long_running(common).await?;
-    let served = serve(common, &desk, listener, arguments.require_token, (&mut leave, hang_up)).await;
-    desk.close_within_timeout().await;
+    let session = CliSession::open_long_running(common).await?;
+    let served = serve(common, &session, listener, arguments.require_token, (&mut leave, hang_up)).await;
+    session.close_within_timeout().await;
     served.map(|()| CommandOutcome::Success)
 }
 
 async fn serve(
     common: &CommonArguments,
-    desk: &CliSession,
+    session: &CliSession,
     listener: TcpListener,
     require_token: bool,
     (leave, hang_up): (&mut ShutdownSignals, HangupSignal),
 ) -> Result<()> {
     tokio::task::spawn_blocking(tokens::load_tokenizer);
-    let surface = McpService::new(desk.registry.clone(), desk.loaded_config.config.expose.clone());
-    desk.registry.load_counts().await?;
+    let surface = McpService::new(session.registry.clone(), session.loaded_config.config.expose.clone());
+    session.registry.load_counts().await?;
     let setup = ServerConfig {
-        loaded_config: desk.loaded_config.clone(),
-        data_dir: desk.data_directory.clone(),
+        loaded_config: session.loaded_config.clone(),
+        data_dir: session.data_directory.clone(),
         require_token,
         refuse_own_process: true,
     };
     let serving = HttpServer::new(listener, surface.clone(), setup)?;
     let house = serving.app_state().clone();
-    print_addresses(common, &serving, &desk.data_directory)?;
-    warm_at_start(&desk.registry);
+    print_addresses(common, &serving, &session.data_directory)?;
+    warm_at_start(&session.registry);
 
-    let following = reload::watch_config(desk, &surface, &house, hang_up);
+    let following = reload::watch_config(session, &surface, &house, hang_up);
     run_until_shutdown(common, serving, following, leave).await;
     Ok(())
 }

@@ -18,8 +18,8 @@ use crate::table::Table;
 pub(crate) struct Arguments {}
 
 pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open_offline(common).await?;
-    let sources = desk.registry.sources();
+    let session = CliSession::open_offline(common).await?;
+    let sources = session.registry.sources();
     if common.json {
         output::print_json(&json!({ "sources": sources }))?;
     } else if sources.is_empty() {
@@ -29,7 +29,7 @@ pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<Comman
     } else {
         output::print_line(&sources_table(&sources).render())?;
     }
-    desk.close().await;
+    session.close().await;
     Ok(CommandOutcome::Success)
 }
 

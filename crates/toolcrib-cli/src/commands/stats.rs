@@ -22,10 +22,10 @@ use crate::table::Table;
 pub(crate) struct Arguments {}
 
 pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open_offline(common).await?;
-    let read = desk.registry.load_counts().await;
-    let stats = desk.registry.stats();
-    desk.close().await;
+    let session = CliSession::open_offline(common).await?;
+    let read = session.registry.load_counts().await;
+    let stats = session.registry.stats();
+    session.close().await;
     read?;
     if common.json {
         output::print_json(&stats)?;

@@ -62,9 +62,9 @@ fn parse_expiry(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open_offline(common).await?;
-    let result = run_command(common, &desk.registry, arguments.action).await;
-    desk.close().await;
+    let session = CliSession::open_offline(common).await?;
+    let result = run_command(common, &session.registry, arguments.action).await;
+    session.close().await;
     result.map(|()| CommandOutcome::Success)
 }
 

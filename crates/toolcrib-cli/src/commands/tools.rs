@@ -39,22 +39,23 @@ pub(crate) struct Arguments {
     #[arg(long)]
     defer: bool,
     #[command(flatten)]
-    need: DiscoveryArguments,
+    discovery: DiscoveryArguments,
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let format = resolve_format(common, &arguments)?;
-    let desk = CliSession::open(common).await?;
-    let source = arguments.source.as_deref().map(|name| desk.find_source(name)).transpose()?;
+    let session = CliSession::open(common).await?;
+    let source = arguments.source.as_deref().map(|name| session.find_source(name)).transpose()?;
     let among = source.as_ref().map(std::slice::from_ref);
     // One source that was asked for is worth the wait; there is nothing else to print.
-    let patience = if among.is_some() { arguments.need.wait_policy_for_all() } else { arguments.need.wait_policy() };
-    let missing = desk.ensure(arguments.need.need(), among, patience).await.missing;
+    let patience =
+        if among.is_some() { arguments.discovery.wait_policy_for_all() } else { arguments.discovery.wait_policy() };
+    let missing = session.ensure(arguments.discovery.required_freshness(), among, patience).await.missing;
     let failed = source
         .as_ref()
-        .and_then(|id| desk.registry.source(id))
+        .and_then(|id| session.registry.source(id))
         .is_some_and(|source| source.status == DiscoveryStatus::Failed && source.tool_count == 0);
-    let view = desk.registry.view(&CliSession::caller());
+    let view = session.registry.view(&CliSession::caller());
     let wanted = |tool: &ToolRef<'_>| source.as_ref().is_none_or(|source| source == tool.source());
     match format {
         Some(format) => {
@@ -73,7 +74,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         }
         None => output::print_line(&render_table(view.listed_tools().filter(wanted))?)?,
     }
-    desk.close().await;
+    session.close().await;
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 

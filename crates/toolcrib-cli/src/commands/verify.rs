@@ -11,8 +11,8 @@ use toolcrib::{Result, store};
 use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
 use crate::output;
+use crate::plural::pluralize;
 use crate::session::{CliSession, store_url};
-use crate::source_summary::pluralize;
 
 /// Check that the journal is whole and that the catalogue equals its replay
 ///
@@ -55,13 +55,13 @@ struct AcceptedDamage {
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let desk = CliSession::open_offline(common).await?;
-    let (desk, acceptance) = match arguments.accept_damage {
-        true => accept_damage(common, desk).await?,
-        false => (desk, None),
+    let session = CliSession::open_offline(common).await?;
+    let (session, acceptance) = match arguments.accept_damage {
+        true => accept_damage(common, session).await?,
+        false => (session, None),
     };
-    let verification = desk.registry.verify().await;
-    desk.close().await;
+    let verification = session.registry.verify().await;
+    session.close().await;
     let output = VerifyReport { verification: verification?, acceptance };
     if common.json {
         output::print_json(&output)?;
@@ -74,20 +74,20 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 
 /// Accepts what is damaged, if anything is. Where nothing can be appended to the file any more, a new store is begun with what
 /// can be read of it, and the old file is kept under another name.
-async fn accept_damage(common: &CommonArguments, desk: CliSession) -> Result<(CliSession, Option<AcceptedDamage>)> {
-    if !desk.registry.needs_new_store() && desk.registry.integrity_faults().await.is_empty() {
-        let recorded = desk.registry.accept_damage(CliSession::actor()).await?;
-        return Ok((desk, recorded.map(|recorded| AcceptedDamage { record: recorded, set_aside: None })));
+async fn accept_damage(common: &CommonArguments, session: CliSession) -> Result<(CliSession, Option<AcceptedDamage>)> {
+    if !session.registry.needs_new_store() && session.registry.integrity_faults().await.is_empty() {
+        let recorded = session.registry.accept_damage(CliSession::actor()).await?;
+        return Ok((session, recorded.map(|recorded| AcceptedDamage { record: recorded, set_aside: None })));
     }
-    let damage = desk.registry.describe_damage().await;
-    let salvage = desk.registry.salvage().await?;
-    let place = store_url(common, &desk.data_directory);
-    let now = desk.registry.now();
-    desk.close().await;
+    let damage = session.registry.describe_damage().await;
+    let salvage = session.registry.salvage().await?;
+    let place = store_url(common, &session.data_directory);
+    let now = session.registry.now();
+    session.close().await;
     let set_aside = store::rebuild_store(&place, &salvage, now).await?;
-    let desk = CliSession::open_offline(common).await?;
-    let recorded = desk.registry.accept_described_damage(damage, CliSession::actor()).await?;
-    Ok((desk, Some(AcceptedDamage { record: recorded, set_aside })))
+    let session = CliSession::open_offline(common).await?;
+    let recorded = session.registry.accept_described_damage(damage, CliSession::actor()).await?;
+    Ok((session, Some(AcceptedDamage { record: recorded, set_aside })))
 }
 
 fn render_report(output: &VerifyReport, asked_to_accept: bool) -> String {

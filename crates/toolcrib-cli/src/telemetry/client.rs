@@ -1,4 +1,4 @@
-//! The exporter's way to its collector: the HTTP client that everything else here uses.
+//! HTTP client of the exporter: adapts the HTTP client that the rest of Toolcrib uses to `opentelemetry_http`.
 
 use std::time::Duration;
 
@@ -7,11 +7,13 @@ use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 
 use super::settings::read_export_timeout;
 
-/// For one batch, where nothing else is asked for; a collector on the same network answers in milliseconds.
+/// Timeout of one batch unless `OTEL_EXPORTER_OTLP_TIMEOUT` is set. A collector on the same network responds within
+/// milliseconds.
 const DEFAULT_EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
-/// An answer says at most how many spans were refused, and why.
+/// Maximum size of a response, which holds at most the number of rejected spans and a reason.
 const MAX_COLLECTOR_RESPONSE_BYTES: usize = 1024 * 1024;
 
+/// Sends batches to the collector.
 #[derive(Debug)]
 pub(super) struct CollectorClient {
     http: reqwest::Client,
@@ -22,26 +24,26 @@ impl CollectorClient {
     pub(super) fn new() -> Result<CollectorClient, String> {
         let http =
             toolcrib_mcp::ClientOptions::http_client(Duration::from_secs(2)).map_err(|error| error.to_string())?;
-        let deadline = read_export_timeout(|name| std::env::var(name).ok()).unwrap_or(DEFAULT_EXPORT_TIMEOUT);
-        Ok(CollectorClient { http, timeout: deadline })
+        let timeout = read_export_timeout(|name| std::env::var(name).ok()).unwrap_or(DEFAULT_EXPORT_TIMEOUT);
+        Ok(CollectorClient { http, timeout })
     }
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (head, body) = request.into_parts();
         let url = reqwest::Url::parse(&head.uri.to_string())?;
         let mut response = self.http.request(head.method, url).headers(head.headers).body(body).send().await?;
-        let mut answer = Response::builder().status(response.status());
-        if let Some(headers) = answer.headers_mut() {
+        let mut converted = Response::builder().status(response.status());
+        if let Some(headers) = converted.headers_mut() {
             *headers = std::mem::take(response.headers_mut());
         }
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await? {
             body.extend_from_slice(&chunk);
             if body.len() > MAX_COLLECTOR_RESPONSE_BYTES {
-                return Err("the collector's answer is too large".into());
+                return Err("the collector's response is too large".into());
             }
         }
-        Ok(answer.body(body.into())?)
+        Ok(converted.body(body.into())?)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The task that gathers finished work and sends it to a collector, batch by batch.
+//! The export task: collects finished spans and sends them to an OTLP collector in batches.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,42 +14,42 @@ use toolcrib::spans::{FinishedSpan, SpanQueue};
 use super::client::CollectorClient;
 use super::span::{instrumentation_scope, to_span_data};
 
-/// How long a span may wait for others, and how many go together.
+/// Time between exports, and so the longest time that a span waits for its batch.
 const EXPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of spans in one request, the default of OpenTelemetry's batch processor.
 const MAX_BATCH_SPANS: usize = 512;
-/// Pauses before a batch that failed is tried again; then it is lost.
+/// Delays before the retries of a failed batch; after the last one the batch is dropped.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
+/// Handle of the running export task.
 #[derive(Debug)]
 pub(super) struct ExportTask {
     finish: oneshot::Sender<()>,
     task: JoinHandle<()>,
+    /// The queue that the task drains; counts dropped spans.
     spans: SpanQueue,
 }
 
 impl ExportTask {
-    /// Reads endpoint and headers from the environment, or says what is wrong with them.
-    pub(super) fn start(spans: SpanQueue, told: mpsc::Receiver<FinishedSpan>) -> Result<ExportTask, String> {
+    /// Starts the task. Reads endpoint and headers from the environment, and returns what is wrong with them.
+    pub(super) fn start(spans: SpanQueue, finished_spans: mpsc::Receiver<FinishedSpan>) -> Result<ExportTask, String> {
         let exporter = SpanExporter::builder().with_http().with_http_client(CollectorClient::new()?).build();
         let mut exporter = exporter.map_err(|error| error.to_string())?;
         exporter.set_resource(&resource());
-        let (finish, finishing) = oneshot::channel();
-        let export = BatchExporter {
-            exporter,
-            finished_spans: told,
-            spans: spans.clone(),
-            failure_logged: AtomicBool::new(false),
-        };
-        let task = tokio::spawn(export.run(finishing));
+        let (finish, finish_requested) = oneshot::channel();
+        let batch_exporter =
+            BatchExporter { exporter, finished_spans, spans: spans.clone(), failure_logged: AtomicBool::new(false) };
+        let task = tokio::spawn(batch_exporter.run(finish_requested));
         Ok(ExportTask { finish, task, spans })
     }
 
-    /// Exports what is left, unless that takes longer than this.
-    pub(super) async fn finish(mut self, within: Duration) {
-        let _it_listens = self.finish.send(());
-        if tokio::time::timeout(within, &mut self.task).await.is_err() {
+    /// Exports the remaining spans within the timeout, and logs a warning if spans were lost.
+    pub(super) async fn finish(mut self, timeout: Duration) {
+        // Fails only if the task has already ended.
+        let _ = self.finish.send(());
+        if tokio::time::timeout(timeout, &mut self.task).await.is_err() {
             self.task.abort();
-            tracing::warn!("the collector does not answer; the last spans are lost");
+            tracing::warn!("the collector does not respond; the last spans are lost");
         }
         if self.spans.dropped() > 0 {
             tracing::warn!(spans = self.spans.dropped(), "spans were lost on their way to the collector");
@@ -57,59 +57,62 @@ impl ExportTask {
     }
 }
 
+/// The state of the export task.
 struct BatchExporter {
     exporter: SpanExporter,
     finished_spans: mpsc::Receiver<FinishedSpan>,
     spans: SpanQueue,
-    /// That the collector cannot be reached is told once, until it answers again.
+    /// An export failure is logged once, until an export succeeds again.
     failure_logged: AtomicBool,
 }
 
 impl BatchExporter {
-    async fn run(mut self, mut finishing: oneshot::Receiver<()>) {
+    async fn run(mut self, mut finish_requested: oneshot::Receiver<()>) {
         let mut ticks = interval(EXPORT_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let last = tokio::select! {
+            let is_last = tokio::select! {
                 _ = ticks.tick() => false,
-                _ = &mut finishing => true,
+                _ = &mut finish_requested => true,
             };
-            // When it is over, nobody waits for another try.
+            // The last batches are not retried: the command is waiting to exit.
             while let Some(batch) = self.next_batch() {
-                self.send(batch, !last).await;
+                self.send(batch, !is_last).await;
             }
-            if last {
+            if is_last {
                 return;
             }
         }
     }
 
-    /// The next batch of what is waiting.
+    /// Takes up to [`MAX_BATCH_SPANS`] spans from the queue.
     fn next_batch(&mut self) -> Option<Vec<FinishedSpan>> {
         let mut batch = Vec::new();
         while batch.len() < MAX_BATCH_SPANS
-            && let Ok(finished) = self.finished_spans.try_recv()
+            && let Ok(span) = self.finished_spans.try_recv()
         {
-            batch.push(finished);
+            batch.push(span);
         }
         (!batch.is_empty()).then_some(batch)
     }
 
-    async fn send(&self, batch: Vec<FinishedSpan>, again: bool) {
-        let (count, scope) = (batch.len() as u64, instrumentation_scope());
-        let mut pauses = RETRY_DELAYS.iter().filter(|_| again);
+    /// Sends a batch, with retries if `may_retry`, and counts it as dropped when all attempts fail.
+    async fn send(&self, batch: Vec<FinishedSpan>, may_retry: bool) {
+        let count = batch.len() as u64;
+        let scope = instrumentation_scope();
+        let mut delays = RETRY_DELAYS.iter().filter(|_| may_retry);
         loop {
-            let spans = batch.iter().map(|finished| to_span_data(finished, &scope)).collect();
+            let spans = batch.iter().map(|span| to_span_data(span, &scope)).collect();
             let Err(error) = self.exporter.export(spans).await else {
                 self.failure_logged.store(false, Ordering::Relaxed);
                 return;
             };
-            match pauses.next() {
-                Some(pause) => tokio::time::sleep(*pause).await,
+            match delays.next() {
+                Some(delay) => tokio::time::sleep(*delay).await,
                 None => {
                     self.spans.add_dropped(count);
                     if !self.failure_logged.swap(true, Ordering::Relaxed) {
-                        tracing::warn!(%error, "spans cannot be exported; they are lost until the collector answers");
+                        tracing::warn!(%error, "spans cannot be exported; they are lost until the collector responds");
                     }
                     return;
                 }
@@ -118,14 +121,11 @@ impl BatchExporter {
     }
 }
 
-/// Who we are: what the environment says, else our name.
+/// Returns the OpenTelemetry resource: the service name from the environment, else `toolcrib`, and the version.
 fn resource() -> Resource {
-    let named = std::env::var("OTEL_SERVICE_NAME").is_ok_and(|name| !name.is_empty())
+    let has_service_name = std::env::var("OTEL_SERVICE_NAME").is_ok_and(|name| !name.is_empty())
         || std::env::var("OTEL_RESOURCE_ATTRIBUTES").is_ok_and(|attributes| attributes.contains("service.name="));
     let version = opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     let builder = Resource::builder().with_attribute(version);
-    match named {
-        true => builder.build(),
-        false => builder.with_service_name("toolcrib").build(),
-    }
+    if has_service_name { builder.build() } else { builder.with_service_name("toolcrib").build() }
 }

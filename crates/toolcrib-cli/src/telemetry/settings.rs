@@ -1,56 +1,58 @@
-//! What the environment says about exporting traces, in the words of OpenTelemetry. Endpoint and headers are read by the
-//! exporter itself.
+//! The `OTEL_*` environment variables that control trace export. The exporter reads endpoint and headers itself.
 
 use std::time::Duration;
 
 use toolcrib::spans::Sampler;
 
+/// Whether to export traces, and which of them.
 #[derive(Debug, PartialEq)]
 pub(super) enum TraceExport {
     Disabled,
     Enabled(Sampler),
-    /// Asked for in a way we cannot follow, and why.
+    /// Requested with settings that are not supported; holds the reason.
     Unsupported(String),
 }
 
+/// Evaluates the variables. Export is opt-in: without an endpoint it is disabled.
 pub(super) fn read_trace_export(variable: impl Fn(&str) -> Option<String>) -> TraceExport {
-    // An empty one counts as unset.
-    let said = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-    let of_traces = |name: &str| said(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"));
-    let either = |name: &str| of_traces(name).or_else(|| said(&format!("OTEL_EXPORTER_OTLP_{name}")));
-    let disabled = said("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    let exporters = said("OTEL_TRACES_EXPORTER").unwrap_or_else(|| "otlp".into());
-    if disabled || exporters == "none" || either("ENDPOINT").is_none() {
+    // OpenTelemetry treats an empty variable as unset, and a signal-specific one overrides the general one.
+    let read = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+    let for_traces = |name: &str| read(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"));
+    let otlp_setting = |name: &str| for_traces(name).or_else(|| read(&format!("OTEL_EXPORTER_OTLP_{name}")));
+    let disabled = read("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let exporters = read("OTEL_TRACES_EXPORTER").unwrap_or_else(|| "otlp".into());
+    if disabled || exporters == "none" || otlp_setting("ENDPOINT").is_none() {
         return TraceExport::Disabled;
     }
     if !exporters.split(',').any(|exporter| exporter.trim() == "otlp") {
-        return TraceExport::Unsupported(format!("`OTEL_TRACES_EXPORTER` is `{exporters}`, and there is `otlp` alone"));
+        return TraceExport::Unsupported(format!("`OTEL_TRACES_EXPORTER` is `{exporters}`; only `otlp` is supported"));
     }
-    match either("PROTOCOL").as_deref() {
+    match otlp_setting("PROTOCOL").as_deref() {
         None | Some("http/protobuf") => {}
         Some(other) => {
-            let port = if other == "grpc" { ", most often on port 4318 instead of 4317" } else { "" };
+            let port = if other == "grpc" { ", usually on port 4318 instead of 4317" } else { "" };
             return TraceExport::Unsupported(format!(
-                "`OTEL_EXPORTER_OTLP_PROTOCOL` is `{other}`, and there is `http/protobuf` alone{port}"
+                "`OTEL_EXPORTER_OTLP_PROTOCOL` is `{other}`; only `http/protobuf` is supported{port}"
             ));
         }
     }
-    match parse_sampler(said("OTEL_TRACES_SAMPLER").as_deref(), said("OTEL_TRACES_SAMPLER_ARG").as_deref()) {
+    match parse_sampler(read("OTEL_TRACES_SAMPLER").as_deref(), read("OTEL_TRACES_SAMPLER_ARG").as_deref()) {
         Ok(sampler) => TraceExport::Enabled(sampler),
-        Err(why) => TraceExport::Unsupported(why),
+        Err(reason) => TraceExport::Unsupported(reason),
     }
 }
 
-/// How long one batch may take, in milliseconds; what is no number counts as unset.
+/// Returns the export timeout for one batch, given in milliseconds. A value that is no positive number counts as unset.
 pub(super) fn read_export_timeout(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
-    let said = |name: &str| variable(name)?.trim().parse().ok().filter(|milliseconds| *milliseconds > 0);
-    let milliseconds = said("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT").or_else(|| said("OTEL_EXPORTER_OTLP_TIMEOUT"));
+    let read = |name: &str| variable(name)?.trim().parse().ok().filter(|milliseconds| *milliseconds > 0);
+    let milliseconds = read("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT").or_else(|| read("OTEL_EXPORTER_OTLP_TIMEOUT"));
     milliseconds.map(Duration::from_millis)
 }
 
+/// Parses the sampler names of the OpenTelemetry specification.
 fn parse_sampler(name: Option<&str>, argument: Option<&str>) -> Result<Sampler, String> {
     let name = name.unwrap_or("parentbased_always_on");
-    let by_parent = name.starts_with("parentbased_");
+    let parent_based = name.starts_with("parentbased_");
     let ratio = match name.trim_start_matches("parentbased_") {
         "always_on" => 1.0,
         "always_off" => 0.0,
@@ -58,9 +60,9 @@ fn parse_sampler(name: Option<&str>, argument: Option<&str>) -> Result<Sampler, 
             let ratio = argument.unwrap_or("1").parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
             ratio.ok_or("`OTEL_TRACES_SAMPLER_ARG` must be a number between 0 and 1")?
         }
-        _ => return Err(format!("there is no `OTEL_TRACES_SAMPLER` named `{name}` here")),
+        _ => return Err(format!("unsupported `OTEL_TRACES_SAMPLER` `{name}`")),
     };
-    Ok(Sampler { ratio, parent_based: by_parent })
+    Ok(Sampler { ratio, parent_based })
 }
 
 #[cfg(test)]
@@ -68,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_for_a_batch_can_be_set() {
+    fn reads_the_export_timeout() {
         let set = |pairs: &'static [(&str, &str)]| {
             read_export_timeout(|name| {
                 pairs.iter().find(|(given, _)| *given == name).map(|(_, value)| (*value).to_owned())
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_says_whether_and_how() {
+    fn the_environment_controls_the_export() {
         const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
         let sampled = |ratio, by_parent| {
             move |found: &TraceExport| *found == TraceExport::Enabled(Sampler { ratio, parent_based: by_parent })

@@ -1,37 +1,41 @@
-//! Finished work as a span, in the words of OpenTelemetry's conventions for GenAI and MCP where they have some.
+//! Conversion of finished spans to OpenTelemetry, with the attribute names of its semantic conventions for GenAI and MCP
+//! where they exist and `toolcrib.*` elsewhere.
 
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use toolcrib::spans::{FinishedSpan, SpanDetails, SpanSource};
 
+/// The instrumentation scope of all spans.
 pub(super) fn instrumentation_scope() -> InstrumentationScope {
     InstrumentationScope::builder("toolcrib").with_version(env!("CARGO_PKG_VERSION")).build()
 }
 
-pub(super) fn to_span_data(finished: &FinishedSpan, scope: &InstrumentationScope) -> SpanData {
-    let FinishedSpan { trace, parent, ended_at: ended, elapsed, details: work, error: failure } = finished;
-    let (name, span_kind, mut attributes) = span_attributes(work);
+/// Converts one finished span.
+pub(super) fn to_span_data(span: &FinishedSpan, scope: &InstrumentationScope) -> SpanData {
+    let FinishedSpan { trace, parent, ended_at, elapsed, details, error } = span;
+    let (name, span_kind, mut attributes) = span_attributes(details);
     let milliseconds = i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX);
     attributes.push(KeyValue::new("toolcrib.duration_ms", milliseconds));
-    let status = match failure {
+    let status = match error {
         None => Status::Unset,
-        Some(fault) => {
-            attributes.push(KeyValue::new("error.type", fault.code));
-            Status::error(fault.message.clone().unwrap_or_else(|| fault.code.to_owned()))
+        Some(error) => {
+            attributes.push(KeyValue::new("error.type", error.code));
+            Status::error(error.message.clone().unwrap_or_else(|| error.code.to_owned()))
         }
     };
     let flags = if trace.is_sampled() { TraceFlags::SAMPLED } else { TraceFlags::default() };
     let state = trace.state().and_then(|state| state.parse::<TraceState>().ok()).unwrap_or_default();
-    let (id, span) = (TraceId::from(trace.id().0), SpanId::from(trace.span_id()));
+    let trace_id = TraceId::from(trace.id().0);
+    let span_id = SpanId::from(trace.span_id());
     SpanData {
-        span_context: SpanContext::new(id, span, flags, false, state),
+        span_context: SpanContext::new(trace_id, span_id, flags, false, state),
         parent_span_id: parent.map_or(SpanId::INVALID, SpanId::from),
         parent_span_is_remote: false,
         span_kind,
         name: name.into(),
-        start_time: ended.checked_sub(*elapsed).unwrap_or(*ended),
-        end_time: *ended,
+        start_time: ended_at.checked_sub(*elapsed).unwrap_or(*ended_at),
+        end_time: *ended_at,
         attributes,
         dropped_attributes_count: 0,
         events: SpanEvents::default(),
@@ -41,8 +45,9 @@ pub(super) fn to_span_data(finished: &FinishedSpan, scope: &InstrumentationScope
     }
 }
 
-fn span_attributes(work: &SpanDetails) -> (String, SpanKind, Vec<KeyValue>) {
-    match work {
+/// Returns name, kind and attributes of a span.
+fn span_attributes(details: &SpanDetails) -> (String, SpanKind, Vec<KeyValue>) {
+    match details {
         SpanDetails::Command { name } => {
             (format!("toolcrib {name}"), SpanKind::Internal, vec![KeyValue::new("toolcrib.command", *name)])
         }
@@ -65,7 +70,8 @@ fn span_attributes(work: &SpanDetails) -> (String, SpanKind, Vec<KeyValue>) {
                 KeyValue::new("toolcrib.caller", caller.clone()),
             ];
             let Some(source) = source else {
-                // Anybody can make up names of tools that are not there.
+                // An unknown tool: its name comes from the caller and must not become a span name, which backends
+                // index (unbounded cardinality).
                 return ("execute_tool".to_owned(), SpanKind::Internal, attributes);
             };
             attributes.push(KeyValue::new("toolcrib.server_name", source.id.to_string()));
@@ -76,6 +82,7 @@ fn span_attributes(work: &SpanDetails) -> (String, SpanKind, Vec<KeyValue>) {
     }
 }
 
+/// Adds the attributes of the called source's kind; returns the operation for the span name, and the span kind.
 fn call_attributes(source: &SpanSource, attributes: &mut Vec<KeyValue>) -> (&'static str, SpanKind) {
     match source.kind {
         "mcp" => {

@@ -10,8 +10,8 @@ use toolcrib::registry::{ApiRequirements, ApiServer, MissingScheme, SourceView};
 use toolcrib::{RefreshOutcome, Registry};
 
 use crate::commands::context::group_digits;
+use crate::plural::{join_truncated, pluralize};
 use crate::session::CliSession;
-use crate::source_summary::{join_truncated, pluralize};
 
 const MAX_LISTED_NAMES: usize = 8;
 const MAX_LISTED_EXCLUSIONS: usize = 10;

@@ -22,13 +22,13 @@ pub(super) async fn describe_at(
     arguments: &Arguments,
     when: TimeSpec,
 ) -> Result<CommandOutcome> {
-    let desk = CliSession::open_read_only(common).await?;
+    let session = CliSession::open_read_only(common).await?;
     let at = when.resolve(Clock::system().now());
     let mut found: Vec<(&str, Result<HistoricalTool>)> = Vec::new();
     for name in &arguments.names {
-        found.push((name, desk.registry.tool_at(name, at).await));
+        found.push((name, session.registry.tool_at(name, at).await));
     }
-    desk.close().await;
+    session.close().await;
     // A time that nothing can be said of is wrong for all names.
     let is_usage = |error: &Error| error.code == Code::BadRequest;
     if found.iter().any(|(_, found)| found.as_ref().is_err_and(is_usage)) {

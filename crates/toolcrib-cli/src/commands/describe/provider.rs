@@ -16,12 +16,12 @@ use crate::{color, output};
 pub(super) type NamedProjection = (String, ProjectedTool);
 
 pub(super) fn project_tools(
-    desk: &CliSession,
+    session: &CliSession,
     format: &str,
     found: &[(&str, Result<ToolDetail>)],
 ) -> Result<(Format, Vec<NamedProjection>)> {
     let format = Format::parse(format)?;
-    let view = desk.registry.view(&CliSession::caller());
+    let view = session.registry.view(&CliSession::caller());
     let mut tools = Vec::new();
     for detail in found.iter().filter_map(|(_, found)| found.as_ref().ok()) {
         let tool = view.catalog.find(detail.view.name.as_str())?;

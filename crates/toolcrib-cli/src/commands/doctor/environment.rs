@@ -12,8 +12,8 @@ use toolcrib::{Error, Result};
 use super::DoctorCheck;
 use crate::arguments::CommonArguments;
 use crate::commands::verify;
+use crate::plural::pluralize;
 use crate::session::CliSession;
-use crate::source_summary::pluralize;
 
 pub(super) fn check_config(found: &LoadedConfig) -> Vec<DoctorCheck> {
     let count = pluralize(found.config.sources.len(), "source");
@@ -89,12 +89,12 @@ fn open_to_others(_: &Path) -> bool {
 }
 
 /// That the store opened is known by now; whether it is whole is not.
-pub(super) async fn check_store(desk: &CliSession) -> Vec<DoctorCheck> {
-    let place = match &desk.common.store {
+pub(super) async fn check_store(session: &CliSession) -> Vec<DoctorCheck> {
+    let place = match &session.common.store {
         Some(url) => url.split(':').next().unwrap_or_default().to_owned(),
-        None => format!("`{}`", desk.data_directory.display()),
+        None => format!("`{}`", session.data_directory.display()),
     };
-    match desk.registry.verify().await {
+    match session.registry.verify().await {
         Ok(found) if found.faults.is_empty() => {
             let message = format!("{place} opens; {} records, whole", found.records);
             [DoctorCheck::ok("store", message)].into_iter().chain(check_newer_records(&found)).collect()
@@ -127,8 +127,8 @@ fn check_newer_records(found: &Verification) -> Option<DoctorCheck> {
 }
 
 /// Variables that override nothing are most likely slips.
-pub(super) fn check_variables(desk: &CliSession) -> Vec<DoctorCheck> {
-    let sources = desk.registry.sources();
+pub(super) fn check_variables(session: &CliSession) -> Vec<DoctorCheck> {
+    let sources = session.registry.sources();
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
     let faults = overrides_from_env(variables, sources.iter().map(|source| &source.id)).errors;

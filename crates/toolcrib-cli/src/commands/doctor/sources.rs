@@ -16,11 +16,11 @@ use toolcrib::{RefreshOutcome, secret};
 
 use super::{DoctorCheck, advice};
 use crate::commands::sources::{format_ago, serialized_name};
+use crate::plural::pluralize;
 use crate::session::CliSession;
-use crate::source_summary::pluralize;
 
 pub(super) fn check_source(
-    desk: &CliSession,
+    session: &CliSession,
     source: &SourceView,
     probed: Option<&RefreshOutcome>,
 ) -> Vec<DoctorCheck> {
@@ -29,10 +29,10 @@ pub(super) fn check_source(
         let message = "disabled; none of its tools is listed";
         return vec![DoctorCheck::ok(name, message).with_fix(format!("`toolcrib enable {}` turns it on", source.id))];
     }
-    if desk.registry.blocked_sources().contains_key(&source.id) {
+    if session.registry.blocked_sources().contains_key(&source.id) {
         return vec![DoctorCheck::warn(&name, "not contacted, because its file is not trusted", "`toolcrib trust`")];
     }
-    let definition = desk.registry.effective_source(&source.id);
+    let definition = session.registry.effective_source(&source.id);
     let mut checks: Vec<DoctorCheck> = match definition.as_deref() {
         Some(definition) => check_reachability(&name, definition),
         None => Vec::new(),
@@ -40,7 +40,7 @@ pub(super) fn check_source(
     if checks.is_empty() {
         checks.push(check_status(&name, source, probed));
     }
-    checks.extend(check_excluded_tools(desk, source));
+    checks.extend(check_excluded_tools(session, source));
     checks
 }
 
@@ -107,7 +107,7 @@ fn check_status(name: &str, source: &SourceView, probed: Option<&RefreshOutcome>
     let tools = pluralize(source.tool_count, "tool");
     if source.status == DiscoveryStatus::Failed {
         let failure = source.last_error.as_ref();
-        let reason = failure.map_or("no reason is known", |failure| failure.message.as_str());
+        let reason = failure.map_or("unknown reason", |failure| failure.message.as_str());
         let kept = match (source.tool_count, source.last_checked) {
             (0, _) | (_, None) => String::new(),
             (_, Some(at)) => format!("; the {tools} it had {} are still listed", format_ago(at)),
@@ -133,8 +133,8 @@ fn check_status(name: &str, source: &SourceView, probed: Option<&RefreshOutcome>
 }
 
 /// Tools that a source offers and agents do not get: set aside for what they are, or because a built-in has their name.
-fn check_excluded_tools(desk: &CliSession, source: &SourceView) -> Vec<DoctorCheck> {
-    let catalog = desk.registry.catalog();
+fn check_excluded_tools(session: &CliSession, source: &SourceView) -> Vec<DoctorCheck> {
+    let catalog = session.registry.catalog();
     let own = catalog.source(&source.id).map(|part| part.segment.excluded().to_vec()).unwrap_or_default();
     let (refused, shadowed): (Vec<&SetAsideTool>, Vec<&SetAsideTool>) =
         source.set_aside.iter().partition(|tool| own.contains(tool));

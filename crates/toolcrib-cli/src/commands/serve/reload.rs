@@ -20,8 +20,13 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 type FileStamps = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
 
 /// Follows the files for as long as it is polled.
-pub(super) async fn watch_config(desk: &CliSession, surface: &McpService, house: &AppState, mut hang_up: HangupSignal) {
-    let mut current = desk.loaded_config.clone();
+pub(super) async fn watch_config(
+    session: &CliSession,
+    surface: &McpService,
+    house: &AppState,
+    mut hang_up: HangupSignal,
+) {
+    let mut current = session.loaded_config.clone();
     // Not stamped yet: what changed since they were read is found by the first look.
     let mut known: FileStamps = watched_paths(&current).map(|path| (path, None)).collect();
     loop {
@@ -35,30 +40,30 @@ pub(super) async fn watch_config(desk: &CliSession, surface: &McpService, house:
             continue;
         }
         known = now;
-        let found = match reload_config(desk, &current).await {
+        let found = match reload_config(session, &current).await {
             Ok(found) => found,
             Err(error) => {
-                desk.common.hint(&format!("error: {}; the configuration stays as it was", error.message));
+                session.common.hint(&format!("error: {}; the configuration stays as it was", error.message));
                 continue;
             }
         };
         let what = describe_changes(&current.config, &found.config);
-        let trusted_now = found.untrusted_project().is_none() && !desk.registry.is_trusted();
+        let trusted_now = found.untrusted_project().is_none() && !session.registry.is_trusted();
         if what.is_empty() && !trusted_now {
             if asked {
-                desk.common.hint("configuration read again: nothing changed");
+                session.common.hint("configuration read again: nothing changed");
             }
             continue;
         }
-        if let Err(error) = apply_config(desk, surface, house, &found).await {
-            desk.common.hint(&format!("error: {}; it is tried again", error.message));
+        if let Err(error) = apply_config(session, surface, house, &found).await {
+            session.common.hint(&format!("error: {}; it is tried again", error.message));
             known.values_mut().for_each(|stamp| *stamp = None);
             continue;
         }
         // Clients hear of what is new once it is known.
-        desk.registry.refresh_in_background();
+        session.registry.refresh_in_background();
         let what = if what.is_empty() { "the project's file is trusted".to_owned() } else { what.join(", ") };
-        desk.common.hint(&format!("configuration read again: {what}"));
+        session.common.hint(&format!("configuration read again: {what}"));
         known = watched_paths(&found).map(|path| (path.clone(), known.get(&path).copied().flatten())).collect();
         current = found;
     }
@@ -66,8 +71,8 @@ pub(super) async fn watch_config(desk: &CliSession, surface: &McpService, house:
 
 /// What the files say now. A project's file that is no longer trusted stays as it was trusted, so that changes of the
 /// user's own file hold nevertheless.
-async fn reload_config(desk: &CliSession, current: &LoadedConfig) -> Result<LoadedConfig> {
-    let common = desk.common.clone();
+async fn reload_config(session: &CliSession, current: &LoadedConfig) -> Result<LoadedConfig> {
+    let common = session.common.clone();
     // Documents of a project may be large.
     let found = tokio::task::spawn_blocking(move || load_config(&common)).await;
     let found = found.context(Code::Internal, "the configuration could not be read")??;
@@ -75,7 +80,7 @@ async fn reload_config(desk: &CliSession, current: &LoadedConfig) -> Result<Load
     let Some(project) = found.untrusted_project() else { return Ok(found) };
     if was_trusted && current.project.is_some() {
         let message = project.untrusted_reason();
-        desk.common.hint(&format!(
+        session.common.hint(&format!(
             "hint: {message}; it holds as it was trusted until then; look at it, then run `toolcrib trust`"
         ));
         return Ok(found.with_trusted_project(current));
@@ -83,14 +88,19 @@ async fn reload_config(desk: &CliSession, current: &LoadedConfig) -> Result<Load
     Ok(found)
 }
 
-async fn apply_config(desk: &CliSession, surface: &McpService, house: &AppState, found: &LoadedConfig) -> Result<()> {
+async fn apply_config(
+    session: &CliSession,
+    surface: &McpService,
+    house: &AppState,
+    found: &LoadedConfig,
+) -> Result<()> {
     for warning in &found.config.warnings {
-        desk.common.hint(&format!("warning: {warning}"));
+        session.common.hint(&format!("warning: {warning}"));
     }
     // What local processes may do comes first: it needs no store.
     house.set_config(found.clone());
-    desk.registry.set_trust(found.trust());
-    desk.registry.reconfigure(&found.config).await?;
+    session.registry.set_trust(found.trust());
+    session.registry.reconfigure(&found.config).await?;
     surface.set_expose(found.config.expose.clone());
     Ok(())
 }
