@@ -1,4 +1,4 @@
-//! One module for each command: its arguments, its help, its work.
+//! One module per command: its arguments with their help, its work and its output. [`run`] dispatches.
 
 pub(crate) mod add;
 pub(crate) mod call;
@@ -44,7 +44,7 @@ use crate::telemetry::Telemetry;
 pub(crate) async fn run(arguments: Arguments) -> Result<CommandOutcome> {
     let Arguments { common, command } = arguments;
     let name = command.name();
-    let (telemetry, underway) = Telemetry::start(name, command.is_long_running());
+    let (telemetry, command_span) = Telemetry::start(name, command.is_long_running());
     let span = log::command_span(name, telemetry.trace.as_ref());
     let common = &CommonArguments { telemetry, ..common };
     // One boxed future per command: as one `async` block, the futures of all commands would share a state machine as large
@@ -83,11 +83,12 @@ pub(crate) async fn run(arguments: Arguments) -> Result<CommandOutcome> {
         CliCommand::Demo(arguments) => Box::pin(demo::run(common, arguments)),
     };
     let result = work.instrument(span).await;
-    underway.finish(&result).await;
+    command_span.finish(&result).await;
     result
 }
 
 impl CliCommand {
+    /// The name on the command line, used for spans and log events.
     fn name(&self) -> &'static str {
         match self {
             CliCommand::Serve(_) => "serve",

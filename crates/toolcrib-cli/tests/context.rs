@@ -123,7 +123,8 @@ fn the_recorded_lists_of_real_servers_fit_into_a_summary() {
         bench.write(&format!("{name}.json"), &list["tools"].to_string());
     }
     let summary = bench.json(0, &["context"]);
-    let (tokens, full) = (summary["tokens"].as_u64().unwrap(), summary["tokens_full"].as_u64().unwrap());
+    let tokens = summary["tokens"].as_u64().unwrap();
+    let full = summary["tokens_full"].as_u64().unwrap();
     assert!(tokens <= 500 && tokens * 100 < full, "{summary}");
     let text = summary["text"].as_str().unwrap();
     assert!(text.contains("mcp_atlassian: jira_search, confluence_search"), "{text}");

@@ -36,7 +36,9 @@ fn a_refresh_that_is_killed_leaves_the_old_list_or_the_new_one() {
     // however busy the machine becomes.
     let mut window = began.elapsed();
 
-    let (mut old, mut new, mut acknowledged) = (0, 0, 0);
+    let mut old = 0;
+    let mut new = 0;
+    let mut acknowledged = 0;
     for round in 0..ROUNDS {
         write_list(home, round, "new");
         let source = format!("s{round}");

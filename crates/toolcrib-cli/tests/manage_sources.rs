@@ -365,7 +365,8 @@ fn the_configuration_is_shown_with_its_origins() {
     toolcrib.done(&["trust"]);
     toolcrib.run(&["add", "late", "--url", "http://127.0.0.1:1/", "--bearer", "${env:TOKEN}"]);
     let config = toolcrib.json(&["config"]);
-    let (user, project) = (user.display().to_string(), project.display().to_string());
+    let user = user.display().to_string();
+    let project = project.display().to_string();
     assert_eq!(config["files"], json!([project, user]));
     assert_eq!(config["defaults"]["ttl"], json!({ "value": "9m", "origin": format!("{project}:5") }));
     assert_eq!(config["defaults"]["idle"], json!({ "value": "1m", "origin": format!("{user}:2") }));

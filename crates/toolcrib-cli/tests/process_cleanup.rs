@@ -61,7 +61,8 @@ impl ProcessTreeFixture {
 
     /// Every process that was ever started: the servers, and what they started.
     fn all_pids(&self) -> Vec<String> {
-        let (starts, family) = (read_or_empty(&self.path("starts")), read_or_empty(&self.path("family")));
+        let starts = read_or_empty(&self.path("starts"));
+        let family = read_or_empty(&self.path("family"));
         let pids = starts.lines().chain(family.lines()).filter_map(|line| line.rsplit(' ').next());
         pids.map(str::to_owned).collect()
     }

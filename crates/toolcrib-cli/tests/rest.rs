@@ -51,7 +51,8 @@ fn the_routes_say_what_the_commands_print() {
     assert_eq!(served.get_json("/api/tools?format=openai"), serde_json::from_slice::<Value>(&output.stdout).unwrap());
     // Ages pass between the two.
     let output = place.toolcrib(&["stats", "--json"]).output().unwrap();
-    let (printed, answered) = (serde_json::from_slice::<Value>(&output.stdout).unwrap(), served.get_json("/api/stats"));
+    let printed = serde_json::from_slice::<Value>(&output.stdout).unwrap();
+    let answered = served.get_json("/api/stats");
     for key in ["tool_count", "hits", "misses", "hit_ratio", "calls", "errors", "tools"] {
         assert_eq!(answered[key], printed[key], "{key}");
     }

@@ -72,7 +72,8 @@ fn run(place: &Place, arguments: &[&str], variables: &[(&str, &str)]) -> Output 
 
 #[test]
 fn a_command_is_told_as_one_trace() {
-    let (place, collector) = (test_workspace(), Upstream::answering(""));
+    let place = test_workspace();
+    let collector = Upstream::answering("");
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str()),
         ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20cGs6c2s=,x-more=a%2Cb"),
@@ -93,11 +94,9 @@ fn a_command_is_told_as_one_trace() {
     );
 
     let spans = spans(&collector);
-    let (command, discovery, call) = (
-        find_span(&spans, "toolcrib call"),
-        find_span(&spans, "tool-discovery"),
-        find_span(&spans, "tools/call one__echo"),
-    );
+    let command = find_span(&spans, "toolcrib call");
+    let discovery = find_span(&spans, "tool-discovery");
+    let call = find_span(&spans, "tools/call one__echo");
     assert_eq!(spans.len(), 3, "{spans:?}");
     assert!(spans.iter().all(|span| span.trace_id == command.trace_id));
     assert!(discovery.parent_span_id == command.span_id && call.parent_span_id == command.span_id);
@@ -130,7 +129,8 @@ fn a_command_is_told_as_one_trace() {
 
 #[test]
 fn what_fails_is_told_with_its_code() {
-    let (place, collector) = (test_workspace(), Upstream::answering(""));
+    let place = test_workspace();
+    let collector = Upstream::answering("");
     let at = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{}/elsewhere", collector.url))];
     let at = [(at[0].0, at[0].1.as_str()), ("OTEL_SERVICE_NAME", "crib")];
     run(&place, &["refresh"], &at);
@@ -159,7 +159,8 @@ fn what_fails_is_told_with_its_code() {
 
 #[test]
 fn a_served_call_is_part_of_what_its_client_does() {
-    let (place, collector) = (test_workspace(), Upstream::answering(""));
+    let place = test_workspace();
+    let collector = Upstream::answering("");
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str())];
     let mut served = place.started_with(&["serve", "--listen", "127.0.0.1:0"], &variables);
     let given = json!({ "traceparent": format!("00-{TRACE_ID}-{SPAN_ID}-01") });
@@ -183,7 +184,8 @@ fn a_served_call_is_part_of_what_its_client_does() {
 
 #[test]
 fn the_steps_of_a_workflow_are_parts_of_it() {
-    let (place, collector) = (Place::new(&json!({}), &json!({})), Upstream::answering(""));
+    let place = Place::new(&json!({}), &json!({}));
+    let collector = Upstream::answering("");
     let shop = place.started(&["demo", "--api"]);
     std::fs::write(place.path("shop.arazzo.yaml"), include_str!("../../../fixtures/shop.arazzo.yaml")).unwrap();
     let document = format!("{}/openapi.json", shop.url);
@@ -231,7 +233,8 @@ fn a_collector_that_does_not_listen_harms_nothing() {
 
 #[test]
 fn what_cannot_be_done_is_said() {
-    let (place, collector) = (test_workspace(), Upstream::answering(""));
+    let place = test_workspace();
+    let collector = Upstream::answering("");
     for (name, value) in [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "no address")] {
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str()), (name, value)];
         let output = run(&place, &["call", "one__echo", "text=hi"], &variables);

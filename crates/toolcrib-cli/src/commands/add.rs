@@ -1,4 +1,5 @@
-//! `toolcrib add`: declare a source at run time, discover it at once, and say what was found.
+//! `toolcrib add`: declares a source at run time, discovers it and reports its tools. The declaration is stored in the
+//! journal, not in a configuration file.
 
 mod report;
 
@@ -34,8 +35,8 @@ use report::AddReport;
   toolcrib add shop --openapi ./shop.yaml --base-url http://127.0.0.1:8080 --bearer '${env:SHOP_TOKEN}'
   toolcrib add errands --workflow ./errands.arazzo.yaml
 
-A source that cannot be discovered is kept, marked failed, and the exit code is 1. What else an API may be declared
-with (several credentials, variables, polling) stands in a configuration: docs/openapi.md.")]
+A source that cannot be discovered is kept, marked failed, and the exit code is 1. Further options of an API (several
+credentials, variables, polling) can be set in a configuration file: docs/openapi.md.")]
 pub(crate) struct Arguments {
     /// Becomes the prefix of its tools: `name__tool`
     name: String,
@@ -48,7 +49,7 @@ pub(crate) struct Arguments {
     /// The directory that the server starts in
     #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "openapi", "workflow"])]
     cwd: Option<String>,
-    /// A variable of the caller's own that the server gets too
+    /// A variable of Toolcrib's own environment to pass on to the server
     #[arg(long, value_name = "NAME", conflicts_with_all = ["url", "openapi", "workflow"])]
     inherit_env: Vec<String>,
     /// The address of a server that runs elsewhere
@@ -78,7 +79,7 @@ pub(crate) struct Arguments {
     /// Only operations with this tag, or one of several
     #[arg(long, value_name = "TAG", conflicts_with_all = ["command", "url", "workflow"])]
     tag: Vec<String>,
-    /// A document from an address may lead to private addresses
+    /// Allow a document fetched from a URL to point to private addresses
     #[arg(long, conflicts_with_all = ["command", "url", "workflow"])]
     allow_private: bool,
     /// Workflows: their Arazzo document
@@ -96,22 +97,26 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 }
 
 async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
-    let (common, id) = (&session.common, &source.id);
-    if let Some(place) = session.loaded_config.declared_at(id) {
-        let message = format!("`{id}` is declared in `{place}`, which wins; change it there, or choose another name");
+    let common = &session.common;
+    let id = &source.id;
+    // A configuration file overrides run-time declarations, so that the new one would have no effect.
+    if let Some(location) = session.loaded_config.declared_at(id) {
+        let message =
+            format!("`{id}` is declared in `{location}`, which wins; change it there, or choose another name");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
     let declared = session.registry.declare_lazily(source, CliSession::actor()).await?;
     if declared == DeclareOutcome::Changed {
         common.hint(&format!("`{id}` was declared otherwise before; it is changed"));
     }
-    let looking = session.registry.refresh_source(id, Refresh { force: true, ..Refresh::default() });
-    let outcome = progress::show_progress(&session.registry, common.quiet, looking).await?;
+    let refresh = session.registry.refresh_source(id, Refresh { force: true, ..Refresh::default() });
+    let outcome = progress::show_progress(&session.registry, common.quiet, refresh).await?;
     let view = session.registry.source(id).ok_or_else(|| session.registry.unknown_source_error(id.as_str()))?;
     let report = AddReport::build(&session.registry, view).await;
-    match common.json {
-        true => output::print_json(&report)?,
-        false => output::print_line(&report.render(&outcome))?,
+    if common.json {
+        output::print_json(&report)?;
+    } else {
+        output::print_line(&report.render(&outcome))?;
     }
     if outcome.status != RefreshStatus::Failed {
         return Ok(CommandOutcome::Success);
@@ -121,14 +126,16 @@ async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
     Ok(CommandOutcome::Failure)
 }
 
-/// The source in the words of a file, so that both are read, checked and refused alike.
+/// Translates the arguments into the keys of a configuration file and parses those, so that both ways of declaring a
+/// source are validated alike.
 fn source_from_arguments(arguments: &Arguments) -> Result<Source> {
     let mut keys = Map::new();
     if let Some((command, rest)) = arguments.command.split_first() {
         keys.insert("command".into(), json!(command));
         keys.insert("args".into(), json!(rest));
         keys.insert("env".into(), parse_pairs("--env", &arguments.env, &['='])?);
-        // Without a word from the user it stays where it was tried out, whoever calls it later and from where.
+        // Default to the current directory, where the user tried the command: a later call may come from a server with
+        // another working directory.
         keys.insert("cwd".into(), json!(arguments.cwd.as_deref().unwrap_or(".")));
         keys.insert("inherit_env".into(), json!(arguments.inherit_env));
     }
@@ -156,38 +163,38 @@ fn source_from_arguments(arguments: &Arguments) -> Result<Source> {
     parse_source(&arguments.name, &keys.into(), &directory).map_err(|faults| invalid_declaration(&faults))
 }
 
-/// Without the places in a file that nobody wrote.
+/// Joins the faults to one error, without the file positions, which mean nothing for a command line.
 fn invalid_declaration(faults: &[ConfigDiagnostic]) -> Error {
-    let said = |fault: &ConfigDiagnostic| match fault.key.strip_prefix("sources.") {
+    let describe = |fault: &ConfigDiagnostic| match fault.key.strip_prefix("sources.") {
         Some(key) => format!("{key}: {}", fault.message),
         None => fault.message.clone(),
     };
-    let message = faults.iter().map(said).collect::<Vec<_>>().join("\n");
+    let message = faults.iter().map(describe).collect::<Vec<_>>().join("\n");
     Error::new(Code::ConfigInvalid, message).with_details(json!({ "faults": faults }))
 }
 
-/// What was written wrongly is not repeated: it may be a secret.
-fn parse_pairs(option: &str, given: &[String], separators: &[char]) -> Result<Value> {
+/// Parses `NAME=VALUE` options. An error does not quote the malformed text, because it may be a secret.
+fn parse_pairs(option: &str, texts: &[String], separators: &[char]) -> Result<Value> {
     let mut pairs = Map::new();
-    for pair in given {
+    for pair in texts {
         let Some((name, value)) = pair.split_once(separators).filter(|(name, _)| !name.trim().is_empty()) else {
             return Err(Error::new(Code::BadRequest, format!("`{option}` takes NAME=VALUE")));
         };
+        // Headers may be written as `Name: value`.
         let value = if separators.len() > 1 { value.trim_start() } else { value };
         pairs.insert(name.trim().to_owned(), json!(value));
     }
     Ok(pairs.into())
 }
 
+/// Prints hints about arguments that are valid but probably not what was meant.
 fn print_hints(common: &CommonArguments, arguments: &Arguments) {
     let path = arguments.url.as_deref().and_then(|url| url.split(['?', '#']).next()).unwrap_or_default();
     if arguments.transport.is_none() && path.trim_end_matches('/').ends_with("/sse") {
-        common.hint(
-            "hint: an address that ends in `/sse` is most likely of the older transport; `--transport sse` says so",
-        );
+        common.hint("hint: a URL that ends in `/sse` usually needs the legacy SSE transport; use `--transport sse`");
     }
     if arguments.bearer.as_deref().is_some_and(|token| mask_literals(token).contains("***")) {
-        common.hint("hint: the token itself is kept in the store; `--bearer '${env:NAME}'` keeps a reference only");
+        common.hint("hint: the token itself is stored; `--bearer '${env:NAME}'` stores only a reference");
     }
 }
 
@@ -196,12 +203,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_pair_is_not_repeated() {
-        let pairs = |given: &str| parse_pairs("--header", &[given.to_owned()], &['=', ':']);
-        assert_eq!(pairs("X-Team=a:b").unwrap(), json!({ "X-Team": "a:b" }));
-        assert_eq!(pairs("Authorization: Basic x==").unwrap(), json!({ "Authorization": "Basic x==" }));
-        for wrong in ["hunter2", "=hunter2"] {
-            assert_eq!(pairs(wrong).unwrap_err().message, "`--header` takes NAME=VALUE");
+    fn an_invalid_pair_is_not_quoted() {
+        let parse = |text: &str| parse_pairs("--header", &[text.to_owned()], &['=', ':']);
+        assert_eq!(parse("X-Team=a:b").unwrap(), json!({ "X-Team": "a:b" }));
+        assert_eq!(parse("Authorization: Basic x==").unwrap(), json!({ "Authorization": "Basic x==" }));
+        for invalid in ["hunter2", "=hunter2"] {
+            assert_eq!(parse(invalid).unwrap_err().message, "`--header` takes NAME=VALUE");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `toolcrib call`: one tool, its arguments typed by its schema, its answer.
+//! `toolcrib call`: calls one tool, with arguments typed by its schema, and prints its result.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::exit::CommandOutcome;
 use crate::output;
 use crate::session::CliSession;
 
-/// Call a tool and print its answer
+/// Call a tool and print its result
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib call everything__get_sum a=1 b=2
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// `KEY=VALUE`, typed by the tool's schema, or `KEY:=JSON`
     #[arg(value_name = "KEY=VALUE")]
     pairs: Vec<String>,
-    /// All arguments as JSON, from a file, or from standard input; pairs are laid over them
+    /// All arguments as JSON, from a file, or from standard input; pairs override them
     #[arg(long, value_name = "JSON|@FILE|-")]
     args: Option<String>,
     /// How long the call may take, `30s` or `2m`; the source's `call_timeout` otherwise
@@ -61,29 +61,30 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 
 async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput> {
     let registry = &session.registry;
-    let began = Instant::now();
-    let need = arguments.discovery.required_freshness();
+    let started_at = Instant::now();
+    let required = arguments.discovery.required_freshness();
+    // Discover only the source of this tool, within the time limit of the call.
     if let Some(source) = registry.source_for_tool_name(&arguments.name)? {
         let own = registry.effective_source(&source).map(|source| source.settings.call_timeout());
         let limit = arguments.discovery.wait_limit().or(arguments.timeout).or(own).unwrap_or_default();
-        session.ensure_for_call(need, source, limit).await;
+        session.ensure_for_call(required, source, limit).await;
     }
     session.hint_stale_tool(&arguments.name);
-    let given = read_json_arguments(arguments)?;
-    let input = Value::Object(merge_pairs(registry, &arguments.name, given, &arguments.pairs)?);
+    let json_arguments = read_json_arguments(arguments)?;
+    let input = Value::Object(merge_pairs(registry, &arguments.name, json_arguments, &arguments.pairs)?);
     let options = CallOptions {
-        timeout: arguments.timeout.map(|timeout| timeout.saturating_sub(began.elapsed())),
+        timeout: arguments.timeout.map(|timeout| timeout.saturating_sub(started_at.elapsed())),
         consent: arguments.yes,
-        // A person or a pipe wants it all.
+        // A person or a pipe reads the complete result; only agents get it in pages.
         unpaged: true,
-        // What had to be discovered was, just now.
+        // Discovery was done above.
         skip_discovery: true,
         ..CallOptions::default()
     };
     registry.call(&CliSession::caller(), &arguments.name, input, options).await
 }
 
-/// The arguments given as JSON, by whichever way.
+/// Reads the value of `--args`: JSON text, `@FILE`, or `-` for stdin.
 fn read_json_arguments(arguments: &Arguments) -> Result<Map<String, Value>> {
     let text = match arguments.args.as_deref() {
         None => return Ok(Map::new()),
@@ -103,6 +104,7 @@ fn read_json_arguments(arguments: &Arguments) -> Result<Map<String, Value>> {
         .map_err(|error| Error::new(Code::ToolInvalidInput, format!("`--args` must be a JSON object: {error}")))
 }
 
+/// Adds `KEY=VALUE` pairs to the arguments, converting values to the types in the tool's input schema.
 fn merge_pairs(
     registry: &Registry,
     name: &str,
@@ -112,10 +114,10 @@ fn merge_pairs(
     if pairs.is_empty() {
         return Ok(input);
     }
-    // An unknown tool is reported by the call itself, with its near names.
+    // The call itself reports an unknown tool, with similar names.
     let schema = registry.tool(name).ok().and_then(|tool| serde_json::from_str::<Value>(tool.input_schema.get()).ok());
     let schema = schema.unwrap_or_default();
-    let mut given = std::collections::BTreeSet::new();
+    let mut seen_keys = std::collections::BTreeSet::new();
     for pair in pairs {
         let (key, text) = pair.split_once('=').ok_or_else(|| {
             Error::new(Code::BadRequest, format!("`{}` is no argument; write KEY=VALUE or KEY:=JSON", sanitize(pair)))
@@ -127,7 +129,7 @@ fn merge_pairs(
             None => parse_typed(&schema, key, text),
         };
         let key = key.strip_suffix(':').unwrap_or(key);
-        if !given.insert(key) {
+        if !seen_keys.insert(key) {
             let message = format!("`{0}` is given twice; a list is `{0}:='[…]'`", sanitize(key));
             return Err(Error::new(Code::BadRequest, message));
         }
@@ -136,14 +138,14 @@ fn merge_pairs(
     Ok(input)
 }
 
-/// What Toolcrib notes about the call.
+/// Returns the notes that Toolcrib itself added to the result, e.g. that arguments were not validated.
 fn toolcrib_notes(output: &CallOutput) -> Vec<String> {
     let meta: Value = output.meta().and_then(|meta| serde_json::from_str(meta).ok()).unwrap_or_default();
     let notes = meta.get(NOTES_KEY).and_then(Value::as_array).into_iter().flatten();
     notes.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Text as text; everything else described, never dumped on a terminal.
+/// Renders the result for a terminal: text without control characters, and a description of binary content.
 pub(crate) fn render_output(output: &CallOutput) -> String {
     let blocks: Vec<Value> = serde_json::from_str(output.content()).unwrap_or_default();
     let mut lines: Vec<String> = blocks.iter().map(render_content_block).collect();

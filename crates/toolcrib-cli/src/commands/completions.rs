@@ -1,4 +1,4 @@
-//! `toolcrib completions`: the script that teaches a shell our commands.
+//! `toolcrib completions`: prints the completion script for a shell.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -14,7 +14,7 @@ use crate::{arguments, output};
   toolcrib completions zsh > ~/.zfunc/_toolcrib
   toolcrib completions fish > ~/.config/fish/completions/toolcrib.fish")]
 pub(crate) struct Arguments {
-    /// The shell that it is for
+    /// The shell to complete for
     shell: Shell,
 }
 

@@ -1,4 +1,5 @@
-//! `toolcrib config`: what all files, commands and variables come to, with the origin of each value. Nothing secret.
+//! `toolcrib config`: prints the configuration merged from files, commands and environment variables, with the origin of
+//! each value. Secrets are masked.
 
 mod human;
 
@@ -20,12 +21,11 @@ pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<Comman
     let session = CliSession::open_read_only(common).await?;
     let merged = session.registry.effective_config(&session.loaded_config, &session.data_directory);
     session.close().await;
-    match common.json {
-        true => output::print_json(&merged)?,
-        false => output::print_line(&human::dim_comments(
-            &sanitize(&human::render_config(&merged)),
-            output::is_stdout_colored(),
-        ))?,
+    if common.json {
+        output::print_json(&merged)?;
+    } else {
+        let text = sanitize(&human::render_config(&merged));
+        output::print_line(&human::dim_comments(&text, output::is_stdout_colored()))?;
     }
     Ok(CommandOutcome::Success)
 }

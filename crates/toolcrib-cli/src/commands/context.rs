@@ -1,4 +1,4 @@
-//! `toolcrib context`: the summary for a system prompt, and what it saves.
+//! `toolcrib context`: prints the tool summary for a system prompt, and how many tokens it saves.
 
 use clap::Args;
 use toolcrib::core::summary::{Summary, SummaryBudget};
@@ -18,9 +18,9 @@ use crate::session::CliSession;
   toolcrib context --budget 200 >> prompt.txt
   toolcrib context --cached --json
 
-Tokens are counted with o200k_base. What is `essential` in the configuration is named first.")]
+Tokens are counted with o200k_base. Tools that the configuration marks as `essential` are named first.")]
 pub(crate) struct Arguments {
-    /// The most tokens it may have
+    /// Maximum number of tokens
     #[arg(long, value_name = "TOKENS", default_value_t = SummaryBudget::DEFAULT_TOKENS, value_parser = parse_budget)]
     budget: usize,
     #[command(flatten)]
@@ -34,13 +34,13 @@ fn parse_budget(text: &str) -> Result<usize, String> {
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let budget = SummaryBudget::from_tokens(arguments.budget)?;
-    // While lists are fetched, the tokenizer is loaded.
-    let warming = tokio::task::spawn_blocking(tokens::load_tokenizer);
+    // Loading the tokenizer takes a while; do it during discovery.
+    let tokenizer_load = tokio::task::spawn_blocking(tokens::load_tokenizer);
     let session = CliSession::open(common).await?;
     let missing =
         session.ensure(arguments.discovery.required_freshness(), None, arguments.discovery.wait_policy()).await.missing;
     session.registry.count_tokens().await;
-    warming.await.map_err(|error| Error::new(Code::Internal, "the tokenizer was not loaded").with_cause(error))?;
+    tokenizer_load.await.map_err(|error| Error::new(Code::Internal, "cannot load the tokenizer").with_cause(error))?;
     let summary = session.registry.view(&CliSession::caller()).summary(budget);
     session.close().await;
     if common.json {
@@ -54,18 +54,18 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(CommandOutcome::Success)
 }
 
-/// `412 tokens instead of 61,230 (99.3 % less)`.
+/// Returns text such as `412 tokens instead of 61,230 (99.3 % less)`.
 pub(crate) fn describe_savings(summary: &Summary) -> String {
     let Summary { tokens, tokens_full, .. } = *summary;
     let compared = format!("{} tokens instead of {}", group_digits(tokens), group_digits(tokens_full));
-    // Rounded down: nothing is ever all that there was.
+    // Round down, so that the text never claims 100 %.
     match tokens_full.checked_sub(tokens).map(|saved| saved * 1000 / tokens_full.max(1)) {
         Some(permille) if permille > 0 => format!("{compared} ({}.{} % less)", permille / 10, permille % 10),
         Some(_) | None => compared,
     }
 }
 
-/// `61,230`.
+/// Formats a number with thousands separators: `61,230`.
 pub(crate) fn group_digits(number: usize) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_saving_is_said_where_there_is_one() {
+    fn names_the_savings_only_if_there_are_any() {
         let summary = |tokens, tokens_full| Summary { text: String::new(), tokens, tokens_full, tools: 1 };
         assert_eq!(describe_savings(&summary(412, 61_230)), "412 tokens instead of 61,230 (99.3 % less)");
         assert_eq!(describe_savings(&summary(1, 1_000_000)), "1 tokens instead of 1,000,000 (99.9 % less)");

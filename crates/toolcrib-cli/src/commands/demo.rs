@@ -77,7 +77,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 async fn serve_api(common: &CommonArguments, listen: &str) -> Result<CommandOutcome> {
     let mut leave = ShutdownSignals::listen();
     let shop = ShopApi::start(serve::resolve_address(listen).await?).await?;
-    let (url, document) = (shop.url(), shop.document_url());
+    let url = shop.url();
+    let document = shop.document_url();
     if common.json {
         output::print_json(&json!({ "listening": url, "document": document }))?;
     } else {

@@ -139,7 +139,8 @@ fn print_json<T>(
         output::print_json(&object(only)?)?;
         return Ok(CommandOutcome::Success);
     }
-    let (mut tools, mut errors) = (Vec::new(), Vec::new());
+    let mut tools = Vec::new();
+    let mut errors = Vec::new();
     for (name, found) in &found {
         match found {
             Ok(detail) => tools.push(object(detail)?),

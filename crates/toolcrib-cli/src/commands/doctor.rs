@@ -138,7 +138,8 @@ fn render_checks(checks: &[DoctorCheck]) -> String {
         }
     }
     let count = |wanted: CheckStatus| checks.iter().filter(|check| check.status == wanted).count();
-    let (failed, warned) = (count(CheckStatus::Fail), count(CheckStatus::Warn));
+    let failed = count(CheckStatus::Fail);
+    let warned = count(CheckStatus::Warn);
     text.push_str(&match (failed, warned) {
         (0, 0) => "\nall is well".to_owned(),
         (0, warned) => format!("\nnothing is broken; {}", pluralize(warned, "warning")),

@@ -68,10 +68,12 @@ async fn set_all_enabled(session: &CliSession, names: &[String], switch: Enabled
 
 async fn set_enabled(session: &CliSession, target: EnableTarget, switch: EnabledState) -> Result<()> {
     let switched = session.registry.set_enabled(target, switch, CliSession::actor()).await?;
-    let (name, already) = (switched.target.name(), if switched.changed { "" } else { "already " });
-    match session.common.json {
-        true => output::print_json(&switched)?,
-        false => output::print_line(&format!("{name}: {already}{}", switch.as_str()))?,
+    let name = switched.target.name();
+    let already = if switched.changed { "" } else { "already " };
+    if session.common.json {
+        output::print_json(&switched)?
+    } else {
+        output::print_line(&format!("{name}: {already}{}", switch.as_str()))?
     }
     if let EnableTarget::Source(id) = &switched.target {
         hint_override(session, id);
@@ -82,7 +84,8 @@ async fn set_enabled(session: &CliSession, target: EnableTarget, switch: Enabled
 /// The environment goes before a command, so that somebody may wonder why nothing happens.
 fn hint_override(session: &CliSession, id: &SourceId) {
     let Some(enabled) = session.registry.source_override(id).and_then(|overriding| overriding.enabled) else { return };
-    let (variable, state) = (id.as_str().to_uppercase(), if enabled { "enabled" } else { "disabled" });
+    let variable = id.as_str().to_uppercase();
+    let state = if enabled { "enabled" } else { "disabled" };
     session.common.hint(&format!(
         "hint: `TOOLCRIB_SOURCE_{variable}_ENABLED` is set and wins here: `{id}` is {state} in this environment"
     ));

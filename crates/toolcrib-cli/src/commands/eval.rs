@@ -51,8 +51,10 @@ struct EvalReport {
 
 pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<CommandOutcome> {
     let manner = arguments.model.search_mode()?;
-    let (tools, queries) = (read_file(&arguments.tools)?, read_file(&arguments.queries)?);
-    let (tools_name, queries_name) = (arguments.tools.display().to_string(), arguments.queries.display().to_string());
+    let tools = read_file(&arguments.tools)?;
+    let queries = read_file(&arguments.queries)?;
+    let tools_name = arguments.tools.display().to_string();
+    let queries_name = arguments.queries.display().to_string();
     let set = LabelledSet::parse(
         NamedText { name: &tools_name, text: &tools },
         NamedText { name: &queries_name, text: &queries },
@@ -64,7 +66,8 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
     // The first search builds what the others read.
     let finder = manner.into_searcher(set.view.clone());
     finder.search(&Query::new(""));
-    let (mut scores, mut times) = (Scores::with_cutoff(arguments.limit.get()), Vec::with_capacity(set.queries.len()));
+    let mut scores = Scores::with_cutoff(arguments.limit.get());
+    let mut times = Vec::with_capacity(set.queries.len());
     for query in &set.queries {
         let start = Instant::now();
         let found = finder.search(&Query::new(&*query.text).with_limit(scores.max_cutoff()));

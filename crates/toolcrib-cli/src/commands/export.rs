@@ -43,7 +43,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         if keys.is_empty() {
             continue;
         }
-        let (id, keys) = (&source.id, keys.join("`, `"));
+        let id = &source.id;
+        let keys = keys.join("`, `");
         common.hint(&match secrets {
             Secrets::Masked => format!(
                 "hint: `{keys}` of `{id}` may be secret and is masked; write `${{env:NAME}}` or `${{file:PATH}}` in the \

@@ -112,7 +112,8 @@ fn render_records(records: &[HistoryRecord]) -> String {
     let seq = records.iter().map(|record| record.seq.to_string().len()).max().unwrap_or(0) + 1;
     let actor = records.iter().map(|record| sanitize_truncated(&record.actor, 20).len()).max().unwrap_or(0);
     let lines = records.iter().map(|record| {
-        let (number, who) = (format!("#{}", record.seq), sanitize_truncated(&record.actor, 20));
+        let number = format!("#{}", record.seq);
+        let who = sanitize_truncated(&record.actor, 20);
         format!("{}  {number:<seq$}  {who:<actor$}  {}", format_timestamp(record.at), record.text)
     });
     lines.collect::<Vec<_>>().join("\n")

@@ -48,10 +48,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             common.hint(&format!("warning: nothing is known of {}, so nothing of it is locked", unknown.join(", ")));
         }
     }
-    let (lock, path) = (
-        session.registry.lockfile().await,
-        arguments.output.unwrap_or_else(|| default_lockfile_path(&session.loaded_config)),
-    );
+    let lock = session.registry.lockfile().await;
+    let path = arguments.output.unwrap_or_else(|| default_lockfile_path(&session.loaded_config));
     session.close().await;
     let lock = lock?;
     if need != RequiredFreshness::Cached && !unread.is_empty() {
@@ -66,7 +64,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     } else {
         write_atomically(&path, &lock.to_text()?)?;
         let tools = lock.sources.values().map(|source| source.tools.len()).sum();
-        let (tools, sources) = (pluralize(tools, "tool"), pluralize(lock.sources.len(), "source"));
+        let tools = pluralize(tools, "tool");
+        let sources = pluralize(lock.sources.len(), "source");
         output::print_line(&format!("{}: {tools} of {sources}", path.display()))?;
     }
     Ok(CommandOutcome::Success)
@@ -74,7 +73,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 
 /// The enabled sources whose list of now could not be had, and those of which there is none at all.
 fn unread_sources(sources: Vec<SourceView>, unanswered: &[SourceId]) -> (Vec<String>, Vec<String>) {
-    let (mut unread, mut unknown) = (Vec::new(), Vec::new());
+    let mut unread = Vec::new();
+    let mut unknown = Vec::new();
     for source in sources.into_iter().filter(|source| source.enabled) {
         let name = format!("`{}`", source.id);
         if source.inventory_hash.is_none() {

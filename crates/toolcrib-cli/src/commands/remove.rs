@@ -33,8 +33,9 @@ async fn remove(session: &CliSession, name: &str) -> Result<()> {
     }
     let tools = session.registry.source(&id).map_or(0, |source| source.tool_count);
     session.registry.remove(&id, CliSession::actor()).await?;
-    match session.common.json {
-        true => output::print_json(&json!({ "source": id, "removed": true, "tools": tools })),
-        false => output::print_line(&format!("removed `{id}` and its {}", plural::pluralize(tools, "tool"))),
+    if session.common.json {
+        output::print_json(&json!({ "source": id, "removed": true, "tools": tools }))
+    } else {
+        output::print_line(&format!("removed `{id}` and its {}", plural::pluralize(tools, "tool")))
     }
 }

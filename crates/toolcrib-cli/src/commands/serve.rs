@@ -41,7 +41,8 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     // Heard from the start on, for who reads `listening` may send either at once.
-    let (mut leave, hang_up) = (ShutdownSignals::listen(), HangupSignal::listen());
+    let mut leave = ShutdownSignals::listen();
+    let hang_up = HangupSignal::listen();
     let listener = bind(resolve_address(&arguments.listen).await?).await?;
     let session = CliSession::open_long_running(common).await?;
     let served = serve(common, &session, listener, arguments.require_token, (&mut leave, hang_up)).await;

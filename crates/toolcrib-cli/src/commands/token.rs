@@ -78,18 +78,20 @@ async fn run_command(common: &CommonArguments, registry: &Registry, action: Toke
         TokenCommand::List => print_list(&registry.tokens()),
         TokenCommand::Revoke { name } => {
             let token = registry.revoke_token(&name, CliSession::actor()).await?;
-            match common.json {
-                true => output::print_json(&json!({ "id": token.id, "name": token.name, "revoked": true })),
-                false => output::print_line(&format!("revoked `{}` ({})", token.name, token.role)),
+            if common.json {
+                output::print_json(&json!({ "id": token.id, "name": token.name, "revoked": true }))
+            } else {
+                output::print_line(&format!("revoked `{}` ({})", token.name, token.role))
             }
         }
     }
 }
 
 fn print_created(common: &CommonArguments, created: &CreatedToken) -> Result<()> {
-    match common.json {
-        true => output::print_json(created)?,
-        false => output::print_line(&created.token)?,
+    if common.json {
+        output::print_json(created)?
+    } else {
+        output::print_line(&created.token)?
     }
     let TokenView { name, role, expires_at, .. } = &created.view;
     let until = expires_at.map(|at| format!(", until {at}")).unwrap_or_default();
@@ -111,7 +113,9 @@ fn print_list(tokens: &[TokenView]) -> Result<()> {
             Some(at) => at.to_string(),
             None => "never".to_owned(),
         };
-        let (name, role, id) = (token.name.clone(), token.role.to_string(), token.id.clone());
+        let name = token.name.clone();
+        let role = token.role.to_string();
+        let id = token.id.clone();
         table.add_row(vec![name, role, id, token.created_at.to_string(), expires]);
     }
     output::print_line(&table.render())

@@ -26,7 +26,8 @@ async fn many_agents_share_one_process_of_each_server() {
     let all_here = Arc::new(Barrier::new(AGENT_COUNT));
     let mut agents = JoinSet::new();
     for number in 0..AGENT_COUNT {
-        let (url, all_here) = (served.mcp().parse().unwrap(), all_here.clone());
+        let url = served.mcp().parse().unwrap();
+        let all_here = all_here.clone();
         agents.spawn(async move {
             let mut options = client_options(number);
             // Every other one begins with `initialize`, as older clients do.
@@ -50,7 +51,8 @@ async fn client_processes_share_the_servers_of_one_serve() {
     for number in 0..CLIENT_PROCESS_COUNT {
         let mut command = tokio::process::Command::from(place.toolcrib(&["mcp", "--connect", &served.url]));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
-        let (reader, writer) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
+        let reader = child.stdout.take().unwrap();
+        let writer = child.stdin.take().unwrap();
         agents.spawn(async move {
             let target = ConnectTarget::Stream { reader: Box::new(reader), writer: Box::new(writer) };
             let client = McpClient::connect(target, client_options(number)).await.unwrap();
@@ -101,7 +103,8 @@ async fn run_agent(client: &McpClient, who: &str) -> usize {
     let mut answers = 0;
     for round in 0..ROUNDS_PER_AGENT {
         let source = SOURCES[(round + who.len()) % SOURCES.len()];
-        let (tool, text) = (format!("{source}__echo"), format!("{who}, round {round}"));
+        let tool = format!("{source}__echo");
+        let text = format!("{who}, round {round}");
         let found = call_tool(client, "search_tools", &json!({"query": tool})).await;
         assert!(text_of(&found).contains(&format!("{tool}(")), "{found}");
         let called = call_tool(client, "call_tool", &json!({"name": tool, "arguments": {"text": text}})).await;

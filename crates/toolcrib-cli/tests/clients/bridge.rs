@@ -23,7 +23,8 @@ async fn a_connected_client_outlives_serve_and_takes_its_server_along() {
     let mut served = place.serve();
     let mut command = tokio::process::Command::from(place.toolcrib(&["mcp", "--connect", &served.url]));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
-    let (reader, writer) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
+    let reader = child.stdout.take().unwrap();
+    let writer = child.stdin.take().unwrap();
     let target = ConnectTarget::Stream { reader: Box::new(reader), writer: Box::new(writer) };
     let mut options = ClientOptions::new("test", "1");
     options.handshake_timeout = PATIENCE;

@@ -72,7 +72,8 @@ impl Place {
         command.args(arguments).arg("--cli").args(target).args(["--protocol-era", era]).args(words);
         self.isolate(&mut command);
         let output = command.stdin(Stdio::null()).output().unwrap();
-        let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8_lossy(&output.stdout);
+        let log = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{era} {words:?}\n{said}\n{log}\n{}", read(&self.path("serve.log")));
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
     }

@@ -58,7 +58,8 @@ fn the_official_clients_read_large_results_with_a_schema() {
     place.discover();
     let served = place.serve();
     // What comes twice, as text and as structured content, fits; what does not is read as text, page by page.
-    let (fits, large) = ("a".repeat(1_500), "0123456789".repeat(500));
+    let fits = "a".repeat(1_500);
+    let large = "0123456789".repeat(500);
     let echo = |text: &str| json!({"name": "s__echo", "arguments": {"text": text}, "read_on": true});
     let calls = json!([echo(&fits), echo(&large)]);
     for (client, era) in [(&typescript, "legacy"), (&typescript, "modern"), (&python, "legacy"), (&python, "modern")] {
@@ -93,7 +94,8 @@ impl Place {
         command.args(arguments).arg(era).arg(calls.to_string()).args(target);
         self.isolate(&mut command);
         let output = command.stdin(Stdio::null()).output().unwrap();
-        let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8_lossy(&output.stdout);
+        let log = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{era} {target:?}\n{said}\n{log}\n{}", read(&self.path("serve.log")));
         serde_json::from_str(said.trim()).unwrap()
     }

@@ -194,7 +194,8 @@ pub(super) fn find_canaries(canaries: &[Canary], name: &str, bytes: &[u8], found
         for needle in canary.needles() {
             if let Some(at) = text.find(&needle) {
                 let around = &text.as_bytes()[at.saturating_sub(300)..text.len().min(at + 200)];
-                let (number, value) = (canary.number, &canary.value);
+                let number = canary.number;
+                let value = &canary.value;
                 found.push(format!("secret {number} (`{value}`) is in {name}:\n{}", String::from_utf8_lossy(around)));
             }
         }

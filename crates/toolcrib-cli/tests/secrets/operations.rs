@@ -308,9 +308,6 @@ for (name,) in c.execute('select name from sqlite_master where type = ?', ('tabl
 
 pub(super) fn list_files(directory: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
-        match entry.file_type().unwrap().is_dir() {
-            true => list_files(&entry.path(), into),
-            false => into.push(entry.path()),
-        }
+        if entry.file_type().unwrap().is_dir() { list_files(&entry.path(), into) } else { into.push(entry.path()) }
     }
 }

@@ -1,5 +1,5 @@
-//! What came of declaring a source: what was found and what was set aside, and of an API where requests go, which
-//! credentials are missing and what its tools cost.
+//! Report of `toolcrib add`: the discovered and set-aside tools, and for an API its servers, missing credentials and the
+//! token cost of its tools.
 
 use serde::Serialize;
 use toolcrib::core::source::{OpenApiSource, SourceKind};
@@ -13,25 +13,28 @@ use crate::commands::context::group_digits;
 use crate::plural::{join_truncated, pluralize};
 use crate::session::CliSession;
 
+// Limits of the text for people; the JSON report has everything.
 const MAX_LISTED_NAMES: usize = 8;
 const MAX_LISTED_EXCLUSIONS: usize = 10;
 const MAX_LISTED_SCHEMES: usize = 5;
 const MAX_LISTED_SERVERS: usize = 3;
 
-/// As programs read it: the source, and more where it is an API.
+/// The report as printed with `--json`: the source as in `toolcrib sources`, with more fields for an API.
 #[derive(Debug, Serialize)]
 pub(super) struct AddReport {
     #[serde(flatten)]
     view: SourceView,
     #[serde(flatten)]
     api: Option<ApiReport>,
+    /// Names of the listed tools.
     #[serde(skip)]
     names: Vec<String>,
-    /// The keys that choose among what a document has.
+    /// Configuration keys that filter the operations of the document.
     #[serde(skip)]
     filters: Vec<&'static str>,
 }
 
+/// Fields for a source that is an API or a workflow document.
 #[derive(Debug, Serialize)]
 struct ApiReport {
     #[serde(flatten)]
@@ -39,25 +42,27 @@ struct ApiReport {
     tokens: TokenCosts,
 }
 
+/// Number of tokens (o200k_base) in a model's context.
 #[derive(Debug, Serialize)]
 struct TokenCosts {
-    /// Its tools with their schemas.
+    /// All tools of this source with their schemas.
     full: usize,
-    /// The text that stands for all tools of all sources.
+    /// The summary of all tools of all sources.
     summary: usize,
 }
 
 impl AddReport {
+    /// Collects the report after discovery.
     pub(super) async fn build(registry: &Registry, view: SourceView) -> AddReport {
-        let seen = registry.view(&CliSession::caller());
-        let ours = || seen.listed_tools().filter(|tool| *tool.source() == view.id);
-        let names: Vec<String> = ours().map(|tool| tool.name().to_string()).collect();
+        let catalog_view = registry.view(&CliSession::caller());
+        let own_tools = || catalog_view.listed_tools().filter(|tool| *tool.source() == view.id);
+        let names: Vec<String> = own_tools().map(|tool| tool.name().to_string()).collect();
         let is_api = matches!(view.kind.as_str(), "openapi" | "workflow") && !names.is_empty();
         let mut api = None;
         if is_api {
             registry.count_tokens().await;
-            let full = ours().map(|tool| tool.catalog_source.segment.token_count(tool.entry) as usize).sum();
-            let tokens = TokenCosts { full, summary: seen.summary(SummaryBudget::default()).tokens };
+            let full = own_tools().map(|tool| tool.catalog_source.segment.token_count(tool.entry) as usize).sum();
+            let tokens = TokenCosts { full, summary: catalog_view.summary(SummaryBudget::default()).tokens };
             api = Some(ApiReport { needs: registry.api_requirements(&view.id), tokens });
         }
         let filters =
@@ -65,7 +70,7 @@ impl AddReport {
         AddReport { view, api, names, filters }
     }
 
-    /// As people read it.
+    /// Renders the report for people.
     pub(super) fn render(&self, outcome: &RefreshOutcome) -> String {
         let id = &self.view.id;
         match outcome.status {
@@ -83,7 +88,7 @@ impl AddReport {
         }
     }
 
-    /// Why there are no tools, where a document would have them.
+    /// Explains why a document yields no tools.
     fn no_tools_reason(&self) -> Option<String> {
         if self.view.tool_count > 0 {
             return None;
@@ -99,12 +104,13 @@ impl AddReport {
         }
     }
 
+    /// One line per tool that was set aside.
     fn exclusion_lines(&self) -> Vec<String> {
-        let aside = &self.view.set_aside;
+        let excluded = &self.view.set_aside;
         let line = |name: &str, reason: &str| format!("set aside: `{}`: {reason}", sanitize_truncated(name, 80));
         let mut lines: Vec<String> =
-            aside.iter().take(MAX_LISTED_EXCLUSIONS).map(|aside| line(&aside.name, &aside.reason)).collect();
-        if let Some(more) = aside.len().checked_sub(MAX_LISTED_EXCLUSIONS).filter(|more| *more > 0) {
+            excluded.iter().take(MAX_LISTED_EXCLUSIONS).map(|tool| line(&tool.name, &tool.reason)).collect();
+        if let Some(more) = excluded.len().checked_sub(MAX_LISTED_EXCLUSIONS).filter(|more| *more > 0) {
             lines.push(format!("set aside: {more} more; `toolcrib sources --json` has them all"));
         }
         lines
@@ -125,11 +131,12 @@ impl ApiReport {
     }
 }
 
+/// Returns the filter keys that the declaration sets.
 fn active_filters(kind: &SourceKind) -> Vec<&'static str> {
     match kind {
         SourceKind::OpenApi(OpenApiSource { include, exclude, include_tags, .. }) => {
-            let given = [("include", include), ("exclude", exclude), ("include_tags", include_tags)];
-            given.into_iter().filter(|(_, values)| !values.is_empty()).map(|(key, _)| key).collect()
+            let filters = [("include", include), ("exclude", exclude), ("include_tags", include_tags)];
+            filters.into_iter().filter(|(_, values)| !values.is_empty()).map(|(key, _)| key).collect()
         }
         SourceKind::Stdio(_)
         | SourceKind::Http(_)
@@ -165,7 +172,8 @@ fn missing_auth_line(schemes: &[MissingScheme]) -> Option<String> {
     let each: Vec<String> = schemes
         .iter()
         .map(|missing| {
-            let (scheme, kind) = (sanitize_truncated(&missing.scheme, 60), sanitize_truncated(&missing.kind, 40));
+            let scheme = sanitize_truncated(&missing.scheme, 60);
+            let kind = sanitize_truncated(&missing.kind, 40);
             format!("`{scheme}` ({kind}) for {}", pluralize(missing.tools, "tool"))
         })
         .collect();
@@ -198,7 +206,7 @@ mod tests {
         to_raw_value(&tool).unwrap()
     }
 
-    /// What is said of an API with these tools, and the same for programs.
+    /// Returns the report on an API with these tools, without its first line, and as JSON.
     async fn check(keys: &str, tools: Vec<Box<RawValue>>) -> (String, Value) {
         let text = format!("sources: {{ shop: {{ openapi: shop.yaml{keys} }} }}");
         let config = Config::read(&text, "toolcrib.yaml", Path::new("/p")).unwrap();
@@ -208,15 +216,15 @@ mod tests {
         let outcome = registry.record_tools(&id, tools).await.unwrap();
         let report = AddReport::build(&registry, registry.source(&id).unwrap()).await;
         registry.close().await;
-        let told = report.render(&outcome);
+        let text = report.render(&outcome);
         (
-            told.split_once('\n').map_or_else(String::new, |(_, rest)| rest.to_owned()),
+            text.split_once('\n').map_or_else(String::new, |(_, rest)| rest.to_owned()),
             serde_json::to_value(&report).unwrap(),
         )
     }
 
     #[tokio::test]
-    async fn an_api_says_where_requests_go_what_is_missing_and_what_it_costs() {
+    async fn an_api_report_names_servers_missing_credentials_and_token_costs() {
         let token = json!([[{ "scheme": "token", "kind": "bearer" }]]);
         let key = json!([[{ "scheme": "key", "kind": { "api_key": { "name": "k", "place": "query" } } }]]);
         let tools = || {
@@ -226,10 +234,10 @@ mod tests {
                 tool_definition("c", "http://two.example", json!([])),
             ]
         };
-        let (told, report) = check("", tools()).await;
+        let (text, report) = check("", tools()).await;
         let tokens = &report["tokens"];
         assert_eq!(
-            told,
+            text,
             format!(
                 "  shop__a, shop__b, shop__c\n  \
                  requests go to http://one.example (2 tools), http://two.example (1 tool); `base_url` chooses one for all\n  \
@@ -244,31 +252,31 @@ mod tests {
         let servers = json!([{ "url": "http://one.example", "tools": 2 }, { "url": "http://two.example", "tools": 1 }]);
         assert_eq!(report["servers"], servers);
 
-        let (told, report) = check(", base_url: 'https://x.example/', auth: { bearer: t }", tools()).await;
-        assert!(told.contains("\n  requests go to https://x.example\n  tokens: "), "{told}");
+        let (text, report) = check(", base_url: 'https://x.example/', auth: { bearer: t }", tools()).await;
+        assert!(text.contains("\n  requests go to https://x.example\n  tokens: "), "{text}");
         assert_eq!(report["auth_missing"], json!([]));
-        let (told, _) = check("", vec![tool_definition("a", "", token), tool_definition("b", "", key)]).await;
-        assert!(told.contains("requests: the document names no server; `--base-url URL` says where they go"), "{told}");
+        let (text, _) = check("", vec![tool_definition("a", "", token), tool_definition("b", "", key)]).await;
+        assert!(text.contains("requests: the document names no server; `--base-url URL` says where they go"), "{text}");
         let both = "auth missing: `key` (api_key) for 1 tool, `token` (bearer) for 1 tool; `auth: { schemes:";
-        assert!(told.contains(both), "{told}");
+        assert!(text.contains(both), "{text}");
     }
 
     #[tokio::test]
-    async fn a_document_without_tools_says_so() {
-        let (told, _) = check("", Vec::new()).await;
-        assert_eq!(told, "  the document has no operations that become tools");
-        let (told, _) = check(", include: [x_*], include_tags: [a]", Vec::new()).await;
-        assert_eq!(told, "  the document has no operations that become tools under `include`, `include_tags`");
+    async fn reports_a_document_without_tools() {
+        let (text, _) = check("", Vec::new()).await;
+        assert_eq!(text, "  the document has no operations that become tools");
+        let (text, _) = check(", include: [x_*], include_tags: [a]", Vec::new()).await;
+        assert_eq!(text, "  the document has no operations that become tools under `include`, `include_tags`");
     }
 
     #[tokio::test]
-    async fn ten_of_what_was_set_aside_are_shown_and_the_rest_is_counted() {
+    async fn lists_ten_excluded_tools_and_counts_the_rest() {
         let bad = |number: usize| to_raw_value(&json!({ "name": format!("t{number:02}"), "inputSchema": 5 })).unwrap();
-        let (told, report) = check("", (0..12).map(bad).collect()).await;
-        assert_eq!(told.lines().count(), 12, "{told}");
-        assert!(told.ends_with("  set aside: 2 more; `toolcrib sources --json` has them all"), "{told}");
+        let (text, report) = check("", (0..12).map(bad).collect()).await;
+        assert_eq!(text.lines().count(), 12, "{text}");
+        assert!(text.ends_with("  set aside: 2 more; `toolcrib sources --json` has them all"), "{text}");
         assert_eq!(report["set_aside"].as_array().map(Vec::len), Some(12));
-        let (told, _) = check("", (0..10).map(bad).collect()).await;
-        assert!(told.lines().count() == 11 && !told.contains("more"), "{told}");
+        let (text, _) = check("", (0..10).map(bad).collect()).await;
+        assert!(text.lines().count() == 11 && !text.contains("more"), "{text}");
     }
 }

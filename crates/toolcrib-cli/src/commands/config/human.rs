@@ -1,7 +1,9 @@
-//! The merged configuration for people: the words of a file, with the origin of each value as a comment.
+//! The merged configuration as commented YAML: the keys of a configuration file, with the origin of each value as a
+//! comment.
 
 use serde_json::{Map, Value};
 
+/// Renders the JSON of the merged configuration.
 pub(super) fn render_config(merged: &Value) -> String {
     let mut text = String::new();
     text.push_str(&format!("# data: {}\n", merged["data"].as_str().unwrap_or_default()));
@@ -11,7 +13,7 @@ pub(super) fn render_config(merged: &Value) -> String {
         files => files.iter().for_each(|file| text.push_str(&format!("# file: {file}\n"))),
     }
     if let Some(reason) = merged["untrusted"]["reason"].as_str() {
-        text.push_str(&format!("# {reason}, so nothing of it holds; look at it, then run `toolcrib trust`\n"));
+        text.push_str(&format!("# {reason}, so none of it applies; review it, then run `toolcrib trust`\n"));
     }
     let sources = entries(&merged["sources"]);
     text.push_str(if sources.is_empty() { "sources: {}\n" } else { "sources:\n" });
@@ -33,7 +35,7 @@ pub(super) fn render_config(merged: &Value) -> String {
     text
 }
 
-/// Comments step back where there is colour.
+/// Dims the comments if the output is coloured.
 pub(super) fn dim_comments(text: &str, coloured: bool) -> String {
     if !coloured {
         return text.to_owned();
@@ -53,7 +55,7 @@ fn render_source(text: &mut String, id: &str, keys: &Value, overrides: &Map<Stri
         keys["origin"].as_str().unwrap_or_default()
     ));
     for fault in keys["faults"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        text.push_str(&format!("    # wrong: {fault}\n"));
+        text.push_str(&format!("    # error: {fault}\n"));
     }
     let own = entries(keys).into_iter().filter(|(key, _)| !["origin", "faults"].contains(&key.as_str()));
     for (key, value) in own.filter(|(key, _)| !overrides.contains_key(key)) {
@@ -73,7 +75,7 @@ fn entries(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
 
-/// A word as it is, anything else as JSON, which is YAML too.
+/// Renders a value as a plain YAML scalar if that is unambiguous, else as JSON, which is valid YAML.
 fn render_scalar(value: &Value) -> String {
     let is_word = |text: &str| {
         text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '/')
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_stands_with_its_origin() {
+    fn renders_every_value_with_its_origin() {
         let merged = json!({
             "data": "/d", "files": ["/p/toolcrib.yaml"],
             "sources": {
@@ -118,7 +120,7 @@ sources:
     args: ["-y","a b"]
     enabled: false  # command
   b:  # toolcrib.yaml:3
-    # wrong: toolcrib.yaml:3: wrong
+    # error: toolcrib.yaml:3: wrong
   "9":  # runtime
     url: "https://x"
 defaults:

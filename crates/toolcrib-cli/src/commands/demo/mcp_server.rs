@@ -55,7 +55,8 @@ fn handle_line(library: &mut LendingLibrary, line: &str) -> Option<Value> {
         let error = json!({"code": -32700, "message": "Parse error"});
         return Some(json!({"jsonrpc": "2.0", "id": null, "error": error}));
     };
-    let (id, method) = (message.get("id")?, message.get("method")?.as_str()?);
+    let id = message.get("id")?;
+    let method = message.get("method")?.as_str()?;
     let answer = handle_request(library, method, message.get("params").unwrap_or(&Value::Null));
     Some(match answer {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),

@@ -90,7 +90,8 @@ async fn handle_request(State(counter): State<Arc<ShopApiState>>, request: Reque
     if parts.uri.path() == OPENAPI_PATH {
         return counter.document_response(&parts.headers);
     }
-    let (method, path) = (parts.method.as_str(), parts.uri.path());
+    let method = parts.method.as_str();
+    let path = parts.uri.path();
     let (route, places) = match counter.document.match_request(method, path) {
         OperationMatch::Operation(route, places) => (route, places),
         OperationMatch::WrongMethod => {

@@ -18,7 +18,8 @@ pub(super) fn render_arguments(schema: &Value, unknown: bool) -> String {
     let mut rows = Vec::new();
     collect_rows(&arguments, 0, &mut rows);
     let widest = |column: usize| rows.iter().map(|row| console::measure_text_width(&row[column])).max().unwrap_or(0);
-    let (names, kinds) = (widest(0).min(32), widest(1).min(28));
+    let names = widest(0).min(32);
+    let kinds = widest(1).min(28);
     let mut text = String::new();
     for [name, kind, said] in &rows {
         let left = format!("    {}  {}  ", pad_right(name, names), pad_right(kind, kinds));

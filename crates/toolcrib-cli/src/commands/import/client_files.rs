@@ -34,7 +34,8 @@ impl ClientConfigFile {
         common: &CommonArguments,
         client: Option<McpClientKind>,
     ) -> Result<Vec<ClientConfigFile>> {
-        let (home, project) = (home_directory()?, working_directory()?);
+        let home = home_directory()?;
+        let project = working_directory()?;
         let unnamed = client.is_none();
         let clients = client.map_or_else(|| McpClientKind::ALL.to_vec(), |client| vec![client]);
         let paths = clients.iter().flat_map(|client| {
@@ -78,7 +79,8 @@ impl ClientConfigFile {
 
     fn new(path: &Path, imported: ImportedConfig) -> ClientConfigFile {
         let ImportedConfig { config, errors: faults } = imported;
-        let (declarations, warnings) = (config.sources, config.warnings);
+        let declarations = config.sources;
+        let warnings = config.warnings;
         ClientConfigFile { file: path.display().to_string(), declarations, faults, warnings }
     }
 }
@@ -90,7 +92,8 @@ fn parse(
     project: &Path,
 ) -> Result<ImportedConfig, Vec<ConfigDiagnostic>> {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let (base, file) = (absolute.parent().unwrap_or(Path::new("/")), path.display().to_string());
+    let base = absolute.parent().unwrap_or(Path::new("/"));
+    let file = path.display().to_string();
     match client {
         Some(client) => client.read(text, &file, base, project),
         None => McpClientKind::read_any(text, &file, base, project),

@@ -110,7 +110,8 @@ fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
     let sources = |config: &Config| -> BTreeMap<String, _> {
         config.sources.iter().map(|declared| (declared.id.to_string(), declared.source.clone())).collect()
     };
-    let (old, new) = (sources(before), sources(after));
+    let old = sources(before);
+    let new = sources(after);
     let added = new.keys().filter(|id| !old.contains_key(*id)).map(|id| format!("`{id}` added"));
     let changed = new.iter().filter(|(id, source)| old.get(*id).is_some_and(|old| old != *source));
     let changed = changed.map(|(id, _)| format!("`{id}` changed"));

@@ -68,7 +68,8 @@ impl LendingLibrary {
 
     fn find_books(&self, arguments: &Value) -> Result<Value, String> {
         let text = |key: &str| arguments[key].as_str().unwrap_or_default().to_lowercase();
-        let (query, genre) = (text("query"), text("genre"));
+        let query = text("query");
+        let genre = text("genre");
         let only_available = arguments["available"].as_bool().unwrap_or(false);
         let limit = arguments["limit"].as_u64().unwrap_or(5);
         let found: Vec<Value> = BOOKS
@@ -97,7 +98,8 @@ impl LendingLibrary {
     }
 
     fn borrow_book(&mut self, arguments: &Value) -> Result<Value, String> {
-        let (book, member) = (find_book(arguments)?, required_member(arguments)?);
+        let book = find_book(arguments)?;
+        let member = required_member(arguments)?;
         if let Some((who, _)) = self.loans.get(book.id) {
             return Err(format!("`{}` is lent to {who}; `reserve_book` puts you on the list", book.id));
         }
@@ -122,7 +124,8 @@ impl LendingLibrary {
     }
 
     fn reserve_book(&mut self, arguments: &Value) -> Result<Value, String> {
-        let (book, member) = (find_book(arguments)?, required_member(arguments)?);
+        let book = find_book(arguments)?;
+        let member = required_member(arguments)?;
         let waiting = self.reservations.entry(book.id).or_default();
         if !waiting.contains(&member) {
             waiting.push(member.clone());

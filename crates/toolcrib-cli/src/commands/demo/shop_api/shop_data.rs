@@ -66,7 +66,9 @@ impl ShopData {
 
     pub(super) fn handle(&mut self, operation: &str, asked: &ValidatedRequest) -> ShopResponse {
         let values = &asked.values;
-        let (path, query, body) = (&values["path"], &values["query"], &values["body"]);
+        let path = &values["path"];
+        let query = &values["query"];
+        let body = &values["body"];
         match operation {
             "list_products" => ShopResponse::json(StatusCode::OK, self.list_products(query)),
             "get_product" => match find_product(path) {
@@ -106,7 +108,8 @@ impl ShopData {
             Some(_) | None => products.sort_by_key(|product| product.name),
         }
         let at = |key: &str, usual: usize| query[key].as_f64().map_or(usual, |number| number as usize);
-        let (begin, end) = (at("cursor", 0), at("cursor", 0) + at("limit", 5));
+        let begin = at("cursor", 0);
+        let end = at("cursor", 0) + at("limit", 5);
         let next = (end < products.len()).then_some(end);
         let items: Vec<Value> =
             products.iter().take(end).skip(begin).map(|product| self.product_json(product)).collect();
@@ -155,7 +158,8 @@ impl ShopData {
         let Some(order) = self.orders.get_mut(&number) else { return not_found("order") };
         if order["status"] == "placed" {
             order["status"] = json!("cancelled");
-            let (product, quantity) = (find_product(order), order["quantity"].as_u64().unwrap_or(0));
+            let product = find_product(order);
+            let quantity = order["quantity"].as_u64().unwrap_or(0);
             if let Some(product) = product {
                 *self.stock.entry(product.sku).or_default() += quantity;
             }
@@ -177,7 +181,8 @@ impl ShopData {
     fn poll_report(&mut self, number: u64) -> ShopResponse {
         let Some(report) = self.reports.get_mut(&number) else { return not_found("report") };
         report.polls = report.polls.saturating_add(1);
-        let (about, ready) = (report.about.clone(), report.polls > PENDING_POLLS);
+        let about = report.about.clone();
+        let ready = report.polls > PENDING_POLLS;
         let report = match (about.as_str(), ready) {
             (_, false) => json!({ "id": number, "status": "pending" }),
             ("weather", true) => {
