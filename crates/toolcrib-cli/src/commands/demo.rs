@@ -1,4 +1,5 @@
-//! `toolcrib demo`: everything once, on a server that is part of this binary, in a directory that is gone afterwards.
+//! `toolcrib demo`: a guided tour (declare, discover, search, call, restart from the cache) with a bundled MCP server and
+//! a bundled REST API, in a temporary directory that is removed at the end.
 
 pub(crate) mod mcp_server;
 mod sandbox;
@@ -25,7 +26,7 @@ use crate::{color, output, progress};
 use sandbox::DemoSandbox;
 use shop_api::ShopApi;
 
-/// See it work, without any configuration: discovers, finds, calls, and starts again from the cache
+/// See it work, without any configuration: discovers, finds, calls, and starts reopened from the cache
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib demo
@@ -40,18 +41,19 @@ pub(crate) struct Arguments {
     /// Serve the demo's tools with the console, until Ctrl-C
     #[arg(long, group = "standing")]
     serve: bool,
-    /// Where to serve; port 0 takes any that is free
+    /// Where to serve; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", requires = "standing", default_value = "127.0.0.1:0")]
     listen: String,
 }
 
 impl Arguments {
-    /// Whether it goes on until somebody asks it to leave.
+    /// Returns whether the demo serves until a shutdown signal, instead of running the tour once.
     pub(crate) fn is_long_running(&self) -> bool {
         self.api || self.serve
     }
 }
 
+// The tool, search query and API operation that the tour shows.
 const DEMO_TOOL: &str = "library__borrow_book";
 const DEMO_QUERY: &str = "lend somebody a book";
 const DEMO_OPERATION: &str = "shop__list_products";
@@ -64,8 +66,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         return serve_tools::run(common, &arguments.listen).await;
     }
     let shop = ShopApi::start(serve::resolve_address("127.0.0.1:0").await?).await?;
-    let stage = DemoSandbox::create(common, &shop.document_url())?;
-    let report = run_walkthrough(&stage).await;
+    let sandbox = DemoSandbox::create(common, &shop.document_url())?;
+    let report = run_walkthrough(&sandbox).await;
     shop.close().await;
     let report = report?;
     if common.json {
@@ -74,8 +76,9 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(CommandOutcome::Success)
 }
 
+/// Serves the bundled REST API alone (`--api`).
 async fn serve_api(common: &CommonArguments, listen: &str) -> Result<CommandOutcome> {
-    let mut leave = ShutdownSignals::listen();
+    let mut shutdown_signals = ShutdownSignals::listen();
     let shop = ShopApi::start(serve::resolve_address(listen).await?).await?;
     let url = shop.url();
     let document = shop.document_url();
@@ -89,105 +92,107 @@ async fn serve_api(common: &CommonArguments, listen: &str) -> Result<CommandOutc
             shop_api::STAFF_TOKEN
         ))?;
     }
-    leave.wait().await;
+    shutdown_signals.wait().await;
     shop.close().await;
     Ok(CommandOutcome::Success)
 }
 
-async fn discover(stage: &DemoSandbox, registry: &Registry) -> Result<Vec<RefreshOutcome>> {
+/// Discovers the demo's sources with progress; any failure ends the demo.
+async fn discover(sandbox: &DemoSandbox, registry: &Registry) -> Result<Vec<RefreshOutcome>> {
     let outcomes = progress::show_progress(
         registry,
-        stage.quiet,
+        sandbox.quiet,
         registry.ensure_freshness(RequiredFreshness::Discovered, None, false),
     )
     .await;
-    if let Some(error) = outcomes.iter().find(|outcome| outcome.status == RefreshStatus::Failed) {
-        let reason = error.error.as_ref().map_or("unknown reason", |failure| failure.message.as_str());
+    if let Some(failed) = outcomes.iter().find(|outcome| outcome.status == RefreshStatus::Failed) {
+        let reason = failed.error.as_ref().map_or("unknown reason", |failure| failure.message.as_str());
         return Err(Error::new(Code::ToolUnavailable, format!("the demo's own server failed: {reason}")));
     }
     Ok(outcomes)
 }
 
-async fn run_walkthrough(stage: &DemoSandbox) -> Result<Value> {
-    stage.print(&format!(
-        "{}\nA small lending library stands in for your MCP servers, a corner shop for your REST APIs. Everything happens\n\
-         on this machine and in a directory that is removed at the end.",
+/// Runs and prints the steps of the tour; returns its measurements for `--json`.
+async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
+    sandbox.print(&format!(
+        "{}\nA lending library plays the part of your MCP servers, a corner shop that of your REST APIs. Everything runs on\n\
+         this machine and in a directory that is removed at the end.",
         color::bold("Toolcrib in a minute")
     ))?;
-    stage.print_step(1, "Declare where tools come from", "cat toolcrib.yaml")?;
-    stage.print_output(&stage.config_text)?;
+    sandbox.print_step(1, "Declare where tools come from", "cat toolcrib.yaml")?;
+    sandbox.print_output(&sandbox.config_text)?;
 
-    let registry = stage.open_registry().await?;
-    stage.print_step(
+    let registry = sandbox.open_registry().await?;
+    sandbox.print_step(
         2,
-        "Discover them: each server is started once, asked, and put to sleep; an API's document is read",
+        "Discover them: each server is started once, asked for its tools, and stopped; an API's document is read",
         "toolcrib sources",
     )?;
-    let outcomes = discover(stage, &registry).await?;
+    let outcomes = discover(sandbox, &registry).await?;
     let discovered_ms: u64 = outcomes.iter().map(|outcome| outcome.elapsed_ms).max().unwrap_or(0);
-    let discovered_starts = stage.server_starts();
-    stage.print_output(&sources::sources_table(&registry.sources()).render())?;
-    stage.print_note(&format!(
+    let discovered_starts = sandbox.server_starts();
+    sandbox.print_output(&sources::sources_table(&registry.sources()).render())?;
+    sandbox.print_note(&format!(
         "discovered in {discovered_ms} ms, {} started",
         pluralize(discovered_starts, "process")
     ))?;
 
-    stage.print_step(3, "See what an agent is spared", "toolcrib context")?;
+    sandbox.print_step(3, "See how many tokens an agent saves", "toolcrib context")?;
     registry.count_tokens().await;
     let view = registry.view(&CliSession::caller());
     let summary = view.summary(SummaryBudget::default());
-    stage.print_output(&summary.text)?;
-    stage.print_note(&format!(
+    sandbox.print_output(&summary.text)?;
+    sandbox.print_note(&format!(
         "{} tokens in the prompt instead of {} for {} with their schemas, counted just now",
         summary.tokens,
         summary.tokens_full,
         pluralize(summary.tools, "tool")
     ))?;
 
-    stage.print_step(4, "Find the right tool", &format!("toolcrib search {DEMO_QUERY:?}"))?;
+    sandbox.print_step(4, "Find the right tool", &format!("toolcrib search {DEMO_QUERY:?}"))?;
     let hits = view.search(&Query::new(DEMO_QUERY).with_limit(3)).hits;
-    stage.print_output(&hits.iter().map(Hit::to_line).collect::<Vec<_>>().join("\n"))?;
+    sandbox.print_output(&hits.iter().map(Hit::to_line).collect::<Vec<_>>().join("\n"))?;
 
-    stage.print_step(5, "Look at it", &format!("toolcrib describe {DEMO_TOOL}"))?;
-    stage.print_output(&describe::render_tool(&registry.tool_detail(DEMO_TOOL)?, false))?;
+    sandbox.print_step(5, "Look at it", &format!("toolcrib describe {DEMO_TOOL}"))?;
+    sandbox.print_output(&describe::render_tool(&registry.tool_detail(DEMO_TOOL)?, false))?;
 
-    stage.print_step(
+    sandbox.print_step(
         6,
-        "Call it: the server wakes for this",
+        "Call it: the server is started on demand",
         &format!("toolcrib call {DEMO_TOOL} book=dune member=ada"),
     )?;
     let input = json!({"book": "dune", "member": "ada"});
     let called = registry.call(&CliSession::caller(), DEMO_TOOL, input, CallOptions::default()).await?;
-    stage.print_output(&call::render_output(&called))?;
-    stage.print_note(&format!("answered in {} ms", called.elapsed_ms))?;
+    sandbox.print_output(&call::render_output(&called))?;
+    sandbox.print_note(&format!("answered in {} ms", called.elapsed_ms))?;
 
     let command = format!("toolcrib call {DEMO_OPERATION} category=fruit filter:='{{\"max_price\":0.5}}'");
-    stage.print_step(7, "Call an API: its OpenAPI document says how", &command)?;
+    sandbox.print_step(7, "Call an API: its OpenAPI document says how", &command)?;
     let input = json!({"category": ["fruit"], "filter": {"max_price": 0.5}});
     let requested = registry.call(&CliSession::caller(), DEMO_OPERATION, input, CallOptions::default()).await?;
-    stage.print_output(&call::render_output(&requested))?;
-    stage.print_note(&format!("answered in {} ms", requested.elapsed_ms))?;
+    sandbox.print_output(&call::render_output(&requested))?;
+    sandbox.print_note(&format!("answered in {} ms", requested.elapsed_ms))?;
     let list = view.render(Format::Mcp)?;
     registry.close().await;
 
-    stage.print_step(8, "Start again: everything is still known", "toolcrib tools")?;
-    let before = stage.server_starts();
-    let began = Instant::now();
-    let again = stage.open_registry().await?;
-    again.ensure_freshness(RequiredFreshness::Discovered, None, false).await;
-    let same = again.view(&CliSession::caller()).render(Format::Mcp)? == list;
-    let took = began.elapsed();
-    again.close().await;
-    let started = stage.server_starts() - before;
-    stage.print_note(&format!(
+    sandbox.print_step(8, "Start reopened: everything is cached", "toolcrib tools")?;
+    let before = sandbox.server_starts();
+    let started_at = Instant::now();
+    let reopened = sandbox.open_registry().await?;
+    reopened.ensure_freshness(RequiredFreshness::Discovered, None, false).await;
+    let is_identical = reopened.view(&CliSession::caller()).render(Format::Mcp)? == list;
+    let elapsed = started_at.elapsed();
+    reopened.close().await;
+    let started = sandbox.server_starts() - before;
+    sandbox.print_note(&format!(
         "{} from the cache in {}, {} started{}",
         pluralize(summary.tools, "tool"),
-        format_milliseconds(took),
+        format_milliseconds(elapsed),
         pluralize(started, "process"),
-        if same { "; the same list, byte for byte" } else { "; the list has changed" }
+        if is_identical { "; the is_identical list, byte for byte" } else { "; the list has changed" }
     ))?;
 
-    stage.print(&format!(
+    sandbox.print(&format!(
         "\n{}
    toolcrib add time -- uvx mcp-server-time    declare a server of your own
    toolcrib add shop --openapi URL             or an API, by its OpenAPI document
@@ -205,7 +210,7 @@ async fn run_walkthrough(stage: &DemoSandbox) -> Result<Value> {
         "discovered_processes": discovered_starts,
         "call": called,
         "api_call": requested,
-        "second_start_us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        "second_start_us": u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
         "second_start_processes": started,
     }))
 }

@@ -1,5 +1,5 @@
-//! The server of the demo: a small lending library that speaks MCP 2025-11-25 on stdio. It lives in this binary under a
-//! hidden first argument, keeps everything in memory, and touches nothing but the file that counts its starts.
+//! The demo's MCP server: a lending library over stdio, protocol version 2025-11-25 and older. It runs in this binary
+//! under a hidden first argument, keeps its state in memory, and writes no file but the one that counts its starts.
 
 mod lending_library;
 
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use lending_library::LendingLibrary;
 
-/// `toolcrib __demo-server [--starts FILE]`.
+/// Hidden first argument: `toolcrib __demo-server [--starts FILE]`.
 pub(crate) const DEMO_SERVER_ARGUMENT: &str = "__demo-server";
 
-/// The versions whose handshake this is, newest first.
+/// Supported protocol versions, newest first.
 const PROTOCOL_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// Serves until stdin ends, when this process was started for that.
+/// Serves MCP until the end of stdin if the first argument is [`DEMO_SERVER_ARGUMENT`]; returns `None` otherwise.
 pub(crate) fn run_if_requested() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     arguments.next().filter(|argument| argument == DEMO_SERVER_ARGUMENT)?;
@@ -28,12 +28,13 @@ pub(crate) fn run_if_requested() -> Option<ExitCode> {
     })
 }
 
-/// One line for each start, so that the demo can say how many there were.
+/// Appends a line to the file, so that the demo can count process starts.
 fn record_start(starts: Option<OsString>) -> io::Result<()> {
     let Some(file) = starts else { return Ok(()) };
     io::Write::write_all(&mut std::fs::OpenOptions::new().create(true).append(true).open(file)?, b"started\n")
 }
 
+/// Handles one JSON-RPC message per line until the input ends.
 fn serve(input: &mut impl BufRead, output: &mut impl Write) -> io::Result<()> {
     let mut library = LendingLibrary::new();
     for line in input.lines() {
@@ -41,15 +42,15 @@ fn serve(input: &mut impl BufRead, output: &mut impl Write) -> io::Result<()> {
         if line.trim().is_empty() {
             continue;
         }
-        if let Some(reply) = handle_line(&mut library, &line) {
-            writeln!(output, "{reply}")?;
+        if let Some(response) = handle_line(&mut library, &line) {
+            writeln!(output, "{response}")?;
             output.flush()?;
         }
     }
     Ok(())
 }
 
-/// The answer to a request; nothing to a notification.
+/// Returns the response to a request, and `None` for a notification.
 fn handle_line(library: &mut LendingLibrary, line: &str) -> Option<Value> {
     let Ok(message) = serde_json::from_str::<Value>(line) else {
         let error = json!({"code": -32700, "message": "Parse error"});
@@ -57,19 +58,21 @@ fn handle_line(library: &mut LendingLibrary, line: &str) -> Option<Value> {
     };
     let id = message.get("id")?;
     let method = message.get("method")?.as_str()?;
-    let answer = handle_request(library, method, message.get("params").unwrap_or(&Value::Null));
-    Some(match answer {
+    let outcome = handle_request(library, method, message.get("params").unwrap_or(&Value::Null));
+    Some(match outcome {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
         Err((code, message)) => json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}),
     })
 }
 
+/// Returns the result of a method, or code and message of a JSON-RPC error.
 fn handle_request(library: &mut LendingLibrary, method: &str, params: &Value) -> Result<Value, (i64, String)> {
     match method {
         "initialize" => {
-            let asked = params["protocolVersion"].as_str().unwrap_or_default();
+            // An unknown version is answered with our newest, as the specification demands.
+            let requested = params["protocolVersion"].as_str().unwrap_or_default();
             let version =
-                PROTOCOL_VERSIONS.into_iter().find(|version| *version == asked).unwrap_or(PROTOCOL_VERSIONS[0]);
+                PROTOCOL_VERSIONS.into_iter().find(|version| *version == requested).unwrap_or(PROTOCOL_VERSIONS[0]);
             Ok(json!({
                 "protocolVersion": version,
                 "capabilities": {"tools": {}},
@@ -102,11 +105,15 @@ mod tests {
         let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let mut output = Vec::new();
         serve(&mut input.as_bytes(), &mut output).unwrap();
-        let replies: Vec<Value> =
+        let responses: Vec<Value> =
             String::from_utf8(output).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let results: Vec<Value> = replies
+        let results: Vec<Value> = responses
             .into_iter()
-            .map(|mut reply| if reply["error"].is_null() { reply["result"].take() } else { reply["error"].take() })
+            .map(
+                |mut response| {
+                    if response["error"].is_null() { response["result"].take() } else { response["error"].take() }
+                },
+            )
             .collect();
         assert_eq!(results, expected);
     }
@@ -116,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_answered_and_notifications_are_not() {
+    fn responds_to_requests_and_not_to_notifications() {
         check(
             &[
                 json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
@@ -128,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_tool_that_is_listed_can_be_called() {
+    fn every_listed_tool_can_be_called() {
         let mut library = LendingLibrary::new();
         for tool in lending_library::tool_definitions() {
             let name = tool["name"].as_str().unwrap();
@@ -139,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_book_is_lent_once() {
+    fn a_borrowed_book_cannot_be_borrowed_again() {
         let lent = json!({"book": "dune", "member": "ada", "title": "Dune", "due_in_days": 21});
         let ok = |value: &Value| json!({"content": [{"type": "text", "text": value.to_string()}], "structuredContent": value, "isError": false});
         let refused = json!({

@@ -1,4 +1,4 @@
-//! `toolcrib demo --serve`: the demo's tools behind a server of their own, to look around in the console.
+//! `toolcrib demo --serve`: serves the demo's tools and the console over HTTP until a shutdown signal.
 
 use std::future::pending;
 
@@ -13,30 +13,31 @@ use crate::arguments::CommonArguments;
 use crate::commands::serve;
 use crate::exit::{CommandOutcome, ShutdownSignals};
 
+/// Starts the shop's API and the HTTP server, and closes both on shutdown.
 pub(super) async fn run(common: &CommonArguments, listen: &str) -> Result<CommandOutcome> {
-    let mut leave = ShutdownSignals::listen();
+    let mut shutdown_signals = ShutdownSignals::listen();
     let listener = bind(serve::resolve_address(listen).await?).await?;
     let shop = ShopApi::start(serve::resolve_address("127.0.0.1:0").await?).await?;
-    let stage = DemoSandbox::create(common, &shop.document_url())?;
-    let registry = stage.open_registry().await?;
+    let sandbox = DemoSandbox::create(common, &shop.document_url())?;
+    let registry = sandbox.open_registry().await?;
     tokio::task::spawn_blocking(tokens::load_tokenizer);
-    let served = async {
-        discover(&stage, &registry).await?;
-        let surface = McpService::new(registry.clone(), stage.loaded_config().config.expose);
-        let setup = ServerConfig {
-            loaded_config: stage.loaded_config(),
-            data_dir: stage.data_directory(),
+    let serve = async {
+        discover(&sandbox, &registry).await?;
+        let mcp_service = McpService::new(registry.clone(), sandbox.loaded_config().config.expose);
+        let server_config = ServerConfig {
+            loaded_config: sandbox.loaded_config(),
+            data_dir: sandbox.data_directory(),
             require_token: false,
             refuse_own_process: true,
         };
-        let serving = HttpServer::new(listener, surface, setup)?;
-        serve::print_addresses(common, &serving, &stage.data_directory())?;
-        common.hint("hint: a lending library and a corner shop stand in for your servers and APIs; Ctrl-C ends it all");
-        serve::run_until_shutdown(common, serving, pending(), &mut leave).await;
+        let http_server = HttpServer::new(listener, mcp_service, server_config)?;
+        serve::print_addresses(common, &http_server, &sandbox.data_directory())?;
+        common.hint("hint: the tools are those of a bundled MCP server and a bundled API; Ctrl-C ends the demo");
+        serve::run_until_shutdown(common, http_server, pending(), &mut shutdown_signals).await;
         Ok(())
     };
-    let served = served.await;
+    let result = serve.await;
     registry.close().await;
     shop.close().await;
-    served.map(|()| CommandOutcome::Success)
+    result.map(|()| CommandOutcome::Success)
 }

@@ -1,5 +1,5 @@
-//! The corner shop: a small REST API that an OpenAPI document describes, part of this binary and served on this machine
-//! alone. It keeps everything in memory, and refuses whatever its own document does not allow.
+//! The demo's REST API: a corner shop described by an OpenAPI document, served on loopback only. It keeps its state in
+//! memory and rejects every request that its document does not allow.
 
 mod document;
 mod multipart;
@@ -25,14 +25,16 @@ use toolcrib_server::bind;
 use document::{OperationMatch, ShopDocument};
 use shop_data::{ShopData, ShopResponse};
 
-/// What the shop's staff presents.
+/// Bearer token for the operations that require one. Not a secret: the API only listens on loopback, for the demo.
 pub(crate) const STAFF_TOKEN: &str = "corner-shop";
 const OPENAPI_PATH: &str = "/openapi.json";
 const MAX_BODY_BYTES: usize = 1024 * 1024;
+/// Maximum time for a request body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for open requests to finish after the shutdown began.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The shop while it is open. It closes when this goes.
+/// The running API. Dropping it starts the shutdown; [`ShopApi::close`] also waits for it.
 #[derive(Debug)]
 pub(crate) struct ShopApi {
     url: String,
@@ -41,35 +43,38 @@ pub(crate) struct ShopApi {
 }
 
 impl ShopApi {
+    /// Binds the address, which must be loopback, and serves in a background task.
     pub(crate) async fn start(address: SocketAddr) -> Result<ShopApi> {
         if !address.ip().to_canonical().is_loopback() {
-            let message = format!("`{address}` can be reached from other machines, and the shop is for this one alone");
+            let message = format!("`{address}` can be reached from other machines; the demo listens on loopback only");
             return Err(Error::new(Code::ConfigInvalid, message));
         }
         let listener = bind(address).await?;
         let address = listener.local_addr().context(Code::Internal, "read the address of the socket")?;
-        let counter = Arc::new(ShopApiState { document: ShopDocument::parse()?, data: Mutex::new(ShopData::new()) });
-        let router = Router::new().fallback(handle_request).with_state(counter);
-        let leave = CancellationToken::new();
-        let open = leave.clone().drop_guard();
-        let serving = tokio::spawn(async move {
-            let served = axum::serve(listener, router).with_graceful_shutdown(leave.cancelled_owned()).await;
+        let state = Arc::new(ShopApiState { document: ShopDocument::parse()?, data: Mutex::new(ShopData::new()) });
+        let router = Router::new().fallback(handle_request).with_state(state);
+        let shutdown = CancellationToken::new();
+        let shutdown_guard = shutdown.clone().drop_guard();
+        let server_task = tokio::spawn(async move {
+            let served = axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await;
             if let Err(error) = served {
-                tracing::warn!(%error, "the shop closed early");
+                tracing::warn!(%error, "the demo's REST API ended early");
             }
         });
-        Ok(ShopApi { url: format!("http://{address}"), shutdown_guard: open, server_task: serving })
+        Ok(ShopApi { url: format!("http://{address}"), shutdown_guard, server_task })
     }
 
+    /// `http://127.0.0.1:PORT`.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where its OpenAPI document is.
+    /// URL of the OpenAPI document.
     pub(crate) fn document_url(&self) -> String {
         format!("{}{OPENAPI_PATH}", self.url)
     }
 
+    /// Shuts down, aborting requests that take longer than [`SHUTDOWN_TIMEOUT`].
     pub(crate) async fn close(self) {
         drop(self.shutdown_guard);
         let abort = self.server_task.abort_handle();
@@ -79,32 +84,34 @@ impl ShopApi {
     }
 }
 
-/// Where requests are taken.
+/// State shared by all requests.
 struct ShopApiState {
     document: ShopDocument,
     data: Mutex<ShopData>,
 }
 
-async fn handle_request(State(counter): State<Arc<ShopApiState>>, request: Request) -> Response {
+/// Handles every route: finds the operation, checks the token, validates the request, runs the operation.
+async fn handle_request(State(state): State<Arc<ShopApiState>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     if parts.uri.path() == OPENAPI_PATH {
-        return counter.document_response(&parts.headers);
+        return state.document_response(&parts.headers);
     }
     let method = parts.method.as_str();
     let path = parts.uri.path();
-    let (route, places) = match counter.document.match_request(method, path) {
-        OperationMatch::Operation(route, places) => (route, places),
+    let (operation, path_values) = match state.document.match_request(method, path) {
+        OperationMatch::Operation(operation, path_values) => (operation, path_values),
         OperationMatch::WrongMethod => {
-            return error_response(StatusCode::METHOD_NOT_ALLOWED, "this address takes no such method");
+            return error_response(StatusCode::METHOD_NOT_ALLOWED, "this path does not support this method");
         }
         OperationMatch::NotFound => {
-            return error_response(StatusCode::NOT_FOUND, "there is nothing here; `/openapi.json` says what is");
+            return error_response(StatusCode::NOT_FOUND, "no such path; `/openapi.json` describes the API");
         }
     };
-    if route.requires_token && bearer_token(&parts.headers) != Some(STAFF_TOKEN) {
-        let mut answer = error_response(StatusCode::UNAUTHORIZED, "only staff may do this; present the bearer token");
-        answer.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
-        return answer;
+    if operation.requires_token && bearer_token(&parts.headers) != Some(STAFF_TOKEN) {
+        let mut response =
+            error_response(StatusCode::UNAUTHORIZED, "this operation requires the bearer token of staff");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+        return response;
     }
     let bytes = match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY_BYTES)).await {
         Ok(Ok(bytes)) => bytes,
@@ -112,11 +119,12 @@ async fn handle_request(State(counter): State<Arc<ShopApiState>>, request: Reque
         Err(_) => return error_response(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time"),
     };
     let query = parts.uri.query().unwrap_or_default();
-    let asked = validation::ShopRequest { path_values: &places, query, headers: &parts.headers, body: &bytes };
-    match validation::validate_request(route, &asked) {
-        Ok(fitting) => {
-            let mut goods = counter.data.lock().unwrap_or_else(PoisonError::into_inner);
-            goods.handle(&route.id, &fitting).into_response()
+    let shop_request =
+        validation::ShopRequest { path_values: &path_values, query, headers: &parts.headers, body: &bytes };
+    match validation::validate_request(operation, &shop_request) {
+        Ok(validated) => {
+            let mut data = state.data.lock().unwrap_or_else(PoisonError::into_inner);
+            data.handle(&operation.id, &validated).into_response()
         }
         Err(faults) => {
             let body = json!({ "message": validation::describe_violations(&faults), "faults": faults });
@@ -126,11 +134,12 @@ async fn handle_request(State(counter): State<Arc<ShopApiState>>, request: Reque
 }
 
 impl ShopApiState {
-    /// The document, or that it is still the one that the client has.
+    /// Returns the OpenAPI document, or 304 if the client's `If-None-Match` names it.
     fn document_response(&self, headers: &HeaderMap) -> Response {
         let etag = self.document.etag.as_str();
-        let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-        if known.is_some_and(|known| known.split(',').any(|known| known.trim() == etag || known.trim() == "*")) {
+        let if_none_match = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+        let matches = |tags: &str| tags.split(',').any(|tag| tag.trim() == etag || tag.trim() == "*");
+        if if_none_match.is_some_and(matches) {
             return (StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response();
         }
         ([(header::CONTENT_TYPE, "application/json"), (header::ETAG, etag)], document::DOCUMENT_JSON).into_response()

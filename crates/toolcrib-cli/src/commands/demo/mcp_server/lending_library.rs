@@ -1,4 +1,4 @@
-//! The library itself: eight books, eight tools, and who has borrowed what.
+//! State and tools of the demo's lending library: eight books, their loans and reservations, and eight tools.
 
 use std::collections::BTreeMap;
 
@@ -39,19 +39,20 @@ const GENRES: [&str; 5] = ["fantasy", "horror", "novel", "science", "science fic
 const DEFAULT_LOAN_DAYS: u64 = 21;
 
 pub(super) struct LendingLibrary {
-    /// Who has a book, and for how many days.
+    /// Borrower and remaining days, by book id.
     loans: BTreeMap<&'static str, (String, u64)>,
+    /// Members waiting for a book, in order, by book id.
     reservations: BTreeMap<&'static str, Vec<String>>,
 }
 
 impl LendingLibrary {
-    /// Two books are out already, so that there is something to see.
+    /// Starts with two loans, so that `list_loans` has something to list.
     pub(super) fn new() -> LendingLibrary {
         let loans = BTreeMap::from([("emma", ("grace".to_owned(), 4)), ("sicp", ("alan".to_owned(), 12))]);
         LendingLibrary { loans, reservations: BTreeMap::new() }
     }
 
-    /// What a tool answers, or why not; nothing when there is no such tool.
+    /// Runs a tool. Returns `None` for an unknown tool, and the reason when the tool fails.
     pub(super) fn call(&mut self, name: &str, arguments: &Value) -> Option<Result<Value, String>> {
         Some(match name {
             "find_books" => self.find_books(arguments),
@@ -153,7 +154,7 @@ fn opening_hours(arguments: &Value) -> Value {
     }
 }
 
-/// The tools as they are listed.
+/// The tools as `tools/list` returns them.
 pub(super) fn tool_definitions() -> Vec<Value> {
     let book = json!({"type": "string", "description": "The id of the book, as `find_books` gives it"});
     let member = json!({"type": "string", "description": "Who borrows, by name"});

@@ -1,4 +1,5 @@
-//! The shop's OpenAPI document, read as far as the shop needs it: which request is which operation, and what fits it.
+//! The shop's OpenAPI document: matches a request to its operation, and builds the schema that validates it. Supports
+//! only what the bundled document uses.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +9,35 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::schema::Validator;
 use toolcrib::{Code, Result};
 
+/// The document as served at `/openapi.json`.
 pub(super) const DOCUMENT_JSON: &str = include_str!("openapi.json");
 
+/// The parsed document.
 pub(super) struct ShopDocument {
+    /// Quoted entity tag of [`DOCUMENT_JSON`].
     pub(super) etag: String,
     operations: Vec<ShopOperation>,
 }
 
-/// One operation.
+/// One operation of the document.
 pub(super) struct ShopOperation {
+    /// `operationId`.
     pub(super) id: String,
+    /// In upper case.
     method: String,
+    /// Segments of the path template; `{name}` matches any non-empty segment.
     segments: Vec<String>,
     pub(super) parameters: Vec<OperationParameter>,
-    /// The media type of its body.
+    /// Media type of the request body.
     pub(super) body: Option<String>,
-    /// The media types that parts of the body may have, by their names.
+    /// Allowed media types of the parts of a multipart body, by part name.
     pub(super) parts: BTreeMap<String, String>,
     pub(super) requires_token: bool,
-    /// Of everything that a request carries: `path`, `query`, `body`.
+    /// Validates an object with `path`, `query` and `body`.
     pub(super) validator: Validator,
 }
 
+/// A parameter in the path or the query.
 pub(super) struct OperationParameter {
     pub(super) name: String,
     /// `path` or `query`.
@@ -37,38 +45,41 @@ pub(super) struct OperationParameter {
     pub(super) schema: Value,
 }
 
-/// The operation of a request, with the values in its path.
+/// Result of looking up the operation of a request.
 pub(super) enum OperationMatch<'a> {
+    /// The operation and its path parameters, percent-encoded.
     Operation(&'a ShopOperation, BTreeMap<String, String>),
     WrongMethod,
     NotFound,
 }
 
 impl ShopDocument {
+    /// Parses [`DOCUMENT_JSON`].
     pub(super) fn parse() -> Result<ShopDocument> {
         let root: Value = serde_json::from_str(DOCUMENT_JSON).context(Code::Internal, "read the shop's document")?;
-        let mut routes = Vec::new();
+        let mut operations = Vec::new();
         for (path, item) in entries(&root["paths"]) {
             let shared = resolve_parameters(&root, &item["parameters"]);
             for (method, operation) in entries(item).filter(|(key, _)| *key != "parameters") {
                 let own = resolve_parameters(&root, &operation["parameters"]);
                 let all: Vec<&Value> = shared.iter().chain(&own).copied().collect();
-                routes.push(ShopOperation::from_document(&root, method, path, operation, &all)?);
+                operations.push(ShopOperation::from_document(&root, method, path, operation, &all)?);
             }
         }
         Ok(ShopDocument {
             etag: format!("\"{}\"", Fingerprint::digest(DOCUMENT_JSON).short_hex(16)),
-            operations: routes,
+            operations: operations,
         })
     }
 
+    /// Finds the operation for a method and a path.
     pub(super) fn match_request(&self, method: &str, path: &str) -> OperationMatch<'_> {
         let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         let mut other_method = false;
-        for route in &self.operations {
-            let Some(places) = route.match_path(&segments) else { continue };
-            if route.method == method {
-                return OperationMatch::Operation(route, places);
+        for operation in &self.operations {
+            let Some(path_values) = operation.match_path(&segments) else { continue };
+            if operation.method == method {
+                return OperationMatch::Operation(operation, path_values);
             }
             other_method = true;
         }
@@ -109,39 +120,40 @@ impl ShopOperation {
         })
     }
 
-    /// The values in a path, still encoded, where it is this one.
-    fn match_path(&self, given: &[&str]) -> Option<BTreeMap<String, String>> {
-        if given.len() != self.segments.len() {
+    /// Returns the path parameters, percent-encoded, if the path matches the template.
+    fn match_path(&self, segments: &[&str]) -> Option<BTreeMap<String, String>> {
+        if segments.len() != self.segments.len() {
             return None;
         }
-        let mut places = BTreeMap::new();
-        for (own, given) in self.segments.iter().zip(given) {
-            match own.strip_prefix('{').and_then(|own| own.strip_suffix('}')) {
-                Some(name) if !given.is_empty() => {
-                    places.insert(name.to_owned(), (*given).to_owned());
+        let mut path_values = BTreeMap::new();
+        for (template, segment) in self.segments.iter().zip(segments) {
+            match template.strip_prefix('{').and_then(|template| template.strip_suffix('}')) {
+                Some(name) if !segment.is_empty() => {
+                    path_values.insert(name.to_owned(), (*segment).to_owned());
                 }
                 Some(_) => return None,
-                None if own == given => {}
+                None if template == segment => {}
                 None => return None,
             }
         }
-        Some(places)
+        Some(path_values)
     }
 }
 
-/// One schema for everything that a request of an operation carries. Nothing else is allowed in it.
+/// Builds one schema for path, query and body of an operation; it allows no other properties.
 fn request_schema(root: &Value, parameters: &[&Value], body: Option<&Value>) -> Value {
-    let place = |place: &str| {
-        let here = || parameters.iter().filter(|parameter| parameter["in"] == place);
-        let named = |parameter: &&&Value| parameter["name"].as_str().unwrap_or_default().to_owned();
-        let properties: Map<String, Value> = here().map(|p| (named(&p), p["schema"].clone())).collect();
+    let object_schema = |location: &str| {
+        let located = || parameters.iter().filter(|parameter| parameter["in"] == location);
+        let name = |parameter: &Value| parameter["name"].as_str().unwrap_or_default().to_owned();
+        let properties: Map<String, Value> =
+            located().map(|parameter| (name(parameter), parameter["schema"].clone())).collect();
         let required: Vec<String> =
-            here().filter(|parameter| parameter["required"] == true).map(|p| named(&p)).collect();
+            located().filter(|parameter| parameter["required"] == true).map(|parameter| name(parameter)).collect();
         json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
     };
     let mut schema = json!({
         "type": "object",
-        "properties": { "path": place("path"), "query": place("query") },
+        "properties": { "path": object_schema("path"), "query": object_schema("query") },
         "required": ["path", "query"],
         "additionalProperties": false,
         "components": root["components"],
@@ -153,13 +165,13 @@ fn request_schema(root: &Value, parameters: &[&Value], body: Option<&Value>) -> 
     schema
 }
 
-/// Parameters with their references followed.
+/// Returns the parameters with `$ref`s resolved within the document.
 fn resolve_parameters<'a>(root: &'a Value, list: &'a Value) -> Vec<&'a Value> {
-    let followed = |parameter: &'a Value| match parameter["$ref"].as_str() {
+    let resolve = |parameter: &'a Value| match parameter["$ref"].as_str() {
         Some(reference) => root.pointer(reference.trim_start_matches('#')).unwrap_or(parameter),
         None => parameter,
     };
-    list.as_array().into_iter().flatten().map(followed).collect()
+    list.as_array().into_iter().flatten().map(resolve).collect()
 }
 
 fn entries(object: &Value) -> impl Iterator<Item = (&str, &Value)> {

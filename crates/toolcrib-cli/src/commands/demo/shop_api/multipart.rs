@@ -1,5 +1,6 @@
-//! The parts of a `multipart/form-data` body (RFC 7578), strictly.
+//! A strict parser for `multipart/form-data` bodies (RFC 7578).
 
+/// One part of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FormPart {
     pub(super) name: String,
@@ -8,8 +9,10 @@ pub(super) struct FormPart {
     pub(super) bytes: Vec<u8>,
 }
 
+/// Forms with more parts are rejected.
 const MAX_FORM_PARTS: usize = 20;
 
+/// Parses a body; `content_type` carries the boundary. The error is a predicate for a message about the body.
 pub(super) fn parse_form_parts(content_type: &str, body: &[u8]) -> Result<Vec<FormPart>, &'static str> {
     let boundary = header_parameter(content_type, "boundary").filter(|boundary| (1..=70).contains(&boundary.len()));
     let boundary = format!("--{}", boundary.ok_or("has no boundary")?);
@@ -45,7 +48,7 @@ fn parse_form_part(bytes: &[u8]) -> Result<FormPart, &'static str> {
     })
 }
 
-/// A parameter of a header, quoted or not.
+/// Returns a parameter of a header value, quoted or not.
 fn header_parameter(value: &str, wanted: &str) -> Option<String> {
     let mut rest = value.split_once(';')?.1;
     loop {
@@ -73,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_cut_at_their_boundary() {
+    fn splits_parts_at_the_boundary() {
         let body = "--b\r\nContent-Disposition: form-data; name=\"image\"; filename=\"a;b.png\"\r\n\
                     Content-Type: image/png\r\n\r\nx\r\n--\r\n--b\r\ncontent-disposition: form-data; name=caption\r\n\r\n\r\n--b--\r\n";
         let part = |name: &str, file: Option<&str>, content_type: &str, bytes: &str| FormPart {
@@ -89,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_nameless_is_refused() {
+    fn rejects_truncated_and_unnamed_parts() {
         for (content_type, body, reason) in [
             ("multipart/form-data", "--b--", "has no boundary"),
             ("multipart/form-data; boundary=b", "x", "does not begin with its boundary"),

@@ -1,4 +1,4 @@
-//! What the shop has and does. It is told only what fits its document.
+//! State and operations of the demo shop. Requests are validated before they get here.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,39 @@ use serde_json::{Value, json};
 
 use super::validation::ValidatedRequest;
 
+/// Stock, orders and reports, in memory.
 pub(super) struct ShopData {
+    /// Pieces left, by SKU.
     stock: BTreeMap<&'static str, u64>,
     orders: BTreeMap<u64, Value>,
     reports: BTreeMap<u64, ShopReport>,
+    /// Last id given to an order or a report.
     last_id: u64,
 }
 
+/// A response before it is converted to HTTP.
 pub(super) struct ShopResponse {
     pub(super) status: StatusCode,
     pub(super) location: Option<String>,
     pub(super) body: Option<Value>,
 }
 
-/// A report is ready once somebody has looked for it a few times.
+/// A report that becomes ready after a few polls, so that the demo can show asynchronous operations.
 struct ShopReport {
     about: String,
     polls: u32,
 }
 
+/// Number of polls for which a report stays pending.
 const PENDING_POLLS: u32 = 2;
-/// Of orders and reports, the oldest make room for new ones.
+/// Maximum number of orders, and of reports; the oldest entry is dropped for a new one.
 const MAX_STORED_ENTRIES: usize = 1000;
 
 struct Product {
     sku: &'static str,
     name: &'static str,
     category: &'static str,
-    /// In hundredths.
+    /// In hundredths of the currency unit.
     price: u64,
     stock: u64,
 }
@@ -64,8 +69,9 @@ impl ShopData {
         ShopData { stock, orders: BTreeMap::new(), reports: BTreeMap::new(), last_id: 0 }
     }
 
-    pub(super) fn handle(&mut self, operation: &str, asked: &ValidatedRequest) -> ShopResponse {
-        let values = &asked.values;
+    /// Runs the operation with this `operationId`.
+    pub(super) fn handle(&mut self, operation: &str, request: &ValidatedRequest) -> ShopResponse {
+        let values = &request.values;
         let path = &values["path"];
         let query = &values["query"];
         let body = &values["body"];
@@ -75,7 +81,7 @@ impl ShopData {
                 Some(product) => ShopResponse::json(StatusCode::OK, self.product_json(product)),
                 None => not_found("product"),
             },
-            "add_picture" => add_picture(path, asked),
+            "add_picture" => add_picture(path, request),
             "place_order" => self.place_order(body),
             "get_order" => match self.orders.get(&path_id(path)) {
                 Some(order) => ShopResponse::json(StatusCode::OK, order.clone()),
@@ -84,32 +90,35 @@ impl ShopData {
             "cancel_order" => self.cancel_order(path_id(path)),
             "request_report" => self.request_report(body),
             "get_report" => self.poll_report(path_id(path)),
-            _ => ShopResponse::json(StatusCode::NOT_IMPLEMENTED, json!({ "message": "the shop does not do this yet" })),
+            _ => ShopResponse::json(
+                StatusCode::NOT_IMPLEMENTED,
+                json!({ "message": "this operation is not implemented" }),
+            ),
         }
     }
 
     fn list_products(&self, query: &Value) -> Value {
         let filter = &query["filter"];
         let price = |key: &str| filter[key].as_f64().map(|price| price * 100.0);
-        let part = filter["name"].as_str().unwrap_or_default().to_lowercase();
+        let name_part = filter["name"].as_str().unwrap_or_default().to_lowercase();
         let categories = query["category"].as_array();
         let mut products: Vec<&Product> = PRODUCTS
             .iter()
             .filter(|product| {
-                categories.is_none_or(|wanted| wanted.iter().any(|wanted| wanted == product.category))
-                    && product.name.to_lowercase().contains(&part)
-                    && price("min_price").is_none_or(|least| product.price as f64 >= least)
-                    && price("max_price").is_none_or(|most| product.price as f64 <= most)
-                    && filter["in_stock"].as_bool().is_none_or(|wanted| wanted == (self.stock_left(product) > 0))
+                categories.is_none_or(|categories| categories.iter().any(|category| category == product.category))
+                    && product.name.to_lowercase().contains(&name_part)
+                    && price("min_price").is_none_or(|minimum| product.price as f64 >= minimum)
+                    && price("max_price").is_none_or(|maximum| product.price as f64 <= maximum)
+                    && filter["in_stock"].as_bool().is_none_or(|in_stock| in_stock == (self.stock_left(product) > 0))
             })
             .collect();
         match query["sort"].as_str() {
             Some("price") => products.sort_by_key(|product| product.price),
             Some(_) | None => products.sort_by_key(|product| product.name),
         }
-        let at = |key: &str, usual: usize| query[key].as_f64().map_or(usual, |number| number as usize);
-        let begin = at("cursor", 0);
-        let end = at("cursor", 0) + at("limit", 5);
+        let number = |key: &str, default: usize| query[key].as_f64().map_or(default, |number| number as usize);
+        let begin = number("cursor", 0);
+        let end = begin + number("limit", 5);
         let next = (end < products.len()).then_some(end);
         let items: Vec<Value> =
             products.iter().take(end).skip(begin).map(|product| self.product_json(product)).collect();
@@ -153,7 +162,7 @@ impl ShopData {
         ShopResponse { location: Some(format!("/orders/{number}")), ..ShopResponse::json(StatusCode::CREATED, order) }
     }
 
-    /// Doing it twice does it once.
+    /// Idempotent: cancelling a cancelled order changes nothing.
     fn cancel_order(&mut self, number: u64) -> ShopResponse {
         let Some(order) = self.orders.get_mut(&number) else { return not_found("order") };
         if order["status"] == "placed" {
@@ -210,15 +219,15 @@ impl ShopResponse {
     }
 }
 
-fn add_picture(path: &Value, asked: &ValidatedRequest) -> ShopResponse {
+fn add_picture(path: &Value, request: &ValidatedRequest) -> ShopResponse {
     let Some(product) = find_product(path) else { return not_found("product") };
-    let Some(image) = asked.parts.iter().find(|part| part.name == "image") else { return not_found("image") };
+    let Some(image) = request.parts.iter().find(|part| part.name == "image") else { return not_found("image") };
     let said = json!({
         "sku": product.sku,
         "file": image.file_name,
         "content_type": image.content_type,
         "bytes": image.bytes.len(),
-        "caption": asked.values["body"]["caption"],
+        "caption": request.values["body"]["caption"],
     });
     ShopResponse::json(StatusCode::CREATED, said)
 }

@@ -1,4 +1,4 @@
-//! The shop from outside, over HTTP as bytes: a client that cannot be helpful.
+//! Tests of the shop's API over raw HTTP, without a client library that would correct a request.
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,7 +10,7 @@ async fn start_shop() -> ShopApi {
     ShopApi::start("127.0.0.1:0".parse().unwrap()).await.unwrap()
 }
 
-/// Status, headers and body of the answer to a request.
+/// Sends a request; returns status, headers in lower case and JSON body of the response.
 async fn send(shop: &ShopApi, request: &str, headers: &str, body: &str) -> (u16, String, Value) {
     let mut stream = TcpStream::connect(shop.url().trim_start_matches("http://")).await.unwrap();
     let length = body.len();
@@ -28,7 +28,7 @@ async fn send(shop: &ShopApi, request: &str, headers: &str, body: &str) -> (u16,
 const JSON_HEADER: &str = "Content-Type: application/json\r\n";
 
 #[tokio::test]
-async fn products_are_narrowed_down_and_paged() {
+async fn products_are_filtered_and_paged() {
     let shop = start_shop().await;
     for (query, expected, next) in [
         ("", "apple-2 apple-1 butter-1 bun-1 milk-1", Some(5)),
@@ -49,7 +49,7 @@ async fn products_are_narrowed_down_and_paged() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_the_document_is_refused_with_its_place() {
+async fn an_invalid_request_is_rejected_with_the_path_of_the_violation() {
     let shop = start_shop().await;
     let order = |body: &str| ("POST /orders", JSON_HEADER, body.to_owned());
     let plain = |request| (request, "", String::new());
@@ -83,7 +83,7 @@ async fn what_does_not_fit_the_document_is_refused_with_its_place() {
 }
 
 #[tokio::test]
-async fn an_order_is_placed_seen_and_cancelled_by_staff() {
+async fn an_order_is_placed_and_cancelled_with_the_staff_token() {
     let shop = start_shop().await;
     let wanted = r#"{"sku":"cheese-1","quantity":2,"gift":{"to":"Ada"}}"#;
     let (status, head, order) = send(&shop, "POST /orders", JSON_HEADER, wanted).await;
@@ -106,7 +106,7 @@ async fn an_order_is_placed_seen_and_cancelled_by_staff() {
 }
 
 #[tokio::test]
-async fn a_picture_is_a_part_of_a_form() {
+async fn a_picture_is_uploaded_as_a_form_part() {
     let shop = start_shop().await;
     let form = |kind: &str| {
         format!(
@@ -125,7 +125,7 @@ async fn a_picture_is_a_part_of_a_form() {
 }
 
 #[tokio::test]
-async fn a_report_is_ready_after_a_while() {
+async fn a_report_is_ready_after_some_polls() {
     let shop = start_shop().await;
     for (about, end) in [("stock", "ready"), ("weather", "failed")] {
         let (status, head, _) = send(&shop, "POST /reports", JSON_HEADER, &json!({ "about": about }).to_string()).await;
@@ -142,7 +142,7 @@ async fn a_report_is_ready_after_a_while() {
 }
 
 #[tokio::test]
-async fn the_document_is_sent_once() {
+async fn an_unchanged_document_is_not_sent_again() {
     let shop = start_shop().await;
     let (status, head, document) = send(&shop, "GET /openapi.json", "", "").await;
     assert_eq!((status, &document["info"]["title"]), (200, &json!("Corner shop")));

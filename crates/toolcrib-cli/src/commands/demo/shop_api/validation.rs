@@ -1,5 +1,5 @@
-//! Whether a request fits the shop's document: everything it carries becomes one value, which its operation's schema
-//! is held against. It shares no code with what makes requests.
+//! Validation of requests against the shop's document: path, query and body become one JSON value, which is validated
+//! with the operation's schema. Shares no code with Toolcrib's OpenAPI client, so that the two check each other.
 
 use std::collections::BTreeMap;
 
@@ -9,68 +9,74 @@ use serde_json::{Map, Value, json};
 use toolcrib::core::schema::ArgumentError;
 use url::form_urlencoded;
 
-use super::document::ShopOperation;
+use super::document::{OperationParameter, ShopOperation};
 use super::multipart::{self, FormPart};
 
-/// A request, as it came.
+/// The parts of a request that are validated.
 pub(super) struct ShopRequest<'a> {
-    /// The values in the path, encoded.
+    /// Path parameters by name, percent-encoded.
     pub(super) path_values: &'a BTreeMap<String, String>,
     pub(super) query: &'a str,
     pub(super) headers: &'a HeaderMap,
     pub(super) body: &'a Bytes,
 }
 
-/// A request that fits: `path`, `query` and `body` as values, and the parts of a form.
+/// A valid request.
 pub(super) struct ValidatedRequest {
+    /// An object with `path`, `query` and `body`.
     pub(super) values: Value,
+    /// The parts of a multipart body.
     pub(super) parts: Vec<FormPart>,
 }
 
+/// Parses and validates a request of an operation.
 pub(super) fn validate_request(
-    route: &ShopOperation,
-    asked: &ShopRequest<'_>,
+    operation: &ShopOperation,
+    request: &ShopRequest<'_>,
 ) -> Result<ValidatedRequest, Vec<ArgumentError>> {
-    let mut values =
-        json!({ "path": typed_path_values(route, asked.path_values), "query": parse_query(route, asked.query)? });
+    let mut values = json!({ "path": typed_path_values(operation, request.path_values), "query": parse_query(operation, request.query)? });
     let mut parts = Vec::new();
-    match route.body.as_deref() {
-        None if !asked.body.is_empty() => return Err(violation("/body", "there is none here")),
+    match operation.body.as_deref() {
+        None if !request.body.is_empty() => return Err(violation("/body", "this operation takes no body")),
         None => {}
-        Some(wanted) => {
-            let given = asked.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-            let given = given.unwrap_or_default();
-            let media_type = given.split(';').next().unwrap_or_default().trim();
-            if !media_type.eq_ignore_ascii_case(wanted) {
-                return Err(violation("/body", &format!("must be `{wanted}`")));
+        Some(expected) => {
+            let content_type = request.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+            let content_type = content_type.unwrap_or_default();
+            let media_type = content_type.split(';').next().unwrap_or_default().trim();
+            if !media_type.eq_ignore_ascii_case(expected) {
+                return Err(violation("/body", &format!("must be `{expected}`")));
             }
-            values["body"] = if wanted == "multipart/form-data" {
-                parts = multipart::parse_form_parts(given, asked.body).map_err(|reason| violation("/body", reason))?;
-                parse_form(route, &parts)?
+            values["body"] = if expected == "multipart/form-data" {
+                parts = multipart::parse_form_parts(content_type, request.body)
+                    .map_err(|reason| violation("/body", reason))?;
+                parse_form(operation, &parts)?
             } else {
-                serde_json::from_slice(asked.body)
-                    .map_err(|error| violation("/body", &format!("is no JSON: {error}")))?
+                serde_json::from_slice(request.body)
+                    .map_err(|error| violation("/body", &format!("is not JSON: {error}")))?
             };
         }
     }
-    route.validator.validate(&values).map(|_| ValidatedRequest { values, parts })
+    operation.validator.validate(&values).map(|_| ValidatedRequest { values, parts })
 }
 
-pub(super) fn describe_violations(faults: &[ArgumentError]) -> String {
-    let each = faults.iter().map(|fault| format!("`{}` {}", fault.path, fault.message));
-    format!("the request does not fit the document: {}", each.collect::<Vec<_>>().join("; "))
+/// Joins all violations to one message.
+pub(super) fn describe_violations(violations: &[ArgumentError]) -> String {
+    let messages = violations.iter().map(|violation| format!("`{}` {}", violation.path, violation.message));
+    format!("the request is not valid: {}", messages.collect::<Vec<_>>().join("; "))
 }
 
-fn typed_path_values(route: &ShopOperation, places: &BTreeMap<String, String>) -> Value {
+/// Decodes path parameters and converts them to the types of their schemas.
+fn typed_path_values(operation: &ShopOperation, path_values: &BTreeMap<String, String>) -> Value {
     let value = |name: &str, text: &str| {
-        let schema = route.parameters.iter().find(|parameter| parameter.name == name).map(|found| &found.schema);
+        let schema =
+            operation.parameters.iter().find(|parameter| parameter.name == name).map(|parameter| &parameter.schema);
         parse_typed(schema, &percent_decode(text))
     };
-    places.iter().map(|(name, text)| (name.clone(), value(name, text))).collect::<Map<_, _>>().into()
+    path_values.iter().map(|(name, text)| (name.clone(), value(name, text))).collect::<Map<_, _>>().into()
 }
 
-/// Single values, exploded arrays and deep objects, which is all that the document has.
-fn parse_query(route: &ShopOperation, query: &str) -> Result<Value, Vec<ArgumentError>> {
+/// Parses single values, exploded arrays (`a=1&a=2`) and deep objects (`a[b]=1`): the styles that the document uses.
+fn parse_query(operation: &ShopOperation, query: &str) -> Result<Value, Vec<ArgumentError>> {
     let mut values: Map<String, Value> = Map::new();
     for (key, text) in form_urlencoded::parse(query.as_bytes()) {
         let (name, inner) = match key.split_once('[') {
@@ -79,8 +85,8 @@ fn parse_query(route: &ShopOperation, query: &str) -> Result<Value, Vec<Argument
         };
         let at = format!("/query/{key}");
         let unknown = || violation(&at, "is not in the document");
-        let known = route.parameters.iter().find(|known| known.location == "query" && known.name == name);
-        let schema = &known.ok_or_else(unknown)?.schema;
+        let is_named = |parameter: &&OperationParameter| parameter.location == "query" && parameter.name == name;
+        let schema = &operation.parameters.iter().find(is_named).ok_or_else(unknown)?.schema;
         match (schema["type"].as_str(), inner) {
             (Some("object"), Some(inner)) => {
                 let object = values.entry(name).or_insert_with(|| json!({}));
@@ -104,17 +110,17 @@ fn parse_query(route: &ShopOperation, query: &str) -> Result<Value, Vec<Argument
     Ok(values.into())
 }
 
-/// A form as the value that it stands for; bytes stand for themselves by their number.
-fn parse_form(route: &ShopOperation, parts: &[FormPart]) -> Result<Value, Vec<ArgumentError>> {
+/// Converts a multipart form to an object. A file becomes text with its size, so that the schema can require a string.
+fn parse_form(operation: &ShopOperation, parts: &[FormPart]) -> Result<Value, Vec<ArgumentError>> {
     let mut values = Map::new();
     for part in parts {
         let at = format!("/body/{}", part.name);
-        let value = match route.parts.get(&part.name) {
+        let value = match operation.parts.get(&part.name) {
             Some(allowed) if !allowed.split(',').any(|allowed| allowed.trim() == part.content_type) => {
                 return Err(violation(&at, &format!("must be one of {allowed}")));
             }
             Some(_) => format!("{} bytes", part.bytes.len()),
-            None => String::from_utf8(part.bytes.clone()).map_err(|_| violation(&at, "is no UTF-8 text"))?,
+            None => String::from_utf8(part.bytes.clone()).map_err(|_| violation(&at, "is not UTF-8 text"))?,
         };
         if values.insert(part.name.clone(), value.into()).is_some() {
             return Err(violation(&at, "is given twice"));
@@ -123,24 +129,26 @@ fn parse_form(route: &ShopOperation, parts: &[FormPart]) -> Result<Value, Vec<Ar
     Ok(values.into())
 }
 
-/// Text as the type that a schema asks for, where it can be read as such.
+/// Converts text to the type of its schema; text that has another type stays a string and fails validation.
 fn parse_typed(schema: Option<&Value>, text: &str) -> Value {
-    let wanted = schema.and_then(|schema| schema["type"].as_str()).unwrap_or_default();
-    let read = serde_json::from_str::<Value>(text).ok();
-    let read = read.filter(|value| match wanted {
+    let schema_type = schema.and_then(|schema| schema["type"].as_str()).unwrap_or_default();
+    let parsed = serde_json::from_str::<Value>(text).ok();
+    let parsed = parsed.filter(|value| match schema_type {
         "integer" | "number" => value.is_number(),
         "boolean" => value.is_boolean(),
         _ => false,
     });
-    read.unwrap_or_else(|| text.into())
+    parsed.unwrap_or_else(|| text.into())
 }
 
+/// Decodes a path segment.
 fn percent_decode(segment: &str) -> String {
-    // A plus is itself in a path; the rest is as in a query.
+    // In a path, unlike in a query, `+` and `&` have no special meaning.
     let pair = format!("v={}", segment.replace('+', "%2B").replace('&', "%26"));
     form_urlencoded::parse(pair.as_bytes()).map(|(_, value)| value.into_owned()).collect()
 }
 
+/// A list with one violation.
 fn violation(path: &str, message: &str) -> Vec<ArgumentError> {
     vec![ArgumentError { path: path.to_owned(), message: message.to_owned() }]
 }
