@@ -38,7 +38,7 @@ fn a_description_is_readable_whatever_the_schema() {
 odd__odd_tool — An odd one
   source    odd (mcp), which calls it `odd.tool`
   policy    allow, active
-  hints     only reads
+  hints     read-only
 
   Does odd things.
 

@@ -1,4 +1,5 @@
-//! `toolcrib describe`: what a tool is, what it takes, and who may call it.
+//! `toolcrib describe`: prints a tool's description, arguments, policy and statistics; with `--format` its definition
+//! for a model provider, with `--at` its state in the past.
 
 mod arguments;
 mod historical;
@@ -41,13 +42,13 @@ pub(crate) struct Arguments {
     /// Add the complete schemas, and the definition as the source gave it
     #[arg(long)]
     full: bool,
-    /// Print an array as that provider takes it
+    /// Print the array that this model provider expects
     #[arg(long, value_name = "FORMAT", value_parser = ["mcp", "anthropic", "openai", "openai-strict", "gemini"])]
     format: Option<String>,
-    /// With `--format`: list every edit that loses something, instead of the tool
+    /// With `--format`: list what the conversion loses, instead of the tool
     #[arg(long, requires = "format")]
     explain: bool,
-    /// As it was then: `2h`, `7d`, `2026-11-15`, or a time such as `2026-11-15T20:00:00Z`; contacts nobody
+    /// As it was then: `2h`, `7d`, `2026-11-15`, or a time such as `2026-11-15T20:00:00Z`; makes no network requests and starts no process
     #[arg(long, value_name = "TIME", conflicts_with_all = ["format", "cached", "fresh"])]
     at: Option<TimeSpec>,
     #[command(flatten)]
@@ -59,40 +60,42 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         return historical::describe_at(common, &arguments, when).await;
     }
     let session = CliSession::open(common).await?;
-    let mut found: Vec<(&str, Result<ToolDetail>)> = Vec::new();
+    let mut lookups: Vec<(&str, Result<ToolDetail>)> = Vec::new();
     for name in &arguments.names {
-        found.push((name, find_tool(&session, name, &arguments.discovery).await));
+        lookups.push((name, find_tool(&session, name, &arguments.discovery).await));
     }
     let formatted = match arguments.format.as_deref() {
-        Some(format) => project_tools(&session, format, &found).map(Some),
+        Some(format) => project_tools(&session, format, &lookups).map(Some),
         None => Ok(None),
     };
     session.close().await;
     match formatted? {
-        Some(_) if common.json && found.iter().all(|(_, found)| found.is_err()) => return first_error(found),
+        Some(_) if common.json && lookups.iter().all(|(_, result)| result.is_err()) => return first_error(lookups),
         Some((format, tools)) if arguments.explain => print_losses(common, format, tools)?,
         Some((format, tools)) => print_provider_array(common, format, &tools)?,
         None => {
             return print_tools(
                 common,
-                found,
+                lookups,
                 |tool| tool_json(tool, arguments.full),
                 |tool| render_tool(tool, arguments.full),
             );
         }
     }
-    Ok(print_errors(&found))
+    Ok(print_errors(&lookups))
 }
 
-async fn find_tool(session: &CliSession, name: &str, need: &DiscoveryArguments) -> Result<ToolDetail> {
-    // A bare name that no list has may be of any source; one that names an unknown source is of none.
+/// Discovers the sources that may have the tool, then looks it up in the catalogue.
+async fn find_tool(session: &CliSession, name: &str, discovery: &DiscoveryArguments) -> Result<ToolDetail> {
+    // A bare name that no cached list contains may belong to any source; a qualified name with an unknown source
+    // belongs to none.
     let among = match session.registry.source_for_tool_name(name)? {
         Some(source) => Some(vec![source]),
         None if is_bare_name(name) => None,
         None => Some(Vec::new()),
     };
-    let patience = if among.is_some() { need.wait_policy_for_all() } else { need.wait_policy() };
-    session.ensure(need.required_freshness(), among.as_deref(), patience).await;
+    let policy = if among.is_some() { discovery.wait_policy_for_all() } else { discovery.wait_policy() };
+    session.ensure(discovery.required_freshness(), among.as_deref(), policy).await;
     session.registry.load_counts().await?;
     session.registry.tool_detail(name)
 }
@@ -101,49 +104,51 @@ fn is_bare_name(name: &str) -> bool {
     matches!(parse_tool_name(name), Ok(ParsedToolName::Bare(_)))
 }
 
-/// Each tool that was found, one way or the other, and then what was not found.
+/// Prints the tools as JSON or text, and an error for each name that is unknown or ambiguous.
 fn print_tools<T>(
     common: &CommonArguments,
-    found: Vec<(&str, Result<T>)>,
-    object: impl Fn(&T) -> Result<Box<RawValue>>,
-    readable: impl Fn(&T) -> String,
+    lookups: Vec<(&str, Result<T>)>,
+    to_json: impl Fn(&T) -> Result<Box<RawValue>>,
+    to_text: impl Fn(&T) -> String,
 ) -> Result<CommandOutcome> {
     if common.json {
-        return print_json(found, object);
+        return print_json(lookups, to_json);
     }
-    let texts: Vec<String> = found.iter().filter_map(|(_, found)| found.as_ref().ok()).map(readable).collect();
+    let texts: Vec<String> = lookups.iter().filter_map(|(_, result)| result.as_ref().ok()).map(to_text).collect();
     if !texts.is_empty() {
         output::print_line(&texts.join("\n"))?;
     }
-    Ok(print_errors(&found))
+    Ok(print_errors(&lookups))
 }
 
-fn print_errors<T>(found: &[(&str, Result<T>)]) -> CommandOutcome {
-    let mut done = CommandOutcome::Success;
-    for error in found.iter().filter_map(|(_, found)| found.as_ref().err()) {
+/// Prints the failed lookups to stderr; the outcome is a failure if there are any.
+fn print_errors<T>(lookups: &[(&str, Result<T>)]) -> CommandOutcome {
+    let mut outcome = CommandOutcome::Success;
+    for error in lookups.iter().filter_map(|(_, result)| result.as_ref().err()) {
         output::print_stderr_line(&format!("error: {}", error.message));
-        done = CommandOutcome::Failure;
+        outcome = CommandOutcome::Failure;
     }
-    done
+    outcome
 }
 
-/// One name gives its tool or its error; several give `tools`, and `errors` for those that are not there.
+/// Prints one tool as an object, or several as `tools` with an `errors` list for failed lookups. Returns the first error
+/// if all lookups failed.
 fn print_json<T>(
-    found: Vec<(&str, Result<T>)>,
-    object: impl Fn(&T) -> Result<Box<RawValue>>,
+    lookups: Vec<(&str, Result<T>)>,
+    to_json: impl Fn(&T) -> Result<Box<RawValue>>,
 ) -> Result<CommandOutcome> {
-    if found.iter().all(|(_, found)| found.is_err()) {
-        return first_error(found);
+    if lookups.iter().all(|(_, result)| result.is_err()) {
+        return first_error(lookups);
     }
-    if let [(_, Ok(only))] = &found[..] {
-        output::print_json(&object(only)?)?;
+    if let [(_, Ok(only))] = &lookups[..] {
+        output::print_json(&to_json(only)?)?;
         return Ok(CommandOutcome::Success);
     }
     let mut tools = Vec::new();
     let mut errors = Vec::new();
-    for (name, found) in &found {
-        match found {
-            Ok(detail) => tools.push(object(detail)?),
+    for (name, result) in &lookups {
+        match result {
+            Ok(detail) => tools.push(to_json(detail)?),
             Err(error) => errors.push(error_with_name(name, error)),
         }
     }
@@ -153,25 +158,27 @@ fn print_json<T>(
         #[serde(skip_serializing_if = "Vec::is_empty")]
         errors: Vec<Value>,
     }
-    let done = if errors.is_empty() { CommandOutcome::Success } else { CommandOutcome::Failure };
+    let outcome = if errors.is_empty() { CommandOutcome::Success } else { CommandOutcome::Failure };
     for error in &errors {
         output::print_stderr_line(&format!("error: {}", error["message"].as_str().unwrap_or_default()));
     }
     output::print_json(&DescribeResponse { tools, errors })?;
-    Ok(done)
+    Ok(outcome)
 }
 
-/// Where nothing was found, what is said of the first.
-fn first_error<T>(found: Vec<(&str, Result<T>)>) -> Result<CommandOutcome> {
-    found.into_iter().find_map(|(_, found)| found.err()).map_or(Ok(CommandOutcome::Success), Err)
+/// Returns the first failed lookup as the error of the command.
+fn first_error<T>(lookups: Vec<(&str, Result<T>)>) -> Result<CommandOutcome> {
+    lookups.into_iter().find_map(|(_, result)| result.err()).map_or(Ok(CommandOutcome::Success), Err)
 }
 
+/// Returns the inner object of the error envelope, with the name that was looked up.
 fn error_with_name(name: &str, error: &Error) -> Value {
-    let mut inside = error.envelope()["error"].take();
-    inside["name"] = json!(name);
-    inside
+    let mut inner = error.envelope()["error"].take();
+    inner["name"] = json!(name);
+    inner
 }
 
+/// Returns the JSON of a tool; `full` adds the complete input schema and the definition as the source sent it.
 fn tool_json(detail: &ToolDetail, full: bool) -> Result<Box<RawValue>> {
     let object = detail.to_json()?;
     if !full {

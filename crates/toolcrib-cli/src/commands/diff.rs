@@ -1,4 +1,5 @@
-//! `toolcrib diff`: what differs between the tools that were locked, or known at some time, and those of now.
+//! `toolcrib diff`: compares the current tools with a lockfile or with a time in the past; with `--ci` as a build check
+//! that prints SARIF.
 
 use std::path::{Path, PathBuf};
 
@@ -27,8 +28,8 @@ use crate::session::CliSession;
   toolcrib diff --against ci/toolcrib.lock --fresh
   toolcrib diff --ci > toolcrib.sarif
 
-With `--ci` lists that may be old are asked for first (not with `--cached`), the exit code is 1 when anything differs or
-could not be read, SARIF 2.1.0 goes to stdout (with `--json` what `GET /api/diff` answers) and the readable text to
+With `--ci` stale tool lists are refreshed first (not with `--cached`), the exit code is 1 when anything differs or
+could not be read, SARIF 2.1.0 goes to stdout (with `--json` the response of `GET /api/diff`) and the readable text to
 stderr.")]
 pub(crate) struct Arguments {
     /// `lockfile`, another lockfile, or a time: `2h`, `7d`, `2026-11-15`, `2026-11-15T20:00:00Z`; else `toolcrib.lock` beside the configuration
@@ -41,9 +42,14 @@ pub(crate) struct Arguments {
     discovery: DiscoveryArguments,
 }
 
-/// What to compare with.
+/// The state to compare with.
 enum DiffBase {
-    Lock { path: PathBuf, lock: Lockfile, text: String },
+    /// `text` is the file's content, for the line numbers in SARIF.
+    Lock {
+        path: PathBuf,
+        lock: Lockfile,
+        text: String,
+    },
     Time(TimeSpec),
 }
 
@@ -52,8 +58,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let result = compare(&session, &arguments).await;
     let configuration = session.loaded_config.file.clone();
     session.close().await;
-    let (against, difference) = result?;
-    let text = match (difference.differs, &against) {
+    let (base, difference) = result?;
+    let text = match (difference.differs, &base) {
         (true, _) => difference.to_text(),
         (false, DiffBase::Lock { path, .. }) => format!("nothing differs from `{}`", path.display()),
         (false, DiffBase::Time(_)) => "nothing differs".to_owned(),
@@ -62,7 +68,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         (_, true) => output::print_json(&difference)?,
         (false, false) => output::print_line(&text)?,
         (true, false) => {
-            let artifact = sarif_artifact(&against, configuration.as_deref());
+            let artifact = sarif_artifact(&base, configuration.as_deref());
             output::print_json(&to_sarif(&difference, &artifact, env!("CARGO_PKG_VERSION")))?;
         }
     }
@@ -73,56 +79,59 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
+/// Discovers the sources as needed and compares them with the base.
 async fn compare(session: &CliSession, arguments: &Arguments) -> Result<(DiffBase, CatalogDiff)> {
-    // What cannot be compared with is said before anybody is contacted.
-    let against = resolve_base(session, arguments.against.as_deref())?;
-    hint_foreign_lockfile(session, &against);
-    // A build must not pass because of what was true yesterday.
-    let unsaid = if arguments.ci { RequiredFreshness::Fresh } else { RequiredFreshness::Discovered };
-    let need = arguments.discovery.required_freshness_or(unsaid);
-    let patience =
+    // Report an invalid base before contacting any source.
+    let base = resolve_base(session, arguments.against.as_deref())?;
+    hint_foreign_lockfile(session, &base);
+    // A build must not pass on stale tool lists.
+    let default = if arguments.ci { RequiredFreshness::Fresh } else { RequiredFreshness::Discovered };
+    let required = arguments.discovery.required_freshness_or(default);
+    let policy =
         if arguments.ci { arguments.discovery.wait_policy_for_all() } else { arguments.discovery.wait_policy() };
-    let ensured = session.ensure(need, None, patience).await;
+    let ensured = session.ensure(required, None, policy).await;
     if arguments.ci && !ensured.unanswered.is_empty() {
         let names: Vec<String> = ensured.unanswered.iter().map(|id| format!("`{id}`")).collect();
-        let message = format!("nothing was compared, for these did not answer in time: {}", names.join(", "));
+        let message =
+            format!("nothing was compared, because these sources did not answer in time: {}", names.join(", "));
         return Err(Error::new(Code::ToolUnavailable, message));
     }
-    if need == RequiredFreshness::Cached {
+    if required == RequiredFreshness::Cached {
         session.hint_stale(None);
     }
-    let difference = match &against {
+    let difference = match &base {
         DiffBase::Lock { lock, .. } => session.registry.diff_from_lockfile(lock).await?,
         DiffBase::Time(when) => session.registry.diff_since(when.resolve(Clock::system().now())).await?,
     };
-    Ok((against, difference))
+    Ok((base, difference))
 }
 
-fn resolve_base(session: &CliSession, named: Option<&str>) -> Result<DiffBase> {
-    let path = match named {
+/// Interprets the value of `--against`: `lockfile`, an existing file, a time, or a path that looks like a file.
+fn resolve_base(session: &CliSession, against: Option<&str>) -> Result<DiffBase> {
+    let path = match against {
         None | Some("lockfile") => lock::default_lockfile_path(&session.loaded_config),
-        Some(named) if Path::new(named).exists() => PathBuf::from(named),
-        Some(named) => match named.parse::<TimeSpec>() {
+        Some(text) if Path::new(text).exists() => PathBuf::from(text),
+        Some(text) => match text.parse::<TimeSpec>() {
             Ok(when) => return Ok(DiffBase::Time(when)),
-            Err(error) if !named.contains(['/', '\\', '.']) => {
+            Err(error) if !text.contains(['/', '\\', '.']) => {
                 return Err(Error::new(Code::BadRequest, format!("{}; nor is it a file", error.message)));
             }
-            Err(_) => PathBuf::from(named),
+            Err(_) => PathBuf::from(text),
         },
     };
     let text = lock::read_lockfile(&path)?;
     let lock = Lockfile::parse(&text).map_err(|error| {
-        let message = format!("`{}`: {}; `toolcrib lock` writes it anew", path.display(), error.message);
+        let message = format!("`{}`: {}; `toolcrib lock` writes a new one", path.display(), error.message);
         Error::new(Code::BadRequest, message).with_cause(error)
     })?;
     Ok(DiffBase::Lock { path, lock, text })
 }
 
-/// A lockfile of which nothing is known here is most likely another project's.
-fn hint_foreign_lockfile(session: &CliSession, against: &DiffBase) {
-    let DiffBase::Lock { path, lock, .. } = against else { return };
-    let known = |id| session.registry.source(id).is_some();
-    if !lock.sources.is_empty() && !lock.sources.keys().any(known) {
+/// Prints a hint if no source of the lockfile is declared here, so that it is most likely another project's.
+fn hint_foreign_lockfile(session: &CliSession, base: &DiffBase) {
+    let DiffBase::Lock { path, lock, .. } = base else { return };
+    let is_declared = |id| session.registry.source(id).is_some();
+    if !lock.sources.is_empty() && !lock.sources.keys().any(is_declared) {
         let path = path.display();
         session
             .common
@@ -130,9 +139,9 @@ fn hint_foreign_lockfile(session: &CliSession, against: &DiffBase) {
     }
 }
 
-/// Findings stand in the lockfile, or in the configuration where there is none.
-fn sarif_artifact(against: &DiffBase, configuration: Option<&Path>) -> Artifact {
-    match against {
+/// Returns the file that SARIF findings point to: the lockfile, or the configuration file without one.
+fn sarif_artifact(base: &DiffBase, configuration: Option<&Path>) -> Artifact {
+    match base {
         DiffBase::Lock { path, text, .. } => Artifact { uri: relative_uri(path), lines: LockfileLines::parse(text) },
         DiffBase::Time(_) => {
             Artifact { uri: relative_uri(configuration.unwrap_or(Path::new("toolcrib.yaml"))), ..Artifact::default() }
@@ -140,19 +149,23 @@ fn sarif_artifact(against: &DiffBase, configuration: Option<&Path>) -> Artifact 
     }
 }
 
-/// As a repository names it: relative to where the command runs, where that can be said, and with slashes.
+/// Returns the path as a URI relative to the working directory, as code scanning expects it; the bare file name for a
+/// path outside of it.
 fn relative_uri(path: &Path) -> String {
-    let below = std::env::current_dir().ok().and_then(|here| {
-        let whole = std::path::absolute(path).ok()?;
-        whole.strip_prefix(&here).ok().map(Path::to_owned)
+    let relative = std::env::current_dir().ok().and_then(|working_directory| {
+        let absolute = std::path::absolute(path).ok()?;
+        absolute.strip_prefix(&working_directory).ok().map(Path::to_owned)
     });
-    let path = below.or_else(|| path.file_name().map(PathBuf::from)).unwrap_or_else(|| path.to_owned());
+    let path = relative.or_else(|| path.file_name().map(PathBuf::from)).unwrap_or_else(|| path.to_owned());
     let parts: Vec<String> = path.iter().map(|part| percent_encode(&part.to_string_lossy())).collect();
     parts.join("/")
 }
 
-/// What may not stand in a URI as it is.
-fn percent_encode(part: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    part.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+/// Percent-encodes every byte that RFC 3986 does not list as unreserved.
+fn percent_encode(segment: &str) -> String {
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    segment
+        .bytes()
+        .map(|byte| if is_unreserved(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! `toolcrib doctor`: what is wrong, and how to put it right. Contacts nobody unless asked to.
+//! `toolcrib doctor`: checks configuration, trust, data directory, store, environment, guard and sources, with advice on
+//! every problem. Makes no network requests and starts no server, except with `--probe`.
 
 mod advice;
 mod environment;
@@ -15,7 +16,7 @@ use crate::plural::pluralize;
 use crate::session::{self, CliSession};
 use crate::{color, output, progress};
 
-/// Say what is wrong and how to put it right
+/// Check configuration, store and sources, and print how to fix problems
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib doctor
@@ -24,12 +25,12 @@ use crate::{color, output, progress};
 
 Exit code 1 when a check fails; a warning alone leaves it 0.")]
 pub(crate) struct Arguments {
-    /// Contact every enabled source now, and say how it answers
+    /// Contact every enabled source now and report its response
     #[arg(long)]
     probe: bool,
 }
 
-/// One thing that was looked at.
+/// Result of one check, as printed with `--json`.
 #[derive(Debug, Serialize)]
 struct DoctorCheck {
     name: String,
@@ -47,15 +48,15 @@ enum CheckStatus {
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    // What the session would hint at is said here in the checks; and a doctor asks for nobody's trust.
+    // The checks report what opening a session would print as hints, and must not ask for trust.
     let silent = CommonArguments { quiet: true, json: true, ..common.clone() };
     let mut checks = Vec::new();
     match session::load_config(&silent) {
-        Ok(found) => {
-            checks.extend(environment::check_config(&found));
-            checks.extend(environment::check_trust(&found));
-            let data = session::data_directory(&silent, &found);
-            checks.extend(environment::check_data_directory(&silent, &data));
+        Ok(loaded_config) => {
+            checks.extend(environment::check_config(&loaded_config));
+            checks.extend(environment::check_trust(&loaded_config));
+            let data_directory = session::data_directory(&silent, &loaded_config);
+            checks.extend(environment::check_data_directory(&silent, &data_directory));
             checks.extend(check_store_and_sources(&silent, common, &arguments).await);
         }
         Err(error) => checks.extend(environment::config_errors(&error)),
@@ -70,7 +71,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(if failed > 0 { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-/// What can only be seen with the store open.
+/// Runs the checks that need an open store.
 async fn check_store_and_sources(
     silent: &CommonArguments,
     common: &CommonArguments,
@@ -82,19 +83,18 @@ async fn check_store_and_sources(
     };
     let mut checks = environment::check_store(&session).await;
     checks.extend(environment::check_variables(&session));
-    let outcomes = match arguments.probe {
-        true => {
-            let refresh = Refresh { force: true, ..Refresh::default() };
-            progress::show_progress(&session.registry, common.quiet, session.registry.refresh(refresh)).await
-        }
-        false => Vec::new(),
+    let outcomes = if arguments.probe {
+        let refresh = Refresh { force: true, ..Refresh::default() };
+        progress::show_progress(&session.registry, common.quiet, session.registry.refresh(refresh)).await
+    } else {
+        Vec::new()
     };
-    let found = session.registry.sources();
-    if found.is_empty() {
-        let fix = "`toolcrib add NAME -- COMMAND` declares one, `toolcrib import` brings those of another client";
+    let source_views = session.registry.sources();
+    if source_views.is_empty() {
+        let fix = "`toolcrib add NAME -- COMMAND` declares one, `toolcrib import` imports those of another client";
         checks.push(DoctorCheck::ok("sources", "none yet").with_fix(fix));
     }
-    for source in &found {
+    for source in &source_views {
         let outcome = outcomes.iter().find(|outcome| outcome.source == source.id);
         checks.extend(sources::check_source(&session, source, outcome));
     }
@@ -121,6 +121,7 @@ impl DoctorCheck {
     }
 }
 
+/// Renders a line per check, its fix below it, and a total.
 fn render_checks(checks: &[DoctorCheck]) -> String {
     let widest = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -137,7 +138,7 @@ fn render_checks(checks: &[DoctorCheck]) -> String {
             text.push_str(&format!("{margin}{} {fix}\n", color::dim("->")));
         }
     }
-    let count = |wanted: CheckStatus| checks.iter().filter(|check| check.status == wanted).count();
+    let count = |status: CheckStatus| checks.iter().filter(|check| check.status == status).count();
     let failed = count(CheckStatus::Fail);
     let warned = count(CheckStatus::Warn);
     text.push_str(&match (failed, warned) {

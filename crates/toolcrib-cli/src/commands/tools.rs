@@ -109,7 +109,7 @@ pub(crate) fn hint_excluded(common: &CommonArguments, format: Format, set_aside:
     const MAX_EXCLUSION_HINTS: usize = 5;
     let format = format.as_str();
     for SetAsideTool { name, reason } in set_aside.iter().take(MAX_EXCLUSION_HINTS) {
-        common.hint(&format!("hint: {name} cannot be had as `{format}`: {reason}"));
+        common.hint(&format!("hint: {name} is not available as `{format}`: {reason}"));
     }
     if set_aside.len() > MAX_EXCLUSION_HINTS {
         let names: Vec<String> =

@@ -1,15 +1,16 @@
-//! The arguments of a tool in columns, broken where the terminal ends.
+//! The arguments of a tool in columns (name, type, description), wrapped at the width of the terminal.
 
 use serde_json::Value;
 use toolcrib::core::outline;
 
 use crate::color;
 
+/// Renders the arguments of an input schema; `unknown` tells that the source sent no schema.
 pub(super) fn render_arguments(schema: &Value, unknown: bool) -> String {
     let arguments = outline::list_arguments(schema);
     if arguments.is_empty() {
-        let several = ["anyOf", "oneOf"].iter().any(|key| schema.get(key).is_some());
-        return match (unknown, several) {
+        let has_alternatives = ["anyOf", "oneOf"].iter().any(|key| schema.get(key).is_some());
+        return match (unknown, has_alternatives) {
             (true, _) => "    not known\n".into(),
             (false, true) => "    one of several forms; `--full` shows them\n".into(),
             (false, false) => "    none\n".into(),
@@ -18,14 +19,15 @@ pub(super) fn render_arguments(schema: &Value, unknown: bool) -> String {
     let mut rows = Vec::new();
     collect_rows(&arguments, 0, &mut rows);
     let widest = |column: usize| rows.iter().map(|row| console::measure_text_width(&row[column])).max().unwrap_or(0);
-    let names = widest(0).min(32);
-    let kinds = widest(1).min(28);
+    // Limit the first two columns, so that one long name does not push all descriptions off the screen.
+    let name_width = widest(0).min(32);
+    let type_width = widest(1).min(28);
     let mut text = String::new();
-    for [name, kind, said] in &rows {
-        let left = format!("    {}  {}  ", pad_right(name, names), pad_right(kind, kinds));
+    for [name, kind, description] in &rows {
+        let left = format!("    {}  {}  ", pad_right(name, name_width), pad_right(kind, type_width));
         let margin = console::measure_text_width(&left);
-        let said = wrap_line(said, margin).join(&format!("\n{}", " ".repeat(margin)));
-        text.push_str(format!("{left}{said}").trim_end());
+        let description = wrap_line(description, margin).join(&format!("\n{}", " ".repeat(margin)));
+        text.push_str(format!("{left}{description}").trim_end());
         text.push('\n');
     }
     if rows.iter().any(|[name, ..]| name.ends_with('*')) {
@@ -34,14 +36,15 @@ pub(super) fn render_arguments(schema: &Value, unknown: bool) -> String {
     text
 }
 
+/// Appends a row per argument, nested arguments indented below their parent.
 fn collect_rows(arguments: &outline::ArgumentList, depth: usize, rows: &mut Vec<[String; 3]>) {
     let indented = |text: &str| format!("{}{text}", "  ".repeat(depth));
     for argument in &arguments.items {
         let mark = if argument.required { "*" } else { "" };
-        let mut said = argument.description.clone();
+        let mut description = argument.description.clone();
         let mut add = |text: String| {
-            said.push_str(if said.is_empty() { "" } else { " " });
-            said.push_str(&text);
+            description.push_str(if description.is_empty() { "" } else { " " });
+            description.push_str(&text);
         };
         if !argument.choices.is_empty() {
             add(format!("[one of {}]", argument.choices.join(", ")));
@@ -52,18 +55,20 @@ fn collect_rows(arguments: &outline::ArgumentList, depth: usize, rows: &mut Vec<
         if let Some(default) = &argument.default {
             add(format!("[default {default}]"));
         }
-        rows.push([indented(&format!("{}{mark}", argument.name)), argument.kind.clone(), said]);
+        rows.push([indented(&format!("{}{mark}", argument.name)), argument.kind.clone(), description]);
         collect_rows(&argument.nested, depth + 1, rows);
     }
-    rows.extend(arguments.omitted_note().map(|ending| [indented(&ending), String::new(), String::new()]));
+    rows.extend(arguments.omitted_note().map(|note| [indented(&note), String::new(), String::new()]));
 }
 
 fn pad_right(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(console::measure_text_width(text))))
 }
 
-/// A line broken where the terminal ends, for text that begins at `margin`; elsewhere it stays whole.
+/// Wraps a line at the width of the terminal, for text that starts in column `margin`. Without a terminal the line
+/// stays whole.
 pub(super) fn wrap_line(line: &str, margin: usize) -> Vec<String> {
+    /// Narrower text would be unreadable; on such terminals lines overflow instead.
     const MIN_TEXT_WIDTH: usize = 30;
     let columns = console::Term::stdout().size_checked().map_or(usize::MAX, |(_, columns)| usize::from(columns));
     let width = columns.saturating_sub(margin).max(MIN_TEXT_WIDTH);

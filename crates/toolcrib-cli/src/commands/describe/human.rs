@@ -1,4 +1,4 @@
-//! A tool of now as people read it.
+//! A current tool rendered for people.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -10,13 +10,17 @@ use toolcrib::registry::ToolDetail;
 use super::layout::ToolPage;
 use crate::commands::sources::format_ago;
 
-/// What it is, what it takes, who may call it; `full` adds the complete schemas.
+/// Renders the page of a tool; `full` adds the complete schemas and the definition.
 pub(crate) fn render_tool(detail: &ToolDetail, full: bool) -> String {
     let view = &detail.view;
-    let own = sanitize(&view.original_name);
-    let own = if view.name.as_str().ends_with(&own) { String::new() } else { format!(", which calls it `{own}`") };
+    let original_name = sanitize(&view.original_name);
+    let renamed_from = if view.name.as_str().ends_with(&original_name) {
+        String::new()
+    } else {
+        format!(", which calls it `{original_name}`")
+    };
     let mut rows = vec![
-        ("source", format!("{} ({}){own}", view.source, detail.kind)),
+        ("source", format!("{} ({}){renamed_from}", view.source, detail.kind)),
         ("policy", policy_text(detail)),
         ("hints", annotation_hints(view.annotations.as_deref()).join(", ")),
     ];
@@ -27,7 +31,8 @@ pub(crate) fn render_tool(detail: &ToolDetail, full: bool) -> String {
     if view.notes.contains(&ToolNote::TextCleaned) && !full {
         notes.push("`--full` has the text as the source gave it".to_owned());
     }
-    let pruned = detail.execution_spec.as_ref().is_some_and(|backing| backing.input_schema.is_some());
+    // The spec keeps the complete schema only if the listed one was pruned.
+    let pruned = detail.execution_spec.as_ref().is_some_and(|spec| spec.input_schema.is_some());
     let page = ToolPage {
         name: view.name.as_str(),
         title: view.title.as_deref(),
@@ -42,10 +47,10 @@ pub(crate) fn render_tool(detail: &ToolDetail, full: bool) -> String {
     page.render()
 }
 
-/// Everything about it, as JSON.
+/// Complete schemas, and the execution spec or the definition as the source sent it.
 fn json_sections(detail: &ToolDetail) -> [(&'static str, Option<String>); 3] {
     let last = match &detail.execution_spec {
-        Some(backing) => ("How it is carried out", serde_json::to_string(&backing.execution).ok()),
+        Some(spec) => ("Execution", serde_json::to_string(&spec.execution).ok()),
         None => ("As the source gave it", serde_json::to_string(&detail.definition).ok()),
     };
     [
@@ -55,7 +60,7 @@ fn json_sections(detail: &ToolDetail) -> [(&'static str, Option<String>); 3] {
     ]
 }
 
-/// The request that a call becomes, where it becomes one.
+/// Facts about the HTTP request or workflow that a call runs.
 fn request_rows(detail: &ToolDetail) -> Vec<(&'static str, String)> {
     let execution = &detail.execution;
     let mut rows = Vec::new();
@@ -64,18 +69,21 @@ fn request_rows(detail: &ToolDetail) -> Vec<(&'static str, String)> {
         rows.push(("address", sanitize_truncated(execution.url_template.as_deref().unwrap_or_default(), 300)));
     }
     if execution.mode == "async_poll" {
-        rows.push(("answer", "comes later: it is looked for until it is there".to_owned()));
+        rows.push(("result", "asynchronous: polled until it is ready".to_owned()));
     }
     if execution.mode == "workflow" {
-        rows.push(("steps", "several, one after the other".to_owned()));
+        rows.push(("steps", "several, run in sequence".to_owned()));
     }
-    let alternatives = execution.security.iter().map(|schemes| match schemes.is_empty() {
-        true => "nothing".to_owned(),
-        false => schemes.keys().map(String::as_str).collect::<Vec<_>>().join(" and "),
+    let alternatives = execution.security.iter().map(|schemes| {
+        if schemes.is_empty() {
+            "none".to_owned()
+        } else {
+            schemes.keys().map(String::as_str).collect::<Vec<_>>().join(" and ")
+        }
     });
     rows.push(("auth", sanitize_truncated(&alternatives.collect::<Vec<_>>().join(", or "), 200)));
     if detail.is_deprecated() {
-        rows.push(("advice", "deprecated: its source advises against its use".to_owned()));
+        rows.push(("status", "deprecated by its source".to_owned()));
     }
     rows
 }
@@ -85,24 +93,25 @@ fn policy_text(detail: &ToolDetail) -> String {
     match detail.view.state {
         ToolStatus::Active => format!("{policy}, {}", detail.view.state.as_str()),
         ToolStatus::Disabled => {
-            format!("{policy}, but disabled; `toolcrib enable {}` turns it on", detail.view.name)
+            format!("{policy}, but disabled; `toolcrib enable {}` enables it", detail.view.name)
         }
     }
 }
 
-/// What the source claims about the tool. Only a plain boolean counts.
+/// Returns the MCP annotations that the source sent, in words. Values that are not booleans are ignored.
 pub(super) fn annotation_hints(annotations: Option<&RawValue>) -> Vec<&'static str> {
     let annotations: Value = annotations.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-    let said = |name: &str| annotations.get(name).and_then(Value::as_bool);
-    let words = [
-        (said("readOnlyHint"), "only reads", "changes things"),
-        (said("destructiveHint"), "may destroy", "destroys nothing"),
-        (said("idempotentHint"), "doing it twice does it once", "doing it twice does it twice"),
-        (said("openWorldHint"), "reaches beyond its source", "stays within its source"),
+    let value = |name: &str| annotations.get(name).and_then(Value::as_bool);
+    let hints = [
+        (value("readOnlyHint"), "read-only", "not read-only"),
+        (value("destructiveHint"), "destructive", "not destructive"),
+        (value("idempotentHint"), "idempotent", "not idempotent"),
+        (value("openWorldHint"), "open world", "closed world"),
     ];
-    words.into_iter().filter_map(|(said, yes, no)| said.map(|said| if said { yes } else { no })).collect()
+    hints.into_iter().filter_map(|(value, yes, no)| value.map(|value| if value { yes } else { no })).collect()
 }
 
+/// Number of calls and failures, with the time of the last call and the last error.
 fn call_summary(detail: &ToolDetail) -> String {
     let Some(last) = detail.last_called else { return String::new() };
     let mut text = format!("{}, {} failed, the last {}", detail.calls, detail.errors, format_ago(last));
@@ -124,7 +133,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_operation_shows_its_request() {
+    async fn an_api_operation_shows_its_request() {
         let text = "sources: { shop: { openapi: shop.yaml } }";
         let config = Config::read(text, "toolcrib.yaml", Path::new("/p")).unwrap();
         let registry = Registry::open(config, RegistryOptions::default()).await.unwrap();
@@ -148,15 +157,15 @@ mod tests {
         let detail = registry.tool_detail("shop__report").unwrap();
         registry.close().await;
         let expected = "shop__report\n  source    shop (openapi)\n  policy    allow, active\n  request   POST /reports\n  \
-                        address   https://x/reports\n  answer    comes later: it is looked for until it is there\n  \
-                        auth      token, or nothing\n  advice    deprecated: its source advises against its use\n  \
+                        address   https://x/reports\n  result    asynchronous: polled until it is ready\n  \
+                        auth      token, or none\n  status    deprecated by its source\n  \
                         tags      reports\n\n  Reports\n\n  Arguments\n    none\n\n  \
-                        note: what lies deep is left out here; `--full` has it\n";
+                        note: deeply nested parts are omitted here; `--full` shows them\n";
         assert_eq!(console::strip_ansi_codes(&render_tool(&detail, false)), expected);
         let full = render_tool(&detail, true);
-        for wanted in ["deep  string", "Output schema", "a report", "How it is carried out", "\"status\": \"/s\""] {
+        for wanted in ["deep  string", "Output schema", "a report", "Execution", "\"status\": \"/s\""] {
             assert!(full.contains(wanted), "{wanted}\n{full}");
         }
-        assert!(!full.contains("left out here"), "{full}");
+        assert!(!full.contains("omitted here"), "{full}");
     }
 }

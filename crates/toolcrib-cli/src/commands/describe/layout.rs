@@ -1,4 +1,4 @@
-//! How a tool is laid out for people, whether it is one of now or of then.
+//! The page that `describe` prints for a tool, current or historical.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -8,23 +8,25 @@ use super::arguments::{render_arguments, wrap_line};
 use crate::color;
 use crate::pretty_json::pretty_print;
 
+/// The content of a page.
 pub(super) struct ToolPage<'a> {
     pub(super) name: &'a str,
     pub(super) title: Option<&'a str>,
-    /// What is known of it, line by line; those without a value are left out.
+    /// Labelled facts, one per line; empty values are left out.
     pub(super) rows: Vec<(&'static str, String)>,
     pub(super) description: &'a str,
     pub(super) schema: &'a RawValue,
-    /// Whether the source gave a schema.
+    /// Whether the source sent an input schema.
     pub(super) has_schema: bool,
     pub(super) notes: Vec<String>,
-    /// Something of the schema is not shown.
+    /// Whether deeply nested parts of the schema are omitted.
     pub(super) is_pruned: bool,
-    /// What is shown as JSON at the end, under its titles.
+    /// JSON blocks at the end, by title; `None` is shown as "none".
     pub(super) json_sections: Vec<(&'static str, Option<String>)>,
 }
 
 impl ToolPage<'_> {
+    /// Renders the page. Text that comes from the source is stripped of control characters.
     pub(super) fn render(&self) -> String {
         let mut text = color::bold(self.name);
         if let Some(title) = self.title {
@@ -40,7 +42,7 @@ impl ToolPage<'_> {
         let schema: Value = serde_json::from_str(self.schema.get()).unwrap_or_default();
         text.push_str(&format!("\n  {}\n", color::bold("Arguments")));
         text.push_str(&render_arguments(&schema, !self.has_schema));
-        let pruned = self.is_pruned.then_some("what lies deep is left out here; `--full` has it");
+        let pruned = self.is_pruned.then_some("deeply nested parts are omitted here; `--full` shows them");
         let notes = self.notes.iter().map(String::as_str).chain(pruned);
         let notes: Vec<String> = notes.map(|note| format!("  note: {note}\n")).collect();
         if !notes.is_empty() {

@@ -1,4 +1,4 @@
-//! A tool as a provider takes it, and what is lost on the way.
+//! `describe --format`: a tool converted for a model provider, and what the conversion loses.
 
 use serde_json::json;
 use toolcrib::Result;
@@ -12,36 +12,37 @@ use crate::commands::tools::hint_excluded;
 use crate::session::CliSession;
 use crate::{color, output};
 
-/// A tool in a provider's format, and what it is called.
+/// A tool's name and its definition in a provider's format.
 pub(super) type NamedProjection = (String, ProjectedTool);
 
+/// Converts the tools that were found.
 pub(super) fn project_tools(
     session: &CliSession,
     format: &str,
-    found: &[(&str, Result<ToolDetail>)],
+    lookups: &[(&str, Result<ToolDetail>)],
 ) -> Result<(Format, Vec<NamedProjection>)> {
     let format = Format::parse(format)?;
     let view = session.registry.view(&CliSession::caller());
     let mut tools = Vec::new();
-    for detail in found.iter().filter_map(|(_, found)| found.as_ref().ok()) {
+    for detail in lookups.iter().filter_map(|(_, result)| result.as_ref().ok()) {
         let tool = view.catalog.find(detail.view.name.as_str())?;
         tools.push((tool.name().to_string(), view.project(&tool, format)?.into_owned()));
     }
     Ok((format, tools))
 }
 
-/// The array that a provider takes.
+/// Prints the array that the provider expects, with a hint for each tool that the format does not support.
 pub(super) fn print_provider_array(common: &CommonArguments, format: Format, tools: &[NamedProjection]) -> Result<()> {
     let texts: Vec<&str> = tools.iter().filter_map(|(_, tool)| tool.text.as_deref()).collect();
     output::print_line(&format!("[{}]", texts.join(",")))?;
-    let refused = |(name, tool): &NamedProjection| {
+    let unsupported = |(name, tool): &NamedProjection| {
         tool.unsupported_reason.clone().map(|reason| SetAsideTool { name: name.clone(), reason })
     };
-    hint_excluded(common, format, &tools.iter().filter_map(refused).collect::<Vec<_>>());
+    hint_excluded(common, format, &tools.iter().filter_map(unsupported).collect::<Vec<_>>());
     Ok(())
 }
 
-/// What a format loses of each tool.
+/// What a conversion loses of one tool; `set_aside` is the reason if the format does not support it at all.
 #[derive(serde::Serialize)]
 struct ToolLosses {
     tool: String,
@@ -49,25 +50,26 @@ struct ToolLosses {
     set_aside: Option<String>,
 }
 
+/// Prints the losses of each tool (`--explain`).
 pub(super) fn print_losses(common: &CommonArguments, format: Format, tools: Vec<NamedProjection>) -> Result<()> {
-    let explained = tools.into_iter().map(|(tool, ProjectedTool { losses, unsupported_reason: set_aside, .. })| {
+    let tool_losses = tools.into_iter().map(|(tool, ProjectedTool { losses, unsupported_reason: set_aside, .. })| {
         ToolLosses { tool, losses, set_aside }
     });
-    let mut explained: Vec<ToolLosses> = explained.collect();
+    let mut tool_losses: Vec<ToolLosses> = tool_losses.collect();
     if common.json {
-        return match explained.len() {
-            1 => output::print_json(&explained.swap_remove(0)),
-            _ => output::print_json(&json!({ "tools": explained })),
+        return match tool_losses.len() {
+            1 => output::print_json(&tool_losses.swap_remove(0)),
+            _ => output::print_json(&json!({ "tools": tool_losses })),
         };
     }
-    for ToolLosses { tool, losses, set_aside } in &explained {
+    for ToolLosses { tool, losses, set_aside } in &tool_losses {
         output::print_line(&color::bold(tool))?;
         for Loss { path, edit } in losses {
             output::print_line(&format!("  {}: {}", sanitize_truncated(path, 200), edit))?;
         }
         let format = format.as_str();
         match set_aside {
-            Some(reason) => output::print_line(&format!("  cannot be had as `{format}`: {reason}"))?,
+            Some(reason) => output::print_line(&format!("  not available as `{format}`: {reason}"))?,
             None if losses.is_empty() => output::print_line(&format!("  nothing is lost as `{format}`"))?,
             None => {}
         }

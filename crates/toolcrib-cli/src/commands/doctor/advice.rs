@@ -1,4 +1,4 @@
-//! From what is wrong to what to do about it.
+//! Advice on failures of sources, chosen by the text of the error message.
 
 use std::path::Path;
 
@@ -6,9 +6,10 @@ use toolcrib::Code;
 use toolcrib::core::source::StdioSource;
 use toolcrib::registry::SourceView;
 
-/// What a message holds, and what helps then. `ID` stands for the source, `NAME` for its name in variables.
+/// Part of an error message, and the advice for it; the first match counts. In the advice, `ID` stands for the source id
+/// and `NAME` for the id in upper case, as in environment variables. The texts are those of the connectors' errors.
 const FAILURE_ADVICE: [(&str, &str); 10] = [
-    ("is not trusted", "look at the file, then run `toolcrib trust`"),
+    ("is not trusted", "review the file, then run `toolcrib trust`"),
     (
         "needs a token",
         "set a token: `auth: { bearer: \"${env:YOUR_TOKEN}\" }` on the source, or TOOLCRIB_SOURCE_NAME_TOKEN",
@@ -21,14 +22,15 @@ const FAILURE_ADVICE: [(&str, &str); 10] = [
     ),
     (
         "no answer within",
-        "`toolcrib logs ID` shows what it said; if it is only slow, raise `discovery_timeout` on the source",
+        "`toolcrib logs ID` shows its stderr; if it is only slow, raise `discovery_timeout` on the source",
     ),
     ("does not look like an MCP server", "check that the command or the address is that of an MCP server"),
-    ("ended while", "`toolcrib logs ID` shows what it said; try its command by hand"),
+    ("ended while", "`toolcrib logs ID` shows its stderr; try its command in a shell"),
     ("no connection", "check the address, and that the server runs; then `toolcrib refresh ID`"),
     ("answered HTTP 404", "check the path of its `url`; MCP servers often end in `/mcp` or `/sse`"),
 ];
 
+/// Returns advice on the last failure of a source.
 pub(super) fn for_failure(source: &SourceView) -> String {
     let id = source.id.as_str();
     let Some(failure) = &source.last_error else { return format!("`toolcrib refresh {id}` tries again") };
@@ -37,13 +39,13 @@ pub(super) fn for_failure(source: &SourceView) -> String {
     }
     let known = FAILURE_ADVICE.iter().find(|(marker, _)| failure.message.contains(marker));
     match (known, failure.code) {
-        (Some((_, remedy)), _) => remedy.replace("ID", id).replace("NAME", &id.to_uppercase()),
+        (Some((_, advice)), _) => advice.replace("ID", id).replace("NAME", &id.to_uppercase()),
         (None, Code::ConfigInvalid) => "correct the declaration in the configuration file".to_owned(),
-        (None, _) => format!("`toolcrib logs {id}` shows what it said; `toolcrib refresh {id}` tries again"),
+        (None, _) => format!("`toolcrib logs {id}` shows its stderr; `toolcrib refresh {id}` tries again"),
     }
 }
 
-/// Names the variable or the file that a reference wants.
+/// Returns advice on an unresolved reference, naming its variable or file.
 pub(super) fn for_reference(message: &str) -> String {
     let inside = |prefix: &str| message.split_once(prefix).and_then(|(_, rest)| rest.split('}').next());
     match (inside("${env:"), inside("${file:")) {
@@ -53,7 +55,7 @@ pub(super) fn for_reference(message: &str) -> String {
     }
 }
 
-/// How to get a program that is not there.
+/// Returns how to install a missing program.
 pub(super) fn for_command(command: &str) -> String {
     let program = Path::new(command).file_stem().and_then(|name| name.to_str()).unwrap_or(command);
     let install = match program {
@@ -70,18 +72,18 @@ pub(super) fn for_command(command: &str) -> String {
     install.to_owned()
 }
 
-/// Whether a server's program can be found, by its own PATH where it has one.
+/// Returns whether the program of a stdio server exists, looked up in the server's own `PATH` if its `env` sets one.
 pub(super) fn program_exists(stdio: &StdioSource) -> bool {
     let command = Path::new(&stdio.command);
     if command.components().count() > 1 || command.is_absolute() {
-        let at = stdio.cwd.as_ref().map_or_else(|| command.to_owned(), |cwd| Path::new(cwd).join(command));
-        return at.is_file() || command.is_file();
+        let in_cwd = stdio.cwd.as_ref().map_or_else(|| command.to_owned(), |cwd| Path::new(cwd).join(command));
+        return in_cwd.is_file() || command.is_file();
     }
-    let own = stdio.env.get("PATH").map(std::ffi::OsString::from);
-    let Some(path) = own.or_else(|| std::env::var_os("PATH")) else { return true };
+    let own_path = stdio.env.get("PATH").map(std::ffi::OsString::from);
+    let Some(path) = own_path.or_else(|| std::env::var_os("PATH")) else { return true };
     let endings: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd", ".bat"] } else { &[""] };
     std::env::split_paths(&path)
-        .any(|place| endings.iter().any(|ending| place.join(format!("{}{ending}", stdio.command)).is_file()))
+        .any(|directory| endings.iter().any(|ending| directory.join(format!("{}{ending}", stdio.command)).is_file()))
 }
 
 #[cfg(test)]
@@ -89,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_names_what_is_missing() {
+    fn advice_on_a_reference_names_the_variable_or_file() {
         let message = "`${env:GITHUB_TOKEN}` cannot be resolved: the variable is not set";
         assert_eq!(for_reference(message), "export GITHUB_TOKEN=… in the environment that Toolcrib runs in");
         let message = "`${file:/run/token}` cannot be resolved: No such file";
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_comes_with_its_maker() {
+    fn advice_on_a_missing_program_names_its_installer() {
         assert_eq!(for_command("npx"), "install Node.js: https://nodejs.org");
         assert_eq!(for_command("/opt/bin/uvx"), "install uv: https://docs.astral.sh/uv");
         assert_eq!(for_command("my-server"), "install it, or give its full path as `command`");

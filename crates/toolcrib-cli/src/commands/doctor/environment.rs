@@ -1,4 +1,4 @@
-//! The house itself: configuration, trust, data directory, store, environment, guard.
+//! Checks of Toolcrib's own environment: configuration, trust, data directory, store, variables and guard.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,61 +15,64 @@ use crate::commands::verify;
 use crate::plural::pluralize;
 use crate::session::CliSession;
 
-pub(super) fn check_config(found: &LoadedConfig) -> Vec<DoctorCheck> {
-    let count = pluralize(found.config.sources.len(), "source");
-    let own = config_file::user_config_file().filter(|file| file.is_file());
-    let message = match (&found.file, own) {
+/// Reports which configuration file is used, and its warnings.
+pub(super) fn check_config(loaded_config: &LoadedConfig) -> Vec<DoctorCheck> {
+    let count = pluralize(loaded_config.config.sources.len(), "source");
+    let user_file = config_file::user_config_file().filter(|file| file.is_file());
+    let message = match (&loaded_config.file, user_file) {
         (Some(file), _) => format!("`{}` is read; {count} declared", file.display()),
-        (None, Some(own)) => format!("`{}` is read; {count} declared", own.display()),
+        (None, Some(user_file)) => format!("`{}` is read; {count} declared", user_file.display()),
         (None, None) => "no file here; sources come from `toolcrib add`".to_owned(),
     };
     let mut checks = vec![DoctorCheck::ok("config", message)];
-    for warning in &found.config.warnings {
-        checks.push(DoctorCheck::warn("config", warning.to_string(), "remove the key, or write what Toolcrib knows"));
+    for warning in &loaded_config.config.warnings {
+        checks.push(DoctorCheck::warn("config", warning.to_string(), "remove the key, or correct its spelling"));
     }
     checks
 }
 
-/// A file that cannot be used at all: each of its faults.
+/// Reports each error of a configuration file that cannot be used at all.
 pub(super) fn config_errors(error: &Error) -> Vec<DoctorCheck> {
     let fix = || Some("correct the file, then run `toolcrib doctor` again; until then no command works".to_owned());
     error.message.lines().map(|fault| DoctorCheck::fail("config", fault, fix())).collect()
 }
 
-pub(super) fn check_trust(found: &LoadedConfig) -> Option<DoctorCheck> {
-    let project = found.project.as_ref()?;
+/// Reports whether the project file is trusted; `None` without one.
+pub(super) fn check_trust(loaded_config: &LoadedConfig) -> Option<DoctorCheck> {
+    let project = loaded_config.project.as_ref()?;
     if project.is_trusted() {
         return Some(DoctorCheck::ok("trust", format!("`{}` is trusted", project.file.display())));
     }
     let message =
-        format!("{}, so none of its sources is contacted and nothing else of it holds", project.untrusted_reason());
-    Some(DoctorCheck::fail("trust", message, Some("look at it, then run `toolcrib trust`".into())))
+        format!("{}, so none of its sources is contacted and none of its settings apply", project.untrusted_reason());
+    Some(DoctorCheck::fail("trust", message, Some("review it, then run `toolcrib trust`".into())))
 }
 
-/// Whether the data directory can be written, and by nobody else. One that is not there yet is made by the store.
-pub(super) fn check_data_directory(common: &CommonArguments, data: &Result<PathBuf>) -> Option<DoctorCheck> {
+/// Checks that the data directory is writable by its owner only. A missing one is created when the store is opened.
+pub(super) fn check_data_directory(common: &CommonArguments, directory: &Result<PathBuf>) -> Option<DoctorCheck> {
     if common.store.is_some() {
         return None;
     }
-    let directory = match data {
+    let directory = match directory {
         Ok(directory) => directory,
         Err(error) => return Some(DoctorCheck::fail("data", error.message.clone(), None)),
     };
-    let shown = directory.display();
+    let path = directory.display();
     if !directory.exists() {
-        return Some(DoctorCheck::ok("data", format!("`{shown}` is made now")));
+        return Some(DoctorCheck::ok("data", format!("`{path}` is created now")));
     }
     if let Err(error) = test_write(directory) {
-        let fix = format!("make it yours (`chown`, `chmod u+rwx {shown}`), or choose another with `--data DIR`");
-        return Some(DoctorCheck::fail("data", format!("`{shown}` cannot be written: {error}"), Some(fix)));
+        let fix = format!("take ownership (`chown`, `chmod u+rwx {path}`), or choose another with `--data DIR`");
+        return Some(DoctorCheck::fail("data", format!("`{path}` cannot be written: {error}"), Some(fix)));
     }
     if is_writable_by_others(directory) {
-        let message = format!("others may write to `{shown}`, and what lies there decides which commands are run");
-        return Some(DoctorCheck::warn("data", message, format!("chmod 700 {shown}")));
+        let message = format!("other users can write to `{path}`, whose store decides which commands are run");
+        return Some(DoctorCheck::warn("data", message, format!("chmod 700 {path}")));
     }
-    Some(DoctorCheck::ok("data", format!("`{shown}` is writable, by its owner alone")))
+    Some(DoctorCheck::ok("data", format!("`{path}` is writable by its owner only")))
 }
 
+/// Creates and removes a file.
 fn test_write(directory: &Path) -> std::io::Result<()> {
     let probe = directory.join(format!(".doctor-{:016x}", rand::random::<u64>()));
     std::fs::write(&probe, b"")?;
@@ -84,49 +87,50 @@ fn is_writable_by_others(directory: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-fn open_to_others(_: &Path) -> bool {
+fn is_writable_by_others(_: &Path) -> bool {
     false
 }
 
-/// That the store opened is known by now; whether it is whole is not.
+/// Verifies the integrity of the opened store, as `toolcrib verify` does.
 pub(super) async fn check_store(session: &CliSession) -> Vec<DoctorCheck> {
-    let place = match &session.common.store {
+    // Only the scheme of a store URL: the path is of no interest here.
+    let location = match &session.common.store {
         Some(url) => url.split(':').next().unwrap_or_default().to_owned(),
         None => format!("`{}`", session.data_directory.display()),
     };
     match session.registry.verify().await {
-        Ok(found) if found.faults.is_empty() => {
-            let message = format!("{place} opens; {} records, whole", found.records);
-            [DoctorCheck::ok("store", message)].into_iter().chain(check_newer_records(&found)).collect()
+        Ok(verification) if verification.faults.is_empty() => {
+            let message = format!("{location} opens; {} records, whole", verification.records);
+            [DoctorCheck::ok("store", message)].into_iter().chain(check_newer_records(&verification)).collect()
         }
-        Ok(found) => {
-            let newer = check_newer_records(&found);
-            let fix = if found.damage.is_empty() { verify::REFRESH_ADVICE } else { verify::DAMAGE_ADVICE };
-            let faults = found.faults.into_iter().map(|fault| DoctorCheck::fail("store", fault, Some(fix.to_owned())));
+        Ok(verification) => {
+            let newer = check_newer_records(&verification);
+            let fix = if verification.damage.is_empty() { verify::REFRESH_ADVICE } else { verify::DAMAGE_ADVICE };
+            let faults =
+                verification.faults.into_iter().map(|fault| DoctorCheck::fail("store", fault, Some(fix.to_owned())));
             faults.chain(newer).collect()
         }
         Err(error) => vec![DoctorCheck::fail("store", error.message, None)],
     }
 }
 
-/// Records that only a newer Toolcrib understands.
-fn check_newer_records(found: &Verification) -> Option<DoctorCheck> {
-    let newer = found.unknown_events;
-    match &found.upgrade {
+/// Reports journal records that only a newer version of Toolcrib understands.
+fn check_newer_records(verification: &Verification) -> Option<DoctorCheck> {
+    let newer = verification.unknown_events;
+    match &verification.upgrade {
         Some(reason) => {
-            let fix =
-                "use the newer Toolcrib; until then lists and history can be read, and nothing is called or written";
+            let fix = "use the newer Toolcrib; until then tool lists and history can be read, but calls and changes are refused";
             Some(DoctorCheck::fail("store", reason.clone(), Some(fix.to_owned())))
         }
         None if newer > 0 => {
-            let message = format!("{newer} records were written by a newer Toolcrib and are passed over");
+            let message = format!("{newer} records were written by a newer Toolcrib and are skipped");
             Some(DoctorCheck::warn("store", message, "use the newer Toolcrib"))
         }
         None => None,
     }
 }
 
-/// Variables that override nothing are most likely slips.
+/// Warns about `TOOLCRIB_SOURCE_*` variables that override nothing, which are most likely misspelled.
 pub(super) fn check_variables(session: &CliSession) -> Vec<DoctorCheck> {
     let sources = session.registry.sources();
     let variables = std::env::vars_os()
@@ -138,13 +142,14 @@ pub(super) fn check_variables(session: &CliSession) -> Vec<DoctorCheck> {
     faults.iter().map(warn).collect()
 }
 
-/// Starts a program that does nothing, the way servers are started.
+/// Starts `true` through the guard, as MCP servers are started, and waits for its end.
 pub(super) async fn check_guard() -> DoctorCheck {
+    /// Generous, because a loaded machine may start processes slowly.
     const GUARD_TIMEOUT: Duration = Duration::from_secs(10);
     let guard = GuardExe::detect();
     if guard == GuardExe::None {
-        let message = "servers are started without a guard on this system: what they leave behind may outlive us";
-        return DoctorCheck::warn("guard", message, "end Toolcrib in order, not by force");
+        let message = "servers are started without a guard on this system: their child processes may outlive Toolcrib";
+        return DoctorCheck::warn("guard", message, "stop Toolcrib with a signal that it can handle, not with SIGKILL");
     }
     let env = clean_env(std::env::vars_os(), &[]);
     let launch = Launch { program: "true".into(), args: Vec::new(), env, cwd: None };
@@ -159,6 +164,6 @@ pub(super) async fn check_guard() -> DoctorCheck {
         }
         Ok(Ok(status)) => DoctorCheck::fail("guard", format!("`true` ended with {status} under the guard"), fix()),
         Ok(Err(error)) => DoctorCheck::fail("guard", format!("the guard cannot be waited for: {error}"), fix()),
-        Err(_) => DoctorCheck::fail("guard", "a process that does nothing did not end under the guard", fix()),
+        Err(_) => DoctorCheck::fail("guard", "`true` did not end under the guard within 10 s", fix()),
     }
 }

@@ -1,4 +1,5 @@
-//! Each source: whether it can be reached as it is declared, how it stands, and what it offers that agents do not get.
+//! Checks of a source: whether its declaration can work on this machine, its status, and the tools that agents do not
+//! get.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +20,7 @@ use crate::commands::sources::{format_ago, serialized_name};
 use crate::plural::pluralize;
 use crate::session::CliSession;
 
+/// Checks one source; `probed` is the outcome of `--probe`.
 pub(super) fn check_source(
     session: &CliSession,
     source: &SourceView,
@@ -27,7 +29,7 @@ pub(super) fn check_source(
     let name = format!("source {}", source.id);
     if !source.enabled {
         let message = "disabled; none of its tools is listed";
-        return vec![DoctorCheck::ok(name, message).with_fix(format!("`toolcrib enable {}` turns it on", source.id))];
+        return vec![DoctorCheck::ok(name, message).with_fix(format!("`toolcrib enable {}` enables it", source.id))];
     }
     if session.registry.blocked_sources().contains_key(&source.id) {
         return vec![DoctorCheck::warn(&name, "not contacted, because its file is not trusted", "`toolcrib trust`")];
@@ -44,7 +46,7 @@ pub(super) fn check_source(
     checks
 }
 
-/// What can be seen without asking the source: references that lead nowhere, programs and directories that are not there.
+/// Checks what can be checked without contacting the source: unresolved references, missing program or directory.
 fn check_reachability(name: &str, source: &Source) -> Vec<DoctorCheck> {
     let mut checks: Vec<DoctorCheck> = unresolved_references(&source.kind)
         .into_iter()
@@ -53,12 +55,12 @@ fn check_reachability(name: &str, source: &Source) -> Vec<DoctorCheck> {
             DoctorCheck::fail(name, message, Some(fix))
         })
         .collect();
-    // Messages show what is declared: the values of references are secret.
+    // Messages quote the declaration, because the resolved values of references are secret.
     if let (Ok(SourceKind::Stdio(stdio)), SourceKind::Stdio(declared)) =
         (secret::resolve_kind(&source.kind), &source.kind)
     {
         if stdio.cwd.as_ref().is_some_and(|cwd| !std::path::Path::new(cwd).is_dir()) {
-            let fix = "make the directory, or correct `cwd`".to_owned();
+            let fix = "create the directory, or correct `cwd`".to_owned();
             let declared = declared.cwd.as_deref().map(mask_text).unwrap_or_default();
             checks.push(DoctorCheck::fail(name, format!("its `cwd` `{declared}` is not a directory"), Some(fix)));
         } else if !advice::program_exists(&stdio) {
@@ -70,7 +72,7 @@ fn check_reachability(name: &str, source: &Source) -> Vec<DoctorCheck> {
     checks
 }
 
-/// Every reference in a declaration that cannot be filled here, in words.
+/// Returns an error message for every reference in a declaration that cannot be resolved.
 fn unresolved_references(kind: &SourceKind) -> BTreeSet<String> {
     fn walk(value: &Value, into: &mut BTreeSet<String>) {
         match value {
@@ -90,6 +92,7 @@ fn unresolved_references(kind: &SourceKind) -> BTreeSet<String> {
     unresolved
 }
 
+/// Reports status, health and freshness of the source's tool list.
 fn check_status(name: &str, source: &SourceView, probed: Option<&RefreshOutcome>) -> DoctorCheck {
     let id = &source.id;
     let health = serialized_name(&source.health);
@@ -126,30 +129,36 @@ fn check_status(name: &str, source: &SourceView, probed: Option<&RefreshOutcome>
             DoctorCheck::ok(name, format!("{message}, stale")).with_fix(fix)
         }
         (_, Freshness::Missing) => {
-            let fix = format!("`toolcrib refresh {id}` discovers it now; otherwise the first need does");
+            let fix = format!(
+                "`toolcrib refresh {id}` discovers it now; otherwise the first command that needs its tools does"
+            );
             DoctorCheck::warn(name, "was never discovered", fix)
         }
     }
 }
 
-/// Tools that a source offers and agents do not get: set aside for what they are, or because a built-in has their name.
+/// Reports tools that agents do not get: invalid ones, and those with the name of a built-in tool.
 fn check_excluded_tools(session: &CliSession, source: &SourceView) -> Vec<DoctorCheck> {
     let catalog = session.registry.catalog();
-    let own = catalog.source(&source.id).map(|part| part.segment.excluded().to_vec()).unwrap_or_default();
-    let (refused, shadowed): (Vec<&SetAsideTool>, Vec<&SetAsideTool>) =
-        source.set_aside.iter().partition(|tool| own.contains(tool));
+    let invalid_tools = catalog.source(&source.id).map(|entry| entry.segment.excluded().to_vec()).unwrap_or_default();
+    let (invalid, shadowed): (Vec<&SetAsideTool>, Vec<&SetAsideTool>) =
+        source.set_aside.iter().partition(|tool| invalid_tools.contains(tool));
     let name = format!("tools of {}", source.id);
-    let mut checks: Vec<DoctorCheck> = refused
+    let mut checks: Vec<DoctorCheck> = invalid
         .iter()
         .map(|tool| {
             let message = format!("`{}` is set aside: {}", sanitize_truncated(&tool.name, 80), tool.reason);
-            DoctorCheck::warn(&name, message, "only its maker can put it right; the other tools are not affected")
+            DoctorCheck::warn(
+                &name,
+                message,
+                "only the author of the server can fix it; the other tools are not affected",
+            )
         })
         .collect();
     if !shadowed.is_empty() {
         let names: Vec<String> =
             shadowed.iter().map(|tool| format!("`{}`", sanitize_truncated(&tool.name, 80))).collect();
-        let message = format!("left out, for built-in tools have these names: {}", names.join(", "));
+        let message = format!("set aside, because built-in tools have these names: {}", names.join(", "));
         checks.push(DoctorCheck::warn(&name, message, "`on_conflict: keep` on the source keeps both"));
     }
     checks
