@@ -89,7 +89,7 @@ fn a_tool_is_shown_as_it_was() {
 fn a_build_fails_when_a_tool_is_not_what_was_locked() {
     let bench = test_project(&first_tools());
     let missing = bench.run(&["diff", "--ci"]);
-    missing.ended(2).complains("`toolcrib lock` makes one");
+    missing.ended(2).complains("`toolcrib lock` writes one");
     bench.run(&["lock"]).ended(0).says("toolcrib.lock: 3 tools of 1 source");
     let text = std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap();
     bench.run(&["lock"]).ended(0);
@@ -152,7 +152,7 @@ fn a_source_that_fails_keeps_the_lockfile_as_it_was() {
     bench.run(&["lock"]).ended(0);
     let locked = std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap();
     bench.configure("hub: { command: SERVER, args: [--exit, '3'] }");
-    bench.run(&["lock"]).ended(1).complains("nothing was locked, for these could not be read: `hub`");
+    bench.run(&["lock"]).ended(1).complains("nothing was locked, because these sources could not be read: `hub`");
     assert_eq!(std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap(), locked);
     let told = bench.json(1, &["diff", "--against", "lockfile", "--ci"]);
     assert_eq!(told["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"));
@@ -166,7 +166,7 @@ fn a_source_that_fails_keeps_the_lockfile_as_it_was() {
 #[test]
 fn cached_lists_are_locked_and_compared_as_they_are() {
     let bench = test_project(&first_tools());
-    bench.run(&["lock", "--cached"]).ended(0).says("0 tools of 0 sources").complains("nothing is known of `hub`");
+    bench.run(&["lock", "--cached"]).ended(0).says("0 tools of 0 sources").complains("no tool list is cached for `hub`");
     bench.run(&["lock"]).ended(0);
     let locked = std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap();
     // Nobody would answer.

@@ -41,7 +41,7 @@ fn what_cannot_be_discovered_is_kept_and_marked_failed() {
     assert!(added.stderr.contains("bad: it ended while connecting"), "{added:?}");
     assert_eq!(toolcrib.json(&["sources"])["sources"][0]["status"], "failed");
     let again = add_scripted_source(&toolcrib, "bad", &[]);
-    assert_eq!((again.code, again.stderr.as_str()), (0, "`bad` was declared otherwise before; it is changed\n"));
+    assert_eq!((again.code, again.stderr.as_str()), (0, "`bad` had another declaration, which is replaced\n"));
     let server = scripted();
     let view = toolcrib.json(&["add", "worse", "--", &server, "--exit", "3"]);
     assert_eq!((&view["status"], &view["tool_count"]), (&json!("failed"), &json!(0)));
@@ -267,7 +267,7 @@ fn the_servers_of_other_clients_are_imported() {
     assert_eq!(summary(&toolcrib.json(&["import"])), expected);
     let again = toolcrib.run(&["import", "--from", "cursor"]);
     assert_eq!(again.code, 1, "{again:?}");
-    assert!(again.stdout.contains("files: already there, as `"), "{again:?}");
+    assert!(again.stdout.contains("files: already declared as in `"), "{again:?}");
     assert!(!again.stdout.contains("hunter2"), "{again:?}");
     assert_eq!(starts(&count), 0, "an import contacts nobody");
 
@@ -276,7 +276,7 @@ fn the_servers_of_other_clients_are_imported() {
         r#"{ "mcpServers": { "files": { "command": "other", "args": ["--token", "hunter2"] } } }"#,
     );
     let changed = toolcrib.done(&["import", "other.json"]);
-    assert_eq!(changed.stdout, "files: changed to what `other.json` says: other --token ***\n");
+    assert_eq!(changed.stdout, "files: updated from `other.json`: other --token ***\n");
     let sources = toolcrib.json(&["sources"]);
     let ids: Vec<&Value> = sources["sources"].as_array().unwrap().iter().map(|source| &source["id"]).collect();
     assert_eq!(ids, ["docs", "files"]);
@@ -439,7 +439,7 @@ fn one_bad_source_does_not_stop_the_rest() {
     assert_eq!(stands(1), (&json!("good"), &json!("success")));
     assert_eq!(stands(2), (&json!("wrong"), &json!("failed")));
     let enabled = toolcrib.run(&["enable", "wrong"]);
-    let message = format!("error: `wrong` is stated wrongly in `{}:4`; `toolcrib sources` says how\n", file.display());
+    let message = format!("error: `wrong` has an invalid declaration in `{}:4`; `toolcrib sources` shows the error\n", file.display());
     assert_eq!((enabled.code, enabled.stderr), (2, message));
 }
 

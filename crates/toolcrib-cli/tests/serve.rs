@@ -75,7 +75,7 @@ fn an_address_that_cannot_be_had_is_an_error_at_once() {
     for (listen, code, says) in [
         (taken, 1, "is taken"),
         ("0.0.0.0:0", 2, "can be reached from other machines"),
-        ("nonsense", 2, "is no address"),
+        ("nonsense", 2, "is not an address"),
     ] {
         let output = place.toolcrib(&["serve", "--listen", listen]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -94,7 +94,7 @@ fn the_configuration_is_read_again() {
 
     let two = json!({ "one": { "command": programs::scripted_server(), "title": "First" }, "two": { "command": programs::scripted_server() } });
     place.configure(&two, &json!({ "mode": "full" }));
-    until("the new source", || log().contains("configuration read again: `two` added, `one` changed"));
+    until("the new source", || log().contains("configuration reloaded: `two` added, `one` changed"));
     until("its tools", || served.tool_names().len() == 6);
 
     std::fs::write(place.path("toolcrib.json"), "{ \"sources\": ").unwrap();
@@ -105,7 +105,7 @@ fn the_configuration_is_read_again() {
     until("the removal", || log().contains("`one` changed, `two` removed, `expose` changed"));
     assert_eq!(served.tool_names(), ["call_tool", "describe_tools", "search_tools"]);
     served.signal("HUP");
-    until("the signal", || log().contains("configuration read again: nothing changed"));
+    until("the signal", || log().contains("configuration reloaded: nothing changed"));
 }
 
 #[test]

@@ -107,7 +107,7 @@ async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
     }
     let declared = session.registry.declare_lazily(source, CliSession::actor()).await?;
     if declared == DeclareOutcome::Changed {
-        common.hint(&format!("`{id}` was declared otherwise before; it is changed"));
+        common.hint(&format!("`{id}` had another declaration, which is replaced"));
     }
     let refresh = session.registry.refresh_source(id, Refresh { force: true, ..Refresh::default() });
     let outcome = progress::show_progress(&session.registry, common.quiet, refresh).await?;

@@ -1,4 +1,4 @@
-//! `toolcrib enable` and `toolcrib disable`: sources by their id, tools by any spelling of their name.
+//! `toolcrib enable` and `toolcrib disable`: switch sources (by id) and tools (by any spelling of their name) on and off.
 
 use clap::Args;
 use serde_json::json;
@@ -25,7 +25,7 @@ pub(crate) struct EnableArguments {
     names: Vec<String>,
 }
 
-/// Disable sources or single tools: agents see them no longer, and they stay known
+/// Disable sources or single tools: agents no longer see them, but they stay declared
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  toolcrib disable github\n  toolcrib disable github__delete_repository files/write_file"
@@ -44,44 +44,45 @@ pub(crate) async fn disable(common: &CommonArguments, arguments: DisableArgument
     run(common, &arguments.names, EnabledState::Disabled).await
 }
 
-async fn run(common: &CommonArguments, names: &[String], switch: EnabledState) -> Result<CommandOutcome> {
+async fn run(common: &CommonArguments, names: &[String], new_state: EnabledState) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
-    let result = set_all_enabled(&session, names, switch).await;
+    let result = set_all_enabled(&session, names, new_state).await;
     session.close().await;
     result?;
     Ok(CommandOutcome::Success)
 }
 
-/// All names are understood before anything changes.
-async fn set_all_enabled(session: &CliSession, names: &[String], switch: EnabledState) -> Result<()> {
-    // Before names are looked up: those of a damaged journal may be lost.
-    if let Some(damaged) = session.registry.damage_error() {
-        return Err(damaged);
+/// Resolves all names first, so that an unknown one changes nothing.
+async fn set_all_enabled(session: &CliSession, names: &[String], new_state: EnabledState) -> Result<()> {
+    // A damaged journal may have lost sources and tools; say that rather than "no source or tool named …".
+    if let Some(error) = session.registry.damage_error() {
+        return Err(error);
     }
     let sources: Vec<SourceId> = names.iter().filter_map(|name| find_source(session, name).ok().flatten()).collect();
     let targets = names.iter().map(|name| resolve_target(session, name, &sources)).collect::<Result<Vec<_>>>()?;
     for target in targets {
-        set_enabled(session, target, switch).await?;
+        set_enabled(session, target, new_state).await?;
     }
     Ok(())
 }
 
-async fn set_enabled(session: &CliSession, target: EnableTarget, switch: EnabledState) -> Result<()> {
-    let switched = session.registry.set_enabled(target, switch, CliSession::actor()).await?;
-    let name = switched.target.name();
-    let already = if switched.changed { "" } else { "already " };
+/// Switches one source or tool and prints the result.
+async fn set_enabled(session: &CliSession, target: EnableTarget, new_state: EnabledState) -> Result<()> {
+    let outcome = session.registry.set_enabled(target, new_state, CliSession::actor()).await?;
+    let name = outcome.target.name();
+    let already = if outcome.changed { "" } else { "already " };
     if session.common.json {
-        output::print_json(&switched)?
+        output::print_json(&outcome)?;
     } else {
-        output::print_line(&format!("{name}: {already}{}", switch.as_str()))?
+        output::print_line(&format!("{name}: {already}{}", new_state.as_str()))?;
     }
-    if let EnableTarget::Source(id) = &switched.target {
+    if let EnableTarget::Source(id) = &outcome.target {
         hint_override(session, id);
     }
     Ok(())
 }
 
-/// The environment goes before a command, so that somebody may wonder why nothing happens.
+/// Prints a hint if an environment variable overrides the state, so that the command seems to have no effect.
 fn hint_override(session: &CliSession, id: &SourceId) {
     let Some(enabled) = session.registry.source_override(id).and_then(|overriding| overriding.enabled) else { return };
     let variable = id.as_str().to_uppercase();
@@ -91,10 +92,10 @@ fn hint_override(session: &CliSession, id: &SourceId) {
     ));
 }
 
-/// What a name stands for, where `sources` are named with it.
+/// Resolves a name to a source or a tool; `sources` are the sources named on the same command line.
 fn resolve_target(session: &CliSession, name: &str, sources: &[SourceId]) -> Result<EnableTarget> {
-    let qualified = matches!(parse_tool_name(name)?, ParsedToolName::Qualified { .. });
-    if !qualified && let Some(source) = find_source(session, name)? {
+    let is_qualified = matches!(parse_tool_name(name)?, ParsedToolName::Qualified { .. });
+    if !is_qualified && let Some(source) = find_source(session, name)? {
         return Ok(EnableTarget::Source(source));
     }
     let catalog = session.registry.catalog();
@@ -108,6 +109,7 @@ fn resolve_target(session: &CliSession, name: &str, sources: &[SourceId]) -> Res
     }
 }
 
+/// Returns the source with this name, or `None`; an error if it exists but cannot be switched.
 fn find_source(session: &CliSession, name: &str) -> Result<Option<SourceId>> {
     let Some(id) = SourceId::from_name(name).ok().filter(|id| session.registry.source(id).is_some()) else {
         return Ok(None);
@@ -116,57 +118,63 @@ fn find_source(session: &CliSession, name: &str) -> Result<Option<SourceId>> {
         if let Some(reason) = session.registry.blocked_sources().get(&id) {
             return Err(Error::new(Code::Forbidden, reason.clone()));
         }
-        let place = session.loaded_config.declared_at(&id).unwrap_or_default();
-        let message = format!("`{id}` is stated wrongly in `{place}`; `toolcrib sources` says how");
+        let location = session.loaded_config.declared_at(&id).unwrap_or_default();
+        let message = format!("`{id}` has an invalid declaration in `{location}`; `toolcrib sources` shows the error");
         return Err(Error::new(Code::ConfigInvalid, message));
     }
     Ok(Some(id))
 }
 
-/// A tool of a source that is named with it. While that source is disabled, only the inventory knows its tools.
+/// Finds a tool in the inventory of the named sources. The catalogue does not list tools of disabled sources, but
+/// `enable SOURCE SOURCE__TOOL` must find them. Returns `None` if several sources have the tool.
 fn find_tool_in_sources(inventory: &Inventory, name: &str, sources: &[SourceId]) -> Option<EnableTarget> {
-    let (of, tool) = match parse_tool_name(name).ok()? {
+    let (source, tool) = match parse_tool_name(name).ok()? {
         ParsedToolName::Qualified { source, tool } => (Some(SourceId::from_name(source).ok()?), tool),
         ParsedToolName::Bare(tool) => (None, tool),
     };
-    let meant = sources.iter().filter(|id| of.as_ref().is_none_or(|of| of == *id));
-    let mut found = meant.filter_map(|id| {
+    let candidates = sources.iter().filter(|id| source.as_ref().is_none_or(|source| source == *id));
+    let mut matches = candidates.filter_map(|id| {
         let state = inventory.source(id)?;
         let prefix = if state.kind == "builtin" { String::new() } else { format!("{id}{SEPARATOR}") };
-        let offered = || state.tools.iter().filter(|(_, state)| !state.deprecated).map(|(own, _)| own);
-        // As a catalogue names them: who is called so goes before who is only made into it.
-        let made = |make: fn(&str, &str) -> ToolName| {
-            offered().find(|own| make(&prefix, own).as_str().strip_prefix(&prefix) == Some(tool)).map(|own| (own, make))
+        let tool_names = || state.tools.iter().filter(|(_, state)| !state.deprecated).map(|(original, _)| original);
+        // The same order as in the catalogue: an exact original name, then a sanitized one, then one with a hash.
+        let find_by = |make: fn(&str, &str) -> ToolName| {
+            let is_match = |original: &&String| make(&prefix, original).as_str().strip_prefix(&prefix) == Some(tool);
+            tool_names().find(is_match).map(|original| (original, make))
         };
-        let exact =
-            offered().find(|own| *own == tool).map(|own| (own, ToolName::from_original as fn(&str, &str) -> ToolName));
-        let (own, make) = exact.or_else(|| made(ToolName::from_original)).or_else(|| made(ToolName::with_hash))?;
-        Some(EnableTarget::Tool(ToolId { source: id.clone(), name: own.clone() }, make(&prefix, own)))
+        let exact = tool_names()
+            .find(|original| *original == tool)
+            .map(|original| (original, ToolName::from_original as fn(&str, &str) -> ToolName));
+        let (original, make) =
+            exact.or_else(|| find_by(ToolName::from_original)).or_else(|| find_by(ToolName::with_hash))?;
+        Some(EnableTarget::Tool(ToolId { source: id.clone(), name: original.clone() }, make(&prefix, original)))
     });
-    found.next().filter(|_| found.next().is_none())
+    matches.next().filter(|_| matches.next().is_none())
 }
 
-/// Why the catalogue does not have it: its source is disabled or was never asked, or the name is wrong.
+/// Explains why the catalogue has no such tool: its source is disabled or was never discovered, or the name is unknown.
 fn unknown_name_error(session: &CliSession, name: &str, sources: &[SourceId], error: Error) -> Error {
     let inventory = session.registry.inventory();
-    let refuse = |message: String| Error::new(Code::Conflict, message).with_retryable(false);
+    let conflict = |message: String| Error::new(Code::Conflict, message).with_retryable(false);
     let Ok(ParsedToolName::Qualified { source, .. }) = parse_tool_name(name) else {
         return match find_disabled_owner(&inventory, name) {
-            Some(id) => refuse(disabled_message(id)),
+            Some(id) => conflict(disabled_message(id)),
             None => not_found_error(session, name, error),
         };
     };
     let Some(view) = SourceId::from_name(source).ok().and_then(|id| session.registry.source(&id)) else { return error };
     match (view.enabled, view.inventory_hash) {
-        // Whoever names the source too has asked for a tool that it does not have.
+        // The source is named as well, so it is about to be enabled: the tool itself is unknown.
         (false, Some(_)) if sources.contains(&view.id) => error,
-        (false, _) => refuse(disabled_message(&view.id)),
-        (true, None) => refuse(format!("`{0}` has not been discovered yet; run `toolcrib refresh {0}` first", view.id)),
+        (false, _) => conflict(disabled_message(&view.id)),
+        (true, None) => {
+            conflict(format!("`{0}` has not been discovered yet; run `toolcrib refresh {0}` first", view.id))
+        }
         (true, Some(_)) => error,
     }
 }
 
-/// A disabled source that has a tool of this name.
+/// Returns a disabled source that has a tool with this name.
 fn find_disabled_owner<'a>(inventory: &'a Inventory, tool: &str) -> Option<&'a SourceId> {
     let offers =
         |state: &toolcrib::core::inventory::SourceState| state.tools.get(tool).is_some_and(|state| !state.deprecated);
@@ -177,7 +185,7 @@ fn disabled_message(id: &SourceId) -> String {
     format!("`{id}` is disabled, and all its tools with it; run `toolcrib enable {id}` first")
 }
 
-/// Neither a source nor a tool, with what comes near.
+/// The error for a name of neither a source nor a tool, with similar names.
 fn not_found_error(session: &CliSession, name: &str, error: Error) -> Error {
     let sources = session.registry.sources();
     let near_source = closest_match(name, sources.iter().map(|source| source.id.as_str())).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! `toolcrib eval`: how well search finds, on a labelled set of one's own. Reads no store and no configuration.
+//! `toolcrib eval`: measures the quality and speed of search on a labelled set. Reads neither store nor configuration.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -31,16 +31,17 @@ pub(crate) struct Arguments {
     /// The tools, one JSON object a line
     #[arg(long, value_name = "FILE")]
     tools: PathBuf,
-    /// The queries with what each should find, one JSON object a line
+    /// The queries with their relevant tools, one JSON object a line
     #[arg(long, value_name = "FILE")]
     queries: PathBuf,
-    /// Tell recall and NDCG with the first so many hits too
+    /// Also report recall and NDCG at this cutoff
     #[arg(short = 'k', long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(9))]
     limit: NonZeroUsize,
     #[command(flatten)]
     model: ModelArguments,
 }
 
+/// The measurements: means over all queries, and percentiles of the search time in microseconds.
 #[derive(Serialize)]
 struct EvalReport {
     #[serde(flatten)]
@@ -50,7 +51,7 @@ struct EvalReport {
 }
 
 pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<CommandOutcome> {
-    let manner = arguments.model.search_mode()?;
+    let search_mode = arguments.model.search_mode()?;
     let tools = read_file(&arguments.tools)?;
     let queries = read_file(&arguments.queries)?;
     let tools_name = arguments.tools.display().to_string();
@@ -61,26 +62,26 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
     )?;
     if let Some(first) = set.unknown_ids.first() {
         let unknown = pluralize(set.unknown_ids.len(), "relevant id");
-        common.hint(&format!("warning: no tool has {unknown} (`{first}`), which counts as not found"));
+        common.hint(&format!("warning: no tool has {unknown} (`{first}`), which counts as not results"));
     }
-    // The first search builds what the others read.
-    let finder = manner.into_searcher(set.view.clone());
-    finder.search(&Query::new(""));
+    // Warm up: the first search builds the index that the others read.
+    let searcher = search_mode.into_searcher(set.view.clone());
+    searcher.search(&Query::new(""));
     let mut scores = Scores::with_cutoff(arguments.limit.get());
     let mut times = Vec::with_capacity(set.queries.len());
     for query in &set.queries {
         let start = Instant::now();
-        let found = finder.search(&Query::new(&*query.text).with_limit(scores.max_cutoff()));
+        let results = searcher.search(&Query::new(&*query.text).with_limit(scores.max_cutoff()));
         times.push(start.elapsed());
-        set.score(query, &found, &mut scores);
+        set.score(query, &results, &mut scores);
     }
     times.sort_unstable();
-    let at = |share: f64| times.get((times.len() as f64 * share) as usize).map_or(0, to_micros);
-    let measured = EvalReport { means: scores.means(), p50_us: at(0.5), p99_us: at(0.99) };
+    let percentile = |share: f64| times.get((times.len() as f64 * share) as usize).map_or(0, to_micros);
+    let report = EvalReport { means: scores.means(), p50_us: percentile(0.5), p99_us: percentile(0.99) };
     if common.json {
-        output::print_json(&measured)?
+        output::print_json(&report)?
     } else {
-        output::print_line(&render_table(&measured))?
+        output::print_line(&render_table(&report))?
     }
     Ok(CommandOutcome::Success)
 }

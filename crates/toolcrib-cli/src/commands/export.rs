@@ -1,4 +1,4 @@
-//! `toolcrib export`: every source, of the configuration or declared at run time, as a configuration file.
+//! `toolcrib export`: prints all sources, configured or declared at run time, as a configuration file.
 
 use clap::Args;
 use toolcrib::core::config::{Secrets, export, export_json, masked_keys};
@@ -36,7 +36,9 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         output::print_line(&export(&sources, secrets))?;
     }
     for id in unusable {
-        common.hint(&format!("warning: `{id}` is stated wrongly and left out; `toolcrib sources` says how"));
+        common.hint(&format!(
+            "warning: `{id}` has an invalid declaration and is left out; `toolcrib sources` shows the error"
+        ));
     }
     for source in sources {
         let keys = masked_keys(source);
@@ -59,7 +61,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(CommandOutcome::Success)
 }
 
-/// A source of the configuration whose declaration cannot be used has no kind.
+/// Returns the id of a source with an invalid declaration, which has no transport.
 fn invalid_source_id(source: toolcrib::registry::SourceView) -> Option<String> {
     source.transport.is_none().then(|| source.id.to_string())
 }

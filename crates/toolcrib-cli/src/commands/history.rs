@@ -1,4 +1,5 @@
-//! `toolcrib history`: what changed, when, and by whom; and with `--checks`, how each discovery went. Contacts nobody.
+//! `toolcrib history`: prints the records of the journal, or with `--checks` the latest discoveries of each source. Makes
+//! no network requests and starts no process.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ use crate::output;
 use crate::plural::pluralize;
 use crate::session::CliSession;
 
-/// Show what changed, when, and by whom; contacts nobody
+/// Show what changed, when, and by whom, from the journal
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib history --since 7d
@@ -27,16 +28,16 @@ use crate::session::CliSession;
 
 Sources that were removed keep their history.")]
 pub(crate) struct Arguments {
-    /// Only what concerns one source
+    /// Only records of one source
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
-    /// Only what touches one tool, by its own or its full name
+    /// Only records of one tool, by its own or its full name
     #[arg(long, value_name = "TOOL", conflicts_with = "checks")]
     tool: Option<String>,
-    /// Only what is not older: `2h`, `7d`, `2026-11-15`, or a time such as `2026-11-15T20:00:00Z`
+    /// Only records since then: `2h`, `7d`, `2026-11-15`, or a time such as `2026-11-15T20:00:00Z`
     #[arg(long, value_name = "TIME")]
     since: Option<TimeSpec>,
-    /// Only the last so many
+    /// Only the latest N
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// The last hundred discoveries of each source instead, newest first
@@ -46,42 +47,44 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
-    let result = match arguments.checks {
-        true => load_checks(&session, &arguments).await.map(HistoryEntries::Checks),
-        false => load_records(&session, &arguments).await.map(HistoryEntries::Records),
+    let result = if arguments.checks {
+        load_checks(&session, &arguments).await.map(HistoryEntries::Checks)
+    } else {
+        load_records(&session, &arguments).await.map(HistoryEntries::Records)
     };
     session.close().await;
     match result? {
         HistoryEntries::Records(records) if common.json => output::print_json(&json!({ "records": records }))?,
         HistoryEntries::Checks(checks) if common.json => output::print_json(&json!({ "checks": checks }))?,
-        HistoryEntries::Records(records) if records.is_empty() => output::print_line("nothing is recorded that fits")?,
-        HistoryEntries::Checks(checks) if checks.is_empty() => {
-            output::print_line("no discovery is recorded that fits")?
-        }
+        HistoryEntries::Records(records) if records.is_empty() => output::print_line("no matching records")?,
+        HistoryEntries::Checks(checks) if checks.is_empty() => output::print_line("no matching discoveries")?,
         HistoryEntries::Records(records) => output::print_line(&render_records(&records))?,
         HistoryEntries::Checks(checks) => output::print_line(&render_checks(&checks))?,
     }
     Ok(CommandOutcome::Success)
 }
 
+/// The entries to print.
 enum HistoryEntries {
     Records(Vec<HistoryRecord>),
     Checks(Vec<DiscoveryCheck>),
 }
 
+/// Loads the latest matching journal records, oldest first.
 async fn load_records(session: &CliSession, arguments: &Arguments) -> Result<Vec<HistoryRecord>> {
-    let wanted = HistoryQuery {
+    let query = HistoryQuery {
         source: resolve_source(session, arguments.source.as_deref())?,
         tool: arguments.tool.clone(),
         since: arguments.since.map(|since| since.resolve(Clock::system().now())),
         ..HistoryQuery::after(0)
     };
-    let mut records = session.registry.history(&wanted).await?;
-    let over = records.len().saturating_sub(arguments.limit.unwrap_or(usize::MAX));
-    records.drain(..over);
+    let mut records = session.registry.history(&query).await?;
+    let excess = records.len().saturating_sub(arguments.limit.unwrap_or(usize::MAX));
+    records.drain(..excess);
     Ok(records)
 }
 
+/// Loads the latest matching discoveries, newest first.
 async fn load_checks(session: &CliSession, arguments: &Arguments) -> Result<Vec<DiscoveryCheck>> {
     let sources: BTreeSet<SourceId> = match resolve_source(session, arguments.source.as_deref())? {
         Some(source) => BTreeSet::from([source]),
@@ -93,48 +96,49 @@ async fn load_checks(session: &CliSession, arguments: &Arguments) -> Result<Vec<
         checks.extend(session.registry.checks(source).await?);
     }
     checks.retain(|check| since.is_none_or(|since| check.at >= since));
-    // Stable: those of one source stay in their order when they share a moment.
+    // The sort is stable: discoveries of one source with equal times keep their order.
     checks.sort_by_key(|check| std::cmp::Reverse(check.at));
     checks.truncate(arguments.limit.unwrap_or(usize::MAX));
     Ok(checks)
 }
 
-/// A source that there is, or was.
+/// Resolves the name of a source that exists or was removed.
 fn resolve_source(session: &CliSession, name: Option<&str>) -> Result<Option<SourceId>> {
     let Some(name) = name else { return Ok(None) };
     let id = SourceId::from_name(name)?;
-    let was = session.registry.inventory().all_source_ids().any(|remembered| *remembered == id);
-    if was { Ok(Some(id)) } else { session.find_source(name).map(Some) }
+    let is_recorded = session.registry.inventory().all_source_ids().any(|recorded| *recorded == id);
+    if is_recorded { Ok(Some(id)) } else { session.find_source(name).map(Some) }
 }
 
-/// One line for each record, oldest first.
+/// Renders one line per record.
 fn render_records(records: &[HistoryRecord]) -> String {
-    let seq = records.iter().map(|record| record.seq.to_string().len()).max().unwrap_or(0) + 1;
-    let actor = records.iter().map(|record| sanitize_truncated(&record.actor, 20).len()).max().unwrap_or(0);
+    let number_width = records.iter().map(|record| record.seq.to_string().len()).max().unwrap_or(0) + 1;
+    let actor_width = records.iter().map(|record| sanitize_truncated(&record.actor, 20).len()).max().unwrap_or(0);
     let lines = records.iter().map(|record| {
         let number = format!("#{}", record.seq);
-        let who = sanitize_truncated(&record.actor, 20);
-        format!("{}  {number:<seq$}  {who:<actor$}  {}", format_timestamp(record.at), record.text)
+        let actor = sanitize_truncated(&record.actor, 20);
+        let time = format_timestamp(record.at);
+        format!("{time}  {number:<number_width$}  {actor:<actor_width$}  {}", record.text)
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// To the second: `2026-11-15 20:14:20Z`.
+/// Formats a time to the second: `2026-11-15 20:14:20Z`.
 fn format_timestamp(at: Timestamp) -> String {
     let text = at.to_string();
     text.get(..19).map_or(text.clone(), |second| format!("{}Z", second.replace('T', " ")))
 }
 
-/// One line for each check, newest first.
+/// Renders one line per discovery.
 fn render_checks(checks: &[DiscoveryCheck]) -> String {
     let widest = checks.iter().map(|check| check.source.as_str().len()).max().unwrap_or(0);
     let line = |check: &DiscoveryCheck| {
-        let how = match (&check.error, check.tool_count) {
+        let result = match (&check.error, check.tool_count) {
             (Some(failure), _) => format!("failed: {}", failure.message),
             (None, count) => pluralize(count.unwrap_or(0), "tool"),
         };
         format!(
-            "{}  {:<widest$}  {:>6} ms  {how}",
+            "{}  {:<widest$}  {:>6} ms  {result}",
             format_timestamp(check.at),
             check.source.as_str(),
             check.duration_ms

@@ -1,5 +1,5 @@
-//! `toolcrib import`: the sources of other clients, declared at run time. They live in the store, whose file only its
-//! owner can read, because such configurations hold literal secrets. Contacts nobody.
+//! `toolcrib import`: declares the MCP servers of other clients (Claude Desktop, Cursor, …) at run time. They are kept in
+//! the store, which only its owner can read, because such files contain literal secrets. Contacts no source.
 
 mod client_files;
 
@@ -19,33 +19,33 @@ use crate::session::CliSession;
 use crate::{output, source_summary};
 use client_files::ClientConfigFile;
 
-/// Declare the sources of another client's configuration; contacts nobody
+/// Declare the sources of another client's configuration, without contacting them
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  toolcrib import                          what all known clients have, in their usual places
+  toolcrib import                          the servers of all known clients, from their usual paths
   toolcrib import --from cursor --dry-run
   toolcrib import ~/backup/claude_desktop_config.json
 
-A server that the configuration declares already is left alone.")]
+A server that the configuration already declares is skipped.")]
 pub(crate) struct Arguments {
-    /// A client's file; the usual places are looked at when none is named
+    /// A client's file; by default the usual paths of all clients
     file: Option<PathBuf>,
-    /// Whose configuration it is
+    /// The client that the configuration belongs to
     #[arg(long, value_name = "CLIENT", value_parser = McpClientKind::ALL.map(McpClientKind::as_str))]
     from: Option<String>,
-    /// Say what would be done, and do nothing
+    /// Print what would be imported, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
 
-/// What became of one server.
+/// Result for one server, as printed with `--json`.
 #[derive(Debug, Serialize)]
 struct ImportResult {
-    /// None when its name cannot be one.
+    /// `None` for a file that cannot be read.
     source: Option<SourceId>,
     status: ImportStatus,
     file: String,
-    /// Why it was skipped or failed; else what it runs or contacts.
+    /// Why it was skipped or failed; otherwise its command or address.
     reason: String,
 }
 
@@ -61,7 +61,7 @@ enum ImportStatus {
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let client = arguments.from.as_deref().and_then(McpClientKind::parse);
-    let places = match &arguments.file {
+    let config_files = match &arguments.file {
         Some(file) => vec![ClientConfigFile::read_named(file, client)?],
         None => ClientConfigFile::read_default_paths(common, client)?,
     };
@@ -70,66 +70,75 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     } else {
         CliSession::open_offline(common).await?
     };
-    let lines = import_all(&session, &places, arguments.dry_run).await;
+    let results = import_all(&session, &config_files, arguments.dry_run).await;
     session.close().await;
-    let lines = lines?;
+    let results = results?;
     let warnings: Vec<String> =
-        places.iter().flat_map(|place| &place.warnings).map(ConfigDiagnostic::to_string).collect();
+        config_files.iter().flat_map(|config_file| &config_file.warnings).map(ConfigDiagnostic::to_string).collect();
     for warning in &warnings {
         common.hint(&format!("warning: {warning}"));
     }
     if common.json {
-        output::print_json(&json!({ "results": lines, "warnings": warnings, "dry_run": arguments.dry_run }))?;
+        output::print_json(&json!({ "results": results, "warnings": warnings, "dry_run": arguments.dry_run }))?;
     } else {
-        for line in &lines {
-            output::print_line(&line.render(arguments.dry_run))?;
+        for result in &results {
+            output::print_line(&result.render(arguments.dry_run))?;
         }
-        if lines.iter().any(|line| matches!(line.status, ImportStatus::Imported | ImportStatus::Changed))
+        if results.iter().any(|result| matches!(result.status, ImportStatus::Imported | ImportStatus::Changed))
             && !arguments.dry_run
         {
-            common.hint("hint: `toolcrib tools` discovers them, `toolcrib sources` shows how they stand");
+            common.hint("hint: `toolcrib tools` discovers them, `toolcrib sources` shows their status");
         }
     }
-    let failed = lines.iter().any(|line| line.status == ImportStatus::Failed);
+    let failed = results.iter().any(|result| result.status == ImportStatus::Failed);
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-async fn import_all(session: &CliSession, places: &[ClientConfigFile], dry_run: bool) -> Result<Vec<ImportResult>> {
-    let mut lines = Vec::new();
+/// Imports every server of the files. When two files declare the same name differently, the first one wins.
+async fn import_all(
+    session: &CliSession,
+    config_files: &[ClientConfigFile],
+    dry_run: bool,
+) -> Result<Vec<ImportResult>> {
+    let mut results = Vec::new();
     let mut seen: BTreeMap<SourceId, (&Source, &str)> = BTreeMap::new();
-    for place in places {
-        lines.extend(place.faults.iter().map(|fault| ImportResult::failure(None, &place.file, fault.to_string())));
-        for ConfiguredSource { id, source, .. } in &place.declarations {
+    for config_file in config_files {
+        results.extend(
+            config_file.faults.iter().map(|fault| ImportResult::failure(None, &config_file.file, fault.to_string())),
+        );
+        for ConfiguredSource { id, source, .. } in &config_file.declarations {
             let source = match source {
                 Ok(source) => source,
                 Err(faults) => {
                     let reason = faults.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("; ");
-                    lines.push(ImportResult::failure(Some(id.clone()), &place.file, reason));
+                    results.push(ImportResult::failure(Some(id.clone()), &config_file.file, reason));
                     continue;
                 }
             };
-            let first = *seen.entry(id.clone()).or_insert((source, &place.file));
+            let first = *seen.entry(id.clone()).or_insert((source, &config_file.file));
             let (status, reason) = match first {
                 (other, file) if other != source => {
-                    (ImportStatus::Skipped, format!("`{file}` declares that name otherwise, and goes first"))
+                    (ImportStatus::Skipped, format!("`{file}` declares that name differently, and is read first"))
                 }
                 _ => import_source(session, source, dry_run).await?,
             };
-            lines.push(ImportResult { source: Some(id.clone()), status, file: place.file.clone(), reason });
+            results.push(ImportResult { source: Some(id.clone()), status, file: config_file.file.clone(), reason });
         }
     }
-    Ok(lines)
+    Ok(results)
 }
 
+/// Declares one source, unless the configuration has one with that name.
 async fn import_source(session: &CliSession, source: &Source, dry_run: bool) -> Result<(ImportStatus, String)> {
-    if let Some(place) = session.loaded_config.declared_at(&source.id) {
-        return Ok((ImportStatus::Skipped, format!("`{place}` declares that name, and the configuration wins")));
+    if let Some(location) = session.loaded_config.declared_at(&source.id) {
+        return Ok((ImportStatus::Skipped, format!("`{location}` declares that name, and the configuration wins")));
     }
-    let declared = match dry_run {
-        true => session.registry.preview_declare(source)?,
-        false => session.registry.declare_lazily(source, CliSession::actor()).await?,
+    let outcome = if dry_run {
+        session.registry.preview_declare(source)?
+    } else {
+        session.registry.declare_lazily(source, CliSession::actor()).await?
     };
-    let status = match declared {
+    let status = match outcome {
         DeclareOutcome::New => ImportStatus::Imported,
         DeclareOutcome::Changed => ImportStatus::Changed,
         DeclareOutcome::Same => ImportStatus::Same,
@@ -148,8 +157,8 @@ impl ImportResult {
         let would = if dry_run { "would be " } else { "" };
         match status {
             ImportStatus::Imported => format!("{source}: {would}imported from `{file}`: {reason}"),
-            ImportStatus::Changed => format!("{source}: {would}changed to what `{file}` says: {reason}"),
-            ImportStatus::Same => format!("{source}: already there, as `{file}` says"),
+            ImportStatus::Changed => format!("{source}: {would}updated from `{file}`: {reason}"),
+            ImportStatus::Same => format!("{source}: already declared as in `{file}`"),
             ImportStatus::Skipped => format!("{source}: skipped: {reason}"),
             ImportStatus::Failed => format!("{source}: failed: {reason}"),
         }

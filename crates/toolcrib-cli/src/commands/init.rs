@@ -1,4 +1,4 @@
-//! `toolcrib init`: a configuration file to begin with, every key explained.
+//! `toolcrib init`: writes a commented configuration file that explains every key.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::exit::CommandOutcome;
 use crate::output;
 
 const CONFIG_FILE_NAME: &str = "toolcrib.yaml";
-/// What would be read instead of, or hidden by, the new file.
+/// Other configuration files that the new one would hide, or that would be read instead of it.
 const OTHER_CONFIG_NAMES: [&str; 3] = ["toolcrib.yml", "toolcrib.toml", "toolcrib.json"];
 const CONFIG_TEMPLATE: &str = include_str!("init/toolcrib.yaml");
 
@@ -20,7 +20,7 @@ const CONFIG_TEMPLATE: &str = include_str!("init/toolcrib.yaml");
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  toolcrib init && $EDITOR toolcrib.yaml && toolcrib trust && toolcrib tools")]
 pub(crate) struct Arguments {
-    /// Write it even where there is a configuration already
+    /// Overwrite an existing configuration
     #[arg(long)]
     force: bool,
 }
@@ -46,8 +46,8 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
     }
     if directory.join(".mcp.json").is_file() {
         common.hint(
-            "hint: `.mcp.json` here works with Toolcrib as it is, but `toolcrib.yaml` now goes before it; \
-             `toolcrib import .mcp.json` brings its sources along",
+            "hint: `.mcp.json` here works with Toolcrib as it is, but `toolcrib.yaml` now takes precedence; \
+             `toolcrib import .mcp.json` imports its sources",
         );
     }
     Ok(CommandOutcome::Success)
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_valid_and_so_is_every_sample_in_it() {
+    fn the_template_and_every_sample_in_it_are_valid() {
         let read = |text: &str| Config::read(text, CONFIG_FILE_NAME, Path::new("/p")).unwrap();
         assert_eq!(read(CONFIG_TEMPLATE), Config::default());
         let uncommented: Vec<String> = CONFIG_TEMPLATE

@@ -1,4 +1,5 @@
-//! `toolcrib invalidate`: sources are discovered again at the next need, and their tools stay meanwhile.
+//! `toolcrib invalidate`: marks the cached tool lists of sources as stale. The lists stay in use until the next command
+//! that needs fresh ones discovers the sources again.
 
 use clap::Args;
 use serde_json::json;
@@ -34,6 +35,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(CommandOutcome::Success)
 }
 
+/// Invalidates the named sources, or all; returns their ids.
 async fn invalidate(session: &CliSession, names: &[String]) -> Result<Vec<SourceId>> {
     if names.is_empty() {
         session.registry.invalidate(None).await?;

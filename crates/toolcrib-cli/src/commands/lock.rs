@@ -1,4 +1,4 @@
-//! `toolcrib lock`: writes down what every source offers, by names and fingerprints, for `diff` to compare with.
+//! `toolcrib lock`: writes a lockfile with the name and fingerprint of every tool, which `toolcrib diff` compares with.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -27,8 +27,8 @@ const LOCKFILE_NAME: &str = "toolcrib.lock";
   toolcrib lock --json
 
 The file is the same byte for byte while no tool changes: keep it in your repository, and let `toolcrib diff --ci`
-fail a build when a tool is not what was locked. With `--json` it is printed instead. Lists that may be old are asked
-for first, and when a source cannot be read nothing is written; `--cached` locks what is known and contacts nobody.")]
+fail a build when a tool is not what was locked. With `--json` it is printed instead. Stale tool lists are refreshed
+first, and when a source cannot be read nothing is written; `--cached` locks the cached lists without any requests.")]
 pub(crate) struct Arguments {
     /// Where to write it, instead of `toolcrib.lock` beside the configuration file
     #[arg(long, short, value_name = "FILE")]
@@ -39,22 +39,25 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open(common).await?;
-    let need = arguments.discovery.required_freshness_or(RequiredFreshness::Fresh);
-    let ensured = session.ensure(need, None, arguments.discovery.wait_policy_for_all()).await;
+    let required = arguments.discovery.required_freshness_or(RequiredFreshness::Fresh);
+    let ensured = session.ensure(required, None, arguments.discovery.wait_policy_for_all()).await;
     let (unread, unknown) = unread_sources(session.registry.sources(), &ensured.unanswered);
-    if need == RequiredFreshness::Cached {
+    if required == RequiredFreshness::Cached {
         session.hint_stale(None);
         if !unknown.is_empty() {
-            common.hint(&format!("warning: nothing is known of {}, so nothing of it is locked", unknown.join(", ")));
+            common.hint(&format!(
+                "warning: no tool list is cached for {}, so none of its tools are locked",
+                unknown.join(", ")
+            ));
         }
     }
     let lock = session.registry.lockfile().await;
     let path = arguments.output.unwrap_or_else(|| default_lockfile_path(&session.loaded_config));
     session.close().await;
     let lock = lock?;
-    if need != RequiredFreshness::Cached && !unread.is_empty() {
+    if required != RequiredFreshness::Cached && !unread.is_empty() {
         let message = format!(
-            "nothing was locked, for these could not be read: {}; `--cached` locks what is known of them",
+            "nothing was locked, because these sources could not be read: {}; `--cached` locks their cached lists",
             unread.join(", ")
         );
         return Err(Error::new(Code::ToolUnavailable, message));
@@ -71,7 +74,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(CommandOutcome::Success)
 }
 
-/// The enabled sources whose list of now could not be had, and those of which there is none at all.
+/// Returns the enabled sources whose current tool list could not be read, and those without any cached list.
 fn unread_sources(sources: Vec<SourceView>, unanswered: &[SourceId]) -> (Vec<String>, Vec<String>) {
     let mut unread = Vec::new();
     let mut unknown = Vec::new();
@@ -88,37 +91,40 @@ fn unread_sources(sources: Vec<SourceView>, unanswered: &[SourceId]) -> (Vec<Str
     (unread, unknown)
 }
 
-/// Where a lockfile is when nobody says otherwise.
-pub(crate) fn default_lockfile_path(found: &LoadedConfig) -> PathBuf {
-    let directory = found.file.as_deref().and_then(Path::parent);
+/// Returns `toolcrib.lock` beside the configuration file, or in the working directory without one.
+pub(crate) fn default_lockfile_path(loaded_config: &LoadedConfig) -> PathBuf {
+    let directory = loaded_config.file.as_deref().and_then(Path::parent);
     directory.map_or_else(|| PathBuf::from(LOCKFILE_NAME), |directory| directory.join(LOCKFILE_NAME))
 }
 
-/// Whole or not at all: whoever reads it meanwhile sees the old one.
+/// Writes to a temporary file and renames it, so that readers see either the old or the new content.
 fn write_atomically(path: &Path, text: &str) -> Result<()> {
-    let cannot = |error: std::io::Error| {
+    let write_error = |error: std::io::Error| {
         Error::new(Code::ConfigInvalid, format!("cannot write `{}`: {error}", path.display())).with_cause(error)
     };
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
-    let new = path.with_file_name(name);
-    let mut file = std::fs::File::create(&new).map_err(cannot)?;
+    let temporary = path.with_file_name(name);
+    let mut file = std::fs::File::create(&temporary).map_err(write_error)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    if let Err(error) = written.and_then(|()| std::fs::rename(&new, path)) {
-        let _nothing_left_behind = std::fs::remove_file(&new);
-        return Err(cannot(error));
+    if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, path)) {
+        // The first error is reported; a leftover temporary file is harmless.
+        let _ = std::fs::remove_file(&temporary);
+        return Err(write_error(error));
     }
     Ok(())
 }
 
-/// The text of a lockfile, or how to make one.
+/// Reads the text of a lockfile; the error for a missing one names the command that writes it.
 pub(crate) fn read_lockfile(path: &Path) -> Result<String> {
+    /// Far above the size of a real lockfile; protects against naming some other file.
     const MAX_LOCKFILE_BYTES: u64 = 64 * 1024 * 1024;
     let metadata = std::fs::metadata(path).map_err(|error| {
         let path = path.display();
-        let message = match error.kind() == std::io::ErrorKind::NotFound {
-            true => format!("there is no lockfile at `{path}`; `toolcrib lock` makes one"),
-            false => format!("cannot read `{path}`: {error}"),
+        let message = if error.kind() == std::io::ErrorKind::NotFound {
+            format!("there is no lockfile at `{path}`; `toolcrib lock` writes one")
+        } else {
+            format!("cannot read `{path}`: {error}")
         };
         Error::new(Code::NotFound, message).with_cause(error)
     })?;

@@ -1,4 +1,4 @@
-//! `toolcrib logs`: the last that a server wrote to stderr.
+//! `toolcrib logs`: prints the latest stderr output of a server.
 
 use clap::Args;
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::exit::CommandOutcome;
 use crate::output;
 use crate::session::CliSession;
 
-/// Show the last that a server wrote to its standard error
+/// Show the latest stderr output of a server
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  toolcrib logs files -n 20")]
 pub(crate) struct Arguments {
@@ -24,27 +24,27 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_read_only(common).await?;
-    let found = session
+    let log = session
         .find_source(&arguments.source)
         .and_then(|id| Ok((read_last_lines(&session, &id, arguments.lines)?, id)));
-    let starts_a_program = |id: &SourceId| session.registry.source(id).is_some_and(|source| source.command.is_some());
-    let found = found.map(|(lines, id)| (lines, starts_a_program(&id), id));
+    let has_process = |id: &SourceId| session.registry.source(id).is_some_and(|source| source.command.is_some());
+    let log = log.map(|(lines, id)| (lines, has_process(&id), id));
     session.close().await;
-    let (lines, starts_a_program, id) = found?;
+    let (lines, has_process, id) = log?;
     if common.json {
         output::print_json(&json!({ "source": id, "lines": lines }))?;
     } else if !lines.is_empty() {
         output::print_line(&lines.join("\n"))?;
-    } else if starts_a_program {
+    } else if has_process {
         common.hint(&format!("`{id}` has written nothing to its standard error yet"));
     } else {
-        common.hint(&format!("`{id}` is no program that Toolcrib starts, so it has no log here"));
+        common.hint(&format!("`{id}` is not a program that Toolcrib starts, so it has no log"));
     }
     Ok(CommandOutcome::Success)
 }
 
-/// The end of the log, without what would steer a terminal and what the server was given in confidence.
-fn read_last_lines(session: &CliSession, id: &SourceId, most: usize) -> Result<Vec<String>> {
+/// Reads the last lines of the log, without terminal control characters and with the source's secrets redacted.
+fn read_last_lines(session: &CliSession, id: &SourceId, limit: usize) -> Result<Vec<String>> {
     let path = toolcrib::server_logs::log_path(&session.data_directory.join("logs"), id);
     let text = match std::fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -57,5 +57,5 @@ fn read_last_lines(session: &CliSession, id: &SourceId, most: usize) -> Result<V
     let redactor = session.registry.effective_source(id).map(|source| Redactor::for_source(&source.kind));
     let text = redactor.map_or(text.clone(), |redactor| redactor.redact(&text).into_owned());
     let lines: Vec<String> = sanitize(&text).lines().map(str::to_owned).collect();
-    Ok(lines[lines.len().saturating_sub(most)..].to_vec())
+    Ok(lines[lines.len().saturating_sub(limit)..].to_vec())
 }

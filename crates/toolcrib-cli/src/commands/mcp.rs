@@ -1,4 +1,5 @@
-//! `toolcrib mcp`: the MCP surface on standard input and output, for clients that start a program.
+//! `toolcrib mcp`: serves MCP over stdio, for clients that start their servers as programs; with `--connect` as a bridge
+//! to a running `toolcrib serve`.
 
 use std::io::IsTerminal;
 use std::pin::pin;
@@ -28,13 +29,13 @@ use crate::session::CliSession;
   toolcrib mcp --connect https://tools.example.com --token '${env:TOOLS_TOKEN}'
                                                    one on another machine: it asks for a token")]
 pub(crate) struct Arguments {
-    /// What is listed: every tool, the three that find all others, or whichever fits
+    /// What is listed: every tool (`full`), the three that find all others (`search`), or by number of tools (`auto`)
     #[arg(long, value_name = "MODE")]
     mode: Option<ModeArgument>,
     /// Join the `toolcrib serve` at this address
     #[arg(long, value_name = "URL")]
     connect: Option<Url>,
-    /// The token to show there, or a reference such as `${env:NAME}` or `${file:PATH}`; `TOOLCRIB_TOKEN` otherwise
+    /// The bearer token for it, or a reference such as `${env:NAME}` or `${file:PATH}`; `TOOLCRIB_TOKEN` otherwise
     #[arg(long, value_name = "REF", requires = "connect")]
     token: Option<String>,
 }
@@ -57,22 +58,22 @@ impl From<ModeArgument> for ExposeMode {
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let leave = ShutdownSignals::listen();
+    let shutdown_signals = ShutdownSignals::listen();
     if std::io::stdin().is_terminal() {
-        common.hint("hint: this speaks MCP with a program; a client's configuration starts it (see `--help`)");
+        common.hint("hint: this command speaks MCP on stdin and stdout; it is meant to be started by an MCP client (see `--help`)");
     }
     let mode = arguments.mode.map(ExposeMode::from);
     match arguments.connect {
         Some(url) => {
             let url = endpoint_url(url, mode)?;
-            // Not read by the parser: whoever has it set may well start one that connects nowhere.
+            // Not a clap `env`: with the variable set, `toolcrib mcp` without `--connect` must still be accepted.
             let token =
                 arguments.token.or_else(|| std::env::var("TOOLCRIB_TOKEN").ok().filter(|token| !token.is_empty()));
             let bridge = match token.as_deref().map(secret::resolve).transpose()? {
                 Some(token) => Bridge::open_with_token(url, token.trim()).await?,
                 None => Bridge::open(url).await?,
             };
-            serve_stdio(Arc::new(bridge.clone()), leave).await;
+            serve_stdio(Arc::new(bridge.clone()), shutdown_signals).await;
             bridge.close().await;
         }
         None => {
@@ -81,40 +82,40 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             let expose = session.loaded_config.config.expose.clone();
             let expose = Expose { mode: mode.unwrap_or(expose.mode), ..expose };
             serve::warm_at_start(&session.registry);
-            serve_stdio(Arc::new(McpService::new(session.registry.clone(), expose)), leave).await;
+            serve_stdio(Arc::new(McpService::new(session.registry.clone(), expose)), shutdown_signals).await;
             session.close_within_timeout().await;
         }
     }
     Ok(CommandOutcome::Success)
 }
 
-/// How long one step of the end may take. There are three of them after the two seconds for calls in flight, so that all
-/// of it and the end of the sources fit into the drain time.
+/// Timeout of each shutdown step. There are three steps after the two seconds for calls in flight, so that everything
+/// including the end of the sources fits into the drain timeout.
 const SHUTDOWN_STEP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Until the client closes our input, or a signal asks us to leave. Calls that cannot finish get an error response; a
+/// Until the client closes our input, or a signal asks us to shutdown_signals. Calls that cannot finish get an error response; a
 /// second signal waits for none of that.
-async fn serve_stdio(service: Arc<dyn Service>, mut leave: ShutdownSignals) {
+async fn serve_stdio(service: Arc<dyn Service>, mut shutdown_signals: ShutdownSignals) {
     let options = ServerOptions {
         cleanup_timeout: SHUTDOWN_STEP_TIMEOUT,
         ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION"))
     };
     let stop = CancellationToken::new();
-    let mut speaking = pin!(serve_stream(service, tokio::io::stdin(), tokio::io::stdout(), options, stop.clone()));
+    let mut serve = pin!(serve_stream(service, tokio::io::stdin(), tokio::io::stdout(), options, stop.clone()));
     tokio::select! {
-        () = &mut speaking => return,
-        () = leave.wait() => stop.cancel(),
+        () = &mut serve => return,
+        () = shutdown_signals.wait() => stop.cancel(),
     }
     tokio::select! {
-        () = speaking => {}
-        () = leave.wait() => {}
+        () = serve => {}
+        () = shutdown_signals.wait() => {}
     }
 }
 
-/// Where MCP is spoken at an address that may be given without its path.
+/// Returns the URL of the MCP endpoint; a URL without a path gets `/mcp`.
 fn endpoint_url(mut url: Url, mode: Option<ExposeMode>) -> Result<Url> {
     if !matches!(url.scheme(), "http" | "https") {
-        let message = format!("`{url}` is no address of a `toolcrib serve`; write `http://127.0.0.1:7450`");
+        let message = format!("`{url}` is not the URL of a `toolcrib serve`; write `http://127.0.0.1:7450`");
         return Err(Error::new(Code::BadRequest, message));
     }
     if matches!(url.path(), "" | "/") {

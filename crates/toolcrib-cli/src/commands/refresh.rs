@@ -1,4 +1,4 @@
-//! `toolcrib refresh`: ask sources now, and say what changed.
+//! `toolcrib refresh`: discovers sources now and prints what changed.
 
 use clap::Args;
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::exit::CommandOutcome;
 use crate::session::CliSession;
 use crate::{output, plural, progress};
 
-/// A line has no room for more; `--json` has them all.
+/// Maximum number of tool names on a line; `--json` has all of them.
 const MAX_LISTED_NAMES: usize = 20;
 
 /// Discover sources again and say what was added, changed and removed
@@ -48,7 +48,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-/// One source's delta in words.
+/// Renders the outcome for one source: counts, and the tools that were added, changed, removed or renamed.
 pub(crate) fn render_outcome(outcome: &RefreshOutcome) -> String {
     let RefreshOutcome { source, added, changed, removed, unchanged, elapsed_ms, .. } = outcome;
     let total = added.len() + changed.len() + unchanged;

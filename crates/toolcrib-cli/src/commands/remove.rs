@@ -1,4 +1,4 @@
-//! `toolcrib remove`: forget a source that was declared at run time.
+//! `toolcrib remove`: removes a source that was declared at run time.
 
 use clap::Args;
 use serde_json::json;
@@ -27,8 +27,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 
 async fn remove(session: &CliSession, name: &str) -> Result<()> {
     let id = session.find_source(name)?;
-    if let Some(place) = session.loaded_config.declared_at(&id) {
-        let message = format!("`{id}` is declared in `{place}`; remove it there, or run `toolcrib disable {id}`");
+    if let Some(location) = session.loaded_config.declared_at(&id) {
+        let message = format!("`{id}` is declared in `{location}`; remove it there, or run `toolcrib disable {id}`");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
     let tools = session.registry.source(&id).map_or(0, |source| source.tool_count);

@@ -1,4 +1,4 @@
-//! `toolcrib search`: the tools that fit a task, a line each.
+//! `toolcrib search`: prints the tools that match a task, one per line.
 
 use clap::Args;
 use toolcrib::Result;
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// What the tool is for, or its name in any spelling
     #[arg(value_name = "QUERY", required = true)]
     query: Vec<String>,
-    /// At most so many hits; 0 is all
+    /// Maximum number of hits; 0 for all
     #[arg(short = 'k', long, value_name = "N", default_value_t = Query::DEFAULT_LIMIT)]
     limit: usize,
     /// Only the tools of one source
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let manner = arguments.model.search_mode()?;
+    let search_mode = arguments.model.search_mode()?;
     let session = CliSession::open(common).await?;
     let source = arguments.source.as_deref().map(|name| session.find_source(name)).transpose()?;
     let among = source.as_ref().map(std::slice::from_ref);
@@ -48,24 +48,24 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         .await
         .missing;
     let query = Query { text: arguments.query.join(" "), limit: arguments.limit, source, tag: arguments.tag };
-    let found = manner.into_searcher(session.registry.view(&CliSession::caller())).search(&query);
+    let results = search_mode.into_searcher(session.registry.view(&CliSession::caller())).search(&query);
     session.close().await;
     if common.json {
-        output::print_json(&PartialResponse { response: found.to_response(), missing })?;
-    } else if !found.hits.is_empty() {
-        output::print_line(&found.hits.iter().map(render_hit).collect::<Vec<_>>().join("\n"))?;
-        let more = found.total.saturating_sub(found.hits.iter().map(|hit| 1 + hit.also.len()).sum());
+        output::print_json(&PartialResponse { response: results.to_response(), missing })?;
+    } else if !results.hits.is_empty() {
+        output::print_line(&results.hits.iter().map(render_hit).collect::<Vec<_>>().join("\n"))?;
+        let more = results.total.saturating_sub(results.hits.iter().map(|hit| 1 + hit.also.len()).sum());
         if more > 0 {
             common.hint(&format!("hint: {more} more match; `-k 0` shows all"));
         }
     }
-    if let Some(hint) = &found.hint {
+    if let Some(hint) = &results.hint {
         common.hint(&format!("hint: {hint}"));
     }
     Ok(CommandOutcome::Success)
 }
 
-/// The line an agent gets, with the name set off for people.
+/// Renders the line that an agent gets, with the name in bold.
 fn render_hit(hit: &Hit) -> String {
     let line = hit.to_line();
     match line.strip_prefix(hit.name.as_str()) {

@@ -1,4 +1,4 @@
-//! `toolcrib sources`: every source and how it stands. Contacts nobody.
+//! `toolcrib sources`: prints every source with its status. Makes no network requests and starts no process.
 
 use clap::Args;
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::output;
 use crate::session::CliSession;
 use crate::table::Table;
 
-/// List every source and how it stands; contacts nobody
+/// List every source with its status, without contacting it
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  toolcrib sources --json | jq '.sources[] | select(.status == \"failed\")'")]
 pub(crate) struct Arguments {}
@@ -24,7 +24,7 @@ pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<Comman
         output::print_json(&json!({ "sources": sources }))?;
     } else if sources.is_empty() {
         output::print_line(
-            "no sources yet; `toolcrib add NAME -- COMMAND` declares one, `toolcrib import` brings those of another client",
+            "no sources yet; `toolcrib add NAME -- COMMAND` declares one, `toolcrib import` imports those of another client",
         )?;
     } else {
         output::print_line(&sources_table(&sources).render())?;
@@ -33,6 +33,7 @@ pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<Comman
     Ok(CommandOutcome::Success)
 }
 
+/// Returns the table of sources, as the demo prints it, too.
 pub(crate) fn sources_table(sources: &[SourceView]) -> Table {
     let mut table = Table::new(&["source", "kind", "status", "freshness", "health", "tools", "checked", "last error"]);
     for source in sources {
@@ -50,11 +51,12 @@ pub(crate) fn sources_table(sources: &[SourceView]) -> Table {
     table
 }
 
-/// A plain enum as JSON writes it.
+/// Returns the name of a unit variant as in JSON.
 pub(crate) fn serialized_name(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
+/// Formats the time since: `3m ago`. Rounds down to one unit.
 pub(crate) fn format_ago(at: toolcrib::core::Timestamp) -> String {
     let seconds = toolcrib::clock::Clock::system().now().since(at).as_secs();
     let rounded = match seconds {

@@ -1,4 +1,5 @@
-//! `toolcrib stats`: what the cache saved, how old it is, and what was called. Contacts nobody.
+//! `toolcrib stats`: prints cache hits, the age of tool lists and call counts. Makes no network requests and starts no
+//! process.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::output;
 use crate::session::CliSession;
 use crate::table::Table;
 
-/// Show cache hits, ages and calls; contacts nobody
+/// Show cache hits, ages of tool lists, and calls
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib stats
@@ -23,10 +24,10 @@ pub(crate) struct Arguments {}
 
 pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
-    let read = session.registry.load_counts().await;
+    let loaded = session.registry.load_counts().await;
     let stats = session.registry.stats();
     session.close().await;
-    read?;
+    loaded?;
     if common.json {
         output::print_json(&stats)?;
     } else {
@@ -39,7 +40,7 @@ fn render_stats(stats: &Stats) -> String {
     let Stats { tool_count, hits, misses, calls, errors, .. } = stats;
     let ratio = stats.hit_ratio.map(|ratio| format!(" ({:.0} % were hits)", ratio * 100.0)).unwrap_or_default();
     let mut text = format!(
-        "tools  {tool_count}\ncalls  {calls}, {errors} failed\ncache  {hits} hits, {misses} misses{ratio}; a hit is a need met while fresh\n"
+        "tools  {tool_count}\ncalls  {calls}, {errors} failed\ncache  {hits} hits, {misses} misses{ratio}; a hit is a use of a fresh tool list\n"
     );
     if !stats.sources.is_empty() {
         let mut table = Table::new(&["source", "age", "expired", "hits", "misses"]);

@@ -1,4 +1,5 @@
-//! `toolcrib tools`: every tool, from the cache; sources never seen before are discovered first.
+//! `toolcrib tools`: prints every tool from the cache, as a table, JSON or in a model provider's format. Sources without
+//! a tool list are discovered first.
 
 use clap::Args;
 use toolcrib::core::ResultExt;
@@ -16,7 +17,7 @@ use crate::output;
 use crate::session::CliSession;
 use crate::table::Table;
 
-/// List every tool, from the cache; sources never seen before are discovered first
+/// List every tool, from the cache; sources that were never discovered are discovered first
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib tools
@@ -26,13 +27,13 @@ use crate::table::Table;
   toolcrib tools --format gemini --source github
   toolcrib tools --wait 10s
 
-A provider's format is the array that provider takes. What it cannot express is edited, which `describe --format X
---explain` tells; a tool that cannot be had in it is left out, with a hint.")]
+A provider's format is the array that the provider expects. What it cannot express is edited, as `describe --format X
+--explain` shows; a tool that is not available in it is left out, with a hint.")]
 pub(crate) struct Arguments {
     /// Only the tools of one source
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
-    /// How to print them; a provider's format is the array that provider takes
+    /// How to print them; a provider's format is the array that the provider expects
     #[arg(long, value_name = "FORMAT", value_parser = ["table", "json", "mcp", "anthropic", "openai", "openai-strict", "gemini"])]
     format: Option<String>,
     /// With `anthropic`: leave what is not essential to the provider's own tool search
@@ -47,23 +48,23 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let session = CliSession::open(common).await?;
     let source = arguments.source.as_deref().map(|name| session.find_source(name)).transpose()?;
     let among = source.as_ref().map(std::slice::from_ref);
-    // One source that was asked for is worth the wait; there is nothing else to print.
-    let patience =
+    // With one named source there is nothing else to print, so wait for it.
+    let policy =
         if among.is_some() { arguments.discovery.wait_policy_for_all() } else { arguments.discovery.wait_policy() };
-    let missing = session.ensure(arguments.discovery.required_freshness(), among, patience).await.missing;
+    let missing = session.ensure(arguments.discovery.required_freshness(), among, policy).await.missing;
     let failed = source
         .as_ref()
         .and_then(|id| session.registry.source(id))
         .is_some_and(|source| source.status == DiscoveryStatus::Failed && source.tool_count == 0);
     let view = session.registry.view(&CliSession::caller());
-    let wanted = |tool: &ToolRef<'_>| source.as_ref().is_none_or(|source| source == tool.source());
+    let is_selected = |tool: &ToolRef<'_>| source.as_ref().is_none_or(|source| source == tool.source());
     match format {
         Some(format) => {
-            // The last piece is held back, for an incomplete list says so at its end.
+            // Hold the last chunk back, because an incomplete JSON list gets `missing` at its end.
             let mut last = String::new();
-            let set_aside = view.render_chunks(format, wanted, |piece| {
+            let set_aside = view.render_chunks(format, is_selected, |chunk| {
                 output::print_part(&last)?;
-                piece.clone_into(&mut last);
+                chunk.clone_into(&mut last);
                 Ok(())
             })?;
             if format == Format::Json {
@@ -72,13 +73,13 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             output::print_line(&last)?;
             hint_excluded(common, format, &set_aside);
         }
-        None => output::print_line(&render_table(view.listed_tools().filter(wanted))?)?,
+        None => output::print_line(&render_table(view.listed_tools().filter(is_selected))?)?,
     }
     session.close().await;
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-/// The end of a JSON object, with what it lacks where it does.
+/// Inserts the field `missing` at the end of a JSON object, unless the list is complete.
 fn append_missing(end: &str, missing: &[MissingSource]) -> Result<String> {
     match end.strip_suffix('}') {
         Some(open) if !missing.is_empty() => {
@@ -89,7 +90,7 @@ fn append_missing(end: &str, missing: &[MissingSource]) -> Result<String> {
     }
 }
 
-/// What to print; a table when there is none.
+/// Returns the format to print; `None` for a table.
 fn resolve_format(common: &CommonArguments, arguments: &Arguments) -> Result<Option<Format>> {
     let format = match arguments.format.as_deref() {
         Some("table") => None,
@@ -104,18 +105,18 @@ fn resolve_format(common: &CommonArguments, arguments: &Arguments) -> Result<Opt
     }
 }
 
-/// Names what a provider's list lacks, and where to read why.
+/// Prints hints about tools that are not available in a provider's format.
 pub(crate) fn hint_excluded(common: &CommonArguments, format: Format, set_aside: &[SetAsideTool]) {
+    /// Further tools are only named.
     const MAX_EXCLUSION_HINTS: usize = 5;
     let format = format.as_str();
     for SetAsideTool { name, reason } in set_aside.iter().take(MAX_EXCLUSION_HINTS) {
         common.hint(&format!("hint: {name} is not available as `{format}`: {reason}"));
     }
     if set_aside.len() > MAX_EXCLUSION_HINTS {
-        let names: Vec<String> =
-            set_aside.iter().skip(MAX_EXCLUSION_HINTS).map(|refused| refused.name.clone()).collect();
+        let names: Vec<String> = set_aside.iter().skip(MAX_EXCLUSION_HINTS).map(|tool| tool.name.clone()).collect();
         common.hint(&format!(
-            "hint: nor can {}; `toolcrib describe NAME --format {format} --explain` says why",
+            "hint: nor are {}; `toolcrib describe NAME --format {format} --explain` shows why",
             names.join(", ")
         ));
     }

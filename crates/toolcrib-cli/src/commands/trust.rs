@@ -1,4 +1,4 @@
-//! `toolcrib trust`: accept the project's file, with what it runs, contacts and allows now.
+//! `toolcrib trust`: accepts the project file with everything that it currently runs, contacts and allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,39 +13,39 @@ use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
 use crate::{output, session, source_summary};
 
-/// Keys of a source that the line about what it runs or contacts shows already.
+/// Source keys that the summary line of a source already shows.
 const SUMMARIZED_KEYS: [&str; 9] =
     ["command", "args", "env", "cwd", "url", "openapi", "base_url", "workflow", "builtin"];
 
-/// Accept the project's file, so that what it says holds and its sources may be run and contacted
+/// Accept the project file, so that its settings apply and its sources may be run and contacted
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  cd project && toolcrib trust
 
-A file that is found by walking up from the working directory changes nothing before it is trusted. When it would run,
-contact or allow something else than what was trusted, it is asked about again; restricting it further is not asked
-about. A file named by `--config` needs no trust.")]
+A file that is found by walking up from the working directory has no effect before it is trusted. When it would run,
+contact or allow anything else than what was trusted, Toolcrib asks again; it does not ask about further restrictions.
+A file named by `--config` needs no trust.")]
 pub(crate) struct Arguments {}
 
 pub(crate) fn run(common: &CommonArguments, _: &Arguments) -> Result<CommandOutcome> {
-    let found = session::load_config(common)?;
-    let Some(file) = found.file.clone() else {
+    let loaded_config = session::load_config(common)?;
+    let Some(file) = loaded_config.file.clone() else {
         let message = "no project file from here upwards; `toolcrib init` writes one";
         return Err(Error::new(Code::NotFound, message));
     };
-    let Some(project) = found.project.clone() else {
+    let Some(project) = loaded_config.project.clone() else {
         if common.json {
             output::print_json(&json!({ "file": file, "trusted": true, "changed": false, "sources": [] }))?;
         } else {
             output::print_line(&format!(
-                "`{}` needs no trust: it was named, is your own, or says nothing",
+                "`{}` needs no trust: it was named, is your own, or has no settings",
                 file.display()
             ))?;
         }
         return Ok(CommandOutcome::Success);
     };
     let was_trusted = project.is_trusted();
-    // Also where it is trusted already: what its documents lead to is looked up again.
-    found.accept_project()?;
+    // Also for a file that is trusted already: the servers in its documents are recorded again.
+    loaded_config.accept_project()?;
     if common.json {
         let sources: Vec<Value> =
             project.config.sources.iter().map(|declaration| source_json(&project, declaration)).collect();
@@ -63,33 +63,37 @@ pub(crate) fn run(common: &CommonArguments, _: &Arguments) -> Result<CommandOutc
     Ok(CommandOutcome::Success)
 }
 
-/// All that trusting a project's file covers: what each source runs or contacts, its rules, and what holds for all.
+/// Returns everything that trusting a project file permits: what each source runs or contacts, its rules, and the
+/// settings for all sources.
 pub(crate) fn trust_lines(project: &ProjectFile) -> Vec<String> {
     let servers = project.document_servers();
     let mut lines = Vec::new();
     if let TrustState::Changed { keys, .. } = &project.trust_state {
         lines.push(format!("  changed since it was trusted: {}", keys.join(", ")));
     }
-    let narrowed = |id: &SourceId| project.config.narrowings.iter().any(|narrowing| narrowing.id == *id);
+    let is_narrowed = |id: &SourceId| project.config.narrowings.iter().any(|narrowing| narrowing.id == *id);
     let declared = project.config.sources.iter();
     for declaration in
-        declared.filter(|declared| !(narrowed(&declared.id) && project.replaces_user_source(&declared.id)))
+        declared.filter(|declared| !(is_narrowed(&declared.id) && project.replaces_user_source(&declared.id)))
     {
         match &declaration.source {
             Ok(source) => lines.extend(source_lines(project, source, &servers)),
             Err(_) => {
                 let id = &declaration.id;
-                lines.push(format!("  {id}: not used, because it is stated wrongly; `toolcrib sources` says how"));
+                lines.push(format!(
+                    "  {id}: not used, because its declaration is invalid; `toolcrib sources` shows the error"
+                ));
             }
         }
     }
     for (key, value) in settings_to_trust(&project.config) {
-        let narrowed = key.strip_prefix("sources.");
-        // One that narrows nothing has been named among the sources.
-        if narrowed.is_some_and(|id| !project.user_config.sources.iter().any(|below| below.id.as_str() == id)) {
+        let narrowed_id = key.strip_prefix("sources.");
+        // A narrowing of a source that the user does not have is listed among the sources.
+        let is_users = |id: &str| project.user_config.sources.iter().any(|source| source.id.as_str() == id);
+        if narrowed_id.is_some_and(|id| !is_users(id)) {
             continue;
         }
-        lines.push(match narrowed {
+        lines.push(match narrowed_id {
             Some(id) => format!("  narrows your own `{id}`: {}", source_summary::escape_invisible(&value.to_string())),
             None if key == "allow_commands" && value == json!(true) => {
                 "  allow_commands: requests over HTTP may declare programs to run".to_owned()
@@ -103,6 +107,7 @@ pub(crate) fn trust_lines(project: &ProjectFile) -> Vec<String> {
     lines
 }
 
+/// Returns the lines about one source.
 fn source_lines(
     project: &ProjectFile,
     source: &Source,
@@ -128,6 +133,7 @@ fn source_lines(
     lines
 }
 
+/// Returns the declaration with masked secrets, or its errors, for `--json`.
 fn source_json(project: &ProjectFile, declaration: &ConfiguredSource) -> Value {
     match &declaration.source {
         Ok(source) => {

@@ -1,5 +1,5 @@
-//! `toolcrib verify`: that the journal is whole and the catalogue equals its replay. Makes no network requests and starts no
-//! process.
+//! `toolcrib verify`: checks that the journal is complete and that the catalogue equals its replay; with
+//! `--accept-damage` continues with a damaged journal. Makes no network requests and starts no process.
 
 use std::path::PathBuf;
 
@@ -16,27 +16,28 @@ use crate::session::{CliSession, store_url};
 
 /// Check that the journal is whole and that the catalogue equals its replay
 ///
-/// A journal that lost records is damaged: lists can be read, and nothing is called or written, because a lost record may have
-/// revoked a token or disabled a tool. Where no backup is at hand, `--accept-damage` goes on with what can be read.
+/// A journal that lost records is damaged: lists can be read, but calls and changes are refused, because a lost record may
+/// have revoked a token or disabled a tool. Without a backup, `--accept-damage` continues with what can be read.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib verify
   toolcrib verify --json | jq .faults
-  toolcrib verify --accept-damage       go on with a damaged journal; every token is revoked
+  toolcrib verify --accept-damage       continue with a damaged journal; every token is revoked
 
 Exit code 1 when something is wrong.")]
 pub(crate) struct Arguments {
-    /// Record that the damage is accepted, and go on with what can be read; revokes every stored token
+    /// Record that the damage is accepted, and continue with what can be read; revokes every stored token
     #[arg(long)]
     accept_damage: bool,
 }
 
-/// What helps a store that is not whole.
-pub(crate) const REFRESH_ADVICE: &str = "`toolcrib refresh --force` fetches lists anew";
-/// What helps a damaged one.
+/// Advice on a store with missing or corrupt tool lists.
+pub(crate) const REFRESH_ADVICE: &str = "`toolcrib refresh --force` fetches the tool lists again";
+/// Advice on a damaged journal.
 pub(crate) const DAMAGE_ADVICE: &str = "stop Toolcrib and put a backup of the store back, or go on with what can be read: \
                                         `toolcrib verify --accept-damage`, which revokes every stored token";
 
+/// The report as printed with `--json`.
 #[derive(Debug, Serialize)]
 struct VerifyReport {
     #[serde(flatten)]
@@ -45,65 +46,65 @@ struct VerifyReport {
     acceptance: Option<AcceptedDamage>,
 }
 
-/// What accepting the damage did.
+/// Result of `--accept-damage`.
 #[derive(Debug, Serialize)]
 struct AcceptedDamage {
     #[serde(flatten)]
     record: DamageAcceptance,
-    /// Where the old file lies, when a new store was begun.
+    /// Path of the old store file, if a new store was created.
     set_aside: Option<PathBuf>,
 }
 
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
-    let (session, acceptance) = match arguments.accept_damage {
-        true => accept_damage(common, session).await?,
-        false => (session, None),
-    };
+    let (session, acceptance) =
+        if arguments.accept_damage { accept_damage(common, session).await? } else { (session, None) };
     let verification = session.registry.verify().await;
     session.close().await;
-    let output = VerifyReport { verification: verification?, acceptance };
+    let report = VerifyReport { verification: verification?, acceptance };
     if common.json {
-        output::print_json(&output)?;
+        output::print_json(&report)?;
     } else {
-        output::print_line(&render_report(&output, arguments.accept_damage))?;
+        output::print_line(&render_report(&report, arguments.accept_damage))?;
     }
-    let sound = output.verification.faults.is_empty() && output.verification.upgrade.is_none();
-    Ok(if sound { CommandOutcome::Success } else { CommandOutcome::Failure })
+    let is_sound = report.verification.faults.is_empty() && report.verification.upgrade.is_none();
+    Ok(if is_sound { CommandOutcome::Success } else { CommandOutcome::Failure })
 }
 
-/// Accepts what is damaged, if anything is. Where nothing can be appended to the file any more, a new store is begun with what
-/// can be read of it, and the old file is kept under another name.
+/// Records that the damage is accepted, if there is any. If the store file cannot be appended to any more, creates a new
+/// store with what can be read of it and keeps the old file under another name.
 async fn accept_damage(common: &CommonArguments, session: CliSession) -> Result<(CliSession, Option<AcceptedDamage>)> {
     if !session.registry.needs_new_store() && session.registry.integrity_faults().await.is_empty() {
-        let recorded = session.registry.accept_damage(CliSession::actor()).await?;
-        return Ok((session, recorded.map(|recorded| AcceptedDamage { record: recorded, set_aside: None })));
+        let record = session.registry.accept_damage(CliSession::actor()).await?;
+        return Ok((session, record.map(|record| AcceptedDamage { record, set_aside: None })));
     }
+    // Read everything before closing: rebuilding moves the file.
     let damage = session.registry.describe_damage().await;
     let salvage = session.registry.salvage().await?;
-    let place = store_url(common, &session.data_directory);
+    let store_url = store_url(common, &session.data_directory);
     let now = session.registry.now();
     session.close().await;
-    let set_aside = store::rebuild_store(&place, &salvage, now).await?;
+    let set_aside = store::rebuild_store(&store_url, &salvage, now).await?;
     let session = CliSession::open_offline(common).await?;
-    let recorded = session.registry.accept_described_damage(damage, CliSession::actor()).await?;
-    Ok((session, Some(AcceptedDamage { record: recorded, set_aside })))
+    let record = session.registry.accept_described_damage(damage, CliSession::actor()).await?;
+    Ok((session, Some(AcceptedDamage { record, set_aside })))
 }
 
-fn render_report(output: &VerifyReport, asked_to_accept: bool) -> String {
+/// Renders the report for people.
+fn render_report(report: &VerifyReport, accept_requested: bool) -> String {
     let Verification { records, manifests, unknown_events, upgrade, damage, accepted, faults, .. } =
-        &output.verification;
-    let mut lines = match (&output.acceptance, asked_to_accept) {
+        &report.verification;
+    let mut lines = match (&report.acceptance, accept_requested) {
         (Some(acceptance), _) => acceptance_lines(acceptance),
-        (None, true) => vec!["nothing is damaged, so that there is nothing to accept".to_owned()],
+        (None, true) => vec!["nothing is damaged, so there is nothing to accept".to_owned()],
         (None, false) => Vec::new(),
     };
     lines.push(format!("read {records} records of the journal, and {} of tools", pluralize(*manifests, "list")));
     if *unknown_events > 0 {
-        lines.push(format!("{unknown_events} records are of a newer Toolcrib and were passed over"));
+        lines.push(format!("{unknown_events} records were written by a newer Toolcrib and were skipped"));
     }
-    lines.extend(upgrade.iter().map(|reason| format!("fault: {reason}; until then nothing is called or written")));
-    if output.acceptance.is_none() {
+    lines.extend(upgrade.iter().map(|reason| format!("fault: {reason}; until then calls and changes are refused")));
+    if report.acceptance.is_none() {
         lines.extend(accepted.iter().map(|fault| format!("accepted before: {fault}")));
     }
     if faults.is_empty() {
@@ -116,7 +117,7 @@ fn render_report(output: &VerifyReport, asked_to_accept: bool) -> String {
     } else {
         lines.push(
             "the journal is damaged: tokens that were revoked, tools and sources that were disabled and sources that were \
-             added at run time may be lost with its records, so nothing is called or written"
+             added at run time may be lost with its records, so calls and changes are refused"
                 .to_owned(),
         );
         lines.push(DAMAGE_ADVICE.to_owned());

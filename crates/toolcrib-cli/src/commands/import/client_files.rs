@@ -1,4 +1,4 @@
-//! Where other clients keep their servers, and what stands there.
+//! Configuration files of other MCP clients: their default paths, and the servers declared in them.
 
 use std::path::{Path, PathBuf};
 
@@ -11,17 +11,18 @@ use toolcrib::{Code, Error, Result};
 use crate::arguments::CommonArguments;
 use crate::session;
 
-/// One file, read.
+/// The content of one file.
 pub(super) struct ClientConfigFile {
+    /// Path of the file, for messages.
     pub(super) file: String,
     pub(super) declarations: Vec<ConfiguredSource>,
-    /// What could not be read; it keeps nothing else out.
+    /// Errors in parts of the file; the other declarations are imported all the same.
     pub(super) faults: Vec<ConfigDiagnostic>,
     pub(super) warnings: Vec<ConfigDiagnostic>,
 }
 
 impl ClientConfigFile {
-    /// A file that somebody named must be there and legible.
+    /// Reads the file named on the command line; it is an error if it cannot be read.
     pub(super) fn read_named(file: &Path, client: Option<McpClientKind>) -> Result<ClientConfigFile> {
         let text = config_file::read_text(file)?;
         let imported = parse(file, &text, client, &working_directory()?)
@@ -29,45 +30,46 @@ impl ClientConfigFile {
         Ok(ClientConfigFile::new(file, imported))
     }
 
-    /// The files of one client, or of all, where they usually are. The configuration's own is none of them.
+    /// Reads the files of one client, or of all, at their default paths. Skips files that Toolcrib reads as its own
+    /// configuration.
     pub(super) fn read_default_paths(
         common: &CommonArguments,
         client: Option<McpClientKind>,
     ) -> Result<Vec<ClientConfigFile>> {
         let home = home_directory()?;
         let project = working_directory()?;
-        let unnamed = client.is_none();
+        let is_any_client = client.is_none();
         let clients = client.map_or_else(|| McpClientKind::ALL.to_vec(), |client| vec![client]);
         let paths = clients.iter().flat_map(|client| {
             client.config_paths(&home, &project, Os::current()).into_iter().map(|path| (*client, path))
         });
         let paths: Vec<(McpClientKind, PathBuf)> = paths.collect();
         let configured = session::load_config(common)?.files;
-        let mut places = Vec::new();
+        let mut config_files = Vec::new();
         for (client, path) in paths.iter().filter(|(_, path)| path.is_file()) {
             if configured.contains(path) {
                 common.hint(&format!("`{}` is read as the configuration already", path.display()));
                 continue;
             }
-            // What a project brings along runs nothing before somebody names it.
-            if unnamed && path.starts_with(&project) && project != home {
+            // A file in a checked-out project is not the user's own, so it must be named explicitly.
+            if is_any_client && path.starts_with(&project) && project != home {
                 let path = path.display();
-                common.hint(&format!("hint: `{path}` is this project's; `toolcrib import {path}` brings it along"));
+                common.hint(&format!("hint: `{path}` belongs to this project; `toolcrib import {path}` imports it"));
                 continue;
             }
-            let place = ClientConfigFile::read_existing(path, *client, &project);
-            // Clients keep other settings in the same files.
-            if !place.declarations.is_empty() || !place.faults.is_empty() {
-                places.push(place);
+            let config_file = ClientConfigFile::read_existing(path, *client, &project);
+            // Some clients keep their servers in a general settings file, which may declare none.
+            if !config_file.declarations.is_empty() || !config_file.faults.is_empty() {
+                config_files.push(config_file);
             }
         }
-        if places.is_empty() {
+        if config_files.is_empty() {
             return Err(no_servers_error(&paths));
         }
-        Ok(places)
+        Ok(config_files)
     }
 
-    /// A file that happens to be there; one that cannot be read keeps the others in.
+    /// Reads a file at a default path. An error is reported with the results and does not stop the other files.
     fn read_existing(path: &Path, client: McpClientKind, project: &Path) -> ClientConfigFile {
         let unreadable = |error: Error| vec![ConfigDiagnostic::new(&path.display().to_string(), 0, "", error.message)];
         let imported = config_file::read_text(path)
@@ -105,8 +107,8 @@ fn working_directory() -> Result<PathBuf> {
 }
 
 fn home_directory() -> Result<PathBuf> {
-    let homeless = || Error::new(Code::ConfigInvalid, "there is no home directory to look in; name a FILE");
-    std::env::home_dir().filter(|home| home.is_absolute()).ok_or_else(homeless)
+    let no_home = || Error::new(Code::ConfigInvalid, "there is no home directory to search; name a FILE");
+    std::env::home_dir().filter(|home| home.is_absolute()).ok_or_else(no_home)
 }
 
 fn no_servers_error(paths: &[(McpClientKind, PathBuf)]) -> Error {

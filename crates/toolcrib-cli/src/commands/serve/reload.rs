@@ -1,4 +1,4 @@
-//! Reading the configuration again: when a file of it changes, or on SIGHUP. One that is wrong changes nothing.
+//! Reload of the configuration when one of its files changes, or on SIGHUP. An invalid configuration changes nothing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,99 +13,101 @@ use toolcrib_server::{AppState, McpService};
 use crate::exit::HangupSignal;
 use crate::session::{CliSession, load_config};
 
-/// How often the files are looked at.
+/// Time between checks of the files.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// When a file was written last, and its length: enough to see an edit.
+/// Modification time and length by path, which suffice to notice an edit; `None` for a missing or not yet checked file.
 type FileStamps = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
 
-/// Follows the files for as long as it is polled.
+/// Watches the files and applies changes, as long as the future is polled.
 pub(super) async fn watch_config(
     session: &CliSession,
-    surface: &McpService,
-    house: &AppState,
-    mut hang_up: HangupSignal,
+    mcp_service: &McpService,
+    app_state: &AppState,
+    mut hangup_signal: HangupSignal,
 ) {
     let mut current = session.loaded_config.clone();
-    // Not stamped yet: what changed since they were read is found by the first look.
+    // No stamps yet, so that the first check also finds changes made since the files were loaded.
     let mut known: FileStamps = watched_paths(&current).map(|path| (path, None)).collect();
     loop {
-        let asked = tokio::select! {
-            () = hang_up.wait() => true,
+        let is_requested = tokio::select! {
+            () = hangup_signal.wait() => true,
             () = tokio::time::sleep(POLL_INTERVAL) => false,
         };
-        // Stamped before they are read, so that a change in between is seen next time.
+        // Read the stamps before the files, so that a change in between is noticed by the next check.
         let now = read_stamps(known.keys()).await;
-        if !asked && now == known {
+        if !is_requested && now == known {
             continue;
         }
         known = now;
-        let found = match reload_config(session, &current).await {
-            Ok(found) => found,
+        let loaded = match reload_config(session, &current).await {
+            Ok(loaded) => loaded,
             Err(error) => {
                 session.common.hint(&format!("error: {}; the configuration stays as it was", error.message));
                 continue;
             }
         };
-        let what = describe_changes(&current.config, &found.config);
-        let trusted_now = found.untrusted_project().is_none() && !session.registry.is_trusted();
-        if what.is_empty() && !trusted_now {
-            if asked {
-                session.common.hint("configuration read again: nothing changed");
+        let changes = describe_changes(&current.config, &loaded.config);
+        let became_trusted = loaded.untrusted_project().is_none() && !session.registry.is_trusted();
+        if changes.is_empty() && !became_trusted {
+            if is_requested {
+                session.common.hint("configuration reloaded: nothing changed");
             }
             continue;
         }
-        if let Err(error) = apply_config(session, surface, house, &found).await {
-            session.common.hint(&format!("error: {}; it is tried again", error.message));
+        if let Err(error) = apply_config(session, mcp_service, app_state, &loaded).await {
+            session.common.hint(&format!("error: {}; the reload is tried again", error.message));
+            // Forget the stamps, so that the next check applies the files again.
             known.values_mut().for_each(|stamp| *stamp = None);
             continue;
         }
-        // Clients hear of what is new once it is known.
+        // Discover new sources, so that clients are notified of their tools.
         session.registry.refresh_in_background();
-        let what = if what.is_empty() { "the project's file is trusted".to_owned() } else { what.join(", ") };
-        session.common.hint(&format!("configuration read again: {what}"));
-        known = watched_paths(&found).map(|path| (path.clone(), known.get(&path).copied().flatten())).collect();
-        current = found;
+        let changes = if changes.is_empty() { "the project file is trusted".to_owned() } else { changes.join(", ") };
+        session.common.hint(&format!("configuration reloaded: {changes}"));
+        known = watched_paths(&loaded).map(|path| (path.clone(), known.get(&path).copied().flatten())).collect();
+        current = loaded;
     }
 }
 
-/// What the files say now. A project's file that is no longer trusted stays as it was trusted, so that changes of the
-/// user's own file hold nevertheless.
+/// Loads the files. If the project file is no longer trusted, keeps its last trusted content, so that changes of the
+/// user's own file still apply.
 async fn reload_config(session: &CliSession, current: &LoadedConfig) -> Result<LoadedConfig> {
     let common = session.common.clone();
-    // Documents of a project may be large.
-    let found = tokio::task::spawn_blocking(move || load_config(&common)).await;
-    let found = found.context(Code::Internal, "the configuration could not be read")??;
+    // Off the async workers: computing trust reads the documents of the project, which may be large.
+    let loaded = tokio::task::spawn_blocking(move || load_config(&common)).await;
+    let loaded = loaded.context(Code::Internal, "the configuration could not be read")??;
     let was_trusted = current.untrusted_project().is_none();
-    let Some(project) = found.untrusted_project() else { return Ok(found) };
+    let Some(project) = loaded.untrusted_project() else { return Ok(loaded) };
     if was_trusted && current.project.is_some() {
         let message = project.untrusted_reason();
         session.common.hint(&format!(
-            "hint: {message}; it holds as it was trusted until then; look at it, then run `toolcrib trust`"
+            "hint: {message}; its last trusted content stays in effect; review it, then run `toolcrib trust`"
         ));
-        return Ok(found.with_trusted_project(current));
+        return Ok(loaded.with_trusted_project(current));
     }
-    Ok(found)
+    Ok(loaded)
 }
 
+/// Applies a loaded configuration to HTTP server, registry and MCP service.
 async fn apply_config(
     session: &CliSession,
-    surface: &McpService,
-    house: &AppState,
-    found: &LoadedConfig,
+    mcp_service: &McpService,
+    app_state: &AppState,
+    loaded: &LoadedConfig,
 ) -> Result<()> {
-    for warning in &found.config.warnings {
+    for warning in &loaded.config.warnings {
         session.common.hint(&format!("warning: {warning}"));
     }
-    // What local processes may do comes first: it needs no store.
-    house.set_config(found.clone());
-    session.registry.set_trust(found.trust());
-    session.registry.reconfigure(&found.config).await?;
-    surface.set_expose(found.config.expose.clone());
+    // First the permissions of local processes, which must not depend on a working store.
+    app_state.set_config(loaded.clone());
+    session.registry.set_trust(loaded.trust());
+    session.registry.reconfigure(&loaded.config).await?;
+    mcp_service.set_expose(loaded.config.expose.clone());
     Ok(())
 }
 
-/// What changed, piece by piece.
+/// Returns a phrase for each changed source and section.
 fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
     let sources = |config: &Config| -> BTreeMap<String, _> {
         config.sources.iter().map(|declared| (declared.id.to_string(), declared.source.clone())).collect()
@@ -116,12 +118,12 @@ fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
     let changed = new.iter().filter(|(id, source)| old.get(*id).is_some_and(|old| old != *source));
     let changed = changed.map(|(id, _)| format!("`{id}` changed"));
     let removed = old.keys().filter(|id| !new.contains_key(*id)).map(|id| format!("`{id}` removed"));
-    let mut said: Vec<String> = added.chain(changed).chain(removed).collect();
+    let mut changes: Vec<String> = added.chain(changed).chain(removed).collect();
     if before.defaults != after.defaults {
-        said.push("`defaults` changed".into());
+        changes.push("`defaults` changed".into());
     }
     if before.expose != after.expose {
-        said.push("`expose` changed".into());
+        changes.push("`expose` changed".into());
     }
     for (key, differs) in [
         ("warm", before.warm != after.warm),
@@ -130,15 +132,15 @@ fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
         ("allow_private_sources", before.allow_private_sources != after.allow_private_sources),
     ] {
         if differs {
-            said.push(format!("`{key}` changed"));
+            changes.push(format!("`{key}` changed"));
         }
     }
-    said
+    changes
 }
 
-/// The files that were read, the user's own, which may appear, and the list of those that are trusted.
-fn watched_paths(found: &LoadedConfig) -> impl Iterator<Item = PathBuf> {
-    found.files.iter().cloned().chain(config_file::user_config_file()).chain(config_file::trust_file().ok())
+/// The loaded files, the user's own (which may be created later), and the list of trusted files.
+fn watched_paths(loaded: &LoadedConfig) -> impl Iterator<Item = PathBuf> {
+    loaded.files.iter().cloned().chain(config_file::user_config_file()).chain(config_file::trust_file().ok())
 }
 
 async fn read_stamps(paths: impl Iterator<Item = &PathBuf>) -> FileStamps {
