@@ -13,7 +13,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::served::{Place, Served};
+use support::test_server::{ServeProcess, TestWorkspace};
 
 /// Pictures that the documentation shows, and how they are called there.
 const DOCUMENTED_SCREENSHOTS: [(&str, &str); 4] = [
@@ -28,25 +28,25 @@ fn a_second_window_sees_live_what_is_done_in_the_first() {
     let Some(everything) = programs::everything_server() else {
         return programs::skip("console", "no server-everything");
     };
-    let place = Place::new(&json!({ "core": { "builtin": "all" } }), &json!({}));
+    let workspace = TestWorkspace::new(&json!({ "core": { "builtin": "all" } }), &json!({}));
     let (program, arguments) = everything;
     let command = format!("{} {} stdio", program.display(), arguments.join(" "));
-    run_browser_script("tour", &place.serve(), &[("COMMAND", &command)]);
+    run_browser_script("tour", &workspace.serve(), &[("COMMAND", &command)]);
 }
 
 #[test]
 fn every_page_can_be_read_and_used_by_everybody() {
-    let place = Place::new(&json!({}), &json!({}));
-    let shop = place.started(&["demo", "--api"]);
-    let sources = sample_sources(&place, &shop);
-    place.configure(&sources, &json!({}));
-    let path = format!("{}:{}", place.path("bin").display(), std::env::var("PATH").unwrap());
-    let served = place.started_with(&["serve", "--listen", "127.0.0.1:0"], &[("PATH", &path)]);
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let shop = workspace.start_listening(&["demo", "--api"]);
+    let sources = sample_sources(&workspace, &shop);
+    workspace.configure(&sources, &json!({}));
+    let path = format!("{}:{}", workspace.path("bin").display(), std::env::var("PATH").unwrap());
+    let server = workspace.start_listening_with(&["serve", "--listen", "127.0.0.1:0"], &[("PATH", &path)]);
     let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
-    let tickets = place.path("tickets.json");
+    let tickets = workspace.path("tickets.json");
     let names = sources.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(",");
     let told = [("PICTURES", pictures.to_str().unwrap()), ("TICKETS", tickets.to_str().unwrap()), ("SOURCES", &names)];
-    run_browser_script("looks", &served, &told);
+    run_browser_script("looks", &server, &told);
     if std::env::var_os("TOOLCRIB_UPDATE_PICTURES").is_some() && pictures.exists() {
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
         fs::create_dir_all(&images).unwrap();
@@ -63,21 +63,21 @@ fn whatever_a_source_says_stays_text() {
     let hostile =
         |way: &str| json!({ "command": node, "args": [browser_script("hostile_server"), way], "title": title });
     let sources = json!({ "hostile": hostile("steady"), "failing": hostile("fails"), "changing": hostile("changes") });
-    let place = Place::new(&sources, &json!({}));
-    run_browser_script("markup", &place.serve(), &[]);
+    let workspace = TestWorkspace::new(&sources, &json!({}));
+    run_browser_script("markup", &workspace.serve(), &[]);
 }
 
 /// Some sources with plain names, so that pictures of them show nothing of this machine.
-fn sample_sources(place: &Place, shop: &Served) -> Value {
+fn sample_sources(workspace: &TestWorkspace, shop: &ServeProcess) -> Value {
     let write = |name: &str, command: &str| {
-        let path = place.path("bin").join(name);
-        fs::create_dir_all(place.path("bin")).unwrap();
+        let path = workspace.path("bin").join(name);
+        fs::create_dir_all(workspace.path("bin")).unwrap();
         fs::write(&path, format!("#!/bin/sh\nexec {command}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     };
     write("library-server", &format!("{} __demo-server", env!("CARGO_BIN_EXE_toolcrib")));
     // A server whose one tool changes while it is looked at.
-    let (tickets, list) = (programs::scripted_server(), place.path("tickets.json"));
+    let (tickets, list) = (programs::scripted_server(), workspace.path("tickets.json"));
     fs::write(&list, "[]").unwrap();
     write("tickets-server", &format!("{} --tools-file {}", tickets.display(), list.display()));
     let mut sources = json!({
@@ -96,7 +96,7 @@ fn sample_sources(place: &Place, shop: &Served) -> Value {
 
 /// Runs a story in the browser.
 #[track_caller]
-fn run_browser_script(story: &str, served: &Served, more: &[(&str, &str)]) {
+fn run_browser_script(story: &str, server: &ServeProcess, more: &[(&str, &str)]) {
     let (Some(node), Some(modules), Some(chromium)) =
         (programs::node(), programs::node_modules(), programs::chromium())
     else {
@@ -104,7 +104,7 @@ fn run_browser_script(story: &str, served: &Served, more: &[(&str, &str)]) {
     };
     let mut command = Command::new(node);
     command.arg(browser_script(story)).envs(more.iter().copied());
-    command.env("BASE", &served.url).env("LINK", served.console());
+    command.env("BASE", &server.url).env("LINK", server.console_url());
     command.env("NODE_MODULES", modules).env("CHROMIUM", chromium);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{story}:\n{}", String::from_utf8_lossy(&output.stderr));

@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 
 use serde_json::{Value, json};
-use support::bench::{Bench, each};
+use support::test_project::{TestProject, field_values};
 use toolcrib_testkit::programs;
 
 const TOOLS: &str = r##"[
@@ -16,49 +16,53 @@ const TOOLS: &str = r##"[
     {"name": "either", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}, {}]}}
 ]"##;
 
-fn test_project() -> Bench {
-    let bench = Bench::new("hub: { command: SERVER, args: [--tools-file, tools.json], cwd: . }");
-    bench.write("tools.json", TOOLS);
-    bench
+fn test_project() -> TestProject {
+    let project = TestProject::new("hub: { command: SERVER, args: [--tools-file, tools.json], cwd: . }");
+    project.write("tools.json", TOOLS);
+    project
 }
 
 #[test]
 fn a_summary_says_what_there_is_and_what_it_saves() {
-    let bench = test_project();
-    let ran = bench.run(&["context"]);
-    ran.ended(0).says("3 tools from 1 source").says("search_tools(query)").says("hub: search_issues, put, either");
-    ran.complains("tokens instead of");
-    let summary = bench.json(0, &["context", "--cached", "--budget", "60"]);
+    let project = test_project();
+    let output = project.run(&["context"]);
+    output
+        .assert_code(0)
+        .assert_stdout("3 tools from 1 source")
+        .assert_stdout("search_tools(query)")
+        .assert_stdout("hub: search_issues, put, either");
+    output.assert_stderr("tokens instead of");
+    let summary = project.json(0, &["context", "--cached", "--budget", "60"]);
     assert!(summary["tokens"].as_u64().unwrap() <= 60, "{summary}");
     assert_eq!(summary["tools"], 3);
     assert!(summary["tokens_full"].as_u64().unwrap() > 100, "{summary}");
-    assert_eq!(bench.json(0, &["context", "--cached", "--budget", "60"]), summary);
-    assert_eq!(bench.run(&["-q", "context", "--cached"]).stderr, "");
+    assert_eq!(project.json(0, &["context", "--cached", "--budget", "60"]), summary);
+    assert_eq!(project.run(&["-q", "context", "--cached"]).stderr, "");
 }
 
 #[test]
 fn nothing_yet_is_said_kindly_and_nobody_is_contacted() {
-    let bench = Bench::new("gone: { command: /nonexistent }");
-    bench.run(&["context", "--cached"]).ended(0).says("Tools will be discovered");
-    let summary = bench.json(0, &["context", "--cached"]);
+    let project = TestProject::new("gone: { command: /nonexistent }");
+    project.run(&["context", "--cached"]).assert_code(0).assert_stdout("Tools will be discovered");
+    let summary = project.json(0, &["context", "--cached"]);
     assert_eq!((&summary["tools"], &summary["tokens_full"]), (&json!(0), &json!(0)));
 }
 
 #[test]
 fn a_budget_is_a_number_of_tokens() {
-    let bench = test_project();
+    let project = test_project();
     for (budget, complaint) in [("0", "at least 1 token"), ("many", "a number of tokens"), ("-5", "a number of tokens")]
     {
-        bench.run(&["context", &format!("--budget={budget}")]).ended(2).complains(complaint);
+        project.run(&["context", &format!("--budget={budget}")]).assert_code(2).assert_stderr(complaint);
     }
 }
 
 #[test]
 fn essential_tools_are_loaded_and_others_deferred() {
-    let bench = test_project();
-    let deferred = |bench: &Bench| -> Vec<Value> {
-        let ran = bench.run(&["tools", "--format", "anthropic", "--defer"]);
-        let tools: Value = serde_json::from_str(&ran.ended(0).stdout).unwrap();
+    let project = test_project();
+    let deferred = |project: &TestProject| -> Vec<Value> {
+        let output = project.run(&["tools", "--format", "anthropic", "--defer"]);
+        let tools: Value = serde_json::from_str(&output.assert_code(0).stdout).unwrap();
         tools
             .as_array()
             .unwrap()
@@ -67,46 +71,49 @@ fn essential_tools_are_loaded_and_others_deferred() {
             .map(|tool| tool["name"].clone())
             .collect()
     };
-    assert_eq!(deferred(&bench), ["hub__either", "hub__put"]);
-    let config = fs::read_to_string(bench.path("project").join("toolcrib.yaml")).unwrap();
-    bench.write("toolcrib.yaml", &format!("{config}expose: {{ essential: [\"hub__p*\"] }}\n"));
-    assert_eq!(deferred(&bench), ["hub__either", "hub__search_issues"]);
-    bench.run(&["context"]).ended(0).says("hub: put, either, search_issues");
-    bench.run(&["tools", "--format", "gemini", "--defer"]).ended(2).complains("in the format `anthropic`");
-    bench.run(&["tools", "--defer"]).ended(2).complains("`--defer` needs `--format anthropic`");
+    assert_eq!(deferred(&project), ["hub__either", "hub__put"]);
+    let config = fs::read_to_string(project.path("project").join("toolcrib.yaml")).unwrap();
+    project.write("toolcrib.yaml", &format!("{config}expose: {{ essential: [\"hub__p*\"] }}\n"));
+    assert_eq!(deferred(&project), ["hub__either", "hub__search_issues"]);
+    project.run(&["context"]).assert_code(0).assert_stdout("hub: put, either, search_issues");
+    project.run(&["tools", "--format", "gemini", "--defer"]).assert_code(2).assert_stderr("in the format `anthropic`");
+    project.run(&["tools", "--defer"]).assert_code(2).assert_stderr("`--defer` needs `--format anthropic`");
 }
 
 #[test]
 fn a_format_tells_what_it_loses_and_what_it_cannot_have() {
-    let bench = test_project();
-    let ran = bench.run(&["tools", "--format", "openai-strict"]);
-    let tools: Value = serde_json::from_str(&ran.ended(0).stdout).unwrap();
+    let project = test_project();
+    let output = project.run(&["tools", "--format", "openai-strict"]);
+    let tools: Value = serde_json::from_str(&output.assert_code(0).stdout).unwrap();
     let names: Vec<&Value> = tools.as_array().unwrap().iter().map(|tool| &tool["function"]["name"]).collect();
     assert_eq!(names, ["hub__either", "hub__search_issues"]);
-    ran.complains(
+    output.assert_stderr(
         "hub__put is not available as `openai-strict`: /properties/fields: an object with fields of any name",
     );
-    assert_eq!(bench.run(&["tools", "--format", "openai-strict"]).stdout, ran.stdout);
+    assert_eq!(project.run(&["tools", "--format", "openai-strict"]).stdout, output.stdout);
 
-    let explained = bench.run(&["describe", "search_issues", "--format", "openai-strict", "--explain"]);
+    let explained = project.run(&["describe", "search_issues", "--format", "openai-strict", "--explain"]);
     let expected = "\
 hub__search_issues
   /properties/q/minLength: 1 is not supported, dropped
   /properties/since/format: \"uri\" is not supported, dropped
 ";
-    assert_eq!(explained.ended(0).stdout, expected);
+    assert_eq!(explained.assert_code(0).stdout, expected);
     assert_eq!(
-        bench.json(0, &["describe", "put", "--format", "openai-strict", "--explain"]),
+        project.json(0, &["describe", "put", "--format", "openai-strict", "--explain"]),
         json!({"tool": "hub__put", "losses": [], "set_aside": "/properties/fields: an object with fields of any name is not supported"})
     );
-    bench.run(&["describe", "put", "--format", "mcp", "--explain"]).ended(0).says("nothing is lost as `mcp`");
-    let either = bench.json(0, &["describe", "either", "put", "--format", "anthropic", "--explain"]);
-    assert_eq!(each(&either["tools"], "tool"), ["hub__either", "hub__put"]);
+    project
+        .run(&["describe", "put", "--format", "mcp", "--explain"])
+        .assert_code(0)
+        .assert_stdout("nothing is lost as `mcp`");
+    let either = project.json(0, &["describe", "either", "put", "--format", "anthropic", "--explain"]);
+    assert_eq!(field_values(&either["tools"], "tool"), ["hub__either", "hub__put"]);
     assert_eq!(either["tools"][0]["losses"][0]["path"], "/anyOf");
-    let alone = bench.run(&["describe", "put", "--format", "openai-strict"]);
-    assert_eq!(alone.ended(0).stdout, "[]\n");
-    alone.complains("hub__put is not available");
-    bench.run(&["describe", "put", "--explain"]).ended(2).complains("--format");
+    let alone = project.run(&["describe", "put", "--format", "openai-strict"]);
+    assert_eq!(alone.assert_code(0).stdout, "[]\n");
+    alone.assert_stderr("hub__put is not available");
+    project.run(&["describe", "put", "--explain"]).assert_code(2).assert_stderr("--format");
 }
 
 #[test]
@@ -118,13 +125,13 @@ fn the_recorded_lists_of_real_servers_fit_into_a_summary() {
         .iter()
         .map(|name| format!("{name}: {{ command: SERVER, args: [--tools-file, {name}.json], cwd: . }}"))
         .collect();
-    let bench = Bench::new(&sources.join("\n"));
+    let project = TestProject::new(&sources.join("\n"));
     for name in recorded {
         let list: Value =
             serde_json::from_slice(&fs::read(data.join(format!("toollists/{name}.json"))).unwrap()).unwrap();
-        bench.write(&format!("{name}.json"), &list["tools"].to_string());
+        project.write(&format!("{name}.json"), &list["tools"].to_string());
     }
-    let summary = bench.json(0, &["context"]);
+    let summary = project.json(0, &["context"]);
     let tokens = summary["tokens"].as_u64().unwrap();
     let full = summary["tokens_full"].as_u64().unwrap();
     assert!(tokens <= 500 && tokens * 100 < full, "{summary}");

@@ -11,38 +11,38 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::bench::execute_sql;
-use support::served::{Place, Served, until};
-use support::web::{call, request};
+use support::http::{call_tool, request};
+use support::test_project::execute_sql;
+use support::test_server::{ServeProcess, TestWorkspace, wait_until};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
 /// A place with one source, a valid token and a revoked one, and a disabled tool.
 struct DamageFixture {
-    place: Place,
+    workspace: TestWorkspace,
     valid_token: String,
     revoked_token: String,
 }
 
 impl DamageFixture {
     fn new() -> DamageFixture {
-        let place = Place::new(&json!({ "one": { "command": programs::scripted_server() } }), &json!({}));
-        place.discover();
+        let workspace = TestWorkspace::new(&json!({ "one": { "command": programs::scripted_server() } }), &json!({}));
+        workspace.discover();
         let create =
-            |name: &str, role: &str| run(&place, 0, &["token", "create", name, "--role", role]).trim().to_owned();
+            |name: &str, role: &str| run(&workspace, 0, &["token", "create", name, "--role", role]).trim().to_owned();
         let valid = create("valid", "admin");
         let revoked = create("revoked", "admin");
-        run(&place, 0, &["disable", "one__echo"]);
-        run(&place, 0, &["token", "revoke", "revoked"]);
-        DamageFixture { place, valid_token: valid, revoked_token: revoked }
+        run(&workspace, 0, &["disable", "one__echo"]);
+        run(&workspace, 0, &["token", "revoke", "revoked"]);
+        DamageFixture { workspace, valid_token: valid, revoked_token: revoked }
     }
 
     fn admin_token(&self) -> String {
-        fs::read_to_string(self.place.path("data/admin.token")).unwrap().trim().to_owned()
+        fs::read_to_string(self.workspace.path("data/admin.token")).unwrap().trim().to_owned()
     }
 
     fn database_files(&self) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(self.place.path("data"))
+        let mut names: Vec<String> = fs::read_dir(self.workspace.path("data"))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
             .filter(|name| name.starts_with("toolcrib.db"))
@@ -54,8 +54,8 @@ impl DamageFixture {
 
 /// What a command prints, having ended with this code.
 #[track_caller]
-fn run(place: &Place, code: i32, arguments: &[&str]) -> String {
-    let output = place.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
+fn run(workspace: &TestWorkspace, code: i32, arguments: &[&str]) -> String {
+    let output = workspace.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stdout}\n{stderr}");
@@ -66,15 +66,15 @@ fn bearer_headers(token: &str) -> String {
     format!("{JSON}Authorization: Bearer {token}\r\n")
 }
 
-fn readiness(served: &Served) -> (u16, Value) {
-    let answer = request(&served.url, "GET", "/readyz", "", "");
+fn readiness(server: &ServeProcess) -> (u16, Value) {
+    let answer = request(&server.url, "GET", "/readyz", "", "");
     (answer.status, answer.json()["store"]["state"].clone())
 }
 
 /// Every way in with a stored token is refused, neither admitted nor called wrong; so is every call.
 #[track_caller]
-fn assert_refuses_all_access(stage: &DamageFixture, served: &Served) {
-    for token in [&stage.valid_token, &stage.revoked_token, "tcb_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
+fn assert_refuses_all_access(fixture: &DamageFixture, server: &ServeProcess) {
+    for token in [&fixture.valid_token, &fixture.revoked_token, "tcb_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
         for (method, path, body) in [
             ("GET", "/api/tools", ""),
             ("GET", "/api/whoami", ""),
@@ -83,79 +83,83 @@ fn assert_refuses_all_access(stage: &DamageFixture, served: &Served) {
             ("POST", "/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
             ("GET", "/metrics", ""),
         ] {
-            let answer = request(&served.url, method, path, &bearer_headers(token), body);
+            let answer = request(&server.url, method, path, &bearer_headers(token), body);
             assert_eq!(answer.status, 503, "{path}: {answer:?}");
             assert_eq!(answer.json()["error"]["code"], "STORE_UNAVAILABLE", "{path}: {answer:?}");
             assert!(!answer.body.contains("toolcrib.db"), "{path}: it tells of this machine: {answer:?}");
         }
         let form = "Content-Type: application/x-www-form-urlencoded\r\n";
-        assert_eq!(request(&served.url, "POST", "/login", form, &format!("token={token}")).status, 503);
+        assert_eq!(request(&server.url, "POST", "/login", form, &format!("token={token}")).status, 503);
     }
-    for token in [None, Some(stage.admin_token())] {
+    for token in [None, Some(fixture.admin_token())] {
         let headers = token.map_or_else(|| JSON.to_owned(), |token| bearer_headers(&token));
         for path in ["/api/tools", "/api/sources", "/api/history", "/api/stats", "/metrics"] {
-            assert_eq!(request(&served.url, "GET", path, &headers, "").status, 200, "{path}");
+            assert_eq!(request(&server.url, "GET", path, &headers, "").status, 200, "{path}");
         }
         let called =
-            request(&served.url, "POST", "/api/tools/one__add/call", &headers, r#"{"arguments":{"a":1,"b":2}}"#);
+            request(&server.url, "POST", "/api/tools/one__add/call", &headers, r#"{"arguments":{"a":1,"b":2}}"#);
         assert_eq!((called.status, &called.json()["error"]["code"]), (503, &json!("STORE_UNAVAILABLE")));
     }
     for (path, body) in [("/api/sources/one/disable", "{}"), ("/api/tokens", r#"{"name":"new","role":"admin"}"#)] {
-        let answer = request(&served.url, "POST", path, &bearer_headers(&stage.admin_token()), body);
+        let answer = request(&server.url, "POST", path, &bearer_headers(&fixture.admin_token()), body);
         assert_eq!((answer.status, &answer.json()["error"]["code"]), (503, &json!("STORE_UNAVAILABLE")), "{path}");
     }
-    let result = call(served, "one__add", &json!({"a": 1, "b": 2}), json!({}));
+    let result = call_tool(server, "one__add", &json!({"a": 1, "b": 2}), json!({}));
     assert_eq!(result["isError"], true, "{result}");
     assert!(result["content"][0]["text"].as_str().unwrap().contains("STORE_UNAVAILABLE"), "{result}");
-    let page = request(&served.url, "GET", "/", "Accept: text/html\r\n", "");
+    let page = request(&server.url, "GET", "/", "Accept: text/html\r\n", "");
     assert!(page.body.contains("The store cannot be used"), "{page:?}");
 }
 
 #[test]
 fn a_lost_revocation_admits_nothing_until_the_damage_is_accepted() {
-    let stage = DamageFixture::new();
-    let place = &stage.place;
+    let fixture = DamageFixture::new();
+    let workspace = &fixture.workspace;
     let lose = "DELETE FROM journal WHERE body LIKE '%TokenRevoked%'";
-    if execute_sql(&place.path("data/toolcrib.db"), lose).is_none() {
+    if execute_sql(&workspace.path("data/toolcrib.db"), lose).is_none() {
         return programs::skip("a_lost_revocation…", "there is no python3");
     }
-    let mut served = place.serve();
-    assert_eq!(readiness(&served), (503, json!("damaged")));
-    assert_refuses_all_access(&stage, &served);
-    let metrics = request(&served.url, "GET", "/metrics", "", "").body;
+    let mut server = workspace.serve();
+    assert_eq!(readiness(&server), (503, json!("damaged")));
+    assert_refuses_all_access(&fixture, &server);
+    let metrics = request(&server.url, "GET", "/metrics", "", "").body;
     assert!(metrics.contains("\ntoolcrib_ready 0") && metrics.contains("\ntoolcrib_store{state=\"damaged\"} 1"));
 
-    let verified = run(place, 1, &["verify"]);
+    let verified = run(workspace, 1, &["verify"]);
     assert!(verified.contains("fault: the end is missing: the journal ends with record "), "{verified}");
     assert!(verified.contains("verify --accept-damage"), "{verified}");
-    let verified: Value = serde_json::from_str(&run(place, 1, &["verify", "--json"])).unwrap();
+    let verified: Value = serde_json::from_str(&run(workspace, 1, &["verify", "--json"])).unwrap();
     assert_eq!(
         (&verified["store"], verified["damage"].as_array().unwrap().len()),
         (&json!("damaged"), 1),
         "{verified}"
     );
-    assert!(run(place, 0, &["tools"]).contains("one__add"));
+    assert!(run(workspace, 0, &["tools"]).contains("one__add"));
     for refused in [&["call", "one__add", "a=1", "b=2"][..], &["disable", "one"], &["token", "revoke", "valid"]] {
-        run(place, 1, refused);
+        run(workspace, 1, refused);
     }
-    let checks: Value = serde_json::from_str(&run(place, 1, &["doctor", "--json"])).unwrap();
+    let checks: Value = serde_json::from_str(&run(workspace, 1, &["doctor", "--json"])).unwrap();
     assert!(checks["checks"].as_array().unwrap().iter().any(|check| check["status"] == "fail"), "{checks}");
 
-    let accepted = run(place, 0, &["verify", "--accept-damage"]);
+    let accepted = run(workspace, 0, &["verify", "--accept-damage"]);
     for said in ["every stored token is revoked; known by name: revoked, valid", "tools disabled: one/echo", "is whole"]
     {
         assert!(accepted.contains(said), "{said}: {accepted}");
     }
-    assert!(run(place, 0, &["verify"]).contains("accepted before: record "));
+    assert!(run(workspace, 0, &["verify"]).contains("accepted before: record "));
     // The process that was running goes on by itself.
-    until("it is ready", || readiness(&served) == (200, json!("ok")));
-    for token in [&stage.valid_token, &stage.revoked_token] {
-        assert_eq!(request(&served.url, "GET", "/api/tools", &bearer_headers(token), "").status, 401);
+    wait_until("it is ready", || readiness(&server) == (200, json!("ok")));
+    for token in [&fixture.valid_token, &fixture.revoked_token] {
+        assert_eq!(request(&server.url, "GET", "/api/tools", &bearer_headers(token), "").status, 401);
     }
-    assert_ne!(call(&served, "one__add", &json!({"a": 1, "b": 2}), json!({}))["isError"], true);
-    assert_eq!(call(&served, "one__echo", &json!({"text": "x"}), json!({}))["isError"], true, "it is still disabled");
-    served.signal("TERM");
-    assert!(served.ended().success());
+    assert_ne!(call_tool(&server, "one__add", &json!({"a": 1, "b": 2}), json!({}))["isError"], true);
+    assert_eq!(
+        call_tool(&server, "one__echo", &json!({"text": "x"}), json!({}))["isError"],
+        true,
+        "it is still disabled"
+    );
+    server.signal("TERM");
+    assert!(server.wait_for_exit().success());
 }
 
 type CorruptFile = fn(&Path);
@@ -169,15 +173,15 @@ fn a_store_that_is_gone_or_spoilt_is_not_made_anew() {
         ("damaged", |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(40_000).unwrap()),
     ];
     for (state, spoil) in spoil {
-        let stage = DamageFixture::new();
-        let place = &stage.place;
-        let file = place.path("data/toolcrib.db");
+        let fixture = DamageFixture::new();
+        let workspace = &fixture.workspace;
+        let file = workspace.path("data/toolcrib.db");
         spoil(&file);
-        let before = (stage.database_files(), fs::read(&file).ok());
-        let served = place.serve();
-        assert_eq!(readiness(&served), (503, json!(state)));
-        assert_refuses_all_access(&stage, &served);
-        drop(served);
+        let before = (fixture.database_files(), fs::read(&file).ok());
+        let server = workspace.serve();
+        assert_eq!(readiness(&server), (503, json!(state)));
+        assert_refuses_all_access(&fixture, &server);
+        drop(server);
         for (code, command) in [
             (0, &["tools", "--cached"][..]),
             (0, &["sources"]),
@@ -188,59 +192,60 @@ fn a_store_that_is_gone_or_spoilt_is_not_made_anew() {
             (1, &["disable", "one"]),
             (1, &["token", "create", "new", "--role", "admin"]),
         ] {
-            run(place, code, command);
+            run(workspace, code, command);
         }
-        let verified: Value = serde_json::from_str(&run(place, 1, &["verify", "--json"])).unwrap();
+        let verified: Value = serde_json::from_str(&run(workspace, 1, &["verify", "--json"])).unwrap();
         assert_eq!(verified["store"], state, "{verified}");
-        let after: Vec<String> = stage.database_files().into_iter().filter(|name| !name.contains('-')).collect();
+        let after: Vec<String> = fixture.database_files().into_iter().filter(|name| !name.contains('-')).collect();
         assert_eq!((after, fs::read(&file).ok()), before, "{state}: nothing is written or created");
 
-        let accepted: Value = serde_json::from_str(&run(place, 0, &["verify", "--accept-damage", "--json"])).unwrap();
+        let accepted: Value =
+            serde_json::from_str(&run(workspace, 0, &["verify", "--accept-damage", "--json"])).unwrap();
         let aside = &accepted["acceptance"]["set_aside"];
         assert_eq!(aside.as_str().is_some_and(|aside| Path::new(aside).exists()), before.1.is_some(), "{accepted}");
-        run(place, 0, &["refresh", "--force"]);
-        run(place, 0, &["verify"]);
-        run(place, 0, &["call", "one__add", "a=1", "b=2"]);
-        let served = place.serve();
-        assert_eq!(readiness(&served), (200, json!("ok")));
-        for token in [&stage.valid_token, &stage.revoked_token] {
-            assert_eq!(request(&served.url, "GET", "/api/tools", &bearer_headers(token), "").status, 401);
+        run(workspace, 0, &["refresh", "--force"]);
+        run(workspace, 0, &["verify"]);
+        run(workspace, 0, &["call", "one__add", "a=1", "b=2"]);
+        let server = workspace.serve();
+        assert_eq!(readiness(&server), (200, json!("ok")));
+        for token in [&fixture.valid_token, &fixture.revoked_token] {
+            assert_eq!(request(&server.url, "GET", "/api/tools", &bearer_headers(token), "").status, 401);
         }
     }
 }
 
 #[test]
 fn a_store_that_vanishes_under_a_server_takes_writes_away() {
-    let stage = DamageFixture::new();
-    let served = stage.place.serve();
-    let file = stage.place.path("data/toolcrib.db");
-    let aside = stage.place.path("data/aside");
+    let fixture = DamageFixture::new();
+    let server = fixture.workspace.serve();
+    let file = fixture.workspace.path("data/toolcrib.db");
+    let aside = fixture.workspace.path("data/aside");
     fs::rename(&file, &aside).unwrap();
     let disable =
-        || request(&served.url, "POST", "/api/sources/one/disable", &bearer_headers(&stage.admin_token()), "{}");
+        || request(&server.url, "POST", "/api/sources/one/disable", &bearer_headers(&fixture.admin_token()), "{}");
     assert_eq!((disable().status, &disable().json()["error"]["code"]), (503, &json!("STORE_UNAVAILABLE")));
-    until("it is noticed", || readiness(&served) == (503, json!("missing")));
-    assert_eq!(request(&served.url, "GET", "/api/tools", "", "").status, 200);
+    wait_until("it is noticed", || readiness(&server) == (503, json!("missing")));
+    assert_eq!(request(&server.url, "GET", "/api/tools", "", "").status, 200);
     assert!(!file.exists(), "nothing is made in its place");
     fs::rename(&aside, &file).unwrap();
-    until("it is back", || readiness(&served) == (200, json!("ok")));
+    wait_until("it is back", || readiness(&server) == (200, json!("ok")));
     assert_eq!(disable().status, 200);
 }
 
 /// A session of the console is as good as the token that it was begun with.
 #[test]
 fn a_session_of_a_stored_token_is_refused_while_the_journal_is_damaged() {
-    let stage = DamageFixture::new();
-    let served = stage.place.serve();
+    let fixture = DamageFixture::new();
+    let server = fixture.workspace.serve();
     let form = "Content-Type: application/x-www-form-urlencoded\r\n";
-    let signed_in = request(&served.url, "POST", "/login", form, &format!("token={}", stage.valid_token));
+    let signed_in = request(&server.url, "POST", "/login", form, &format!("token={}", fixture.valid_token));
     let cookie = signed_in.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let whoami = || request(&served.url, "GET", "/api/whoami", &format!("Cookie: {cookie}\r\n"), "");
+    let whoami = || request(&server.url, "GET", "/api/whoami", &format!("Cookie: {cookie}\r\n"), "");
     assert_eq!(whoami().json()["name"], "valid");
     let lose = "DELETE FROM journal WHERE seq = (SELECT max(seq) FROM journal)";
-    if execute_sql(&stage.place.path("data/toolcrib.db"), lose).is_none() {
+    if execute_sql(&fixture.workspace.path("data/toolcrib.db"), lose).is_none() {
         return programs::skip("a_session_of_a_stored_token…", "there is no python3");
     }
-    until("it is noticed", || readiness(&served) == (503, json!("damaged")));
+    wait_until("it is noticed", || readiness(&server) == (503, json!("damaged")));
     assert_eq!((whoami().status, &whoami().json()["error"]["code"]), (503, &json!("STORE_UNAVAILABLE")));
 }

@@ -5,24 +5,24 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::bench::{Bench, each};
+use support::test_project::{TestProject, field_values};
 
 fn tool(name: &str, description: &str, schema: Value) -> Value {
     json!({"name": name, "description": description, "inputSchema": schema})
 }
 
 /// One source whose list is a file.
-fn test_project(tools: &[Value]) -> Bench {
-    let bench = Bench::new("");
-    let list = bench.path("project").join("list.json");
-    bench.configure(&format!("hub: {{ command: SERVER, args: [--change-file, {list:?}] }}"));
-    write_tool_list(&bench, tools);
-    bench
+fn test_project(tools: &[Value]) -> TestProject {
+    let project = TestProject::new("");
+    let list = project.path("project").join("list.json");
+    project.configure(&format!("hub: {{ command: SERVER, args: [--change-file, {list:?}] }}"));
+    write_tool_list(&project, tools);
+    project
 }
 
-fn write_tool_list(bench: &Bench, tools: &[Value]) {
-    bench.write("new.json", &json!(tools).to_string());
-    std::fs::rename(bench.path("project/new.json"), bench.path("project/list.json")).unwrap();
+fn write_tool_list(project: &TestProject, tools: &[Value]) {
+    project.write("new.json", &json!(tools).to_string());
+    std::fs::rename(project.path("project/new.json"), project.path("project/list.json")).unwrap();
 }
 
 fn first_tools() -> Vec<Value> {
@@ -45,41 +45,47 @@ fn second_tools() -> Vec<Value> {
 
 #[test]
 fn a_change_reads_as_a_sentence_with_its_class() {
-    let bench = test_project(&first_tools());
-    bench.run(&["tools"]).ended(0);
-    write_tool_list(&bench, &second_tools());
-    let refreshed = bench.json(0, &["refresh", "--force"]);
+    let project = test_project(&first_tools());
+    project.run(&["tools"]).assert_code(0);
+    write_tool_list(&project, &second_tools());
+    let refreshed = project.json(0, &["refresh", "--force"]);
     let change = &refreshed["results"][0]["changed"][0];
     assert_eq!((&change["class"], &change["notes"]), (&json!("breaking"), &json!(["gained a required `owner`"])));
     assert_eq!(refreshed["results"][0]["renamed"], json!([{"from": "hub__list_labels", "to": "hub__labels_list"}]));
     let said = "1 tool added to `hub`: new; 1 changed: `create_issue` gained a required `owner` (breaking); \
                 1 removed: old; 1 renamed: `list_labels` is `labels_list` now, most likely";
-    bench.run(&["history"]).ended(0).says(said);
-    let records = bench.json(0, &["history", "--source", "hub"]);
+    project.run(&["history"]).assert_code(0).assert_stdout(said);
+    let records = project.json(0, &["history", "--source", "hub"]);
     assert_eq!(records["records"].as_array().unwrap().last().unwrap()["text"], json!(said));
-    let ran = bench.run(&["history", "--tool", "hub__create_issue"]);
-    ran.ended(0).says("1 tool changed in `hub`: `create_issue` gained a required `owner` (breaking)");
+    let output = project.run(&["history", "--tool", "hub__create_issue"]);
+    output.assert_code(0).assert_stdout("1 tool changed in `hub`: `create_issue` gained a required `owner` (breaking)");
 }
 
 #[test]
 fn a_tool_is_shown_as_it_was() {
-    let bench = test_project(&first_tools());
-    bench.run(&["tools"]).ended(0);
-    let before = bench.json(0, &["history"])["records"].as_array().unwrap().last().unwrap()["at"].clone();
-    write_tool_list(&bench, &second_tools());
-    bench.run(&["refresh", "--force"]).ended(0);
-    let now = bench.json(0, &["describe", "create_issue"]);
+    let project = test_project(&first_tools());
+    project.run(&["tools"]).assert_code(0);
+    let before = project.json(0, &["history"])["records"].as_array().unwrap().last().unwrap()["at"].clone();
+    write_tool_list(&project, &second_tools());
+    project.run(&["refresh", "--force"]).assert_code(0);
+    let now = project.json(0, &["describe", "create_issue"]);
     assert_eq!(now["input_schema"]["required"], json!(["owner"]));
-    let then = bench.json(0, &["describe", "create_issue", "--at", before.as_str().unwrap()]);
+    let then = project.json(0, &["describe", "create_issue", "--at", before.as_str().unwrap()]);
     assert_eq!((&then["name"], &then["input_schema"]["required"]), (&json!("hub__create_issue"), &Value::Null));
-    bench.run(&["describe", "hub/old", "--at", before.as_str().unwrap()]).ended(0).says("as it was at");
-    bench.run(&["describe", "old", "--at", "2020-01-01"]).ended(1).complains("no tool named `old` was known at 2020");
-    bench.run(&["describe", "old", "--at", "yesterday"]).ended(2);
-    bench.run(&["describe", "old", "--at", "2999-01-01"]).ended(2).complains("in the future");
+    project
+        .run(&["describe", "hub/old", "--at", before.as_str().unwrap()])
+        .assert_code(0)
+        .assert_stdout("as it was at");
+    project
+        .run(&["describe", "old", "--at", "2020-01-01"])
+        .assert_code(1)
+        .assert_stderr("no tool named `old` was known at 2020");
+    project.run(&["describe", "old", "--at", "yesterday"]).assert_code(2);
+    project.run(&["describe", "old", "--at", "2999-01-01"]).assert_code(2).assert_stderr("yet to come");
     // Laid out as a tool of now is.
     let [now, then] = ["labels_list", "list_labels"].map(|name| {
         let at: &[&str] = if name == "list_labels" { &["--at", before.as_str().unwrap()] } else { &[] };
-        bench.run(&[&["describe", name, "--full"], at].concat()).stdout
+        project.run(&[&["describe", name, "--full"], at].concat()).stdout
     });
     let arguments = |text: &str| text.split("Arguments").nth(1).unwrap().replace("labels_list", "list_labels");
     assert_eq!(arguments(&now), arguments(&then));
@@ -87,122 +93,142 @@ fn a_tool_is_shown_as_it_was() {
 
 #[test]
 fn a_build_fails_when_a_tool_is_not_what_was_locked() {
-    let bench = test_project(&first_tools());
-    let missing = bench.run(&["diff", "--ci"]);
-    missing.ended(2).complains("`toolcrib lock` writes one");
-    bench.run(&["lock"]).ended(0).says("toolcrib.lock: 3 tools of 1 source");
-    let text = std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap();
-    bench.run(&["lock"]).ended(0);
-    assert_eq!(std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap(), text, "the same bytes");
-    assert_eq!(bench.json(0, &["lock"]), serde_json::from_str::<Value>(&text).unwrap());
-    let same = bench.run(&["diff", "--ci"]);
-    same.ended(0).complains("nothing differs from");
+    let project = test_project(&first_tools());
+    let missing = project.run(&["diff", "--ci"]);
+    missing.assert_code(2).assert_stderr("`toolcrib lock` writes one");
+    project.run(&["lock"]).assert_code(0).assert_stdout("toolcrib.lock: 3 tools of 1 source");
+    let text = std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap();
+    project.run(&["lock"]).assert_code(0);
+    assert_eq!(std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap(), text, "the same bytes");
+    assert_eq!(project.json(0, &["lock"]), serde_json::from_str::<Value>(&text).unwrap());
+    let same = project.run(&["diff", "--ci"]);
+    same.assert_code(0).assert_stderr("nothing differs from");
     assert_eq!(serde_json::from_str::<Value>(&same.stdout).unwrap()["runs"][0]["results"], json!([]));
 
-    write_tool_list(&bench, &second_tools());
-    bench.run(&["refresh", "--force"]).ended(0);
-    let differs = bench.run(&["diff", "--ci"]);
-    differs.ended(1).complains("changed: `hub__create_issue` gained a required `owner` (breaking)");
+    write_tool_list(&project, &second_tools());
+    project.run(&["refresh", "--force"]).assert_code(0);
+    let differs = project.run(&["diff", "--ci"]);
+    differs.assert_code(1).assert_stderr("changed: `hub__create_issue` gained a required `owner` (breaking)");
     let log: Value = serde_json::from_str(&differs.stdout).unwrap();
     let results = &log["runs"][0]["results"];
-    assert_eq!(each(results, "ruleId"), ["breaking", "renamed", "removed", "added"]);
-    let place = &results[0]["locations"][0]["physicalLocation"];
-    assert_eq!(place["artifactLocation"]["uri"], json!("toolcrib.lock"));
-    let line = place["region"]["startLine"].as_u64().unwrap() as usize;
+    assert_eq!(field_values(results, "ruleId"), ["breaking", "renamed", "removed", "added"]);
+    let location = &results[0]["locations"][0]["physicalLocation"];
+    assert_eq!(location["artifactLocation"]["uri"], json!("toolcrib.lock"));
+    let line = location["region"]["startLine"].as_u64().unwrap() as usize;
     assert!(text.lines().nth(line - 1).unwrap().contains("\"hub__create_issue\""), "{line}\n{text}");
-    bench.run(&["diff"]).ended(0).says("renamed, most likely: `hub__list_labels` to `hub__labels_list`");
-    let told = bench.json(1, &["diff", "--ci"]);
+    project
+        .run(&["diff"])
+        .assert_code(0)
+        .assert_stdout("renamed, most likely: `hub__list_labels` to `hub__labels_list`");
+    let told = project.json(1, &["diff", "--ci"]);
     assert_eq!((&told["differs"], &told["sources"][0]["source"]), (&json!(true), &json!("hub")));
-    let since = bench.json(0, &["diff", "--against", "2020-01-01"]);
+    let since = project.json(0, &["diff", "--against", "2020-01-01"]);
     assert_eq!(string_values(&since["sources"][0]["added"]), ["hub__create_issue", "hub__labels_list", "hub__new"]);
-    bench.run(&["diff", "--against", "nonsense"]).ended(2);
-    bench.run(&["diff", "--against", "2999-01-01"]).ended(2).complains("in the future");
-    bench.run(&["diff", "--against", "other.lock"]).ended(2).complains("there is no lockfile at `other.lock`");
+    project.run(&["diff", "--against", "nonsense"]).assert_code(2);
+    project.run(&["diff", "--against", "2999-01-01"]).assert_code(2).assert_stderr("yet to come");
+    project
+        .run(&["diff", "--against", "other.lock"])
+        .assert_code(2)
+        .assert_stderr("there is no lockfile at `other.lock`");
 }
 
 /// As a build server has it: the lockfile, and no store.
 #[test]
 fn without_a_store_the_lockfile_tells_what_changed() {
-    let bench = test_project(&first_tools());
-    bench.run(&["lock"]).ended(0);
+    let project = test_project(&first_tools());
+    project.run(&["lock"]).assert_code(0);
     let mut tools = first_tools();
     tools[0]["description"] = json!("Creates one issue");
     tools[1]["inputSchema"]["properties"]["page"]["type"] = json!("string");
-    write_tool_list(&bench, &tools);
-    let data = bench.path("elsewhere");
-    let told = bench.json(1, &["diff", "--ci", "--data", data.to_str().unwrap()]);
+    write_tool_list(&project, &tools);
+    let data = project.path("elsewhere");
+    let told = project.json(1, &["diff", "--ci", "--data", data.to_str().unwrap()]);
     let changed = &told["sources"][0]["changed"];
-    assert_eq!(each(changed, "class"), ["text", "breaking"]);
+    assert_eq!(field_values(changed, "class"), ["text", "breaking"]);
     assert_eq!(changed[1]["notes"], json!(["`page`: integer became string"]));
     // A source that cannot be read is no source without tools.
-    bench.configure("hub: { command: SERVER, args: [--exit, '3'] }");
-    let data = bench.path("nowhere");
-    let told = bench.json(1, &["diff", "--ci", "--data", data.to_str().unwrap()]);
+    project.configure("hub: { command: SERVER, args: [--exit, '3'] }");
+    let data = project.path("nowhere");
+    let told = project.json(1, &["diff", "--ci", "--data", data.to_str().unwrap()]);
     assert_eq!(
         (&told["sources"][0]["removed"], &told["sources"][0]["error"]["code"]),
         (&json!([]), &json!("TOOL_UNAVAILABLE"))
     );
-    bench.run(&["diff", "--data", data.to_str().unwrap()]).ended(1).says("could not be compared");
+    project.run(&["diff", "--data", data.to_str().unwrap()]).assert_code(1).assert_stdout("could not be compared");
 }
 
 /// Nothing is lost from a lockfile because a source is down for a moment.
 #[test]
 fn a_source_that_fails_keeps_the_lockfile_as_it_was() {
-    let bench = test_project(&first_tools());
-    bench.run(&["lock"]).ended(0);
-    let locked = std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap();
-    bench.configure("hub: { command: SERVER, args: [--exit, '3'] }");
-    bench.run(&["lock"]).ended(1).complains("nothing was locked, because these sources could not be read: `hub`");
-    assert_eq!(std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap(), locked);
-    let told = bench.json(1, &["diff", "--against", "lockfile", "--ci"]);
+    let project = test_project(&first_tools());
+    project.run(&["lock"]).assert_code(0);
+    let locked = std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap();
+    project.configure("hub: { command: SERVER, args: [--exit, '3'] }");
+    project
+        .run(&["lock"])
+        .assert_code(1)
+        .assert_stderr("nothing was locked, because these sources could not be read: `hub`");
+    assert_eq!(std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap(), locked);
+    let told = project.json(1, &["diff", "--against", "lockfile", "--ci"]);
     assert_eq!(told["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"));
     // Nor does a source pass that nobody locked.
-    bench.write("empty.lock", "{\"version\":1,\"sources\":{}}");
-    let told = bench.json(1, &["diff", "--against", "empty.lock", "--ci"]);
+    project.write("empty.lock", "{\"version\":1,\"sources\":{}}");
+    let told = project.json(1, &["diff", "--against", "empty.lock", "--ci"]);
     assert_eq!(told["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"));
 }
 
 /// What is known is compared and locked, nobody is contacted, and what that leaves open is said.
 #[test]
 fn cached_lists_are_locked_and_compared_as_they_are() {
-    let bench = test_project(&first_tools());
-    bench.run(&["lock", "--cached"]).ended(0).says("0 tools of 0 sources").complains("no tool list is cached for `hub`");
-    bench.run(&["lock"]).ended(0);
-    let locked = std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap();
+    let project = test_project(&first_tools());
+    project
+        .run(&["lock", "--cached"])
+        .assert_code(0)
+        .assert_stdout("0 tools of 0 sources")
+        .assert_stderr("no tool list is cached for `hub`");
+    project.run(&["lock"]).assert_code(0);
+    let locked = std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap();
     // Nobody would answer.
-    bench.configure("hub: { command: SERVER, args: [--exit, '3'] }");
-    bench.run(&["lock", "--cached"]).ended(0).says("3 tools of 1 source").complains("the list of hub may be old");
-    assert_eq!(std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap(), locked);
-    let same = bench.run(&["diff", "--ci", "--cached"]);
-    same.ended(0).complains("the list of hub may be old").complains("nothing differs");
+    project.configure("hub: { command: SERVER, args: [--exit, '3'] }");
+    project
+        .run(&["lock", "--cached"])
+        .assert_code(0)
+        .assert_stdout("3 tools of 1 source")
+        .assert_stderr("the list of hub may be old");
+    assert_eq!(std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap(), locked);
+    let same = project.run(&["diff", "--ci", "--cached"]);
+    same.assert_code(0).assert_stderr("the list of hub may be old").assert_stderr("nothing differs");
     let log: Value = serde_json::from_str(&same.stdout).unwrap();
     let notes = &log["runs"][0]["invocations"][0]["toolExecutionNotifications"];
-    assert_eq!(notes[0]["message"]["text"], json!("the tool list of `hub` may be outdated"));
-    assert_eq!(bench.json(0, &["diff", "--cached"])["stale"], json!(["hub"]));
+    assert_eq!(notes[0]["message"]["text"], json!("the list of `hub` may be old"));
+    assert_eq!(project.json(0, &["diff", "--cached"])["stale"], json!(["hub"]));
 }
 
 /// A source that is down has no tools to show, and lost none.
 #[test]
 fn a_source_that_is_down_is_told_as_such_and_not_as_empty() {
-    let bench = test_project(&first_tools());
-    bench.run(&["lock"]).ended(0);
-    bench.configure("hub: { command: SERVER, args: [--exit, '3'] }");
-    let down = bench.run(&["diff", "--ci"]);
-    down.ended(1).complains("could not be read now");
+    let project = test_project(&first_tools());
+    project.run(&["lock"]).assert_code(0);
+    project.configure("hub: { command: SERVER, args: [--exit, '3'] }");
+    let down = project.run(&["diff", "--ci"]);
+    down.assert_code(1).assert_stderr("could not be read now");
     assert!(!down.stderr.contains("removed"), "{}", down.stderr);
     let log: Value = serde_json::from_str(&down.stdout).unwrap();
     let run = &log["runs"][0];
     assert_eq!((&log["version"], &run["invocations"][0]["executionSuccessful"]), (&json!("2.1.0"), &json!(false)));
-    assert_eq!((each(&run["results"], "ruleId"), each(&run["results"], "level")), (vec!["unreadable"], vec!["error"]));
-    let place = &run["results"][0]["locations"][0]["physicalLocation"];
-    let text = std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap();
-    let line = place["region"]["startLine"].as_u64().unwrap() as usize;
+    assert_eq!(
+        (field_values(&run["results"], "ruleId"), field_values(&run["results"], "level")),
+        (vec!["unreadable"], vec!["error"])
+    );
+    let location = &run["results"][0]["locations"][0]["physicalLocation"];
+    let text = std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap();
+    let line = location["region"]["startLine"].as_u64().unwrap() as usize;
     assert!(text.lines().nth(line - 1).unwrap().contains("\"hub\""), "{line}\n{text}");
 }
 
 #[test]
 fn what_is_no_lockfile_of_ours_is_refused_with_the_reason() {
-    let bench = test_project(&first_tools());
+    let project = test_project(&first_tools());
     for (text, reason) in [
         ("", "it is empty"),
         ("<<<<<<< HEAD\n{}", "no lockfile (line 1, column 1)"),
@@ -212,38 +238,43 @@ fn what_is_no_lockfile_of_ours_is_refused_with_the_reason() {
         ),
         ("{\"lockfileVersion\":3,\"packages\":{}}", "no lockfile"),
     ] {
-        bench.write("toolcrib.lock", text);
-        let refused = bench.run(&["diff", "--ci"]);
-        refused.ended(2).complains(reason).complains("toolcrib.lock");
+        project.write("toolcrib.lock", text);
+        let refused = project.run(&["diff", "--ci"]);
+        refused.assert_code(2).assert_stderr(reason).assert_stderr("toolcrib.lock");
         assert_eq!(refused.stdout, "", "{text}");
     }
     let other = json!({"inventory_hash": "0".repeat(64), "tools": {}});
-    bench.write("toolcrib.lock", &json!({"version": 1, "sources": {"mail": other}}).to_string());
-    bench.run(&["diff"]).ended(0).complains("another project's lockfile").says("added: `hub__old`");
+    project.write("toolcrib.lock", &json!({"version": 1, "sources": {"mail": other}}).to_string());
+    project
+        .run(&["diff"])
+        .assert_code(0)
+        .assert_stderr("another project's lockfile")
+        .assert_stdout("added: `hub__old`");
 }
 
 /// A built-in is called by its bare name; a tool of a server that is called so has its source's name before it.
 #[test]
 fn a_builtin_and_a_tool_of_the_same_name_have_histories_of_their_own() {
-    let bench = test_project(&[tool("current_time", "Another clock", json!({}))]);
-    let list = bench.path("project").join("list.json");
-    bench.configure(&format!("hub: {{ command: SERVER, args: [--change-file, {list:?}] }}\ncore: {{ builtin: all }}"));
-    bench.run(&["tools"]).ended(0);
+    let project = test_project(&[tool("current_time", "Another clock", json!({}))]);
+    let list = project.path("project").join("list.json");
+    project
+        .configure(&format!("hub: {{ command: SERVER, args: [--change-file, {list:?}] }}\ncore: {{ builtin: all }}"));
+    project.run(&["tools"]).assert_code(0);
     let sources = |name: &str| {
-        let records = bench.json(0, &["history", "--tool", name]);
-        each(&records["records"], "source").iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()
+        let records = project.json(0, &["history", "--tool", name]);
+        field_values(&records["records"], "source").iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(sources("current_time"), ["core"]);
     assert_eq!(sources("hub__current_time"), ["hub"]);
     assert_eq!(sources("hub/current_time"), ["hub"]);
-    assert_eq!(bench.json(0, &["describe", "current_time", "--at", "0s"])["source"], json!("core"));
-    bench.run(&["lock"]).ended(0).says("2 sources");
-    bench.run(&["diff", "--ci"]).ended(0);
-    write_tool_list(&bench, &[tool("current_time", "Yet another clock", json!({}))]);
-    bench.run(&["refresh", "hub", "--force"]).ended(0);
-    let told = bench.json(0, &["diff"]);
+    assert_eq!(project.json(0, &["describe", "current_time", "--at", "0s"])["source"], json!("core"));
+    project.run(&["lock"]).assert_code(0).assert_stdout("2 sources");
+    project.run(&["diff", "--ci"]).assert_code(0);
+    write_tool_list(&project, &[tool("current_time", "Yet another clock", json!({}))]);
+    project.run(&["refresh", "hub", "--force"]).assert_code(0);
+    let told = project.json(0, &["diff"]);
     assert_eq!(
-        (each(&told["sources"], "source"), &told["sources"][0]["changed"][0]["name"]),
+        (field_values(&told["sources"], "source"), &told["sources"][0]["changed"][0]["name"]),
         (vec!["hub"], &json!("hub__current_time"))
     );
 }
@@ -251,27 +282,27 @@ fn a_builtin_and_a_tool_of_the_same_name_have_histories_of_their_own() {
 /// A source that went and came again: what it was can still be told.
 #[test]
 fn a_source_that_was_removed_has_its_history() {
-    let bench = test_project(&first_tools());
-    bench.run(&["tools"]).ended(0);
-    let before = bench.json(0, &["history"])["records"].as_array().unwrap().last().unwrap()["at"].clone();
+    let project = test_project(&first_tools());
+    project.run(&["tools"]).assert_code(0);
+    let before = project.json(0, &["history"])["records"].as_array().unwrap().last().unwrap()["at"].clone();
     let before = before.as_str().unwrap();
-    bench.configure("");
-    bench.run(&["tools"]).ended(0);
-    let then = bench.json(0, &["describe", "hub__old", "--at", before]);
+    project.configure("");
+    project.run(&["tools"]).assert_code(0);
+    let then = project.json(0, &["describe", "hub__old", "--at", before]);
     assert_eq!(then["original_name"], json!("old"));
-    let gone = bench.json(0, &["diff", "--against", before]);
+    let gone = project.json(0, &["diff", "--against", before]);
     assert_eq!(string_values(&gone["sources"][0]["removed"]), ["hub__create_issue", "hub__list_labels", "hub__old"]);
-    let list = bench.path("project").join("list.json");
-    bench.configure(&format!("hub: {{ command: SERVER, args: [--change-file, {list:?}] }}"));
-    write_tool_list(&bench, &second_tools());
-    bench.run(&["tools"]).ended(0);
-    let again = bench.json(0, &["diff", "--against", before]);
+    let list = project.path("project").join("list.json");
+    project.configure(&format!("hub: {{ command: SERVER, args: [--change-file, {list:?}] }}"));
+    write_tool_list(&project, &second_tools());
+    project.run(&["tools"]).assert_code(0);
+    let again = project.json(0, &["diff", "--against", before]);
     assert_eq!(again["sources"][0]["changed"][0]["notes"], json!(["gained a required `owner`"]));
-    let told = bench.json(0, &["history", "--tool", "hub__create_issue"]);
+    let told = project.json(0, &["history", "--tool", "hub__create_issue"]);
     assert_eq!(told["records"].as_array().unwrap().len(), 2, "it came twice: {told}");
-    let several = bench.json(1, &["describe", "old", "nothing", "--at", before]);
+    let several = project.json(1, &["describe", "old", "nothing", "--at", before]);
     assert_eq!((several["tools"].as_array().unwrap().len(), &several["errors"][0]["name"]), (1, &json!("nothing")));
-    bench.run(&["describe", "old", "--at", before, "--fresh"]).ended(2);
+    project.run(&["describe", "old", "--at", before, "--fresh"]).assert_code(2);
 }
 
 fn string_values(array: &Value) -> Vec<&str> {

@@ -11,9 +11,9 @@ use std::thread;
 use serde_json::{Map, Value, json};
 use toolcrib_testkit::programs;
 
-use support::served::{Place, read};
+use support::http::{call_tool, request};
+use support::test_server::{TestWorkspace, read_or_empty};
 use support::upstream::Upstream;
-use support::web::{call, request};
 
 const KEYWORDS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 const NOTE: &str = "arguments are not validated: the schema expands to more than 10000 paths";
@@ -30,18 +30,18 @@ fn definitions(prefix: &str, keyword: &str) -> Map<String, Value> {
 }
 
 /// An MCP server and an API, each with one such tool for every keyword, and a harmless server beside them.
-fn hostile_workspace(api: &Upstream) -> Place {
+fn hostile_workspace(api: &Upstream) -> TestWorkspace {
     let tool = |keyword: &&str| {
         let properties = json!({ "x": { "$ref": "#/$defs/l0" } });
         let schema = json!({ "type": "object", "properties": properties, "$defs": definitions("#/$defs/", keyword) });
         json!({ "name": format!("tool_{keyword}"), "description": "Hostile", "inputSchema": schema })
     };
     let tools: Vec<Value> = KEYWORDS.iter().map(tool).collect();
-    let place = Place::new(&json!({}), &json!({}));
-    std::fs::write(place.path("tools.json"), json!(tools).to_string()).unwrap();
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    std::fs::write(workspace.path("tools.json"), json!(tools).to_string()).unwrap();
 
     let mut sources = json!({
-        "hostile": { "command": programs::scripted_server(), "args": ["--tools-file", place.path("tools.json")] },
+        "hostile": { "command": programs::scripted_server(), "args": ["--tools-file", workspace.path("tools.json")] },
         "harmless": { "command": programs::scripted_server() },
     });
     for keyword in KEYWORDS {
@@ -57,12 +57,12 @@ fn hostile_workspace(api: &Upstream) -> Place {
             "components": { "schemas": definitions("#/components/schemas/", keyword) },
         });
         let file = format!("api_{keyword}.json");
-        std::fs::write(place.path(&file), document.to_string()).unwrap();
+        std::fs::write(workspace.path(&file), document.to_string()).unwrap();
         sources[format!("api_{}", keyword.to_lowercase())] = json!({ "openapi": file });
     }
-    place.configure(&sources, &json!({}));
-    place.discover();
-    place
+    workspace.configure(&sources, &json!({}));
+    workspace.discover();
+    workspace
 }
 
 /// Every hostile tool with arguments that fit its schema and some that do not.
@@ -81,46 +81,46 @@ fn hostile_calls() -> Vec<(String, Value)> {
 #[test]
 fn hostile_schemas_neither_block_nor_fill_the_service() {
     let api = Upstream::answering(r#"{"done":true}"#);
-    let place = hostile_workspace(&api);
-    let mut served = place.serve();
-    let harmless = |served: &_| call(served, "harmless__echo", &json!({ "text": "x" }), json!({}));
-    assert_eq!(harmless(&served)["content"][0]["text"], "x");
-    let before = served.resident_kb();
+    let workspace = hostile_workspace(&api);
+    let mut server = workspace.serve();
+    let harmless = |server: &_| call_tool(server, "harmless__echo", &json!({ "text": "x" }), json!({}));
+    assert_eq!(harmless(&server)["content"][0]["text"], "x");
+    let before = server.resident_kb();
     thread::scope(|scope| {
         for (name, arguments) in hostile_calls() {
-            let served = &served;
+            let server = &server;
             scope.spawn(move || {
-                let result = call(served, &name, &arguments, json!({}));
+                let result = call_tool(server, &name, &arguments, json!({}));
                 assert_ne!(result["isError"], json!(true), "{name} {arguments}: {result}");
                 assert_eq!(result["_meta"]["toolcrib/notes"], json!([NOTE]), "{name} {arguments}");
                 let body = json!({ "arguments": arguments }).to_string();
                 let headers = "Content-Type: application/json\r\n";
-                let answer = request(&served.url, "POST", &format!("/api/tools/{name}/call"), headers, &body);
+                let answer = request(&server.url, "POST", &format!("/api/tools/{name}/call"), headers, &body);
                 assert_eq!(answer.status, 200, "{answer:?}");
                 assert_eq!(answer.json()["meta"]["toolcrib/notes"], json!([NOTE]), "{name} {arguments}");
                 // Everything else that reads the schema.
                 for path in [format!("/api/tools/{name}"), format!("/tools/{name}"), "/api/search?q=hostile".into()] {
-                    assert_eq!(request(&served.url, "GET", &path, "", "").status, 200, "{path}");
+                    assert_eq!(request(&server.url, "GET", &path, "", "").status, 200, "{path}");
                 }
             });
         }
-        assert_eq!(request(&served.url, "GET", "/healthz", "", "").status, 200);
-        assert_eq!(harmless(&served)["content"][0]["text"], "x");
+        assert_eq!(request(&server.url, "GET", "/healthz", "", "").status, 200);
+        assert_eq!(harmless(&server)["content"][0]["text"], "x");
     });
-    let growth = served.resident_kb().saturating_sub(before);
-    assert!(growth < MAX_GROWTH_KB, "{growth} KB more: {}", read(&place.path("serve.log")));
-    let tool = request(&served.url, "GET", "/api/tools/hostile__tool_allOf", "", "").json();
+    let growth = server.resident_kb().saturating_sub(before);
+    assert!(growth < MAX_GROWTH_KB, "{growth} KB more: {}", read_or_empty(&workspace.path("serve.log")));
+    let tool = request(&server.url, "GET", "/api/tools/hostile__tool_allOf", "", "").json();
     assert_eq!(tool["notes"], json!([NOTE]));
-    served.signal("TERM");
-    assert_eq!(served.ended().code(), Some(0));
+    server.signal("TERM");
+    assert_eq!(server.wait_for_exit().code(), Some(0));
 }
 
 #[test]
 fn hostile_schemas_do_not_block_commands_nor_the_server_on_stdio() {
     let api = Upstream::answering(r#"{"done":true}"#);
-    let place = hostile_workspace(&api);
+    let workspace = hostile_workspace(&api);
     let run = |arguments: &[&str]| {
-        let output = place.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
+        let output = workspace.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", text(output.stderr));
         (text(output.stdout), text(output.stderr))
@@ -138,7 +138,7 @@ fn hostile_schemas_do_not_block_commands_nor_the_server_on_stdio() {
     }
     run(&["context"]);
 
-    let mut child = place.toolcrib(&["mcp"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = workspace.toolcrib(&["mcp"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let hello =
         json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });

@@ -16,8 +16,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use support::served::{Place, Served, read, until};
-use support::web::{RawHttpResponse, call, request};
+use support::http::{RawHttpResponse, call_tool, request};
+use support::test_server::{ServeProcess, TestWorkspace, read_or_empty, wait_until};
 
 const OWNER_UID: u32 = 65_534;
 const OTHER_UID: u32 = 65_533;
@@ -37,44 +37,47 @@ done
 
 #[test]
 fn every_route_is_for_the_same_user_and_root_alone() {
-    let Some(place) = workspace_owned_by(OWNER_UID) else { return };
-    configure(&place, &json!({}));
-    let served = serve_as(&place, OWNER_UID);
-    let routes = routes(&served, &[]);
-    assert_admitted(&served, &routes, OWNER_UID);
-    assert_admitted(&served, &routes, 0);
-    assert_all_refused(&routes, &probe(&served, &routes, OTHER_UID, ""));
+    let Some(workspace) = workspace_owned_by(OWNER_UID) else { return };
+    configure(&workspace, &json!({}));
+    let server = serve_as(&workspace, OWNER_UID);
+    let routes = routes(&server, &[]);
+    assert_admitted(&server, &routes, OWNER_UID);
+    assert_admitted(&server, &routes, 0);
+    assert_all_refused(&routes, &probe(&server, &routes, OTHER_UID, ""));
 
     // The token of the data directory is good for every user that has it.
-    let token = format!("Authorization: Bearer {}\r\n", read(&place.path("data/admin.token")).trim());
+    let token = format!("Authorization: Bearer {}\r\n", read_or_empty(&workspace.path("data/admin.token")).trim());
     let read_only = [("GET".to_owned(), "/api/sources".to_owned())].into();
-    assert_eq!(probe(&served, &read_only, OTHER_UID, &token), ["200 GET /api/sources"]);
+    assert_eq!(probe(&server, &read_only, OTHER_UID, &token), ["200 GET /api/sources"]);
     // What needs no token anywhere needs none here.
     for path in ["/healthz", "/readyz", "/login"] {
         let open = [("GET".to_owned(), path.to_owned())].into();
-        assert_eq!(probe(&served, &open, OTHER_UID, ""), [format!("200 GET {path}")]);
+        assert_eq!(probe(&server, &open, OTHER_UID, ""), [format!("200 GET {path}")]);
     }
     // Where the token lies is for its owner.
-    let body = get_as(&served, "/login", OTHER_UID).body;
+    let body = get_as(&server, "/login", OTHER_UID).body;
     assert!(body.contains("Sign in") && !body.contains("admin.token"), "{body}");
 }
 
 #[test]
 fn a_serve_of_root_refuses_every_other_user() {
-    let Some(place) = workspace_owned_by(0) else { return };
-    configure(&place, &json!({}));
-    let served = serve_as(&place, 0);
-    let routes = routes(&served, &[]);
-    assert_admitted(&served, &routes, 0);
-    assert_all_refused(&routes, &probe(&served, &routes, OWNER_UID, ""));
+    let Some(workspace) = workspace_owned_by(0) else { return };
+    configure(&workspace, &json!({}));
+    let server = serve_as(&workspace, 0);
+    let routes = routes(&server, &[]);
+    assert_admitted(&server, &routes, 0);
+    assert_all_refused(&routes, &probe(&server, &routes, OWNER_UID, ""));
 }
 
 #[test]
 fn what_toolcrib_started_is_refused_on_every_route() {
     for user in [OWNER_UID, 0] {
-        let Some(place) = workspace_owned_by(user) else { return };
-        let own = HostileSource::new(&place, "own");
-        configure(&place, &json!({ "child": own.source_config("bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\"") }));
+        let Some(workspace) = workspace_owned_by(user) else { return };
+        let own = HostileSource::new(&workspace, "own");
+        configure(
+            &workspace,
+            &json!({ "child": own.source_config("bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\"") }),
+        );
         // Another Toolcrib of the same user, on other data.
         let another = workspace_owned_by(user).unwrap();
         let children = [
@@ -88,16 +91,16 @@ fn what_toolcrib_started_is_refused_on_every_route() {
             ),
         ];
         let of_another: Vec<_> = children.iter().map(|(name, _)| HostileSource::new(&another, name)).collect();
-        let served = serve_as(&place, user);
-        let routes = routes(&served, &["/api/events"]);
-        let port = served.url.rsplit(':').next().unwrap();
+        let server = serve_as(&workspace, user);
+        let routes = routes(&server, &["/api/events"]);
+        let port = server.url.rsplit(':').next().unwrap();
         for hostile in of_another.iter().chain([&own]) {
             fs::write(hostile.directory.join("table"), route_table(&routes)).unwrap();
             fs::write(hostile.directory.join("port"), port).unwrap();
         }
 
         // Below a guard of the one that serves.
-        request(&served.url, "POST", "/api/sources/child/refresh", "", "");
+        request(&server.url, "POST", "/api/sources/child/refresh", "", "");
         assert_all_refused(&routes, &own.statuses());
         // Below guards of another.
         let scripts = children.iter().map(|(_, script)| *script);
@@ -112,62 +115,62 @@ fn what_toolcrib_started_is_refused_on_every_route() {
             assert_all_refused(&routes, &hostile.statuses());
         }
         // They made the server no less open to the others.
-        assert_admitted(&served, &routes, user);
+        assert_admitted(&server, &routes, user);
     }
 }
 
 /// A tool that leads back to the server that runs it is no way in for its callers.
 #[test]
 fn what_the_server_itself_fetches_for_a_tool_is_refused() {
-    let place = Place::new(&json!({}), &json!({}));
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
     // The document of the API is read when the port is known.
     let web = json!({ "builtin": ["url_fetch"], "allow_private": true });
     let api = json!({ "openapi": "api.json", "allow_private": true });
-    place.configure(&json!({ "web": web, "own_api": api }), &json!({}));
-    let served = place.serve();
+    workspace.configure(&json!({ "web": web, "own_api": api }), &json!({}));
+    let server = workspace.serve();
     let document = json!({
-        "openapi": "3.0.0", "info": { "title": "own", "version": "1" }, "servers": [{ "url": served.url }],
+        "openapi": "3.0.0", "info": { "title": "own", "version": "1" }, "servers": [{ "url": server.url }],
         "paths": { "/api/sources": { "get": { "operationId": "list_sources", "responses": { "200": { "description": "" } } } } },
     });
-    fs::write(place.path("api.json"), document.to_string()).unwrap();
-    let refreshed = request(&served.url, "POST", "/api/refresh", "Content-Type: application/json\r\n", "{}");
+    fs::write(workspace.path("api.json"), document.to_string()).unwrap();
+    let refreshed = request(&server.url, "POST", "/api/refresh", "Content-Type: application/json\r\n", "{}");
     assert_eq!(refreshed.status, 200, "{refreshed:?}");
     for path in ["/api/sources", "/mcp", "/"] {
-        let fetched = call(&served, "url_fetch", &json!({ "url": format!("{}{path}", served.url) }), json!({}));
+        let fetched = call_tool(&server, "url_fetch", &json!({ "url": format!("{}{path}", server.url) }), json!({}));
         let text = fetched.to_string();
         assert!(text.contains("401") && text.contains("made by Toolcrib itself"), "{path}: {text}");
     }
-    let listed = call(&served, "own_api__list_sources", &json!({}), json!({})).to_string();
+    let listed = call_tool(&server, "own_api__list_sources", &json!({}), json!({})).to_string();
     assert!(listed.contains("401") && !listed.contains("own_api"), "{listed}");
     // Other processes of the same user are admitted as before.
-    assert_eq!(request(&served.url, "GET", "/api/sources", "", "").status, 200);
+    assert_eq!(request(&server.url, "GET", "/api/sources", "", "").status, 200);
 }
 
 #[test]
 fn the_setting_decides_and_is_read_again() {
-    let Some(place) = workspace_owned_by(0) else { return };
+    let Some(workspace) = workspace_owned_by(0) else { return };
     let sources: BTreeSet<_> = [("GET".to_owned(), "/api/sources".to_owned())].into();
-    let statuses = |served: &Served| {
-        let status = |user| probe(served, &sources, user, "")[0][..3].to_owned();
+    let statuses = |server: &ServeProcess| {
+        let status = |user| probe(server, &sources, user, "")[0][..3].to_owned();
         (status(0), status(OTHER_UID))
     };
     let set = |loopback: &str| {
         let config = json!({ "sources": { "core": { "builtin": "all" } }, "identity": { "loopback": loopback } });
-        fs::write(place.path("toolcrib.json"), config.to_string()).unwrap();
+        fs::write(workspace.path("toolcrib.json"), config.to_string()).unwrap();
     };
     set("open");
-    let served = serve_as(&place, 0);
-    assert_eq!(statuses(&served), ("200".into(), "200".into()));
+    let server = serve_as(&workspace, 0);
+    assert_eq!(statuses(&server), ("200".into(), "200".into()));
     for (loopback, expected) in [("owner", ("200", "401")), ("token", ("401", "401")), ("open", ("200", "200"))] {
         set(loopback);
-        served.signal("HUP");
+        server.signal("HUP");
         let expected = (expected.0.to_owned(), expected.1.to_owned());
-        until("the setting to be read", || statuses(&served) == expected);
+        wait_until("the setting to be read", || statuses(&server) == expected);
     }
     set("token");
-    served.signal("HUP");
-    until("the setting to be read", || statuses(&served).0 == "401");
-    let answer: RawHttpResponse = request(&served.url, "GET", "/api/sources", "", "");
+    server.signal("HUP");
+    wait_until("the setting to be read", || statuses(&server).0 == "401");
+    let answer: RawHttpResponse = request(&server.url, "GET", "/api/sources", "", "");
     let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(
         message.starts_with("`identity.loopback` is `token`") && message.contains("toolcrib token create"),
@@ -177,10 +180,10 @@ fn the_setting_decides_and_is_read_again() {
 
 #[test]
 fn the_refusal_names_the_setting_and_the_next_step() {
-    let Some(place) = workspace_owned_by(OWNER_UID) else { return };
-    configure(&place, &json!({}));
-    let served = serve_as(&place, OWNER_UID);
-    let answer = get_as(&served, "/api/sources", OTHER_UID);
+    let Some(workspace) = workspace_owned_by(OWNER_UID) else { return };
+    configure(&workspace, &json!({}));
+    let server = serve_as(&workspace, OWNER_UID);
+    let answer = get_as(&server, "/api/sources", OTHER_UID);
     assert_eq!(answer.status, 401);
     assert!(answer.header("www-authenticate").is_some(), "{answer:?}");
     let error = answer.json()["error"].clone();
@@ -193,11 +196,11 @@ fn the_refusal_names_the_setting_and_the_next_step() {
 
 #[test]
 fn a_data_directory_that_others_can_change_or_own_is_refused() {
-    let Some(place) = workspace_owned_by(OWNER_UID) else { return };
-    configure(&place, &json!({}));
-    let data = place.path("data");
+    let Some(workspace) = workspace_owned_by(OWNER_UID) else { return };
+    configure(&workspace, &json!({}));
+    let data = workspace.path("data");
     let run = |user: u32, arguments: &[&str]| {
-        let output = command(&place, arguments, user).stdin(Stdio::null()).output().unwrap();
+        let output = command(&workspace, arguments, user).stdin(Stdio::null()).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     };
     assert_eq!(run(OWNER_UID, &["tools", "--cached"]).0, 0);
@@ -217,47 +220,47 @@ fn a_data_directory_that_others_can_change_or_own_is_refused() {
 }
 
 /// A directory that belongs to `user`. `None` where this process cannot act as another user.
-fn workspace_owned_by(user: u32) -> Option<Place> {
-    let place = Place::new(&json!({}), &json!({}));
-    if let Err(error) = chown(place.path("."), Some(user), Some(user)) {
+fn workspace_owned_by(user: u32) -> Option<TestWorkspace> {
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    if let Err(error) = chown(workspace.path("."), Some(user), Some(user)) {
         assert_ne!(fs::metadata("/proc/self").unwrap().uid(), 0, "{error}");
         eprintln!("skipped: only root can act as another user");
         return None;
     }
     // Where it is built, another user may not be able to reach it.
-    fs::copy(env!("CARGO_BIN_EXE_toolcrib"), place.path("toolcrib")).unwrap();
-    Some(place)
+    fs::copy(env!("CARGO_BIN_EXE_toolcrib"), workspace.path("toolcrib")).unwrap();
+    Some(workspace)
 }
 
-fn configure(place: &Place, sources: &Value) {
+fn configure(workspace: &TestWorkspace, sources: &Value) {
     let mut sources = sources.clone();
     sources["core"] = json!({ "builtin": "all" });
-    place.configure(&sources, &json!({}));
+    workspace.configure(&sources, &json!({}));
 }
 
 /// The command as a user, with nothing of our own environment but the path to programs.
-fn command(place: &Place, arguments: &[&str], user: u32) -> Command {
-    let mut command = Command::new(place.path("toolcrib"));
-    command.args(arguments).args(place.here());
-    place.isolate(&mut command);
+fn command(workspace: &TestWorkspace, arguments: &[&str], user: u32) -> Command {
+    let mut command = Command::new(workspace.path("toolcrib"));
+    command.args(arguments).args(workspace.location_arguments());
+    workspace.isolate(&mut command);
     command.uid(user).gid(user);
     command
 }
 
-fn serve_as(place: &Place, user: u32) -> Served {
-    let served = place.start(command(place, &["serve", "--listen", "127.0.0.1:0", "--json"], user));
-    until("the tools", || request(&served.url, "GET", "/api/tools/calculate", "", "").status == 200);
-    served
+fn serve_as(workspace: &TestWorkspace, user: u32) -> ServeProcess {
+    let server = workspace.start(command(workspace, &["serve", "--listen", "127.0.0.1:0", "--json"], user));
+    wait_until("the tools", || request(&server.url, "GET", "/api/tools/calculate", "", "").status == 200);
+    server
 }
 
-fn port(served: &Served) -> &str {
-    served.url.rsplit(':').next().unwrap()
+fn port(server: &ServeProcess) -> &str {
+    server.url.rsplit(':').next().unwrap()
 }
 
 /// Every route that needs something of its caller, from the document that the server has of itself, and what that leaves
 /// out; without those at `without`.
-fn routes(served: &Served, without: &[&str]) -> BTreeSet<(String, String)> {
-    let document = request(&served.url, "GET", "/api/openapi.json", "", "").json();
+fn routes(server: &ServeProcess, without: &[&str]) -> BTreeSet<(String, String)> {
+    let document = request(&server.url, "GET", "/api/openapi.json", "", "").json();
     let mut routes = BTreeSet::from([("GET".to_owned(), "/api/openapi.json".to_owned())]);
     for (path, operations) in document["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {
@@ -304,9 +307,9 @@ fn bash_command(script: &str) -> Command {
 }
 
 /// The statuses that a process of a user gets, as `STATUS METHOD PATH`.
-fn probe(served: &Served, routes: &BTreeSet<(String, String)>, user: u32, headers: &str) -> Vec<String> {
+fn probe(server: &ServeProcess, routes: &BTreeSet<(String, String)>, user: u32, headers: &str) -> Vec<String> {
     let mut command = bash_command(PROBE_SCRIPT);
-    command.args(["probe", port(served)]).env("HEADERS", headers).uid(user).gid(user);
+    command.args(["probe", port(server)]).env("HEADERS", headers).uid(user).gid(user);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(route_table(routes).as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -314,11 +317,11 @@ fn probe(served: &Served, routes: &BTreeSet<(String, String)>, user: u32, header
 }
 
 /// What a process of a user gets.
-fn get_as(served: &Served, path: &str, user: u32) -> RawHttpResponse {
+fn get_as(server: &ServeProcess, path: &str, user: u32) -> RawHttpResponse {
     let script = "exec 3<>/dev/tcp/127.0.0.1/$0
         printf 'GET %s HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' \"$1\" >&3
         cat <&3";
-    let output = bash_command(script).args([port(served), path]).uid(user).gid(user).output().unwrap();
+    let output = bash_command(script).args([port(server), path]).uid(user).gid(user).output().unwrap();
     RawHttpResponse::parse(&output.stdout)
 }
 
@@ -330,8 +333,8 @@ fn assert_all_refused(routes: &BTreeSet<(String, String)>, statuses: &[String]) 
 
 /// Without a token a process that is admitted may read, call and refresh, and change nothing.
 #[track_caller]
-fn assert_admitted(served: &Served, routes: &BTreeSet<(String, String)>, user: u32) {
-    let document = request(&served.url, "GET", "/api/openapi.json", "", "").json();
+fn assert_admitted(server: &ServeProcess, routes: &BTreeSet<(String, String)>, user: u32) {
+    let document = request(&server.url, "GET", "/api/openapi.json", "", "").json();
     let needs_none = |method: &str, path: &str| {
         let path = path.replace("/calculate", "/{name}").replace("/core", "/{id}");
         let security = &document["paths"][path.as_str()][method.to_lowercase()]["security"];
@@ -339,7 +342,7 @@ fn assert_admitted(served: &Served, routes: &BTreeSet<(String, String)>, user: u
         if security.is_array() { security[0] == json!({}) } else { method == "GET" || !console }
     };
     let refused: Vec<String> =
-        probe(served, routes, user, "").into_iter().filter(|line| line.starts_with("401")).collect();
+        probe(server, routes, user, "").into_iter().filter(|line| line.starts_with("401")).collect();
     let expected: Vec<String> = routes
         .iter()
         .filter(|(method, path)| !needs_none(method, path))
@@ -355,9 +358,9 @@ struct HostileSource {
 }
 
 impl HostileSource {
-    fn new(place: &Place, name: &'static str) -> HostileSource {
-        let directory = place.path(name);
-        let owner = fs::metadata(place.path(".")).unwrap().uid();
+    fn new(workspace: &TestWorkspace, name: &'static str) -> HostileSource {
+        let directory = workspace.path(name);
+        let owner = fs::metadata(workspace.path(".")).unwrap().uid();
         fs::create_dir(&directory).unwrap();
         fs::write(directory.join("probe.sh"), PROBE_SCRIPT).unwrap();
         chown(&directory, Some(owner), Some(owner)).unwrap();
@@ -377,6 +380,6 @@ impl HostileSource {
     #[track_caller]
     fn statuses(&self) -> Vec<String> {
         let out: &Path = &self.directory.join("out.part");
-        read(out).lines().map(str::to_owned).collect()
+        read_or_empty(out).lines().map(str::to_owned).collect()
     }
 }

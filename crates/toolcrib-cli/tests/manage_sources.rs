@@ -3,17 +3,17 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Toolcrib, scripted, starts};
+use support::{Toolcrib, count_starts, scripted_server};
 
 /// A configuration whose one source counts its starts.
 fn config_with_start_counter(toolcrib: &Toolcrib, more: &str) -> (String, std::path::PathBuf) {
     let count = toolcrib.home().join("starts");
     let args = format!("[--count-file, {:?}{more}]", count);
-    (format!("sources:\n  one: {{ command: {:?}, args: {args} }}\n", scripted()), count)
+    (format!("sources:\n  one: {{ command: {:?}, args: {args} }}\n", scripted_server()), count)
 }
 
-fn add_scripted_source(toolcrib: &Toolcrib, name: &str, flags: &[&str]) -> support::Outcome {
-    let server = scripted();
+fn add_scripted_source(toolcrib: &Toolcrib, name: &str, flags: &[&str]) -> support::CliOutput {
+    let server = scripted_server();
     toolcrib.run(&[&["add", name, "--", &server], flags].concat())
 }
 
@@ -24,7 +24,7 @@ fn a_source_is_added_and_says_what_it_offers() {
     assert_eq!(added.code, 0, "{added:?}");
     assert!(added.stdout.starts_with("my_server: 12 tools ("), "{added:?}");
     assert!(added.stdout.contains("my_server__tool_0005 and 4 more"), "{added:?}");
-    let server = scripted();
+    let server = scripted_server();
     let view = toolcrib.json(&["add", "other", "--env", "A=b=c", "--cwd", ".", "--", &server]);
     assert_eq!((&view["id"], &view["origin"], &view["tool_count"]), (&json!("other"), &json!("runtime"), &json!(3)));
     let config = toolcrib.json(&["config"]);
@@ -42,7 +42,7 @@ fn what_cannot_be_discovered_is_kept_and_marked_failed() {
     assert_eq!(toolcrib.json(&["sources"])["sources"][0]["status"], "failed");
     let again = add_scripted_source(&toolcrib, "bad", &[]);
     assert_eq!((again.code, again.stderr.as_str()), (0, "`bad` had another declaration, which is replaced\n"));
-    let server = scripted();
+    let server = scripted_server();
     let view = toolcrib.json(&["add", "worse", "--", &server, "--exit", "3"]);
     assert_eq!((&view["status"], &view["tool_count"]), (&json!("failed"), &json!(0)));
     assert!(view["last_error"]["message"].as_str().unwrap().contains("exit status: 3"), "{view}");
@@ -121,15 +121,15 @@ fn an_api_of_a_file_that_nobody_trusts_is_not_asked_for() {
         "sources: { shop: { openapi: 'http://127.0.0.1:1/x', base_url: 'http://127.0.0.1:2', auth: { bearer: '${env:HOME}' } } }",
     );
     let listed = toolcrib.run(&["tools"]);
-    listed.complains("is not trusted yet, so none of its sources is contacted");
-    toolcrib.done(&["trust"]).says("  shop: the API of http://127.0.0.1:1/x (http://127.0.0.1:2)");
+    listed.assert_stderr("is not trusted yet, so none of its sources is contacted");
+    toolcrib.run_ok(&["trust"]).assert_stdout("  shop: the API of http://127.0.0.1:1/x (http://127.0.0.1:2)");
 }
 
 #[test]
 fn a_name_of_the_configuration_is_left_to_its_file() {
     let toolcrib = Toolcrib::new();
     let file = toolcrib.write("toolcrib.yaml", "sources:\n  files: { command: x }\n  wrong: { comand: x }\n");
-    toolcrib.done(&["trust"]);
+    toolcrib.run_ok(&["trust"]);
     for (name, line) in [("files", 2), ("wrong", 3)] {
         let place = format!("`{}:{line}`", file.display());
         let added = add_scripted_source(&toolcrib, name, &[]);
@@ -147,7 +147,7 @@ fn a_name_of_the_configuration_is_left_to_its_file() {
 fn a_removed_source_is_gone() {
     let toolcrib = Toolcrib::new();
     assert_eq!(add_scripted_source(&toolcrib, "one", &[]).code, 0);
-    assert_eq!(toolcrib.done(&["remove", "One"]).stdout, "removed `one` and its 3 tools\n");
+    assert_eq!(toolcrib.run_ok(&["remove", "One"]).stdout, "removed `one` and its 3 tools\n");
     assert_eq!(toolcrib.json(&["sources"]), json!({ "sources": [] }));
     assert_eq!(toolcrib.json(&["tools", "--cached"])["tools"], json!([]));
 }
@@ -181,8 +181,8 @@ fn sources_and_tools_are_enabled_and_disabled() {
     assert_eq!(toolcrib.json(&["enable", "one"]), expected);
     let expected = json!({ "tool": "one__echo", "enabled": true, "changed": true });
     assert_eq!(toolcrib.json(&["enable", "one__echo"]), expected);
-    toolcrib.set("TOOLCRIB_SOURCE_ONE_ENABLED", "false");
-    let overridden = toolcrib.done(&["enable", "one"]);
+    toolcrib.set_variable("TOOLCRIB_SOURCE_ONE_ENABLED", "false");
+    let overridden = toolcrib.run_ok(&["enable", "one"]);
     let hint = "hint: `TOOLCRIB_SOURCE_ONE_ENABLED` is set and wins here: `one` is disabled in this environment\n";
     assert_eq!((overridden.stdout.as_str(), overridden.stderr.as_str()), ("one: already enabled\n", hint));
     let expected = json!({ "one": { "enabled": { "value": false, "origin": "TOOLCRIB_SOURCE_ONE_ENABLED" } } });
@@ -216,10 +216,10 @@ fn a_tool_that_is_called_so_goes_before_one_that_is_made_into_it() {
     let toolcrib = Toolcrib::new();
     let tools = toolcrib.write("tools.json", r#"{"tools": [{"name": "a.b"}, {"name": "a_b"}, {"name": "c.d"}]}"#);
     assert_eq!(add_scripted_source(&toolcrib, "one", &["--tools-file", tools.to_str().unwrap()]).code, 0);
-    assert_eq!(toolcrib.done(&["disable", "one"]).stdout, "one: disabled\n");
-    let disabled = toolcrib.done(&["disable", "one", "one__a_b", "one__c_d"]);
+    assert_eq!(toolcrib.run_ok(&["disable", "one"]).stdout, "one: disabled\n");
+    let disabled = toolcrib.run_ok(&["disable", "one", "one__a_b", "one__c_d"]);
     assert_eq!(disabled.stdout, "one: already disabled\none__a_b: disabled\none__c_d: disabled\n");
-    toolcrib.done(&["enable", "one"]);
+    toolcrib.run_ok(&["enable", "one"]);
     let listed = toolcrib.json(&["tools", "--cached"]);
     let enabled: Vec<&Value> =
         listed["tools"].as_array().unwrap().iter().filter(|tool| tool["enabled"] == true).collect();
@@ -232,7 +232,7 @@ fn an_invalidated_source_is_stale() {
     let toolcrib = Toolcrib::new();
     assert_eq!(add_scripted_source(&toolcrib, "one", &[]).code, 0);
     assert_eq!(toolcrib.json(&["sources"])["sources"][0]["freshness"], "fresh");
-    assert_eq!(toolcrib.done(&["invalidate"]).stdout, "one: discovered again at the next need\n");
+    assert_eq!(toolcrib.run_ok(&["invalidate"]).stdout, "one: discovered again at the next need\n");
     assert_eq!(toolcrib.json(&["sources"])["sources"][0]["freshness"], "stale");
     assert_eq!(toolcrib.json(&["invalidate", "one"]), json!({ "invalidated": ["one"] }));
     assert_eq!(toolcrib.json(&["tools", "--cached"])["tools"].as_array().unwrap().len(), 3);
@@ -242,7 +242,8 @@ fn an_invalidated_source_is_stale() {
 fn the_servers_of_other_clients_are_imported() {
     let toolcrib = Toolcrib::new();
     let count = toolcrib.home().join("starts");
-    let server = json!({ "command": scripted(), "args": ["--count-file", count], "env": { "TOKEN": "hunter2" } });
+    let server =
+        json!({ "command": scripted_server(), "args": ["--count-file", count], "env": { "TOKEN": "hunter2" } });
     let cursor = json!({ "mcpServers": { "Files": server, "bad": { "comand": "x" }, "日": { "command": "x" } } });
     toolcrib.write("~/.cursor/mcp.json", &cursor.to_string());
     toolcrib.write(
@@ -269,13 +270,13 @@ fn the_servers_of_other_clients_are_imported() {
     assert_eq!(again.code, 1, "{again:?}");
     assert!(again.stdout.contains("files: already declared as in `"), "{again:?}");
     assert!(!again.stdout.contains("hunter2"), "{again:?}");
-    assert_eq!(starts(&count), 0, "an import contacts nobody");
+    assert_eq!(count_starts(&count), 0, "an import contacts nobody");
 
     toolcrib.write(
         "other.json",
         r#"{ "mcpServers": { "files": { "command": "other", "args": ["--token", "hunter2"] } } }"#,
     );
-    let changed = toolcrib.done(&["import", "other.json"]);
+    let changed = toolcrib.run_ok(&["import", "other.json"]);
     assert_eq!(changed.stdout, "files: updated from `other.json`: other --token ***\n");
     let sources = toolcrib.json(&["sources"]);
     let ids: Vec<&Value> = sources["sources"].as_array().unwrap().iter().map(|source| &source["id"]).collect();
@@ -287,8 +288,8 @@ fn an_import_leaves_the_configuration_alone() {
     let toolcrib = Toolcrib::new();
     let config = toolcrib.write("toolcrib.yaml", "sources: { files: { command: x } }");
     toolcrib.write(".mcp.json", r#"{ "mcpServers": { "files": { "command": "y" }, "docs": { "url": "http://x" } } }"#);
-    toolcrib.done(&["trust"]);
-    let imported = toolcrib.done(&["import", ".mcp.json"]);
+    toolcrib.run_ok(&["trust"]);
+    let imported = toolcrib.run_ok(&["import", ".mcp.json"]);
     let expected = format!(
         "files: skipped: `{}:1` declares that name, and the configuration wins\ndocs: imported from `.mcp.json`: http://x\n",
         config.display()
@@ -306,17 +307,17 @@ fn an_export_reads_back_to_the_same_sources() {
         "toolcrib.yaml",
         "sources:\n  a: { command: x, args: [--flag], ttl: 9m }\n  b: { url: 'http://x', enabled: false }\n",
     );
-    toolcrib.done(&["trust"]);
-    let server = scripted();
-    toolcrib.done(&["add", "c", "--env", "TOKEN=hunter2", "--", &server, "--tools", "1"]);
-    toolcrib.done(&["disable", "a"]);
-    let exported = toolcrib.done(&["export", "--secrets"]);
+    toolcrib.run_ok(&["trust"]);
+    let server = scripted_server();
+    toolcrib.run_ok(&["add", "c", "--env", "TOKEN=hunter2", "--", &server, "--tools", "1"]);
+    toolcrib.run_ok(&["disable", "a"]);
+    let exported = toolcrib.run_ok(&["export", "--secrets"]);
     assert!(exported.stderr.contains("`env.TOKEN` of `c` may be secret and is written as it is"), "{exported:?}");
     assert!(exported.stdout.contains("hunter2"), "{exported:?}");
     let other = Toolcrib::new();
     let file = other.write("toolcrib.yaml", &exported.stdout);
-    other.done(&["trust"]);
-    let back = other.done(&["export", "--secrets", "--config", file.to_str().unwrap()]);
+    other.run_ok(&["trust"]);
+    let back = other.run_ok(&["export", "--secrets", "--config", file.to_str().unwrap()]);
     assert_eq!(back.stdout, exported.stdout);
     assert_eq!(other.json(&["export"]), toolcrib.json(&["export"]));
     assert_eq!(
@@ -330,27 +331,27 @@ fn a_project_file_runs_nothing_before_it_is_trusted() {
     let toolcrib = Toolcrib::new();
     let (config, count) = config_with_start_counter(&toolcrib, "");
     let file = toolcrib.write("toolcrib.yaml", &config);
-    let listed = toolcrib.done(&["tools"]);
+    let listed = toolcrib.run_ok(&["tools"]);
     assert!(listed.stderr.contains("is not trusted yet"), "{listed:?}");
     let called = toolcrib.run(&["call", "one__echo", "text=hi"]);
     assert_eq!(called.code, 1, "{called:?}");
-    assert_eq!(starts(&count), 0);
+    assert_eq!(count_starts(&count), 0);
 
-    let trusted = toolcrib.done(&["trust"]);
+    let trusted = toolcrib.run_ok(&["trust"]);
     assert!(
-        trusted.stdout.starts_with(&format!("`{}` is trusted now:\n  one: {}", file.display(), scripted())),
+        trusted.stdout.starts_with(&format!("`{}` is trusted now:\n  one: {}", file.display(), scripted_server())),
         "{trusted:?}"
     );
-    assert!(toolcrib.done(&["trust"]).stdout.contains("is trusted already"));
+    assert!(toolcrib.run_ok(&["trust"]).stdout.contains("is trusted already"));
     assert_eq!(toolcrib.json(&["tools"])["tools"].as_array().unwrap().len(), 3);
-    assert_eq!(starts(&count), 1);
+    assert_eq!(count_starts(&count), 1);
 
     toolcrib.write("toolcrib.yaml", &config_with_start_counter(&toolcrib, ", --tools, '5'").0);
-    let changed = toolcrib.done(&["tools"]);
+    let changed = toolcrib.run_ok(&["tools"]);
     assert!(changed.stderr.contains("is not trusted yet"), "{changed:?}");
-    assert_eq!(starts(&count), 1, "changed commands are asked about again");
-    toolcrib.done(&["--config", file.to_str().unwrap(), "tools"]);
-    assert_eq!(starts(&count), 2, "a named file counts as trusted");
+    assert_eq!(count_starts(&count), 1, "changed commands are asked about again");
+    toolcrib.run_ok(&["--config", file.to_str().unwrap(), "tools"]);
+    assert_eq!(count_starts(&count), 2, "a named file counts as trusted");
 }
 
 #[test]
@@ -362,7 +363,7 @@ fn the_configuration_is_shown_with_its_origins() {
         "toolcrib.yaml",
         "sources:\n  docs: { url: 'http://x/?key=hunter2', auth: { bearer: hunter2 } }\n  bad: { ulr: x }\ndefaults:\n  ttl: 9m\n",
     );
-    toolcrib.done(&["trust"]);
+    toolcrib.run_ok(&["trust"]);
     toolcrib.run(&["add", "late", "--url", "http://127.0.0.1:1/", "--bearer", "${env:TOKEN}"]);
     let config = toolcrib.json(&["config"]);
     let user = user.display().to_string();
@@ -381,7 +382,7 @@ fn the_configuration_is_shown_with_its_origins() {
         "mine": { "command": "m", "origin": format!("{user}:1") },
     });
     assert_eq!(config["sources"], sources);
-    let text = toolcrib.done(&["config"]).stdout;
+    let text = toolcrib.run_ok(&["config"]).stdout;
     for line in [
         &format!("  docs:  # {project}:2\n    url: \"http://x/?key=***\"\n    auth: {{\"bearer\":\"***\"}}\n"),
         "  late:  # runtime\n    url: \"http://127.0.0.1:1/\"\n",
@@ -425,12 +426,12 @@ fn a_wrong_configuration_is_named_by_file_line_and_key() {
 #[test]
 fn one_bad_source_does_not_stop_the_rest() {
     let toolcrib = Toolcrib::new();
-    let server = scripted();
+    let server = scripted_server();
     let file = toolcrib.write(
         "toolcrib.yaml",
         &format!("sources:\n  good: {{ command: {server:?} }}\n  ends: {{ command: {server:?}, args: [--exit, '1'] }}\n  wrong: {{ comand: x }}\n"),
     );
-    toolcrib.done(&["trust"]);
+    toolcrib.run_ok(&["trust"]);
     let tools = toolcrib.json(&["tools"]);
     assert_eq!(tools["tools"].as_array().unwrap().len(), 3);
     let sources = toolcrib.json(&["sources"]);
@@ -439,7 +440,10 @@ fn one_bad_source_does_not_stop_the_rest() {
     assert_eq!(stands(1), (&json!("good"), &json!("success")));
     assert_eq!(stands(2), (&json!("wrong"), &json!("failed")));
     let enabled = toolcrib.run(&["enable", "wrong"]);
-    let message = format!("error: `wrong` has an invalid declaration in `{}:4`; `toolcrib sources` shows the error\n", file.display());
+    let message = format!(
+        "error: `wrong` has an invalid declaration in `{}:4`; `toolcrib sources` shows the error\n",
+        file.display()
+    );
     assert_eq!((enabled.code, enabled.stderr), (2, message));
 }
 
@@ -447,11 +451,11 @@ fn one_bad_source_does_not_stop_the_rest() {
 fn the_last_words_of_a_server_are_kept_without_what_steers_a_terminal() {
     let toolcrib = Toolcrib::new();
     assert_eq!(add_scripted_source(&toolcrib, "one", &["--stderr", "first\n\u{1b}[31msecond\u{1b}[0m"]).code, 0);
-    assert_eq!(toolcrib.done(&["logs", "one"]).stdout, "first\nsecond\n");
-    assert_eq!(toolcrib.done(&["logs", "one", "-n", "1"]).stdout, "second\n");
+    assert_eq!(toolcrib.run_ok(&["logs", "one"]).stdout, "first\nsecond\n");
+    assert_eq!(toolcrib.run_ok(&["logs", "one", "-n", "1"]).stdout, "second\n");
     assert_eq!(toolcrib.json(&["logs", "one"]), json!({ "source": "one", "lines": ["first", "second"] }));
     assert_eq!(add_scripted_source(&toolcrib, "quiet", &[]).code, 0);
-    let quiet = toolcrib.done(&["logs", "quiet"]);
+    let quiet = toolcrib.run_ok(&["logs", "quiet"]);
     assert_eq!(
         (quiet.stdout.as_str(), quiet.stderr.as_str()),
         ("", "`quiet` has written nothing to its standard error yet\n")
@@ -461,7 +465,7 @@ fn the_last_words_of_a_server_are_kept_without_what_steers_a_terminal() {
 #[test]
 fn secrets_are_shown_nowhere() {
     let toolcrib = Toolcrib::new();
-    let server = scripted();
+    let server = scripted_server();
     let mut outcomes = vec![
         toolcrib.run(&[
             "-v",
@@ -503,13 +507,13 @@ fn secrets_are_shown_nowhere() {
 fn a_first_configuration_is_written_once() {
     let toolcrib = Toolcrib::new();
     toolcrib.write(".mcp.json", "{}");
-    let written = toolcrib.done(&["init"]);
+    let written = toolcrib.run_ok(&["init"]);
     assert!(written.stdout.starts_with(&format!("wrote `{}`", toolcrib.project().join("toolcrib.yaml").display())));
     assert!(written.stderr.starts_with("hint: `.mcp.json` here works with Toolcrib as it is"), "{written:?}");
     let again = toolcrib.run(&["init"]);
     assert_eq!(again.code, 1, "{again:?}");
-    toolcrib.done(&["init", "--force"]);
-    let sources = toolcrib.done(&["sources"]);
+    toolcrib.run_ok(&["init", "--force"]);
+    let sources = toolcrib.run_ok(&["sources"]);
     assert_eq!((sources.stderr.as_str(), sources.stdout.starts_with("no sources yet")), ("", true));
 }
 
@@ -517,7 +521,7 @@ fn a_first_configuration_is_written_once() {
 fn every_shell_gets_its_script_and_every_command_its_help() {
     let toolcrib = Toolcrib::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        assert!(toolcrib.done(&["completions", shell]).stdout.contains("invalidate"), "{shell}");
+        assert!(toolcrib.run_ok(&["completions", shell]).stdout.contains("invalidate"), "{shell}");
     }
     for command in [
         "init",
@@ -533,7 +537,7 @@ fn every_shell_gets_its_script_and_every_command_its_help() {
         "logs",
         "completions",
     ] {
-        let help = toolcrib.done(&[command, "--help"]).stdout;
+        let help = toolcrib.run_ok(&[command, "--help"]).stdout;
         assert!(help.contains("Example"), "{help}");
     }
     let none: [&str; 0] = [];

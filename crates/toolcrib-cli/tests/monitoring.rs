@@ -10,14 +10,14 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 use toolcrib_testkit::programs;
 
-use support::served::{Place, until};
-use support::web::{RawHttpResponse, call, request};
+use support::http::{RawHttpResponse, call_tool, request};
+use support::test_server::{TestWorkspace, wait_until};
 
 #[test]
 fn an_answer_has_the_id_of_its_request() {
-    let place = Place::new(&json!({}), &json!({}));
-    let served = place.serve();
-    let get = |path: &str, headers: &str| request(&served.url, "GET", path, headers, "");
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let server = workspace.serve();
+    let get = |path: &str, headers: &str| request(&server.url, "GET", path, headers, "");
     let given = get("/api/sources", "X-Request-Id: abc-123\r\n");
     assert_eq!((given.status, given.header("x-request-id")), (200, Some("abc-123")));
     for (path, headers) in
@@ -31,33 +31,35 @@ fn an_answer_has_the_id_of_its_request() {
 
 #[test]
 fn it_says_whether_it_is_alive_and_ready() {
-    let place = Place::new(&json!({}), &json!({}));
-    let mut served = place.serve();
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let mut server = workspace.serve();
     for (path, said) in [("/healthz", "ok\n"), ("/readyz", r#"{"status":"ready","store":{"state":"ok"}}"#)] {
-        let answer = request(&served.url, "GET", path, "", "");
+        let answer = request(&server.url, "GET", path, "", "");
         assert_eq!((answer.status, answer.body.as_str()), (200, said), "{path}");
     }
-    served.signal("TERM");
-    assert!(served.ended().success());
+    server.signal("TERM");
+    assert!(server.wait_for_exit().success());
 }
 
 #[test]
 fn what_it_does_is_counted_exactly_and_promtool_has_no_complaint() {
     let sources = json!({ "one": { "command": programs::scripted_server(), "args": ["--with", "fail", "--with", "rpc_error"] }, "broken": { "command": "no-such-program-here" } });
-    let place = Place::new(&sources, &json!({}));
-    let served = place.serve();
+    let workspace = TestWorkspace::new(&sources, &json!({}));
+    let server = workspace.serve();
     for (tool, arguments) in
         [("one__echo", json!({"text": "a"})), ("one:echo", json!({"text": "b"})), ("one__nothing", json!({}))]
     {
-        call(&served, tool, &arguments, json!({}));
+        call_tool(&server, tool, &arguments, json!({}));
     }
     for tool in ["one__fail", "one__fail", "broken__x"] {
-        call(&served, tool, &json!({}), json!({}));
+        call_tool(&server, tool, &json!({}), json!({}));
     }
     let json = "Content-Type: application/json\r\n";
-    assert_eq!(request(&served.url, "POST", "/api/tools/one__rpc_error/call", json, "{}").status, 502);
-    let scrape = || request(&served.url, "GET", "/metrics", "", "");
-    until("all is counted", || scrape().body.contains("toolcrib_discoveries_total{kind=\"mcp\",outcome=\"failed\"}"));
+    assert_eq!(request(&server.url, "POST", "/api/tools/one__rpc_error/call", json, "{}").status, 502);
+    let scrape = || request(&server.url, "GET", "/metrics", "", "");
+    wait_until("all is counted", || {
+        scrape().body.contains("toolcrib_discoveries_total{kind=\"mcp\",outcome=\"failed\"}")
+    });
 
     let answer = scrape();
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));

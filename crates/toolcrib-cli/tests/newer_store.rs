@@ -7,9 +7,9 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::bench::{Bench, execute_sql};
-use support::served::{Place, until};
-use support::web::{call, request};
+use support::http::{call_tool, request};
+use support::test_project::{TestProject, execute_sql};
+use support::test_server::{TestWorkspace, wait_until};
 
 /// Appends a record as another version of Toolcrib would.
 const INSERT_UNKNOWN_EVENT: &str = r#"INSERT INTO journal (seq, at, actor, body, critical, since)
@@ -25,9 +25,9 @@ fn upgrade_message() -> String {
 
 #[test]
 fn commands_read_on_and_refuse_to_act_after_a_record_that_must_not_be_ignored() {
-    let bench = Bench::new("one: { command: SERVER }");
-    let listed = bench.run(&["tools"]).ended(0).stdout.clone();
-    if bench.tamper(INSERT_UNKNOWN_EVENT).is_none() {
+    let project = TestProject::new("one: { command: SERVER }");
+    let listed = project.run(&["tools"]).assert_code(0).stdout.clone();
+    if project.execute_sql(INSERT_UNKNOWN_EVENT).is_none() {
         return programs::skip("commands_read_on_and_refuse_to_act…", "there is no python3");
     }
     for arguments in [
@@ -39,49 +39,49 @@ fn commands_read_on_and_refuse_to_act_after_a_record_that_must_not_be_ignored() 
         &["token", "create", "ci", "--role", "agent"],
         &["add", "two", "--url", "http://127.0.0.1:9/mcp"],
     ] {
-        bench.run(arguments).ended(1).complains(&format!("error: {}", upgrade_message()));
-        let error = bench.json(1, arguments)["error"].clone();
+        project.run(arguments).assert_code(1).assert_stderr(&format!("error: {}", upgrade_message()));
+        let error = project.json(1, arguments)["error"].clone();
         assert_eq!((&error["code"], &error["retryable"]), (&json!("STORE_UNAVAILABLE"), &json!(false)), "{error}");
         let details = json!({"type": "ToolPainted", "since": "0.9.0", "version": env!("CARGO_PKG_VERSION")});
         assert_eq!((&error["message"], &error["details"]), (&json!(upgrade_message()), &details));
     }
-    let refreshed = bench.json(1, &["refresh", "--force"])["results"][0].clone();
+    let refreshed = project.json(1, &["refresh", "--force"])["results"][0].clone();
     assert_eq!((&refreshed["contacted"], &refreshed["error"]["message"]), (&json!(false), &json!(upgrade_message())));
 
-    assert_eq!(bench.run(&["tools"]).ended(0).complains(&upgrade_message()).stdout, listed);
-    bench.run(&["search", "echo"]).ended(0).says("one__echo");
-    bench.run(&["sources"]).ended(0).says("one");
-    bench.run(&["history"]).ended(0).says("unknown event `ToolPainted`, written by a newer Toolcrib");
-    bench.run(&["verify"]).ended(1).says(&upgrade_message()).says("the journal is whole");
-    let verified = bench.json(1, &["verify"]);
+    assert_eq!(project.run(&["tools"]).assert_code(0).assert_stderr(&upgrade_message()).stdout, listed);
+    project.run(&["search", "echo"]).assert_code(0).assert_stdout("one__echo");
+    project.run(&["sources"]).assert_code(0).assert_stdout("one");
+    project.run(&["history"]).assert_code(0).assert_stdout("`ToolPainted`, which this Toolcrib does not know");
+    project.run(&["verify"]).assert_code(1).assert_stdout(&upgrade_message()).assert_stdout("the journal is whole");
+    let verified = project.json(1, &["verify"]);
     assert_eq!((&verified["upgrade"], &verified["faults"]), (&json!(upgrade_message()), &json!([])));
-    let checks = bench.json(1, &["doctor"])["checks"].clone();
+    let checks = project.json(1, &["doctor"])["checks"].clone();
     let failed: Vec<&Value> = checks.as_array().unwrap().iter().filter(|check| check["status"] == "fail").collect();
     assert_eq!((failed.len(), &failed[0]["message"]), (1, &json!(upgrade_message())), "{checks}");
 
     // A changed configuration does not prevent reading.
-    bench.configure("two: { command: SERVER }");
-    assert_eq!(bench.run(&["tools", "--cached"]).ended(0).stdout, listed);
-    bench.run(&["history"]).ended(0).complains("changes of the configuration are not applied");
+    project.configure("two: { command: SERVER }");
+    assert_eq!(project.run(&["tools", "--cached"]).assert_code(0).stdout, listed);
+    project.run(&["history"]).assert_code(0).assert_stderr("what changed in the configuration is not taken over");
 }
 
 #[test]
 fn a_server_that_runs_stops_calls_and_writes_when_such_a_record_arrives() {
-    let place = Place::new(&json!({ "one": { "command": programs::scripted_server() } }), &json!({}));
-    place.discover();
-    let served = place.serve();
-    let admin = std::fs::read_to_string(place.path("data/admin.token")).unwrap();
+    let workspace = TestWorkspace::new(&json!({ "one": { "command": programs::scripted_server() } }), &json!({}));
+    workspace.discover();
+    let server = workspace.serve();
+    let admin = std::fs::read_to_string(workspace.path("data/admin.token")).unwrap();
     let headers = format!("Content-Type: application/json\r\nAuthorization: Bearer {}\r\n", admin.trim());
-    let post = |path: &str, body: &Value| request(&served.url, "POST", path, &headers, &body.to_string());
+    let post = |path: &str, body: &Value| request(&server.url, "POST", path, &headers, &body.to_string());
     let arguments = json!({"text": "hi"});
     let echo = json!({ "arguments": arguments });
     assert_eq!(post("/api/tools/one__echo/call", &echo).status, 200);
-    assert_eq!(request(&served.url, "GET", "/readyz", "", "").status, 200);
+    assert_eq!(request(&server.url, "GET", "/readyz", "", "").status, 200);
 
-    if execute_sql(&place.path("data/toolcrib.db"), INSERT_UNKNOWN_EVENT).is_none() {
+    if execute_sql(&workspace.path("data/toolcrib.db"), INSERT_UNKNOWN_EVENT).is_none() {
         return programs::skip("a_server_that_runs_stops_calls…", "there is no python3");
     }
-    until("it is noticed", || request(&served.url, "GET", "/readyz", "", "").status == 503);
+    wait_until("it is noticed", || request(&server.url, "GET", "/readyz", "", "").status == 503);
     for (path, body) in [
         ("/api/tools/one__echo/call", &echo),
         ("/api/sources/one/disable", &json!({})),
@@ -100,35 +100,35 @@ fn a_server_that_runs_stops_calls_and_writes_when_such_a_record_arrives() {
         );
         assert_eq!(error["retryable"], false, "{path}");
     }
-    let result = call(&served, "one__echo", &arguments, json!({}));
+    let result = call_tool(&server, "one__echo", &arguments, json!({}));
     assert_eq!(result["isError"], true);
     assert!(result["content"][0]["text"].as_str().unwrap().contains("Toolcrib 0.9.0 or newer"), "{result}");
-    let unready = request(&served.url, "GET", "/readyz", "", "");
+    let unready = request(&server.url, "GET", "/readyz", "", "");
     assert_eq!(unready.json()["error"]["message"], upgrade_message());
-    assert!(request(&served.url, "GET", "/metrics", "", "").body.contains("\ntoolcrib_ready 0"));
+    assert!(request(&server.url, "GET", "/metrics", "", "").body.contains("\ntoolcrib_ready 0"));
     for path in ["/healthz", "/api/tools", "/api/sources", "/api/search?q=echo", "/api/history", "/"] {
-        assert_eq!(request(&served.url, "GET", path, "", "").status, 200, "{path}");
+        assert_eq!(request(&server.url, "GET", path, "", "").status, 200, "{path}");
     }
 
     // A server that starts now serves what can be read, and says why it is not ready.
-    drop(served);
-    let served = place.serve();
-    assert_eq!(request(&served.url, "GET", "/readyz", "", "").status, 503);
-    assert_eq!(request(&served.url, "GET", "/api/tools", "", "").status, 200);
-    let log = std::fs::read_to_string(place.path("serve.log")).unwrap();
+    drop(server);
+    let server = workspace.serve();
+    assert_eq!(request(&server.url, "GET", "/readyz", "", "").status, 503);
+    assert_eq!(request(&server.url, "GET", "/api/tools", "", "").status, 200);
+    let log = std::fs::read_to_string(workspace.path("serve.log")).unwrap();
     assert!(log.contains(&upgrade_message()), "{log}");
 }
 
 #[test]
 fn processes_that_start_together_bring_an_old_store_up_to_date_once() {
-    let place = Place::new(&json!({ "core": { "builtin": ["current_time", "calculate"] } }), &json!({}));
-    std::fs::create_dir(place.path("data")).unwrap();
+    let workspace = TestWorkspace::new(&json!({ "core": { "builtin": ["current_time", "calculate"] } }), &json!({}));
+    std::fs::create_dir(workspace.path("data")).unwrap();
     let old = include_str!("../../toolcrib/src/store/sqlite/version_1.sql");
-    if execute_sql(&place.path("data/toolcrib.db"), old).is_none() {
+    if execute_sql(&workspace.path("data/toolcrib.db"), old).is_none() {
         return programs::skip("processes_that_start_together…", "there is no python3");
     }
     let start = |_| {
-        let mut command = place.toolcrib(&["history", "--json"]);
+        let mut command = workspace.toolcrib(&["history", "--json"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     let started: Vec<_> = (0..6).map(start).collect();
@@ -138,6 +138,6 @@ fn processes_that_start_together_bring_an_old_store_up_to_date_once() {
         let history: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert!(history["records"].as_array().unwrap().len() >= 9, "{history}");
     }
-    let verified = place.toolcrib(&["verify"]).stdin(Stdio::null()).output().unwrap();
+    let verified = workspace.toolcrib(&["verify"]).stdin(Stdio::null()).output().unwrap();
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
 }

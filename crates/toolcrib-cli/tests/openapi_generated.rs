@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::served::{PATIENCE, Place, read};
+use support::test_server::{TEST_TIMEOUT, TestWorkspace, read_or_empty};
 use toolcrib_testkit::programs::{self, Program};
 
 /// For all calls together; they take a minute on two busy cores.
@@ -63,11 +63,11 @@ fn run_generated_calls(program: &Program) -> Value {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let kitchen = here.join("../../fixtures/openapi/kitchen.yaml");
     let shop = here.join("src/commands/demo/shop/openapi.json");
-    let place = Place::new(&json!({}), &json!({}));
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let documents = [format!("kitchen={}", kitchen.display()), format!("shop={}", shop.display())];
-    let (mut calls, said) = CallsProcess::start(&place, program, &documents);
-    let log = || read(&place.path("calls.log"));
-    let Ok(listening) = said.recv_timeout(PATIENCE) else { panic!("it did not start: {}", log()) };
+    let (mut calls, said) = CallsProcess::start(&workspace, program, &documents);
+    let log = || read_or_empty(&workspace.path("calls.log"));
+    let Ok(listening) = said.recv_timeout(TEST_TIMEOUT) else { panic!("it did not start: {}", log()) };
     let url = listening.strip_prefix("listening on ").unwrap();
 
     let key = json!({"api_key": {"name": "key", "in": "query", "value": "k"}});
@@ -76,12 +76,12 @@ fn run_generated_calls(program: &Program) -> Value {
             "auth": {"schemes": {"key": key, "token": {"bearer": "t"}}}},
         "shop": {"openapi": shop, "base_url": format!("{url}/shop"), "auth": {"bearer": "corner-shop"}},
     });
-    place.configure(&sources, &json!({"mode": "full"}));
-    place.discover();
-    let served = place.serve();
-    writeln!(calls.0.stdin.take().unwrap(), "{}", served.mcp()).unwrap();
+    workspace.configure(&sources, &json!({"mode": "full"}));
+    workspace.discover();
+    let server = workspace.serve();
+    writeln!(calls.0.stdin.take().unwrap(), "{}", server.mcp_url()).unwrap();
     let Ok(report) = said.recv_timeout(CALLS_TIMEOUT) else {
-        panic!("it said nothing more: {}\n{}", log(), read(&place.path("serve.log")));
+        panic!("it said nothing more: {}\n{}", log(), read_or_empty(&workspace.path("serve.log")));
     };
     serde_json::from_str(&report).unwrap()
 }
@@ -92,16 +92,16 @@ struct CallsProcess(Child);
 impl CallsProcess {
     /// With every line that it prints.
     fn start(
-        place: &Place,
+        workspace: &TestWorkspace,
         (program, first): &Program,
         documents: &[String],
     ) -> (CallsProcess, mpsc::Receiver<String>) {
         let mut command = Command::new(program);
-        place.isolate(&mut command);
+        workspace.isolate(&mut command);
         command.args(first).args(documents).stdin(Stdio::piped()).stdout(Stdio::piped());
         // It would leave its cache beside the scripts.
         command.env("PYTHONDONTWRITEBYTECODE", "1");
-        command.stderr(std::fs::File::create(place.path("calls.log")).unwrap());
+        command.stderr(std::fs::File::create(workspace.path("calls.log")).unwrap());
         let mut child = command.spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         let (tell, said) = mpsc::channel();

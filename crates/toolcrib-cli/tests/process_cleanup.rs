@@ -98,43 +98,43 @@ fn send_signal(name: &str, child: &Child) {
 
 #[test]
 fn nothing_survives_a_kill_in_mid_call() {
-    let place = ProcessTreeFixture::new();
-    let mut child = place.start_hanging_call();
+    let fixture = ProcessTreeFixture::new();
+    let mut child = fixture.start_hanging_call();
     child.kill().unwrap();
     child.wait().unwrap();
-    place.assert_no_process_left();
+    fixture.assert_no_process_left();
 }
 
 #[test]
 fn nothing_survives_an_interrupt_in_mid_call() {
-    let place = ProcessTreeFixture::new();
-    let mut child = place.start_hanging_call();
+    let fixture = ProcessTreeFixture::new();
+    let mut child = fixture.start_hanging_call();
     send_signal("-INT", &child);
     assert!(!child.wait().unwrap().success());
-    place.assert_no_process_left();
+    fixture.assert_no_process_left();
 }
 
 #[test]
 fn nothing_survives_a_termination_in_mid_call() {
-    let place = ProcessTreeFixture::new();
-    let mut child = place.start_hanging_call();
+    let fixture = ProcessTreeFixture::new();
+    let mut child = fixture.start_hanging_call();
     send_signal("-TERM", &child);
     child.wait().unwrap();
-    place.assert_no_process_left();
+    fixture.assert_no_process_left();
 }
 
 #[test]
 fn nothing_survives_a_command_that_is_done() {
-    let place = ProcessTreeFixture::new();
-    assert!(place.spawn_toolcrib(&["call", "s__echo", "text=hello"]).wait().unwrap().success());
-    place.assert_no_process_left();
-    assert!(place.spawn_toolcrib(&["refresh", "--force"]).wait().unwrap().success());
-    place.assert_no_process_left();
+    let fixture = ProcessTreeFixture::new();
+    assert!(fixture.spawn_toolcrib(&["call", "s__echo", "text=hello"]).wait().unwrap().success());
+    fixture.assert_no_process_left();
+    assert!(fixture.spawn_toolcrib(&["refresh", "--force"]).wait().unwrap().success());
+    fixture.assert_no_process_left();
 }
 
 #[test]
 fn nothing_survives_a_command_whose_source_hangs() {
-    let place = ProcessTreeFixture::with_arguments(&["--hang", "list"], json!({ "first_start_timeout": "1s" }));
-    assert_eq!(place.spawn_toolcrib(&["refresh"]).wait().unwrap().code(), Some(1));
-    place.assert_no_process_left();
+    let fixture = ProcessTreeFixture::with_arguments(&["--hang", "list"], json!({ "first_start_timeout": "1s" }));
+    assert_eq!(fixture.spawn_toolcrib(&["refresh"]).wait().unwrap().code(), Some(1));
+    fixture.assert_no_process_left();
 }

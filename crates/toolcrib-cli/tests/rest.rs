@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::served::{Place, Served};
-use support::web::request;
+use support::http::request;
+use support::test_server::{ServeProcess, TestWorkspace};
 
-impl Served {
+impl ServeProcess {
     fn get_json(&self, path: &str) -> Value {
         let answer = request(&self.url, "GET", path, "", "");
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
@@ -28,9 +28,9 @@ fn sources() -> Value {
 
 #[test]
 fn the_routes_say_what_the_commands_print() {
-    let place = Place::new(&sources(), &json!({ "mode": "full" }));
-    place.discover();
-    let served = place.serve();
+    let workspace = TestWorkspace::new(&sources(), &json!({ "mode": "full" }));
+    workspace.discover();
+    let server = workspace.serve();
     for (command, path) in [
         (&["sources"][..], "/api/sources"),
         (&["tools", "--cached"], "/api/tools?limit=1000"),
@@ -40,19 +40,19 @@ fn the_routes_say_what_the_commands_print() {
         (&["context", "--cached", "--budget", "80"], "/api/context?budget=80"),
         (&["config"], "/api/config"),
     ] {
-        let output = place.toolcrib(&[command, &["--json"]].concat()).output().unwrap();
+        let output = workspace.toolcrib(&[command, &["--json"]].concat()).output().unwrap();
         let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let mut answered = served.get_json(path);
+        let mut answered = server.get_json(path);
         // Pages are for those who ask over HTTP.
         answered.as_object_mut().unwrap().shift_remove("next_cursor");
         assert_eq!(answered, printed, "{path}");
     }
-    let output = place.toolcrib(&["tools", "--cached", "--format", "openai"]).output().unwrap();
-    assert_eq!(served.get_json("/api/tools?format=openai"), serde_json::from_slice::<Value>(&output.stdout).unwrap());
+    let output = workspace.toolcrib(&["tools", "--cached", "--format", "openai"]).output().unwrap();
+    assert_eq!(server.get_json("/api/tools?format=openai"), serde_json::from_slice::<Value>(&output.stdout).unwrap());
     // Ages pass between the two.
-    let output = place.toolcrib(&["stats", "--json"]).output().unwrap();
+    let output = workspace.toolcrib(&["stats", "--json"]).output().unwrap();
     let printed = serde_json::from_slice::<Value>(&output.stdout).unwrap();
-    let answered = served.get_json("/api/stats");
+    let answered = server.get_json("/api/stats");
     for key in ["tool_count", "hits", "misses", "hit_ratio", "calls", "errors", "tools"] {
         assert_eq!(answered[key], printed[key], "{key}");
     }
@@ -65,13 +65,13 @@ fn generated_requests_are_answered_as_the_document_has_it() {
     let Some((program, first)) = programs::schemathesis() else {
         return programs::skip(test, "schemathesis was not fetched");
     };
-    let place = Place::new(&sources(), &json!({}));
-    place.discover();
-    let served = place.started(&["serve", "--require-token", "--listen", "127.0.0.1:0"]);
-    let token = std::fs::read_to_string(place.path("data").join("admin.token")).unwrap();
+    let workspace = TestWorkspace::new(&sources(), &json!({}));
+    workspace.discover();
+    let server = workspace.start_listening(&["serve", "--require-token", "--listen", "127.0.0.1:0"]);
+    let token = std::fs::read_to_string(workspace.path("data").join("admin.token")).unwrap();
     let mut command = Command::new(program);
-    place.isolate(&mut command);
-    command.args(first).args(["run", &format!("{}/api/openapi.json", served.url)]);
+    workspace.isolate(&mut command);
+    command.args(first).args(["run", &format!("{}/api/openapi.json", server.url)]);
     command.args(["--header", &format!("Authorization: Bearer {}", token.trim())]);
     let output = command.stdin(Stdio::null()).output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

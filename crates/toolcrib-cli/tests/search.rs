@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::bench::{Bench, each};
+use support::test_project::{TestProject, field_values};
 
 const MAIL_TOOLS: &str = r#"[
     {"name": "send_email", "description": "Send an email to one or more people. It is sent at once.",
@@ -16,105 +16,109 @@ const FILE_TOOLS: &str = r#"[
      "required": ["path"], "properties": {"path": {"type": "string"}}}}
 ]"#;
 
-fn mail_and_files_project() -> Bench {
-    let bench = Bench::new(
+fn mail_and_files_project() -> TestProject {
+    let project = TestProject::new(
         "mail: { command: SERVER, args: [--tools-file, mail.json], cwd: ., tags: [office] }
          files: { command: SERVER, args: [--tools-file, files.json], cwd: . }",
     );
-    bench.write("mail.json", MAIL_TOOLS);
-    bench.write("files.json", FILE_TOOLS);
-    bench
+    project.write("mail.json", MAIL_TOOLS);
+    project.write("files.json", FILE_TOOLS);
+    project
 }
 
 #[test]
 fn a_search_discovers_what_is_missing_and_prints_a_line_each() {
-    let bench = mail_and_files_project();
-    let ran = bench.run(&["search", "send", "a", "mail", "to", "Ann", "-k", "1"]);
+    let project = mail_and_files_project();
+    let output = project.run(&["search", "send", "a", "mail", "to", "Ann", "-k", "1"]);
     let line = "mail__send_email(to*: string[], subject: string) — Send an email to one or more people\n";
-    assert_eq!(ran.ended(0).stdout, line);
-    let found = bench.json(0, &["search", "read_file", "--cached"]);
-    assert_eq!(each(&found["hits"], "name").first(), Some(&"files__read_file"));
+    assert_eq!(output.assert_code(0).stdout, line);
+    let found = project.json(0, &["search", "read_file", "--cached"]);
+    assert_eq!(field_values(&found["hits"], "name").first(), Some(&"files__read_file"));
     let hit = &found["hits"][0];
     assert_eq!(hit["signature"], "files__read_file(path*: string)");
     assert_eq!(hit["summary"], "Read a file from disk");
     assert!(hit["score"].as_f64().unwrap() > 0.0);
     assert_eq!(found["hint"], Value::Null);
-    let lines = bench.run(&["search", "read_file", "--cached"]).ended(0).stdout.clone();
+    let lines = project.run(&["search", "read_file", "--cached"]).assert_code(0).stdout.clone();
     assert_eq!(found["tokens"], toolcrib::core::tokens::count(lines.trim_end()));
 }
 
 #[test]
 fn a_search_keeps_to_a_source_or_a_tag() {
-    let bench = mail_and_files_project();
+    let project = mail_and_files_project();
     let search = |arguments: &[&str]| {
-        let found = bench.json(0, &[&["search", "search read send file mail", "-k", "0"], arguments].concat());
-        each(&found["hits"], "name").iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()
+        let found = project.json(0, &[&["search", "search read send file mail", "-k", "0"], arguments].concat());
+        field_values(&found["hits"], "name").iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(search(&[]).len(), 3);
     assert_eq!(search(&["--source", "Files"]), ["files__read_file"]);
     assert_eq!(search(&["--tag", "office"]).len(), 2);
-    bench.run(&["search", "x", "--source", "nowhere"]).ended(2).complains("nowhere");
-    bench.run(&["search"]).ended(2);
+    project.run(&["search", "x", "--source", "nowhere"]).assert_code(2).assert_stderr("nowhere");
+    project.run(&["search"]).assert_code(2);
 }
 
 #[test]
 fn nothing_found_is_no_failure_and_says_what_to_try() {
-    let bench = mail_and_files_project();
-    let ran = bench.run(&["search", "qwxyzzy"]);
-    assert_eq!(ran.ended(0).stdout, "");
-    ran.complains("hint: no tool matches");
-    let found = bench.json(0, &["search", ""]);
+    let project = mail_and_files_project();
+    let output = project.run(&["search", "qwxyzzy"]);
+    assert_eq!(output.assert_code(0).stdout, "");
+    output.assert_stderr("hint: no tool matches");
+    let found = project.json(0, &["search", ""]);
     assert_eq!(found["hits"], json!([]));
     assert!(found["hint"].as_str().unwrap().contains("no tool matches"));
-    bench.run(&["search", "\u{1b}[31m\u{202e}日本語"]).ended(0);
+    project.run(&["search", "\u{1b}[31m\u{202e}日本語"]).assert_code(0);
 }
 
 #[test]
 fn a_disabled_tool_is_not_found() {
-    let bench = mail_and_files_project();
-    bench.run(&["refresh"]).ended(0);
-    bench.run(&["disable", "mail__send_email"]).ended(0);
-    let found = bench.json(0, &["search", "send_email", "-k", "0"]);
-    assert!(!each(&found["hits"], "name").contains(&"mail__send_email"));
+    let project = mail_and_files_project();
+    project.run(&["refresh"]).assert_code(0);
+    project.run(&["disable", "mail__send_email"]).assert_code(0);
+    let found = project.json(0, &["search", "send_email", "-k", "0"]);
+    assert!(!field_values(&found["hits"], "name").contains(&"mail__send_email"));
 }
 
 #[test]
 fn a_labelled_set_is_measured_without_store_or_configuration() {
-    let bench = mail_and_files_project();
+    let project = mail_and_files_project();
     let tools = [
         r#"{"id":"1","server":"mail","name":"send","description":"Send a mail"}"#,
         r#"{"id":"2","server":"Mail","name":"send","description":"Deliver post"}"#,
         r#"{"id":"3","server":"","name":"rain","description":"Will it rain?"}"#,
     ];
-    bench.write("tools.jsonl", &tools.join("\n"));
-    bench.write(
+    project.write("tools.jsonl", &tools.join("\n"));
+    project.write(
         "queries.jsonl",
         "{\"query\":\"rain\",\"relevant\":[\"3\"]}\n{\"query\":\"send\",\"groups\":[[\"1\",\"2\"]]}\n",
     );
     let eval = ["eval", "--tools", "tools.jsonl", "--queries", "queries.jsonl"];
-    let ran = bench.run_with(&[&eval[..], &["--json"]].concat(), &[]);
-    let measured: Value = serde_json::from_str(&ran.ended(0).stdout).unwrap();
+    let output = project.run_with(&[&eval[..], &["--json"]].concat(), &[]);
+    let measured: Value = serde_json::from_str(&output.assert_code(0).stdout).unwrap();
     for key in ["recall@1", "recall@3", "recall@5", "recall@10", "ndcg@10", "mrr"] {
         assert_eq!(measured[key], json!(1.0), "{key}");
     }
     assert_eq!(measured["queries"], 2);
     assert!(measured["p50_us"].is_u64() && measured["p99_us"].is_u64());
-    assert!(!bench.path("home/data").exists());
-    bench.run_with(&eval, &[]).ended(0).says("ndcg@10").says("1.0000");
-    bench.run_with(&[&eval[..], &["-k", "3"]].concat(), &[]).ended(0).says("ndcg@3").says("ndcg@10");
-    bench.run_with(&[&eval[..], &["-k", "0"]].concat(), &[]).ended(2);
+    assert!(!project.path("home/data").exists());
+    project.run_with(&eval, &[]).assert_code(0).assert_stdout("ndcg@10").assert_stdout("1.0000");
+    project
+        .run_with(&[&eval[..], &["-k", "3"]].concat(), &[])
+        .assert_code(0)
+        .assert_stdout("ndcg@3")
+        .assert_stdout("ndcg@10");
+    project.run_with(&[&eval[..], &["-k", "0"]].concat(), &[]).assert_code(2);
 }
 
 /// A static embedding of six words: `umbrella` and `rain` point one way, `post` another.
 #[cfg(feature = "embeddings")]
-fn write_model(bench: &Bench) {
+fn write_model(project: &TestProject) {
     let vocabulary = json!({"[UNK]": 0, "umbrella": 1, "rain": 2, "post": 3, "deliver": 4, "send": 5});
     let values: [f32; 12] = [0.0, 0.0, 1.0, 0.0, 1.0, 0.1, 0.0, 1.0, 0.1, 1.0, 0.1, 1.0];
     let tensor = json!({"dtype": "F32", "shape": [6, 2], "data_offsets": [0, 48]});
     let header = json!({ "embeddings": tensor }).to_string();
     let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &values.map(f32::to_le_bytes).concat()];
-    bench.write("model/model.safetensors", &bytes.concat());
-    bench.write("model/tokenizer.json", &json!({"model": {"type": "WordPiece", "vocab": vocabulary}}).to_string());
+    project.write("model/model.safetensors", &bytes.concat());
+    project.write("model/tokenizer.json", &json!({"model": {"type": "WordPiece", "vocab": vocabulary}}).to_string());
 }
 
 #[cfg(feature = "embeddings")]
@@ -123,59 +127,59 @@ fn a_search_by_meaning_finds_what_shares_no_word() {
     let others = (0..20).map(|number| json!({"name": format!("post{number}"), "description": "Deliver post"}));
     let rain = json!({"name": "tomorrow", "description": "Rain"});
     let tools: Vec<Value> = others.chain([rain]).collect();
-    let bench = Bench::new("sky: { command: SERVER, args: [--tools-file, sky.json], cwd: . }");
-    bench.write("sky.json", &json!(tools).to_string());
-    write_model(&bench);
+    let project = TestProject::new("sky: { command: SERVER, args: [--tools-file, sky.json], cwd: . }");
+    project.write("sky.json", &json!(tools).to_string());
+    write_model(&project);
     let search = ["search", "parasol umbrella", "-k", "1"];
-    assert_eq!(bench.json(0, &search)["hits"], json!([]), "the words alone");
-    let found = bench.json(0, &[&search[..], &["--model", "model"]].concat());
-    assert_eq!(each(&found["hits"], "name"), ["sky__tomorrow"]);
+    assert_eq!(project.json(0, &search)["hits"], json!([]), "the words alone");
+    let found = project.json(0, &[&search[..], &["--model", "model"]].concat());
+    assert_eq!(field_values(&found["hits"], "name"), ["sky__tomorrow"]);
 
     let lines = tools.iter().enumerate().map(|(id, tool)| {
         json!({"id": id.to_string(), "name": tool["name"], "description": tool["description"]}).to_string()
     });
-    bench.write("tools.jsonl", &lines.collect::<Vec<_>>().join("\n"));
-    bench.write("queries.jsonl", r#"{"query":"parasol umbrella","relevant":["20"]}"#);
+    project.write("tools.jsonl", &lines.collect::<Vec<_>>().join("\n"));
+    project.write("queries.jsonl", r#"{"query":"parasol umbrella","relevant":["20"]}"#);
     let eval = ["eval", "--tools", "tools.jsonl", "--queries", "queries.jsonl"];
-    assert_eq!(bench.json(0, &eval)["mrr"], 0.0);
-    assert_eq!(bench.json(0, &[&eval[..], &["--model", "model"]].concat())["mrr"], 1.0);
+    assert_eq!(project.json(0, &eval)["mrr"], 0.0);
+    assert_eq!(project.json(0, &[&eval[..], &["--model", "model"]].concat())["mrr"], 1.0);
 }
 
 #[cfg(feature = "embeddings")]
 #[test]
 fn a_search_by_meaning_says_what_is_wrong_with_its_model() {
-    let bench = mail_and_files_project();
+    let project = mail_and_files_project();
     let search = |complaint: &str| {
-        bench.run(&["search", "mail", "--model", "model"]).ended(2).complains(complaint);
+        project.run(&["search", "mail", "--model", "model"]).assert_code(2).assert_stderr(complaint);
     };
     search("error: cannot read `model/model.safetensors`: ");
-    write_model(&bench);
-    bench.write("model/tokenizer.json", "{}");
+    write_model(&project);
+    project.write("model/tokenizer.json", "{}");
     search("error: `model`: read the word pieces of an embedding");
-    bench.write("model/tokenizer.json", r#"{"model":{"type":"BPE","vocab":{}}}"#);
+    project.write("model/tokenizer.json", r#"{"model":{"type":"BPE","vocab":{}}}"#);
     search("error: `model`: the embedding cannot be used: its tokenizer is `BPE`, and only `WordPiece` is understood");
-    bench.write("model/tokenizer.json", r#"{"model":{"vocab":{"rain":0}}}"#);
-    bench.write("model/model.safetensors", "damaged");
+    project.write("model/tokenizer.json", r#"{"model":{"vocab":{"rain":0}}}"#);
+    project.write("model/model.safetensors", "damaged");
     search("error: `model`: the embedding cannot be used: it is cut short");
-    assert!(!bench.path("home/data").exists(), "nothing else is done");
+    assert!(!project.path("home/data").exists(), "nothing else is done");
 }
 
 #[cfg(not(feature = "embeddings"))]
 #[test]
 fn a_search_by_meaning_needs_a_build_with_it() {
-    let bench = mail_and_files_project();
+    let project = mail_and_files_project();
     let message = "error: this build of `toolcrib` has no semantic search; build it with `--features embeddings`";
-    bench.run(&["search", "mail", "--model", "model"]).ended(2).complains(message);
+    project.run(&["search", "mail", "--model", "model"]).assert_code(2).assert_stderr(message);
     let eval = ["eval", "--tools", "tools.jsonl", "--queries", "queries.jsonl", "--model", "model"];
-    bench.run(&eval).ended(2).complains(message);
+    project.run(&eval).assert_code(2).assert_stderr(message);
 }
 
 #[test]
 fn a_faulty_set_is_refused_by_file_and_line() {
-    let bench = mail_and_files_project();
-    bench.write("tools.jsonl", "{\"id\":\"1\",\"name\":\"x\"}\n");
-    bench.write("queries.jsonl", "{\"query\":\"x\",\"relevant\":[\"1\"]}\nnonsense\n");
+    let project = mail_and_files_project();
+    project.write("tools.jsonl", "{\"id\":\"1\",\"name\":\"x\"}\n");
+    project.write("queries.jsonl", "{\"query\":\"x\",\"relevant\":[\"1\"]}\nnonsense\n");
     let eval = ["eval", "--tools", "tools.jsonl", "--queries"];
-    bench.run(&[&eval[..], &["queries.jsonl"]].concat()).ended(2).complains("queries.jsonl:2: expected");
-    bench.run(&[&eval[..], &["gone.jsonl"]].concat()).ended(2).complains("cannot read `gone.jsonl`");
+    project.run(&[&eval[..], &["queries.jsonl"]].concat()).assert_code(2).assert_stderr("queries.jsonl:2: expected");
+    project.run(&[&eval[..], &["gone.jsonl"]].concat()).assert_code(2).assert_stderr("cannot read `gone.jsonl`");
 }

@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::served::{Place, Served, read, until};
-use support::web::{MCP, RawHttpResponse, ask, call, request};
+use support::http::{MCP_HEADERS, RawHttpResponse, call_tool, mcp_request, request};
+use support::test_server::{ServeProcess, TestWorkspace, read_or_empty, wait_until};
 
 fn one_source() -> Value {
     json!({ "one": { "command": programs::scripted_server() } })
 }
 
-impl Served {
+impl ServeProcess {
     fn tool_names(&self) -> Vec<String> {
-        let listed = ask(self, "tools/list", json!({}), "");
+        let listed = mcp_request(self, "tools/list", json!({}), "");
         listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 }
@@ -30,23 +30,27 @@ impl Served {
 /// Reading the configuration, the first time and again, is no need for tools.
 #[test]
 fn nobody_is_contacted_before_somebody_asks_for_tools() {
-    let place = Place::new(&one_source(), &json!({}));
-    let served = place.serve();
+    let workspace = TestWorkspace::new(&one_source(), &json!({}));
+    let server = workspace.serve();
     for times in 1..=3 {
-        served.signal("HUP");
-        until("it is read again", || read(&place.path("serve.log")).matches("nothing changed").count() == times);
-        let answer = request(&served.url, "GET", "/api/sources", "", "");
+        server.signal("HUP");
+        wait_until("it is read again", || {
+            read_or_empty(&workspace.path("serve.log")).matches("nothing changed").count() == times
+        });
+        let answer = request(&server.url, "GET", "/api/sources", "", "");
         assert_eq!((answer.status, &answer.json()["sources"][0]["status"]), (200, &json!("never")), "{answer:?}");
     }
-    served.tool_names();
-    until("the source is known", || request(&served.url, "GET", "/api/sources", "", "").body.contains("\"success\""));
+    server.tool_names();
+    wait_until("the source is known", || {
+        request(&server.url, "GET", "/api/sources", "", "").body.contains("\"success\"")
+    });
 }
 
 #[test]
 fn strangers_and_giants_stay_outside() {
-    let place = Place::new(&one_source(), &json!({}));
-    let served = place.serve();
-    let send = |method: &str, path: &str, headers: &str, body: &str| request(&served.url, method, path, headers, body);
+    let workspace = TestWorkspace::new(&one_source(), &json!({}));
+    let server = workspace.serve();
+    let send = |method: &str, path: &str, headers: &str, body: &str| request(&server.url, method, path, headers, body);
     for (headers, path, status, code) in [
         ("Host: evil.example\r\n", "/mcp", 403, "FORBIDDEN"),
         ("Host: localhost.evil.example:80\r\n", "/mcp", 403, "FORBIDDEN"),
@@ -58,26 +62,26 @@ fn strangers_and_giants_stay_outside() {
         ("", "/mcp/ops", 404, "NOT_FOUND"),
         ("", "/elsewhere", 404, "NOT_FOUND"),
     ] {
-        let answer = send("POST", path, &format!("{MCP}{headers}"), "{}");
+        let answer = send("POST", path, &format!("{MCP_HEADERS}{headers}"), "{}");
         assert_eq!((answer.status, &answer.json()["error"]["code"]), (status, &json!(code)), "{headers}{path}");
     }
-    assert_eq!(send("POST", "/mcp", MCP, &" ".repeat(5 * 1024 * 1024)).status, 413);
-    let answer = send("POST", "/healthz", MCP, "{}");
+    assert_eq!(send("POST", "/mcp", MCP_HEADERS, &" ".repeat(5 * 1024 * 1024)).status, 413);
+    let answer = send("POST", "/healthz", MCP_HEADERS, "{}");
     assert!(answer.status == 405 && answer.body.contains("BAD_REQUEST"), "{answer:?}");
     assert_eq!(send("GET", "/healthz", "Origin: http://localhost:1234\r\n", "").status, 200);
 }
 
 #[test]
 fn an_address_that_cannot_be_had_is_an_error_at_once() {
-    let place = Place::new(&one_source(), &json!({}));
-    let served = place.serve();
-    let taken = served.url.strip_prefix("http://").unwrap();
+    let workspace = TestWorkspace::new(&one_source(), &json!({}));
+    let server = workspace.serve();
+    let taken = server.url.strip_prefix("http://").unwrap();
     for (listen, code, says) in [
         (taken, 1, "is taken"),
         ("0.0.0.0:0", 2, "can be reached from other machines"),
         ("nonsense", 2, "is not an address"),
     ] {
-        let output = place.toolcrib(&["serve", "--listen", listen]).output().unwrap();
+        let output = workspace.toolcrib(&["serve", "--listen", listen]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{listen}: {said}");
         assert!(said.contains(says), "{said}");
@@ -86,45 +90,45 @@ fn an_address_that_cannot_be_had_is_an_error_at_once() {
 
 #[test]
 fn the_configuration_is_read_again() {
-    let place = Place::new(&one_source(), &json!({ "mode": "full" }));
-    place.discover();
-    let served = place.serve();
-    assert_eq!(served.tool_names().len(), 3);
-    let log = || read(&place.path("serve.log"));
+    let workspace = TestWorkspace::new(&one_source(), &json!({ "mode": "full" }));
+    workspace.discover();
+    let server = workspace.serve();
+    assert_eq!(server.tool_names().len(), 3);
+    let log = || read_or_empty(&workspace.path("serve.log"));
 
     let two = json!({ "one": { "command": programs::scripted_server(), "title": "First" }, "two": { "command": programs::scripted_server() } });
-    place.configure(&two, &json!({ "mode": "full" }));
-    until("the new source", || log().contains("configuration reloaded: `two` added, `one` changed"));
-    until("its tools", || served.tool_names().len() == 6);
+    workspace.configure(&two, &json!({ "mode": "full" }));
+    wait_until("the new source", || log().contains("configuration reloaded: `two` added, `one` changed"));
+    wait_until("its tools", || server.tool_names().len() == 6);
 
-    std::fs::write(place.path("toolcrib.json"), "{ \"sources\": ").unwrap();
-    until("the complaint", || log().contains("the configuration stays as it was"));
-    assert_eq!(served.tool_names().len(), 6);
+    std::fs::write(workspace.path("toolcrib.json"), "{ \"sources\": ").unwrap();
+    wait_until("the complaint", || log().contains("the configuration stays as it was"));
+    assert_eq!(server.tool_names().len(), 6);
 
-    place.configure(&one_source(), &json!({ "mode": "search" }));
-    until("the removal", || log().contains("`one` changed, `two` removed, `expose` changed"));
-    assert_eq!(served.tool_names(), ["call_tool", "describe_tools", "search_tools"]);
-    served.signal("HUP");
-    until("the signal", || log().contains("configuration reloaded: nothing changed"));
+    workspace.configure(&one_source(), &json!({ "mode": "search" }));
+    wait_until("the removal", || log().contains("`one` changed, `two` removed, `expose` changed"));
+    assert_eq!(server.tool_names(), ["call_tool", "describe_tools", "search_tools"]);
+    server.signal("HUP");
+    wait_until("the signal", || log().contains("configuration reloaded: nothing changed"));
 }
 
 #[test]
 fn leaving_lets_calls_finish_and_leaves_nothing_behind() {
     let slow =
         json!({ "slow": { "command": programs::scripted_server(), "args": ["--with", "slow", "--delay-ms", "300"] } });
-    let place = Place::new(&slow, &json!({}));
-    place.discover();
-    let mut served = place.serve();
+    let workspace = TestWorkspace::new(&slow, &json!({}));
+    workspace.discover();
+    let mut server = workspace.serve();
     let answer = thread::scope(|scope| {
-        let calling = scope.spawn(|| call(&served, "slow__echo", &json!({ "text": "x" }), json!({})));
+        let calling = scope.spawn(|| call_tool(&server, "slow__echo", &json!({ "text": "x" }), json!({})));
         // The server behind it has been started for the call, so the call is under way.
-        until("the call", || place.processes() > 1);
-        served.signal("TERM");
+        wait_until("the call", || workspace.process_count() > 1);
+        server.signal("TERM");
         calling.join().unwrap()
     });
     assert_eq!(answer["content"][0]["text"], "x");
-    assert_eq!(served.ended().code(), Some(0));
-    until("its processes to end", || place.processes() == 0);
+    assert_eq!(server.wait_for_exit().code(), Some(0));
+    wait_until("its processes to end", || workspace.process_count() == 0);
 }
 
 /// A server whose tool `slow` takes so many steps of 10 ms, and that stays when its input ends.
@@ -153,7 +157,7 @@ fn call_slow(url: &str, protocol: CallProtocol) -> RawHttpResponse {
         meta["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
         meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
         let body = rpc("tools/call", json!({ "name": "s__slow", "arguments": {}, "_meta": meta }));
-        let headers = format!("{MCP}Mcp-Method: tools/call\r\nMcp-Name: s__slow\r\n");
+        let headers = format!("{MCP_HEADERS}Mcp-Method: tools/call\r\nMcp-Name: s__slow\r\n");
         request(url, "POST", "/mcp", &headers, &body.to_string())
     };
     match protocol {
@@ -191,11 +195,11 @@ fn expect_stopping_result(result: &Value) {
 /// Makes calls in all protocols at once, asks the server to leave while all of them run, and gives the responses. The server has
 /// ended then, and what it started too.
 fn calls_during_shutdown(steps: u32, calls: usize) -> Vec<(CallProtocol, RawHttpResponse)> {
-    let place = Place::new(&json!({}), &json!({}));
-    let log = place.path("methods");
-    place.configure(&slow_source(steps, log.to_str().unwrap()), &json!({}));
-    place.discover();
-    let mut served = place.serve();
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let log = workspace.path("methods");
+    workspace.configure(&slow_source(steps, log.to_str().unwrap()), &json!({}));
+    workspace.discover();
+    let mut server = workspace.serve();
     let protocols = [
         CallProtocol::Rest,
         CallProtocol::Mcp,
@@ -205,23 +209,23 @@ fn calls_during_shutdown(steps: u32, calls: usize) -> Vec<(CallProtocol, RawHttp
         CallProtocol::Session,
     ];
     let (answers, left) = thread::scope(|scope| {
-        let url = &served.url;
+        let url = &server.url;
         let calling: Vec<_> = protocols
             .into_iter()
             .cycle()
             .take(calls)
             .map(|protocol| (protocol, scope.spawn(move || call_slow(url, protocol))))
             .collect();
-        until("all calls are under way", || read(&log).matches("tools/call").count() == calls);
-        served.signal("TERM");
+        wait_until("all calls are under way", || read_or_empty(&log).matches("tools/call").count() == calls);
+        server.signal("TERM");
         let left = Instant::now();
         let answers = calling.into_iter().map(|(protocol, calling)| (protocol, calling.join().unwrap())).collect();
         (answers, left)
     });
-    assert_eq!(served.ended().code(), Some(0), "{}", read(&place.path("serve.log")));
+    assert_eq!(server.wait_for_exit().code(), Some(0), "{}", read_or_empty(&workspace.path("serve.log")));
     // The drain time is ten seconds; a busy machine may need some more to start the end and to notice it.
     assert!(left.elapsed() < Duration::from_secs(20), "{:?}", left.elapsed());
-    until("its processes to end", || place.processes() == 0);
+    wait_until("its processes to end", || workspace.process_count() == 0);
     answers
 }
 
@@ -251,21 +255,21 @@ fn leaving_lets_calls_finish_that_can() {
 
 #[test]
 fn a_process_that_cannot_even_drain_ends_within_its_drain_time() {
-    let place = Place::new(&json!({}), &json!({}));
-    let config = place.path("toolcrib.json");
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let config = workspace.path("toolcrib.json");
     std::fs::remove_file(&config).unwrap();
     assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
-    let mut command = place.toolcrib(&["serve", "--listen", &address.to_string()]);
+    let mut command = workspace.toolcrib(&["serve", "--listen", &address.to_string()]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // It has its address before it reads its configuration, which never comes.
-    until("it has started", || TcpStream::connect(address).is_ok());
+    wait_until("it has started", || TcpStream::connect(address).is_ok());
     let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     let mut ended = None;
-    until("its end", || {
+    wait_until("its end", || {
         ended = child.try_wait().unwrap();
         ended.is_some()
     });
@@ -282,11 +286,11 @@ enum Ending {
 #[test]
 fn a_call_on_stdio_that_cannot_finish_gets_a_response() {
     for ending in [Ending::Signal, Ending::EndOfInput] {
-        let place = Place::new(&json!({}), &json!({}));
-        let log = place.path("methods");
-        place.configure(&slow_source(6_000, log.to_str().unwrap()), &json!({}));
-        place.discover();
-        let mut command = place.toolcrib(&["mcp"]);
+        let workspace = TestWorkspace::new(&json!({}), &json!({}));
+        let log = workspace.path("methods");
+        workspace.configure(&slow_source(6_000, log.to_str().unwrap()), &json!({}));
+        workspace.discover();
+        let mut command = workspace.toolcrib(&["mcp"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
@@ -295,7 +299,7 @@ fn a_call_on_stdio_that_cannot_finish_gets_a_response() {
         {
             writeln!(input, "{}", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).unwrap();
         }
-        until("the call is under way", || read(&log).contains("tools/call"));
+        wait_until("the call is under way", || read_or_empty(&log).contains("tools/call"));
         match ending {
             Ending::Signal => {
                 let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
@@ -309,20 +313,20 @@ fn a_call_on_stdio_that_cannot_finish_gets_a_response() {
         let last: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
         assert_eq!(last["id"], 2, "{ending:?} {said}");
         expect_stopping_result(&last["result"]);
-        until("its processes to end", || place.processes() == 0);
+        wait_until("its processes to end", || workspace.process_count() == 0);
     }
 }
 
 #[test]
 fn the_demo_s_api_can_be_had_alone() {
-    let place = Place::new(&json!({}), &json!({}));
-    let mut shop = place.started(&["demo", "--api"]);
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let mut shop = workspace.start_listening(&["demo", "--api"]);
     let document = request(&shop.url, "GET", "/openapi.json", "", "");
     assert_eq!((document.status, &document.json()["openapi"]), (200, &json!("3.1.0")));
     assert_eq!(request(&shop.url, "GET", "/products?limit=0", "", "").status, 400);
     shop.signal("TERM");
-    assert_eq!(shop.ended().code(), Some(0));
-    let refused = place.toolcrib(&["demo", "--api", "--listen", "0.0.0.0:0"]).output().unwrap();
+    assert_eq!(shop.wait_for_exit().code(), Some(0));
+    let refused = workspace.toolcrib(&["demo", "--api", "--listen", "0.0.0.0:0"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{}", String::from_utf8_lossy(&refused.stderr));
 }
 
@@ -331,105 +335,105 @@ fn the_demo_s_api_can_be_had_alone() {
 #[cfg(target_os = "linux")]
 #[test]
 fn nothing_survives_a_guard_that_is_killed_and_the_source_works_on() {
-    let place = Place::new(&json!({}), &json!({}));
-    let path = |name: &str| place.path(name).to_str().unwrap().to_owned();
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let path = |name: &str| workspace.path(name).to_str().unwrap().to_owned();
     let args = ["--grandchildren", "--pids-file", &path("family"), "--count-file", &path("starts")];
-    place.configure(&json!({ "one": { "command": programs::scripted_server(), "args": args } }), &json!({}));
-    place.discover();
-    let served = place.serve();
-    let echo = || call(&served, "one__echo", &json!({ "text": "well" }), json!({}))["content"][0]["text"].clone();
-    let stat = |pid: &str| read(&std::path::Path::new("/proc").join(pid).join("stat"));
+    workspace.configure(&json!({ "one": { "command": programs::scripted_server(), "args": args } }), &json!({}));
+    workspace.discover();
+    let server = workspace.serve();
+    let echo = || call_tool(&server, "one__echo", &json!({ "text": "well" }), json!({}))["content"][0]["text"].clone();
+    let stat = |pid: &str| read_or_empty(&std::path::Path::new("/proc").join(pid).join("stat"));
     let lives =
         |pid: &String| stat(pid).rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'));
     let started = || -> Vec<String> {
-        let lines = format!("{}{}", read(&place.path("starts")), read(&place.path("family")));
+        let lines = format!("{}{}", read_or_empty(&workspace.path("starts")), read_or_empty(&workspace.path("family")));
         lines.lines().filter_map(|line| Some(line.rsplit(' ').next()?.to_owned())).collect()
     };
     for signals in [&["-KILL"][..], &["-STOP", "-KILL"]] {
         // The server answers once its family has written itself down here.
-        std::fs::remove_file(place.path("family")).unwrap();
-        until("the source works", || echo() == "well");
-        let server = read(&place.path("starts")).lines().last().unwrap().to_owned();
-        let guard = stat(&server).rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().to_owned();
+        std::fs::remove_file(workspace.path("family")).unwrap();
+        wait_until("the source works", || echo() == "well");
+        let server_pid = read_or_empty(&workspace.path("starts")).lines().last().unwrap().to_owned();
+        let guard = stat(&server_pid).rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().to_owned();
         let family: Vec<String> = started().into_iter().filter(lives).collect();
         assert_eq!(family.len(), 4, "a server, its child, its grandchild and an escapee");
         for signal in signals {
             assert!(std::process::Command::new("kill").args([signal, guard.as_str()]).status().unwrap().success());
         }
-        until("all of them have ended", || !family.iter().any(lives));
+        wait_until("all of them have ended", || !family.iter().any(lives));
     }
-    until("the source works on", || echo() == "well");
-    served.signal("TERM");
-    until("nothing is left", || place.processes() == 0);
+    wait_until("the source works on", || echo() == "well");
+    server.signal("TERM");
+    wait_until("nothing is left", || workspace.process_count() == 0);
 }
 
 /// A place whose one source counts its starts, and that is discovered as `warm` says.
-fn workspace_with_warm(warm: &str) -> Place {
-    let place = Place::new(&json!({}), &json!({}));
-    let args = json!(["--count-file", place.path("starts")]);
+fn workspace_with_warm(warm: &str) -> TestWorkspace {
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let args = json!(["--count-file", workspace.path("starts")]);
     let config =
         json!({ "warm": warm, "sources": { "one": { "command": programs::scripted_server(), "args": args } } });
-    std::fs::write(place.path("toolcrib.json"), config.to_string()).unwrap();
-    place
+    std::fs::write(workspace.path("toolcrib.json"), config.to_string()).unwrap();
+    workspace
 }
 
-fn count_starts(place: &Place) -> usize {
-    read(&place.path("starts")).lines().count()
+fn count_starts(workspace: &TestWorkspace) -> usize {
+    read_or_empty(&workspace.path("starts")).lines().count()
 }
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;
 
-fn initialize(served: &Served) {
+fn initialize(server: &ServeProcess) {
     let headers = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
-    assert_eq!(request(&served.url, "POST", "/mcp", headers, INITIALIZE).status, 200);
+    assert_eq!(request(&server.url, "POST", "/mcp", headers, INITIALIZE).status, 200);
 }
 
-fn discover(served: &Served) {
-    ask(served, "server/discover", json!({}), "");
+fn discover(server: &ServeProcess) {
+    mcp_request(server, "server/discover", json!({}), "");
 }
 
 /// A request that needs no list.
-fn describe(served: &Served) {
-    call(served, "describe_tools", &json!({ "names": ["search_tools"] }), json!({}));
+fn describe(server: &ServeProcess) {
+    call_tool(server, "describe_tools", &json!({ "names": ["search_tools"] }), json!({}));
 }
 
 #[test]
 fn what_is_due_is_discovered_when_warm_says() {
-    let place = workspace_with_warm("demand");
-    let served = place.serve();
-    initialize(&served);
-    discover(&served);
-    describe(&served);
-    assert_eq!(count_starts(&place), 0, "a client that only connects needs no list");
-    served.tool_names();
-    until("the first list makes it look", || count_starts(&place) == 1);
+    let workspace = workspace_with_warm("demand");
+    let server = workspace.serve();
+    initialize(&server);
+    discover(&server);
+    describe(&server);
+    assert_eq!(count_starts(&workspace), 0, "a client that only connects needs no list");
+    server.tool_names();
+    wait_until("the first list makes it look", || count_starts(&workspace) == 1);
 
     for (method, first) in
-        [("initialize", initialize as fn(&Served)), ("server/discover", discover), ("tools/call", describe)]
+        [("initialize", initialize as fn(&ServeProcess)), ("server/discover", discover), ("tools/call", describe)]
     {
-        let place = workspace_with_warm("client");
-        let served = place.serve();
-        assert_eq!(request(&served.url, "GET", "/api/sources", "", "").status, 200);
-        assert_eq!(count_starts(&place), 0, "nobody has come yet");
-        first(&served);
-        until(&format!("a client came by `{method}`"), || count_starts(&place) == 1);
+        let workspace = workspace_with_warm("client");
+        let server = workspace.serve();
+        assert_eq!(request(&server.url, "GET", "/api/sources", "", "").status, 200);
+        assert_eq!(count_starts(&workspace), 0, "nobody has come yet");
+        first(&server);
+        wait_until(&format!("a client came by `{method}`"), || count_starts(&workspace) == 1);
     }
 
-    let place = workspace_with_warm("start");
-    let _served = place.serve();
-    until("it looks by itself", || count_starts(&place) == 1);
+    let workspace = workspace_with_warm("start");
+    let _served = workspace.serve();
+    wait_until("it looks by itself", || count_starts(&workspace) == 1);
 }
 
 #[test]
 fn mcp_discovers_what_is_due_when_warm_says() {
     for (warm, said) in [("start", ""), ("client", INITIALIZE)] {
-        let place = workspace_with_warm(warm);
-        let mut command = place.toolcrib(&["mcp"]);
+        let workspace = workspace_with_warm(warm);
+        let mut command = workspace.toolcrib(&["mcp"]);
         command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         std::io::Write::write_all(&mut stdin, format!("{said}\n").as_bytes()).unwrap();
-        until(&format!("`warm: {warm}` makes it look"), || count_starts(&place) == 1);
+        wait_until(&format!("`warm: {warm}` makes it look"), || count_starts(&workspace) == 1);
         drop(stdin);
         assert!(child.wait().unwrap().success());
     }

@@ -15,19 +15,19 @@ use prost::Message;
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::served::{Place, read, until};
+use support::http::{call_tool, request};
+use support::test_server::{TestWorkspace, read_or_empty, wait_until};
 use support::upstream::Upstream;
-use support::web::{call, request};
 
 const TRACE_ID: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN_ID: &str = "b7ad6b7169203331";
 
-fn test_workspace() -> Place {
+fn test_workspace() -> TestWorkspace {
     let sources = json!({
         "one": { "command": programs::scripted_server(), "args": ["--with", "echo", "--with", "meta", "--with", "fail"] },
         "broken": { "command": "no-such-program-here" },
     });
-    Place::new(&sources, &json!({}))
+    TestWorkspace::new(&sources, &json!({}))
 }
 
 /// Everything a collector was sent.
@@ -66,20 +66,20 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn run(place: &Place, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-    place.toolcrib(arguments).envs(variables.iter().copied()).stdin(Stdio::null()).output().unwrap()
+fn run(workspace: &TestWorkspace, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    workspace.toolcrib(arguments).envs(variables.iter().copied()).stdin(Stdio::null()).output().unwrap()
 }
 
 #[test]
 fn a_command_is_told_as_one_trace() {
-    let place = test_workspace();
+    let workspace = test_workspace();
     let collector = Upstream::answering("");
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str()),
         ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20cGs6c2s=,x-more=a%2Cb"),
         ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
     ];
-    let output = run(&place, &["call", "one__echo", "text=xyzzy"], &variables);
+    let output = run(&workspace, &["call", "one__echo", "text=xyzzy"], &variables);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
     let asked = collector.asked();
@@ -129,13 +129,13 @@ fn a_command_is_told_as_one_trace() {
 
 #[test]
 fn what_fails_is_told_with_its_code() {
-    let place = test_workspace();
+    let workspace = test_workspace();
     let collector = Upstream::answering("");
     let at = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{}/elsewhere", collector.url))];
     let at = [(at[0].0, at[0].1.as_str()), ("OTEL_SERVICE_NAME", "crib")];
-    run(&place, &["refresh"], &at);
-    run(&place, &["refresh"], &at);
-    run(&place, &["call", "one__fail"], &at);
+    run(&workspace, &["refresh"], &at);
+    run(&workspace, &["refresh"], &at);
+    run(&workspace, &["call", "one__fail"], &at);
     assert_eq!(collector.asked()[0].line, "POST /elsewhere HTTP/1.1");
     let resource = attributes(&export_requests(&collector)[0].resource_spans[0].resource.as_ref().unwrap().attributes);
     assert_eq!(resource["service.name"], "crib");
@@ -159,15 +159,15 @@ fn what_fails_is_told_with_its_code() {
 
 #[test]
 fn a_served_call_is_part_of_what_its_client_does() {
-    let place = test_workspace();
+    let workspace = test_workspace();
     let collector = Upstream::answering("");
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str())];
-    let mut served = place.started_with(&["serve", "--listen", "127.0.0.1:0"], &variables);
+    let mut server = workspace.start_listening_with(&["serve", "--listen", "127.0.0.1:0"], &variables);
     let given = json!({ "traceparent": format!("00-{TRACE_ID}-{SPAN_ID}-01") });
-    let told = call(&served, "one__meta", &json!({}), given);
+    let told = call_tool(&server, "one__meta", &json!({}), given);
     let told: Value = serde_json::from_str(told["content"][0]["text"].as_str().unwrap()).unwrap();
     let told = told["traceparent"].as_str().unwrap().to_owned();
-    until("the call is exported", || spans(&collector).iter().any(|span| span.name == "tools/call one__meta"));
+    wait_until("the call is exported", || spans(&collector).iter().any(|span| span.name == "tools/call one__meta"));
 
     let known = spans(&collector);
     let exported = find_span(&known, "tools/call one__meta");
@@ -175,27 +175,27 @@ fn a_served_call_is_part_of_what_its_client_does() {
     assert_eq!(told, format!("00-{TRACE_ID}-{}-01", hex(&exported.span_id)), "its source is told of the very span");
 
     // One that nobody traced begins a trace here, and what is under way when it leaves is exported too.
-    let told = call(&served, "one__meta", &json!({}), json!({}));
+    let told = call_tool(&server, "one__meta", &json!({}), json!({}));
     assert!(told["content"][0]["text"].as_str().unwrap().contains("traceparent"), "{told}");
-    served.signal("TERM");
-    assert!(served.ended().success());
+    server.signal("TERM");
+    assert!(server.wait_for_exit().success());
     assert_eq!(spans(&collector).iter().filter(|span| span.name == "tools/call one__meta").count(), 2);
 }
 
 #[test]
 fn the_steps_of_a_workflow_are_parts_of_it() {
-    let place = Place::new(&json!({}), &json!({}));
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let collector = Upstream::answering("");
-    let shop = place.started(&["demo", "--api"]);
-    std::fs::write(place.path("shop.arazzo.yaml"), include_str!("../../../fixtures/shop.arazzo.yaml")).unwrap();
+    let shop = workspace.start_listening(&["demo", "--api"]);
+    std::fs::write(workspace.path("shop.arazzo.yaml"), include_str!("../../../fixtures/shop.arazzo.yaml")).unwrap();
     let document = format!("{}/openapi.json", shop.url);
     let sources = json!({
         "shop": { "openapi": document, "allow_private": true },
         "errands": { "workflow": "shop.arazzo.yaml" },
     });
-    place.configure(&sources, &json!({}));
+    workspace.configure(&sources, &json!({}));
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str())];
-    let output = run(&place, &["call", "errands__buy_cheapest", "category=dairy"], &variables);
+    let output = run(&workspace, &["call", "errands__buy_cheapest", "category=dairy"], &variables);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
     let spans = spans(&collector);
@@ -210,37 +210,37 @@ fn the_steps_of_a_workflow_are_parts_of_it() {
 fn a_collector_that_does_not_listen_harms_nothing() {
     let silent = Upstream::silent();
     for url in [silent.url.as_str(), "http://127.0.0.1:1"] {
-        let place = test_workspace();
+        let workspace = test_workspace();
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url)];
         let began = Instant::now();
-        let output = run(&place, &["call", "one__echo", "text=hi"], &variables);
+        let output = run(&workspace, &["call", "one__echo", "text=hi"], &variables);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && output.stdout == b"hi\n", "{said}");
         assert!(said.contains("lost"), "{said}");
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 
-        let mut served = place.started_with(&["serve", "--listen", "127.0.0.1:0"], &variables);
+        let mut server = workspace.start_listening_with(&["serve", "--listen", "127.0.0.1:0"], &variables);
         for _ in 0..20 {
-            let result = call(&served, "one__echo", &json!({ "text": "hi" }), json!({}));
+            let result = call_tool(&server, "one__echo", &json!({ "text": "hi" }), json!({}));
             assert_eq!(result["content"][0]["text"], "hi");
         }
-        assert!(request(&served.url, "GET", "/metrics", "", "").body.contains("\ntoolcrib_spans_lost_total "));
-        served.signal("TERM");
-        assert!(served.ended().success());
-        assert!(read(&place.path("serve.log")).contains("lost"));
+        assert!(request(&server.url, "GET", "/metrics", "", "").body.contains("\ntoolcrib_spans_lost_total "));
+        server.signal("TERM");
+        assert!(server.wait_for_exit().success());
+        assert!(read_or_empty(&workspace.path("serve.log")).contains("lost"));
     }
 }
 
 #[test]
 fn what_cannot_be_done_is_said() {
-    let place = test_workspace();
+    let workspace = test_workspace();
     let collector = Upstream::answering("");
     for (name, value) in [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "no address")] {
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str()), (name, value)];
-        let output = run(&place, &["call", "one__echo", "text=hi"], &variables);
+        let output = run(&workspace, &["call", "one__echo", "text=hi"], &variables);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && said.contains("traces are not exported"), "{said}");
     }
-    run(&place, &["sources"], &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url), ("OTEL_SDK_DISABLED", "true")]);
+    run(&workspace, &["sources"], &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url), ("OTEL_SDK_DISABLED", "true")]);
     assert!(collector.asked().is_empty());
 }

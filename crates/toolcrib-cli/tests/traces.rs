@@ -9,9 +9,9 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::served::{Place, read, until};
+use support::http::{call_tool, call_tool_with_headers, request};
+use support::test_server::{TestWorkspace, read_or_empty, wait_until};
 use support::upstream::Upstream;
-use support::web::{call, call_with, request};
 
 const TRACE_ID: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN_ID: &str = "b7ad6b7169203331";
@@ -30,7 +30,7 @@ fn assert_same_trace(told: &str) {
 }
 
 /// A stdio server that tells the `_meta` it got, and an API that keeps the headers it got.
-fn test_workspace(api: &Upstream) -> Place {
+fn test_workspace(api: &Upstream) -> TestWorkspace {
     let document = json!({
         "openapi": "3.1.0",
         "info": { "title": "Pets", "version": "1" },
@@ -41,9 +41,9 @@ fn test_workspace(api: &Upstream) -> Place {
         "one": { "command": programs::scripted_server(), "args": ["--with", "meta", "--with", "echo"] },
         "shop": { "openapi": "shop.json", "base_url": api.url, "allow_private": true },
     });
-    let place = Place::new(&sources, &json!({}));
-    std::fs::write(place.path("shop.json"), document.to_string()).unwrap();
-    place
+    let workspace = TestWorkspace::new(&sources, &json!({}));
+    std::fs::write(workspace.path("shop.json"), document.to_string()).unwrap();
+    workspace
 }
 
 /// The `_meta` that the tool `meta` says it got.
@@ -55,21 +55,23 @@ fn parse_meta(result: &Value) -> Value {
 #[test]
 fn a_trace_goes_on_to_those_who_are_asked() {
     let api = Upstream::answering("[]");
-    let place = test_workspace(&api);
-    let served = place.serve();
+    let workspace = test_workspace(&api);
+    let server = workspace.serve();
 
     let given = json!({ "traceparent": traceparent(), "tracestate": "rojo=1", "mine": 5 });
-    let told = parse_meta(&call(&served, "one__meta", &json!({}), given.clone()));
+    let told = parse_meta(&call_tool(&server, "one__meta", &json!({}), given.clone()));
     assert_same_trace(told["traceparent"].as_str().unwrap());
     assert_eq!((&told["tracestate"], &told["mine"]), (&json!("rojo=1"), &json!(5)));
 
     let headers = format!("traceparent: {}\r\n", traceparent());
     assert_same_trace(
-        parse_meta(&call_with(&served, "one__meta", &json!({}), json!({}), &headers))["traceparent"].as_str().unwrap(),
+        parse_meta(&call_tool_with_headers(&server, "one__meta", &json!({}), json!({}), &headers))["traceparent"]
+            .as_str()
+            .unwrap(),
     );
 
     let answer = request(
-        &served.url,
+        &server.url,
         "POST",
         "/api/tools/one__meta/call",
         &format!("{headers}{JSON_HEADER}"),
@@ -77,7 +79,7 @@ fn a_trace_goes_on_to_those_who_are_asked() {
     );
     assert_same_trace(parse_meta(&answer.json())["traceparent"].as_str().unwrap());
 
-    call(&served, "shop__pets", &json!({}), given);
+    call_tool(&server, "shop__pets", &json!({}), given);
     let asked = api.asked();
     assert_same_trace(asked[0].header("traceparent").unwrap());
     assert_eq!(asked[0].header("tracestate"), Some("rojo=1"));
@@ -87,31 +89,31 @@ fn a_trace_goes_on_to_those_who_are_asked() {
 fn a_discovery_is_part_of_the_trace_of_who_asks_for_it() {
     let api = Upstream::answering(r#"{"openapi":"3.1.0","info":{"title":"Pets","version":"1"},"paths":{}}"#);
     let sources = json!({ "pets": { "openapi": format!("{}/pets.json", api.url), "allow_private": true } });
-    let place = Place::new(&sources, &json!({}));
-    let served = place.serve();
+    let workspace = TestWorkspace::new(&sources, &json!({}));
+    let server = workspace.serve();
     let headers = format!("traceparent: {}\r\n{JSON_HEADER}", traceparent());
-    assert_eq!(request(&served.url, "POST", "/api/sources/pets/refresh?force=true", &headers, "").status, 200);
+    assert_eq!(request(&server.url, "POST", "/api/sources/pets/refresh?force=true", &headers, "").status, 200);
     assert_same_trace(api.asked().last().unwrap().header("traceparent").unwrap());
 }
 
 #[test]
 fn nobody_is_told_of_a_trace_that_nobody_told_us_of() {
     let api = Upstream::answering("[]");
-    let place = test_workspace(&api);
-    let served = place.serve();
-    let told = parse_meta(&call(&served, "one__meta", &json!({}), json!({})));
+    let workspace = test_workspace(&api);
+    let server = workspace.serve();
+    let told = parse_meta(&call_tool(&server, "one__meta", &json!({}), json!({})));
     assert_eq!(told.get("traceparent"), None);
-    let told = parse_meta(&call(&served, "one__meta", &json!({}), json!({ "traceparent": "junk" })));
+    let told = parse_meta(&call_tool(&server, "one__meta", &json!({}), json!({ "traceparent": "junk" })));
     assert_eq!(told["traceparent"], "junk", "what is no trace passes as anything else does");
-    call(&served, "shop__pets", &json!({}), json!({}));
+    call_tool(&server, "shop__pets", &json!({}), json!({}));
     assert_eq!(api.asked()[0].header("traceparent"), None);
 }
 
 #[test]
 fn a_command_is_part_of_what_started_it() {
     let api = Upstream::answering("[]");
-    let place = test_workspace(&api);
-    let mut command = place.toolcrib(&["call", "shop__pets"]);
+    let workspace = test_workspace(&api);
+    let mut command = workspace.toolcrib(&["call", "shop__pets"]);
     let output = command.env("TRACEPARENT", traceparent()).stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_same_trace(api.asked()[0].header("traceparent").unwrap());
@@ -136,18 +138,19 @@ fn what_happens_is_logged_by_name_with_its_trace_and_without_what_was_said() {
         "one": { "command": programs::scripted_server(), "args": ["--with", "echo"] },
         "broken": { "command": "no-such-program-here" },
     });
-    let place = Place::new(&sources, &json!({}));
-    let served = place.started_with(&["serve", "-v", "--listen", "127.0.0.1:0"], &[("TOOLCRIB_LOG_FORMAT", "json")]);
+    let workspace = TestWorkspace::new(&sources, &json!({}));
+    let server =
+        workspace.start_listening_with(&["serve", "-v", "--listen", "127.0.0.1:0"], &[("TOOLCRIB_LOG_FORMAT", "json")]);
     let given = || json!({ "traceparent": traceparent() });
     for tool in ["one__echo", "one__echo", "broken__echo"] {
         let headers = format!("X-Request-Id: request-{tool}\r\ntraceparent: {}\r\n", traceparent());
-        call_with(&served, tool, &json!({ "text": "xyzzy-secret" }), given(), &headers);
+        call_tool_with_headers(&server, tool, &json!({ "text": "xyzzy-secret" }), given(), &headers);
     }
-    place.configure(&json!({ "broken": sources["broken"] }), &json!({}));
-    served.signal("HUP");
-    let log = || read(&place.path("serve.log"));
-    until("the source is removed", || log().contains("tools.registry.server.removed"));
-    assert_eq!(request(&served.url, "GET", "/healthz", "", "").status, 200);
+    workspace.configure(&json!({ "broken": sources["broken"] }), &json!({}));
+    server.signal("HUP");
+    let log = || read_or_empty(&workspace.path("serve.log"));
+    wait_until("the source is removed", || log().contains("tools.registry.server.removed"));
+    assert_eq!(request(&server.url, "GET", "/healthz", "", "").status, 200);
 
     let said = log();
     let lines: Vec<Value> = said

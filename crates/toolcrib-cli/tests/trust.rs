@@ -3,13 +3,13 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Toolcrib, scripted, starts};
+use support::{Toolcrib, count_starts, scripted_server};
 
 const USER_CONFIG: &str = "~/.config/toolcrib/toolcrib.yaml";
 
 /// Whether the project's file is asked about.
 fn asks_for_trust(toolcrib: &Toolcrib) -> bool {
-    toolcrib.done(&["tools", "--cached"]).stderr.contains("is not trusted yet")
+    toolcrib.run_ok(&["tools", "--cached"]).stderr.contains("is not trusted yet")
 }
 
 fn source_status(toolcrib: &Toolcrib, id: &str) -> Value {
@@ -22,7 +22,7 @@ fn source_status(toolcrib: &Toolcrib, id: &str) -> Value {
 fn a_file_changes_nothing_before_it_is_trusted() {
     let toolcrib = Toolcrib::new();
     let count = toolcrib.home().join("starts");
-    let server = scripted();
+    let server = scripted_server();
     toolcrib.write(USER_CONFIG, &format!("sources: {{ mine: {{ command: {server:?} }} }}\n"));
     toolcrib.write(
         "toolcrib.yaml",
@@ -38,7 +38,7 @@ fn a_file_changes_nothing_before_it_is_trusted() {
         !names.is_empty() && names.iter().all(|name| name.starts_with("mine__")),
         "the user's own works: {names:?}"
     );
-    assert_eq!(starts(&count), 0, "what the file makes of it is not run");
+    assert_eq!(count_starts(&count), 0, "what the file makes of it is not run");
     assert_eq!(source_status(&toolcrib, "mine")["ttl_ms"], 300_000);
     let theirs = source_status(&toolcrib, "theirs");
     assert_eq!((&theirs["status"], &theirs["last_error"]["code"]), (&json!("failed"), &json!("FORBIDDEN")));
@@ -47,21 +47,21 @@ fn a_file_changes_nothing_before_it_is_trusted() {
     assert_eq!(config["expose"]["prefix"]["value"], true);
     assert!(config["untrusted"]["reason"].as_str().unwrap().ends_with("is not trusted yet"), "{config}");
 
-    let said = toolcrib.done(&["trust"]).stdout;
+    let said = toolcrib.run_ok(&["trust"]).stdout;
     assert!(said.contains("    replaces your own `mine`\n"), "{said}");
     assert!(said.contains("  defaults: {\"ttl\":\"99m\"}\n  expose: {\"prefix\":false}\n"), "{said}");
     toolcrib.json(&["tools"]);
-    assert_eq!(starts(&count), 1);
+    assert_eq!(count_starts(&count), 1);
     assert_eq!(source_status(&toolcrib, "mine")["ttl_ms"], 99 * 60_000);
 }
 
 #[test]
 fn a_change_that_widens_is_asked_about_and_keeps_what_was_known() {
     let toolcrib = Toolcrib::new();
-    let server = scripted();
+    let server = scripted_server();
     let file = |keys: &str| format!("sources:\n  one: {{ command: {server:?}{keys} }}\n");
     toolcrib.write("toolcrib.yaml", &file(", tools: { 'echo*': deny }"));
-    toolcrib.done(&["trust"]);
+    toolcrib.run_ok(&["trust"]);
     let tools = toolcrib.json(&["tools"])["tools"].as_array().unwrap().len();
 
     toolcrib.write("toolcrib.yaml", &file(", tools: { 'echo*': deny, '*': ask }, ttl: 1h, title: One"));
@@ -77,14 +77,14 @@ fn a_change_that_widens_is_asked_about_and_keeps_what_was_known() {
     toolcrib.write("toolcrib.yaml", "sources: {}\ndefaults: { ttl: 1m }\n");
     assert!(asks_for_trust(&toolcrib), "`defaults` are new");
     assert_eq!(source_status(&toolcrib, "one")["origin"], "config", "and the source is not removed meanwhile");
-    toolcrib.done(&["trust"]);
+    toolcrib.run_ok(&["trust"]);
     assert!(toolcrib.json(&["sources"])["sources"].as_array().unwrap().is_empty());
 }
 
 #[test]
 fn a_project_narrows_the_users_own_source() {
     let toolcrib = Toolcrib::new();
-    let server = scripted();
+    let server = scripted_server();
     toolcrib.write(
         USER_CONFIG,
         &format!("sources: {{ mine: {{ command: {server:?} }}, other: {{ command: {server:?} }} }}\n"),
@@ -94,7 +94,7 @@ fn a_project_narrows_the_users_own_source() {
         "sources:\n  mine: { tools: { echo: deny, '*': allow } }\n  other: { enabled: false }\n",
     );
     assert_eq!(source_status(&toolcrib, "other")["enabled"], true, "not before it is trusted");
-    let said = toolcrib.done(&["trust"]).stdout;
+    let said = toolcrib.run_ok(&["trust"]).stdout;
     assert!(said.contains("  narrows your own `other`: {\"enabled\":false}\n"), "{said}");
     assert_eq!(source_status(&toolcrib, "other")["enabled"], false);
     let called = toolcrib.json(&["call", "mine__echo", "text=hi"]);
@@ -124,20 +124,20 @@ fn credentials_stay_with_the_servers_that_a_document_named() {
     };
     toolcrib.write("shop.json", &document("http://127.0.0.1:9/v1", "An API"));
     toolcrib.write("toolcrib.yaml", "sources:\n  shop: { openapi: ./shop.json, auth: { bearer: '${env:HOME}' } }\n");
-    let said = toolcrib.done(&["trust"]).stdout;
+    let said = toolcrib.run_ok(&["trust"]).stdout;
     assert!(said.contains("    its document leads to http://127.0.0.1:9\n"), "{said}");
-    toolcrib.done(&["refresh", "shop"]);
+    toolcrib.run_ok(&["refresh", "shop"]);
     toolcrib.write("shop.json", &document("http://127.0.0.1:9/v2", "An API, explained better"));
     assert!(!asks_for_trust(&toolcrib), "another path and another description are not asked about");
-    toolcrib.done(&["refresh", "shop"]);
+    toolcrib.run_ok(&["refresh", "shop"]);
 
     toolcrib.write("shop.json", &document("http://127.0.0.2:9/v2", "An API"));
-    let listed = toolcrib.done(&["tools", "--cached"]);
+    let listed = toolcrib.run_ok(&["tools", "--cached"]);
     assert!(listed.stderr.contains("(sources.shop.servers)"), "{listed:?}");
     let refreshed = toolcrib.json(&["refresh", "shop", "--force"]);
     assert_eq!(refreshed["results"][0]["error"]["code"], "FORBIDDEN", "{refreshed}");
-    toolcrib.done(&["trust"]);
-    toolcrib.done(&["refresh", "shop"]);
+    toolcrib.run_ok(&["trust"]);
+    toolcrib.run_ok(&["refresh", "shop"]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn workflows_stay_with_the_apis_that_their_document_named() {
     };
     toolcrib.write("flows.json", &document("shop", "Flows"));
     toolcrib.write("toolcrib.yaml", "sources:\n  flows: { workflow: ./flows.json }\n");
-    let said = toolcrib.done(&["trust"]).stdout;
+    let said = toolcrib.run_ok(&["trust"]).stdout;
     assert!(said.contains("    its document leads to shop (./shop.json)\n"), "{said}");
     toolcrib.write("flows.json", &document("shop", "Flows, explained better"));
     assert!(!asks_for_trust(&toolcrib));
@@ -171,7 +171,7 @@ fn what_is_trusted_is_shown_as_a_shell_would_need_it() {
          \x20env: { GIT_SSH_COMMAND: 'ssh -v', HTTPS_PROXY: 'http://me:hunter2@127.0.0.1:9', npm_config_registry: 'http://127.0.0.1:9' } }\n  \
          b: { url: 'http://127.0.0.1:9/mcp', tools: { 'delete_*': deny }, essential: ['x*'], lifecycle: per_client, enabled: false }\n",
     );
-    let said = toolcrib.done(&["trust"]).stdout;
+    let said = toolcrib.run_ok(&["trust"]).stdout;
     let expected = "  a: LD_PRELOAD=./x.so TOKEN=*** sh -c 'echo '\\''hi'\\''; rm x' $'\\u001b[2K'\n";
     assert!(said.contains(expected), "{said}");
     let expected = "  c: GIT_SSH_COMMAND='ssh -v' HTTPS_PROXY=http://***@127.0.0.1:9 npm_config_registry=http://127.0.0.1:9 node \
@@ -191,24 +191,24 @@ fn trust_that_an_older_version_gave_is_asked_for_again() {
     let old = json!({ file.canonicalize().unwrap().to_str().unwrap(): "0".repeat(64) });
     toolcrib.write("~/data/toolcrib/trusted.json", &old.to_string());
     assert!(asks_for_trust(&toolcrib));
-    toolcrib.done(&["trust"]);
+    toolcrib.run_ok(&["trust"]);
     assert!(!asks_for_trust(&toolcrib));
 }
 
 #[test]
 fn a_file_that_says_nothing_any_more_lifts_nothing() {
     let toolcrib = Toolcrib::new();
-    let server = scripted();
+    let server = scripted_server();
     toolcrib.write(USER_CONFIG, &format!("sources: {{ mine: {{ command: {server:?} }} }}\n"));
     toolcrib.write("toolcrib.yaml", "sources: { mine: { enabled: false } }\ndefaults: { ttl: 9m }\n");
-    toolcrib.done(&["trust"]);
+    toolcrib.run_ok(&["trust"]);
     assert_eq!(source_status(&toolcrib, "mine")["enabled"], false);
     for empty in ["sources: {}\n", "", "# nothing\n"] {
         toolcrib.write("toolcrib.yaml", empty);
         assert!(asks_for_trust(&toolcrib), "{empty:?}");
         assert_eq!(source_status(&toolcrib, "mine")["enabled"], false, "{empty:?}");
     }
-    toolcrib.done(&["trust"]);
+    toolcrib.run_ok(&["trust"]);
     assert_eq!(source_status(&toolcrib, "mine")["enabled"], true);
     assert!(!asks_for_trust(&toolcrib));
 }
@@ -216,13 +216,13 @@ fn a_file_that_says_nothing_any_more_lifts_nothing() {
 #[test]
 fn a_file_that_is_not_trusted_leaves_alone_what_was_added_by_command() {
     let toolcrib = Toolcrib::new();
-    let server = scripted();
+    let server = scripted_server();
     toolcrib.write("toolcrib.yaml", "sources: { late: { command: x } }\n");
-    let added = toolcrib.done(&["add", "late", "--", &server]);
+    let added = toolcrib.run_ok(&["add", "late", "--", &server]);
     assert!(added.stdout.contains("late"), "{added:?}");
-    toolcrib.done(&["call", "late__echo", "text=hi"]);
+    toolcrib.run_ok(&["call", "late__echo", "text=hi"]);
     assert_eq!(source_status(&toolcrib, "late")["status"], "success");
-    toolcrib.done(&["remove", "late"]);
+    toolcrib.run_ok(&["remove", "late"]);
     let refused = toolcrib.run(&["enable", "late"]);
     assert!(refused.stderr.contains("is not trusted yet"), "{refused:?}");
 }
@@ -231,14 +231,14 @@ fn a_file_that_is_not_trusted_leaves_alone_what_was_added_by_command() {
 fn files_of_the_project_that_references_stand_for_are_part_of_what_is_trusted() {
     let mut toolcrib = Toolcrib::new();
     let elsewhere = toolcrib.write("~/secret", "one");
-    toolcrib.set("ELSEWHERE", elsewhere.to_str().unwrap());
+    toolcrib.set_variable("ELSEWHERE", elsewhere.to_str().unwrap());
     toolcrib.write("url.txt", "http://127.0.0.1:9/mcp");
     let file = format!(
         "sources:\n  a: {{ url: '${{file:./url.txt}}', headers: {{ T: '${{file:{}}}' }} }}\n",
         elsewhere.display()
     );
     toolcrib.write("toolcrib.yaml", &file);
-    toolcrib.done(&["trust"]);
+    toolcrib.run_ok(&["trust"]);
     toolcrib.write("~/secret", "two");
     assert!(!asks_for_trust(&toolcrib), "a secret elsewhere may change");
     toolcrib.write("url.txt", "http://127.0.0.2:9/mcp");
@@ -249,7 +249,7 @@ fn files_of_the_project_that_references_stand_for_are_part_of_what_is_trusted() 
 fn a_document_behind_a_reference_and_a_root_that_is_a_link_are_part_of_what_is_trusted() {
     let mut toolcrib = Toolcrib::new();
     let project = toolcrib.project();
-    toolcrib.set("PROJECT", project.to_str().unwrap());
+    toolcrib.set_variable("PROJECT", project.to_str().unwrap());
     let document = |server: &str| {
         json!({ "openapi": "3.1.0", "info": { "title": "x", "version": "1" }, "servers": [{ "url": server }], "paths": {} })
             .to_string()
@@ -261,7 +261,7 @@ fn a_document_behind_a_reference_and_a_root_that_is_a_link_are_part_of_what_is_t
         "toolcrib.yaml",
         "sources:\n  api: { openapi: '${env:PROJECT}/api.json' }\n  core: { builtin: all, roots: [./data] }\n",
     );
-    let said = toolcrib.done(&["trust"]).stdout;
+    let said = toolcrib.run_ok(&["trust"]).stdout;
     assert!(said.contains("    its document leads to http://127.0.0.1:9\n"), "{said}");
     assert!(said.contains(&format!("    its roots are {}\n", project.join("one").display())), "{said}");
     assert!(!asks_for_trust(&toolcrib));

@@ -8,40 +8,40 @@ use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use support::served::Place;
+use support::test_server::TestWorkspace;
 
 const WORKFLOW_DOCUMENT: &str = include_str!("../../../fixtures/shop.arazzo.yaml");
 
 /// What a command prints, and how it ends.
-fn run(place: &Place, arguments: &[&str]) -> (i32, String, String) {
-    let output = place.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
+fn run(workspace: &TestWorkspace, arguments: &[&str]) -> (i32, String, String) {
+    let output = workspace.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
 }
 
 #[test]
 fn a_workflow_buys_something_in_the_corner_shop() {
-    let place = Place::new(&json!({}), &json!({}));
-    let shop = place.started(&["demo", "--api"]);
-    std::fs::write(place.path("shop.arazzo.yaml"), WORKFLOW_DOCUMENT).unwrap();
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let shop = workspace.start_listening(&["demo", "--api"]);
+    std::fs::write(workspace.path("shop.arazzo.yaml"), WORKFLOW_DOCUMENT).unwrap();
     let document = format!("{}/openapi.json", shop.url);
 
-    let (code, added, complained) = run(&place, &["add", "errands", "--workflow", "shop.arazzo.yaml"]);
+    let (code, added, complained) = run(&workspace, &["add", "errands", "--workflow", "shop.arazzo.yaml"]);
     assert_eq!(code, 0, "{complained}");
     assert!(added.starts_with("errands: 1 tool"), "{added}");
-    let (code, _, complained) = run(&place, &["call", "errands__buy_cheapest", "category=dairy"]);
+    let (code, _, complained) = run(&workspace, &["call", "errands__buy_cheapest", "category=dairy"]);
     assert_ne!(code, 0);
     assert!(complained.contains("`toolcrib add shop --openapi http://127.0.0.1:8080/openapi.json`"), "{complained}");
 
-    let (code, _, complained) = run(&place, &["add", "shop", "--openapi", &document, "--allow-private"]);
+    let (code, _, complained) = run(&workspace, &["add", "shop", "--openapi", &document, "--allow-private"]);
     assert_eq!(code, 0, "{complained}");
     let call = ["--json", "call", "errands__buy_cheapest", "category=dairy", "quantity=3"];
-    let (code, said, complained) = run(&place, &call);
+    let (code, said, complained) = run(&workspace, &call);
     assert_eq!(code, 0, "{complained}");
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said["structured"], json!({ "product": "Milk, one litre", "order": 1, "total": 4.2 }), "{said}");
 
-    let (code, _, complained) = run(&place, &["call", "errands__buy_cheapest", "category=dairy", "quantity=90"]);
+    let (code, _, complained) = run(&workspace, &["call", "errands__buy_cheapest", "category=dairy", "quantity=90"]);
     assert_ne!(code, 0);
     assert!(complained.contains("failed at step `order`"), "{complained}");
     assert!(complained.contains("there are 57 of `milk-1`, not 90"), "{complained}");

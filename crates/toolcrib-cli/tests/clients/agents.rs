@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use toolcrib_mcp::{ClientOptions, ConnectTarget, Era, LegacyVersion, McpClient, RequestOptions};
 use toolcrib_testkit::programs;
 
-use crate::support::served::{PATIENCE, Place};
-use crate::support::starts;
+use crate::support::count_starts;
+use crate::support::test_server::{TEST_TIMEOUT, TestWorkspace};
 
 const AGENT_COUNT: usize = 64;
 const ROUNDS_PER_AGENT: usize = 8;
@@ -20,13 +20,13 @@ const SOURCES: [&str; 3] = ["alpha", "beta", "gamma"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_agents_share_one_process_of_each_server() {
-    let place = test_workspace();
-    let served = place.serve();
+    let workspace = test_workspace();
+    let server = workspace.serve();
     // Nobody begins to work before all are there.
     let all_here = Arc::new(Barrier::new(AGENT_COUNT));
     let mut agents = JoinSet::new();
     for number in 0..AGENT_COUNT {
-        let url = served.mcp().parse().unwrap();
+        let url = server.mcp_url().parse().unwrap();
         let all_here = all_here.clone();
         agents.spawn(async move {
             let mut options = client_options(number);
@@ -40,16 +40,16 @@ async fn many_agents_share_one_process_of_each_server() {
     }
     let answers: usize = agents.join_all().await.into_iter().sum();
     assert_eq!(answers, AGENT_COUNT * ROUNDS_PER_AGENT * 3);
-    place.assert_each_server_started_once();
+    workspace.assert_each_server_started_once();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_processes_share_the_servers_of_one_serve() {
-    let place = test_workspace();
-    let served = place.serve();
+    let workspace = test_workspace();
+    let server = workspace.serve();
     let mut agents = JoinSet::new();
     for number in 0..CLIENT_PROCESS_COUNT {
-        let mut command = tokio::process::Command::from(place.toolcrib(&["mcp", "--connect", &served.url]));
+        let mut command = tokio::process::Command::from(workspace.toolcrib(&["mcp", "--connect", &server.url]));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let reader = child.stdout.take().unwrap();
         let writer = child.stdin.take().unwrap();
@@ -59,42 +59,42 @@ async fn client_processes_share_the_servers_of_one_serve() {
             let answers = run_agent(&client, &format!("process {number}")).await;
             client.close().await;
             // It has nothing left to do, and goes.
-            let ended = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+            let ended = tokio::time::timeout(TEST_TIMEOUT, child.wait()).await.unwrap().unwrap();
             assert!(ended.success(), "{ended}");
             answers
         });
     }
     let answers: usize = agents.join_all().await.into_iter().sum();
     assert_eq!(answers, CLIENT_PROCESS_COUNT * ROUNDS_PER_AGENT * 3);
-    place.assert_each_server_started_once();
+    workspace.assert_each_server_started_once();
 }
 
 /// Three servers that count their starts.
-fn test_workspace() -> Place {
+fn test_workspace() -> TestWorkspace {
     let counted = |name: &str| ["--count-file".to_owned(), format!("{name}.starts")];
     let source = |name: &str| json!({"command": programs::scripted_server(), "args": counted(name), "cwd": "."});
     let sources: serde_json::Map<String, Value> =
         SOURCES.iter().map(|name| ((*name).to_owned(), source(name))).collect();
-    let place = Place::new(&sources.into(), &json!({"mode": "search"}));
-    place.discover();
+    let workspace = TestWorkspace::new(&sources.into(), &json!({"mode": "search"}));
+    workspace.discover();
     for name in SOURCES {
-        std::fs::remove_file(place.path(&format!("{name}.starts"))).unwrap();
+        std::fs::remove_file(workspace.path(&format!("{name}.starts"))).unwrap();
     }
-    place
+    workspace
 }
 
-impl Place {
+impl TestWorkspace {
     #[track_caller]
     fn assert_each_server_started_once(&self) {
         for name in SOURCES {
-            assert_eq!(starts(&self.path(&format!("{name}.starts"))), 1, "starts of `{name}`");
+            assert_eq!(count_starts(&self.path(&format!("{name}.starts"))), 1, "starts of `{name}`");
         }
     }
 }
 
 fn client_options(number: usize) -> ClientOptions {
     let mut options = ClientOptions::new(format!("agent-{number}"), "1");
-    options.handshake_timeout = PATIENCE;
+    options.handshake_timeout = TEST_TIMEOUT;
     options
 }
 
@@ -118,7 +118,7 @@ async fn run_agent(client: &McpClient, who: &str) -> usize {
 
 pub(crate) async fn call_tool(client: &McpClient, name: &str, arguments: &Value) -> Value {
     let arguments: Box<RawValue> = to_raw_value(arguments).unwrap();
-    let result = client.call_tool(name, &arguments, None, None, &RequestOptions::new(PATIENCE)).await.unwrap();
+    let result = client.call_tool(name, &arguments, None, None, &RequestOptions::new(TEST_TIMEOUT)).await.unwrap();
     serde_json::from_str(result.get()).unwrap()
 }
 

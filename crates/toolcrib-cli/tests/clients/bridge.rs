@@ -7,7 +7,7 @@ use tokio::sync::broadcast;
 use toolcrib_mcp::{ClientOptions, ConnectTarget, ConnectionEvent, McpClient, RequestOptions};
 use toolcrib_testkit::programs;
 
-use crate::support::served::{PATIENCE, Place, until};
+use crate::support::test_server::{TEST_TIMEOUT, TestWorkspace, wait_until};
 
 /// So many servers, each of which belongs to one client.
 fn per_client_sources(count: usize) -> Value {
@@ -18,41 +18,41 @@ fn per_client_sources(count: usize) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connected_client_outlives_serve_and_takes_its_server_along() {
     let full = json!({"mode": "full"});
-    let place = Place::new(&per_client_sources(1), &full);
-    place.discover();
-    let mut served = place.serve();
-    let mut command = tokio::process::Command::from(place.toolcrib(&["mcp", "--connect", &served.url]));
+    let workspace = TestWorkspace::new(&per_client_sources(1), &full);
+    workspace.discover();
+    let mut server = workspace.serve();
+    let mut command = tokio::process::Command::from(workspace.toolcrib(&["mcp", "--connect", &server.url]));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let reader = child.stdout.take().unwrap();
     let writer = child.stdin.take().unwrap();
     let target = ConnectTarget::Stream { reader: Box::new(reader), writer: Box::new(writer) };
     let mut options = ClientOptions::new("test", "1");
-    options.handshake_timeout = PATIENCE;
+    options.handshake_timeout = TEST_TIMEOUT;
     let client = McpClient::connect(target, options).await.unwrap();
     let mut notices = client.events();
-    let before = place.processes();
+    let before = workspace.process_count();
     assert_eq!((count_tools(&client).await, call_echo(&client).await), (3, "hi".into()));
-    assert!(place.processes() > before, "its server runs");
+    assert!(workspace.process_count() > before, "its server runs");
 
-    let address = served.url.strip_prefix("http://").unwrap().to_owned();
-    served.signal("TERM");
-    served.ended();
-    let served = place.serve_at(&address);
+    let address = server.url.strip_prefix("http://").unwrap().to_owned();
+    server.signal("TERM");
+    server.wait_for_exit();
+    let server = workspace.serve_at(&address);
     wait_for_tools_changed(&mut notices).await;
     assert_eq!((count_tools(&client).await, call_echo(&client).await), (3, "hi".into()));
 
-    place.configure(&per_client_sources(2), &full);
+    workspace.configure(&per_client_sources(2), &full);
     wait_for_tools_changed(&mut notices).await;
     assert_eq!(count_tools(&client).await, 6);
 
     client.close().await;
-    assert!(tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap().success());
-    until("its server to end", || place.processes() == 1);
-    drop(served);
+    assert!(tokio::time::timeout(TEST_TIMEOUT, child.wait()).await.unwrap().unwrap().success());
+    wait_until("its server to end", || workspace.process_count() == 1);
+    drop(server);
 }
 
 async fn count_tools(client: &McpClient) -> usize {
-    let listed = client.request("tools/list", None, &RequestOptions::new(PATIENCE)).await.unwrap();
+    let listed = client.request("tools/list", None, &RequestOptions::new(TEST_TIMEOUT)).await.unwrap();
     serde_json::from_str::<Value>(listed.get()).unwrap()["tools"].as_array().unwrap().len()
 }
 
@@ -63,5 +63,5 @@ async fn call_echo(client: &McpClient) -> String {
 
 async fn wait_for_tools_changed(notices: &mut broadcast::Receiver<ConnectionEvent>) {
     let heard = async { while !matches!(notices.recv().await.unwrap(), ConnectionEvent::ToolsChanged) {} };
-    tokio::time::timeout(PATIENCE, heard).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, heard).await.unwrap();
 }

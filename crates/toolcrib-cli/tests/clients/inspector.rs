@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use toolcrib_testkit::programs::{self, Program};
 
-use crate::support::served::{Place, read, source};
+use crate::support::test_server::{TestWorkspace, program_source, read_or_empty};
 
 #[test]
 fn the_inspector_lists_searches_and_calls() {
@@ -14,31 +14,31 @@ fn the_inspector_lists_searches_and_calls() {
     else {
         return programs::skip("the_inspector_lists_searches_and_calls", "the Inspector or a server was not fetched");
     };
-    let sources = json!({"everything": source(&everything, &[]), "time": source(&time, &[])});
-    let place = Place::new(&sources, &json!({"mode": "search"}));
-    place.discover();
-    let served = place.serve();
-    let args = [vec!["mcp".to_owned()], place.here()].concat();
+    let sources = json!({"everything": program_source(&everything, &[]), "time": program_source(&time, &[])});
+    let workspace = TestWorkspace::new(&sources, &json!({"mode": "search"}));
+    workspace.discover();
+    let server = workspace.serve();
+    let args = [vec!["mcp".to_owned()], workspace.location_arguments()].concat();
     let config = json!({"mcpServers": {"toolcrib": {"command": env!("CARGO_BIN_EXE_toolcrib"), "args": args}}});
-    std::fs::write(place.path("mcp.json"), config.to_string()).unwrap();
+    std::fs::write(workspace.path("mcp.json"), config.to_string()).unwrap();
 
-    let over_http = [served.mcp(), "--transport".into(), "http".into()];
+    let over_http = [server.mcp_url(), "--transport".into(), "http".into()];
     let over_stdio = ["--config", "mcp.json", "--server", "toolcrib"].map(str::to_owned);
     for era in ["legacy", "modern"] {
         for target in [&over_http[..], &over_stdio[..]] {
-            let listed = place.run_inspector(&inspector, target, era, &["--method", "tools/list", "--strict"]);
+            let listed = workspace.run_inspector(&inspector, target, era, &["--method", "tools/list", "--strict"]);
             let mut names: Vec<&str> =
                 listed["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
             names.sort_unstable();
             assert_eq!(names, ["call_tool", "describe_tools", "search_tools"]);
             let arguments = r#"arguments={"a": 2, "b": 3}"#;
             let words = ["call_tool", "--tool-arg", "name=everything__get-sum", "--tool-arg", arguments];
-            place.assert_inspector_call(&inspector, target, era, &words, "is 5");
+            workspace.assert_inspector_call(&inspector, target, era, &words, "is 5");
         }
         let words = ["search_tools", "--tool-arg", "query=add two numbers"];
-        place.assert_inspector_call(&inspector, &over_http, era, &words, "everything__get-sum(");
+        workspace.assert_inspector_call(&inspector, &over_http, era, &words, "everything__get-sum(");
         let words = ["describe_tools", "--tool-arg", r#"names=["time__convert_time"]"#];
-        place.assert_inspector_call(&inspector, &over_http, era, &words, "target_timezone");
+        workspace.assert_inspector_call(&inspector, &over_http, era, &words, "target_timezone");
     }
 }
 
@@ -51,20 +51,21 @@ fn the_inspector_calls_tools_by_their_own_names() {
             "the Inspector or a server was not fetched",
         );
     };
-    let place = Place::new(&json!({"everything": source(&everything, &[])}), &json!({"mode": "full"}));
-    place.discover();
-    let served = place.serve();
-    let target = [served.mcp(), "--transport".into(), "http".into()];
-    let ask = |method: &str| place.run_inspector(&inspector, &target, "modern", &["--method", method]).to_string();
+    let workspace =
+        TestWorkspace::new(&json!({"everything": program_source(&everything, &[])}), &json!({"mode": "full"}));
+    workspace.discover();
+    let server = workspace.serve();
+    let target = [server.mcp_url(), "--transport".into(), "http".into()];
+    let ask = |method: &str| workspace.run_inspector(&inspector, &target, "modern", &["--method", method]).to_string();
     assert!(ask("tools/list").contains("everything__get-tiny-image"));
     assert!(ask("prompts/list").contains("everything__"));
     assert!(ask("resources/list").contains("\"uri\""));
     let words = ["everything__get-sum", "--tool-arg", "a=2", "b=3"];
-    place.assert_inspector_call(&inspector, &target, "modern", &words, "is 5");
-    place.assert_inspector_call(&inspector, &target, "legacy", &["everything__get-tiny-image"], "image/png");
+    workspace.assert_inspector_call(&inspector, &target, "modern", &words, "is 5");
+    workspace.assert_inspector_call(&inspector, &target, "legacy", &["everything__get-tiny-image"], "image/png");
 }
 
-impl Place {
+impl TestWorkspace {
     /// What it prints for one method.
     #[track_caller]
     fn run_inspector(&self, (program, arguments): &Program, target: &[String], era: &str, words: &[&str]) -> Value {
@@ -74,7 +75,7 @@ impl Place {
         let output = command.stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         let log = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{era} {words:?}\n{said}\n{log}\n{}", read(&self.path("serve.log")));
+        assert!(output.status.success(), "{era} {words:?}\n{said}\n{log}\n{}", read_or_empty(&self.path("serve.log")));
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
     }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use toolcrib_testkit::programs::{self, Program};
 
-use crate::support::served::{Place, read, source, until};
+use crate::support::test_server::{TestWorkspace, program_source, read_or_empty, wait_until};
 
 #[test]
 fn the_typescript_client_works_through_toolcrib() {
@@ -25,20 +25,21 @@ fn check(test: &str, client: Option<Program>) {
     else {
         return programs::skip(test, "an official client or server was not fetched");
     };
-    let place = test_workspace(&everything, &time, &asking);
-    place.discover();
+    let workspace = test_workspace(&everything, &time, &asking);
+    workspace.discover();
 
-    let served = place.serve();
+    let server = workspace.serve();
     for era in ["legacy", "modern"] {
-        let said = place.run_client(&client, era, &call_requests(&place), &[served.mcp()]);
+        let said = workspace.run_client(&client, era, &call_requests(&workspace), &[server.mcp_url()]);
         assert_responses(&said, era);
-        place.assert_cancelled();
+        workspace.assert_cancelled();
     }
     for era in ["legacy", "modern"] {
-        let words = [vec![env!("CARGO_BIN_EXE_toolcrib").to_owned(), "mcp".to_owned()], place.here()].concat();
-        let said = place.run_client(&client, era, &call_requests(&place), &words);
+        let words = [vec![env!("CARGO_BIN_EXE_toolcrib").to_owned(), "mcp".to_owned()], workspace.location_arguments()]
+            .concat();
+        let said = workspace.run_client(&client, era, &call_requests(&workspace), &words);
         assert_responses(&said, era);
-        place.assert_cancelled();
+        workspace.assert_cancelled();
     }
 }
 
@@ -53,17 +54,17 @@ fn the_official_clients_read_large_results_with_a_schema() {
     let tools = json!([{"name": "echo", "inputSchema": text, "outputSchema": text}]);
     let sources = json!({"s": {"command": programs::scripted_server(), "args": ["--tools-file", "tools.json"], "cwd": ".",
         "result_limit": "2KiB"}});
-    let place = Place::new(&sources, &json!({"mode": "full"}));
-    std::fs::write(place.path("tools.json"), tools.to_string()).unwrap();
-    place.discover();
-    let served = place.serve();
+    let workspace = TestWorkspace::new(&sources, &json!({"mode": "full"}));
+    std::fs::write(workspace.path("tools.json"), tools.to_string()).unwrap();
+    workspace.discover();
+    let server = workspace.serve();
     // What comes twice, as text and as structured content, fits; what does not is read as text, page by page.
     let fits = "a".repeat(1_500);
     let large = "0123456789".repeat(500);
     let echo = |text: &str| json!({"name": "s__echo", "arguments": {"text": text}, "read_on": true});
     let calls = json!([echo(&fits), echo(&large)]);
     for (client, era) in [(&typescript, "legacy"), (&typescript, "modern"), (&python, "legacy"), (&python, "modern")] {
-        let said = place.run_client(client, era, &calls, &[served.mcp()]);
+        let said = workspace.run_client(client, era, &calls, &[server.mcp_url()]);
         assert_eq!(said["tools"], json!(["s__echo"]));
         let [whole, paged] = said["results"].as_array().unwrap().as_slice() else { panic!("{said}") };
         assert_eq!(whole["structuredContent"], json!({"text": fits}), "{whole}");
@@ -75,19 +76,19 @@ fn the_official_clients_read_large_results_with_a_schema() {
 }
 
 /// Two real servers, one of either era that asks, and one whose `hang` never answers.
-fn test_workspace(everything: &Program, time: &Program, asking: &Program) -> Place {
+fn test_workspace(everything: &Program, time: &Program, asking: &Program) -> TestWorkspace {
     let hanging = json!({"command": programs::scripted_server(), "args": ["--with", "hang", "--log-file", "hanging.log"], "cwd": "."});
     let sources = json!({
-        "everything": source(everything, &[]),
-        "time": source(time, &["--local-timezone", "Europe/Berlin"]),
-        "asking": source(asking, &[]),
-        "asking_new": source(asking, &["--modern"]),
+        "everything": program_source(everything, &[]),
+        "time": program_source(time, &["--local-timezone", "Europe/Berlin"]),
+        "asking": program_source(asking, &[]),
+        "asking_new": program_source(asking, &["--modern"]),
         "hanging": hanging,
     });
-    Place::new(&sources, &json!({"mode": "search"}))
+    TestWorkspace::new(&sources, &json!({"mode": "search"}))
 }
 
-impl Place {
+impl TestWorkspace {
     #[track_caller]
     fn run_client(&self, (program, arguments): &Program, era: &str, calls: &Value, target: &[String]) -> Value {
         let mut command = Command::new(program);
@@ -96,7 +97,7 @@ impl Place {
         let output = command.stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         let log = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{era} {target:?}\n{said}\n{log}\n{}", read(&self.path("serve.log")));
+        assert!(output.status.success(), "{era} {target:?}\n{said}\n{log}\n{}", read_or_empty(&self.path("serve.log")));
         serde_json::from_str(said.trim()).unwrap()
     }
 
@@ -104,14 +105,14 @@ impl Place {
     #[track_caller]
     fn assert_cancelled(&self) {
         let log = self.path("hanging.log");
-        until("the server hears of the cancellation", || read(&log).contains("notifications/cancelled"));
+        wait_until("the server hears of the cancellation", || read_or_empty(&log).contains("notifications/cancelled"));
         std::fs::write(&log, "").unwrap();
     }
 }
 
-fn call_requests(place: &Place) -> Value {
+fn call_requests(workspace: &TestWorkspace) -> Value {
     let convert = json!({"source_timezone": "Europe/Berlin", "time": "12:00", "target_timezone": "Asia/Tokyo"});
-    let hangs = json!({"file": place.path("hanging.log"), "holds": "tools/call"});
+    let hangs = json!({"file": workspace.path("hanging.log"), "holds": "tools/call"});
     json!([
         {"name": "search_tools", "arguments": {"query": "convert a time to another time zone"}},
         {"name": "describe_tools", "arguments": {"names": ["time__convert_time"]}},

@@ -19,17 +19,17 @@ use toolcrib_testkit::programs;
 
 use canaries::{Canaries, Canary, canary_core, canary_sources, find_canaries};
 use operations::{CollectedOutputs, RepeatingServer, SecretsRun, find_python, list_files, read_store};
-use support::served::Place;
+use support::test_server::TestWorkspace;
 
 const LOG_LEVELS: [&[&str]; 3] = [&[], &["-v"], &["-vvv"]];
 
 #[test]
 fn no_secret_of_a_source_leaves_toolcrib() {
     let Some(python) = find_python() else { return programs::skip("secrets", "no Python") };
-    let place = Place::new(&json!({}), &json!({}));
-    let collected = place.path("traces");
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let collected = workspace.path("traces");
     // What is to be searched is below `data`; the secrets themselves lie beside it.
-    let beside = place.path("beside");
+    let beside = workspace.path("beside");
     fs::create_dir(&beside).unwrap();
     let mut given = Canaries { directory: &beside, all: Vec::new(), variables: Vec::new() };
     let granted = given.value("*", false);
@@ -41,13 +41,13 @@ fn no_secret_of_a_source_leaves_toolcrib() {
     let Canaries { mut all, mut variables, .. } = given;
     all.push(Canary { number: 99, value: canary_core(99), is_literal: false });
     assert!(all.len() >= 47, "{} secrets", all.len());
-    place.configure(&sources, &json!({}));
+    workspace.configure(&sources, &json!({}));
     let parameter = |name: &str| json!({ "name": name, "in": "query", "schema": { "type": "integer" } });
     let parameters = ["status", "item", "how"].map(parameter);
     let operation =
         json!({ "operationId": "ask", "parameters": parameters, "responses": { "200": { "description": "done" } } });
     let document = json!({ "openapi": "3.1.0", "info": { "title": "R", "version": "1" }, "paths": { "/ask": { "get": operation } } });
-    fs::write(place.path("api.json"), document.to_string()).unwrap();
+    fs::write(workspace.path("api.json"), document.to_string()).unwrap();
     variables.extend([
         ("https_proxy".to_owned(), proxy),
         ("no_proxy".to_owned(), "127.0.0.1".to_owned()),
@@ -55,13 +55,13 @@ fn no_secret_of_a_source_leaves_toolcrib() {
     ]);
 
     // A log that others may read is made private again.
-    fs::create_dir_all(place.path("data/logs")).unwrap();
-    fs::set_permissions(place.path("data"), fs::Permissions::from_mode(0o700)).unwrap();
-    fs::set_permissions(place.path("data/logs"), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::write(place.path("data/logs/repeats.log"), "").unwrap();
-    fs::set_permissions(place.path("data/logs/repeats.log"), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::create_dir_all(workspace.path("data/logs")).unwrap();
+    fs::set_permissions(workspace.path("data"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(workspace.path("data/logs"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(workspace.path("data/logs/repeats.log"), "").unwrap();
+    fs::set_permissions(workspace.path("data/logs/repeats.log"), fs::Permissions::from_mode(0o644)).unwrap();
 
-    let mut run = SecretsRun { workspace: &place, variables, level: &[], outputs: CollectedOutputs::default() };
+    let mut run = SecretsRun { workspace: &workspace, variables, level: &[], outputs: CollectedOutputs::default() };
     for level in LOG_LEVELS {
         run.level = level;
         run.run_server(&added);
@@ -78,12 +78,12 @@ fn no_secret_of_a_source_leaves_toolcrib() {
         assert!(told(wanted), "`{wanted}` was never told");
     }
 
-    let (others, definitions) = read_store(&python, &place.path("data"));
+    let (others, definitions) = read_store(&python, &workspace.path("data"));
     find_canaries(&all, "the store", &others, &mut found);
     let (literals, references): (Vec<Canary>, Vec<Canary>) = all.into_iter().partition(|canary| canary.is_literal);
     find_canaries(&references, "the definitions", &definitions, &mut found);
     let mut below = Vec::new();
-    list_files(&place.path("data"), &mut below);
+    list_files(&workspace.path("data"), &mut below);
     for path in below {
         let bytes = fs::read(&path).unwrap();
         find_canaries(&references, &path.display().to_string(), &bytes, &mut found);
@@ -98,13 +98,13 @@ fn no_secret_of_a_source_leaves_toolcrib() {
     find_canaries(&literals, "the traces", &traces, &mut found);
     assert!(found.is_empty(), "{} times:\n{}", found.len(), found[..found.len().min(20)].join("\n\n"));
 
-    let mode = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;
+    let mode = |name: &str| fs::metadata(workspace.path(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("data/logs"), mode("data/logs/repeats.log"), mode("data/logs/broken.log")), (0o700, 0o600, 0o600));
 }
 
 #[test]
 fn an_export_masks_literals_unless_they_are_asked_for() {
-    let place = Place::new(
+    let workspace = TestWorkspace::new(
         &json!({
             "one": { "command": "server", "args": ["--token", "abc=", "${env:BARE}"], "env": { "A": "literal-value" } },
             "two": { "url": "https://me:pw@h.example/mcp?key=abc&t=${env:T}", "auth": { "bearer": "${env:T}" } },
@@ -112,7 +112,7 @@ fn an_export_masks_literals_unless_they_are_asked_for() {
         &json!({}),
     );
     let run = |arguments: &[&str]| {
-        let output = place.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
+        let output = workspace.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
     };
@@ -128,24 +128,25 @@ fn an_export_masks_literals_unless_they_are_asked_for() {
 
     // A masked export is a configuration that can be read.
     let (_, yaml, _) = run(&["export"]);
-    fs::write(place.path("toolcrib.json"), &masked).unwrap();
+    fs::write(workspace.path("toolcrib.json"), &masked).unwrap();
     assert_eq!(run(&["export"]).1, yaml);
-    place.configure(&exported["sources"], &json!({}));
+    workspace.configure(&exported["sources"], &json!({}));
     assert!(!run(&["sources"]).1.contains("failed"));
 }
 
 #[test]
 fn literals_are_exported_with_secrets() {
-    let place = Place::new(&json!({ "one": { "command": "server", "env": { "A": "literal-value" } } }), &json!({}));
-    let output = place.toolcrib(&["export", "--secrets"]).stdin(Stdio::null()).output().unwrap();
+    let workspace =
+        TestWorkspace::new(&json!({ "one": { "command": "server", "env": { "A": "literal-value" } } }), &json!({}));
+    let output = workspace.toolcrib(&["export", "--secrets"]).stdin(Stdio::null()).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("literal-value"));
     assert!(String::from_utf8_lossy(&output.stderr).contains("keep the file safe"));
 }
 
 #[test]
 fn the_link_to_the_console_is_not_printed_into_a_file() {
-    let place = Place::new(&json!({}), &json!({}));
-    let mut command = place.toolcrib(&["serve", "--listen", "127.0.0.1:0"]);
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let mut command = workspace.toolcrib(&["serve", "--listen", "127.0.0.1:0"]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let listening = lines.next().unwrap();

@@ -10,8 +10,8 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::support::served::{PATIENCE, Place, Served, read};
-use crate::support::web::{MCP, request};
+use crate::support::http::{MCP_HEADERS, request};
+use crate::support::test_server::{ServeProcess, TEST_TIMEOUT, TestWorkspace, read_or_empty};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
@@ -62,7 +62,7 @@ pub(super) fn find_python() -> Option<PathBuf> {
 }
 
 pub(super) struct SecretsRun<'a> {
-    pub(super) workspace: &'a Place,
+    pub(super) workspace: &'a TestWorkspace,
     pub(super) variables: Vec<(String, String)>,
     pub(super) level: &'static [&'static str],
     pub(super) outputs: CollectedOutputs,
@@ -154,17 +154,17 @@ impl SecretsRun<'_> {
         }
     }
 
-    pub(super) fn get(&mut self, served: &Served, path: &str) {
-        let answer = request(&served.url, "GET", path, "Accept: */*\r\n", "");
+    pub(super) fn get(&mut self, server: &ServeProcess, path: &str) {
+        let answer = request(&server.url, "GET", path, "Accept: */*\r\n", "");
         self.outputs.add(format!("GET {path}"), format!("{answer:?}"));
     }
 
-    pub(super) fn post(&mut self, served: &Served, path: &str, headers: &str, body: &Value) {
-        let answer = request(&served.url, "POST", path, &format!("{JSON}{headers}"), &body.to_string());
+    pub(super) fn post(&mut self, server: &ServeProcess, path: &str, headers: &str, body: &Value) {
+        let answer = request(&server.url, "POST", path, &format!("{JSON}{headers}"), &body.to_string());
         self.outputs.add(format!("POST {path} {body}"), format!("{answer:?}"));
     }
 
-    pub(super) fn mcp(&mut self, served: &Served, method: &str, mut params: Value) {
+    pub(super) fn mcp(&mut self, server: &ServeProcess, method: &str, mut params: Value) {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
@@ -172,50 +172,57 @@ impl SecretsRun<'_> {
         });
         let name = params["name"].as_str().map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-        let answer =
-            request(&served.url, "POST", "/mcp?mode=full", &format!("{MCP}Mcp-Method: {method}\r\n{name}"), &body);
+        let answer = request(
+            &server.url,
+            "POST",
+            "/mcp?mode=full",
+            &format!("{MCP_HEADERS}Mcp-Method: {method}\r\n{name}"),
+            &body,
+        );
         self.outputs.add(format!("MCP {method} {body}"), format!("{answer:?}"));
     }
 
     pub(super) fn run_server(&mut self, literal: &str) {
         let level = self.level;
         let variables: Vec<(&str, &str)> = self.variables.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let served = self.workspace.started_with(&[&["serve", "--listen", "127.0.0.1:0"], level].concat(), &variables);
-        let events = EventStream::connect(&served);
-        let admin = format!("Authorization: Bearer {}\r\n", read(&self.workspace.path("data/admin.token")).trim());
+        let server =
+            self.workspace.start_listening_with(&[&["serve", "--listen", "127.0.0.1:0"], level].concat(), &variables);
+        let events = EventStream::connect(&server);
+        let admin =
+            format!("Authorization: Bearer {}\r\n", read_or_empty(&self.workspace.path("data/admin.token")).trim());
         let ids =
             ["repeats", "broken", "absent", "web", "basic", "cookie", "denied", "hosted", "whole", "api", "granted"];
         for id in ids {
-            self.post(&served, &format!("/api/sources/{id}/refresh?force=true"), "", &json!({}));
+            self.post(&server, &format!("/api/sources/{id}/refresh?force=true"), "", &json!({}));
         }
         // Each argument and variable of the server on stdio, each in another way.
         for item in 0..30 {
             let tool = ["fail", "refuse"][item % 2];
             let arguments = json!({ "arguments": { "item": item, "how": item } });
-            self.post(&served, &format!("/api/tools/repeats__{tool}/call"), "", &arguments);
+            self.post(&server, &format!("/api/tools/repeats__{tool}/call"), "", &arguments);
             let arguments =
                 json!({ "name": format!("repeats__{tool}"), "arguments": { "item": item, "how": item + 5 } });
-            self.mcp(&served, "tools/call", arguments);
+            self.mcp(&server, "tools/call", arguments);
         }
         for (item, id) in ["web", "basic", "cookie"].into_iter().cycle().take(15).enumerate() {
             let arguments = json!({ "arguments": { "item": item / 3, "how": item } });
-            self.post(&served, &format!("/api/tools/{id}__fail/call"), "", &arguments);
+            self.post(&server, &format!("/api/tools/{id}__fail/call"), "", &arguments);
         }
         for (item, id) in ["api", "granted", "refused"].into_iter().cycle().take(18).enumerate() {
             let status = [400, 401, 403, 404, 429, 500][item % 6];
             let arguments = json!({ "arguments": { "status": status, "item": item / 3, "how": item } });
-            self.post(&served, &format!("/api/tools/{id}__ask/call"), "", &arguments);
+            self.post(&server, &format!("/api/tools/{id}__ask/call"), "", &arguments);
         }
         for item in [0, 7, 12] {
             let arguments = json!({ "arguments": { "item": item, "how": item } });
-            self.post(&served, "/api/tools/repeats__fine/call", "", &arguments);
-            self.post(&served, "/api/tools/repeats__crash/call", "", &arguments);
+            self.post(&server, "/api/tools/repeats__fine/call", "", &arguments);
+            self.post(&server, "/api/tools/repeats__crash/call", "", &arguments);
         }
-        self.mcp(&served, "tools/list", json!({}));
-        self.mcp(&served, "server/discover", json!({}));
+        self.mcp(&server, "tools/list", json!({}));
+        self.mcp(&server, "server/discover", json!({}));
         let added = json!({ "id": "added", "url": format!("http://me:{literal}@127.0.0.1:9/mcp?key={literal}") });
-        self.post(&served, "/api/sources", &admin, &added);
-        self.post(&served, "/api/sources/web/enable", &admin, &json!({}));
+        self.post(&server, "/api/sources", &admin, &added);
+        self.post(&server, "/api/sources/web/enable", &admin, &json!({}));
         for path in [
             "/api/sources",
             "/api/config",
@@ -240,17 +247,17 @@ impl SecretsRun<'_> {
             "/tools/api__ask",
             "/api/openapi.json",
         ] {
-            self.get(&served, path);
+            self.get(&server, path);
         }
         for id in ids.into_iter().chain(["added"]) {
-            self.get(&served, &format!("/api/sources/{id}"));
-            self.get(&served, &format!("/sources/{id}"));
+            self.get(&server, &format!("/api/sources/{id}"));
+            self.get(&server, &format!("/sources/{id}"));
         }
-        let removed = request(&served.url, "DELETE", "/api/sources/added", &admin, "");
+        let removed = request(&server.url, "DELETE", "/api/sources/added", &admin, "");
         self.outputs.add("DELETE /api/sources/added", format!("{removed:?}"));
         self.run_stdio_client();
         self.run_commands(literal);
-        drop(served);
+        drop(server);
         self.outputs.add("events", events.into_text());
         self.outputs.add(format!("log of serve {level:?}"), fs::read(self.workspace.path("serve.log")).unwrap());
     }
@@ -263,10 +270,10 @@ pub(super) struct EventStream {
 }
 
 impl EventStream {
-    pub(super) fn connect(served: &Served) -> EventStream {
-        let address = served.url.strip_prefix("http://").unwrap().to_owned();
+    pub(super) fn connect(server: &ServeProcess) -> EventStream {
+        let address = server.url.strip_prefix("http://").unwrap().to_owned();
         let mut stream = TcpStream::connect(&address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(format!("GET /api/events HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).unwrap();
         let text = Arc::<Mutex<Vec<u8>>>::default();
         let into = text.clone();

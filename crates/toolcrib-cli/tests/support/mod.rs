@@ -4,10 +4,10 @@
 #![allow(dead_code, reason = "each test file uses its part of this")]
 #![allow(clippy::allow_attributes, reason = "an expectation would fail in the file that uses it all")]
 
-pub(crate) mod bench;
-pub(crate) mod served;
+pub(crate) mod http;
+pub(crate) mod test_project;
+pub(crate) mod test_server;
 pub(crate) mod upstream;
-pub(crate) mod web;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(crate) struct Toolcrib {
 
 /// How a run ended and what it said.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct CliOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -57,18 +57,18 @@ impl Toolcrib {
         path
     }
 
-    pub(crate) fn set(&mut self, name: &str, value: &str) {
+    pub(crate) fn set_variable(&mut self, name: &str, value: &str) {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Outcome {
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> CliOutput {
         let variables: Vec<(&str, &str)> = self.variables.iter().map(|(name, value)| (&**name, &**value)).collect();
         run(&self.project(), &self.home(), arguments, &variables)
     }
 
     /// As `run`, for what must end well.
     #[track_caller]
-    pub(crate) fn done<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Outcome {
+    pub(crate) fn run_ok<S: AsRef<OsStr>>(&self, arguments: &[S]) -> CliOutput {
         let outcome = self.run(arguments);
         assert_eq!(outcome.code, 0, "{outcome:?}");
         outcome
@@ -88,46 +88,46 @@ pub(crate) fn run<S: AsRef<OsStr>>(
     home: &Path,
     arguments: &[S],
     variables: &[(&str, &str)],
-) -> Outcome {
+) -> CliOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolcrib"));
     command.args(arguments).current_dir(project).stdin(Stdio::null());
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", home);
     command.env("XDG_CONFIG_HOME", home.join(".config")).env("XDG_DATA_HOME", home.join("data"));
     command.envs(variables.iter().copied());
     let output = command.output().unwrap();
-    Outcome {
+    CliOutput {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
-impl Outcome {
+impl CliOutput {
     #[track_caller]
-    pub(crate) fn ended(&self, code: i32) -> &Outcome {
+    pub(crate) fn assert_code(&self, code: i32) -> &CliOutput {
         assert_eq!(self.code, code, "\n{}\n{}", self.stdout, self.stderr);
         self
     }
 
     #[track_caller]
-    pub(crate) fn says(&self, wanted: &str) -> &Outcome {
+    pub(crate) fn assert_stdout(&self, wanted: &str) -> &CliOutput {
         assert!(self.stdout.contains(wanted), "`{wanted}` is not in\n{}\n{}", self.stdout, self.stderr);
         self
     }
 
     #[track_caller]
-    pub(crate) fn complains(&self, wanted: &str) -> &Outcome {
+    pub(crate) fn assert_stderr(&self, wanted: &str) -> &CliOutput {
         assert!(self.stderr.contains(wanted), "`{wanted}` is not in\n{}", self.stderr);
         self
     }
 }
 
 /// The scripted server, as text for a configuration.
-pub(crate) fn scripted() -> String {
+pub(crate) fn scripted_server() -> String {
     programs::scripted_server().to_string_lossy().into_owned()
 }
 
 /// How often a scripted server with `--count-file` was started.
-pub(crate) fn starts(count_file: &Path) -> usize {
+pub(crate) fn count_starts(count_file: &Path) -> usize {
     std::fs::read_to_string(count_file).map_or(0, |text| text.lines().count())
 }

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     /// `POST /v1/traces HTTP/1.1`.
     pub(crate) line: String,
     head: String,
     pub(crate) body: Vec<u8>,
 }
 
-impl Asked {
+impl RecordedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
         fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
@@ -23,7 +23,7 @@ impl Asked {
 /// Lives as long as the test.
 pub(crate) struct Upstream {
     pub(crate) url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl Upstream {
@@ -40,7 +40,7 @@ impl Upstream {
     fn new(answer: Option<&'static str>) -> Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let asked = Arc::<Mutex<Vec<RecordedRequest>>>::default();
         let keep = asked.clone();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -51,13 +51,13 @@ impl Upstream {
         Upstream { url, asked }
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// Request after request on one connection, until the client leaves.
-fn serve(stream: &TcpStream, answer: Option<&str>, keep: &Mutex<Vec<Asked>>) -> Option<()> {
+fn serve(stream: &TcpStream, answer: Option<&str>, keep: &Mutex<Vec<RecordedRequest>>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = String::new();
@@ -68,7 +68,7 @@ fn serve(stream: &TcpStream, answer: Option<&str>, keep: &Mutex<Vec<Asked>>) -> 
         while !head.ends_with("\r\n\r\n") && head != "\r\n" {
             reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
         }
-        let mut asked = Asked { line: line.trim().to_owned(), head, body: Vec::new() };
+        let mut asked = RecordedRequest { line: line.trim().to_owned(), head, body: Vec::new() };
         let length = asked.header("content-length").and_then(|length| length.parse().ok()).unwrap_or_default();
         asked.body.resize(length, 0);
         reader.read_exact(&mut asked.body).ok()?;

@@ -7,25 +7,25 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::Outcome;
+use super::CliOutput;
 
-pub(crate) struct Bench {
+pub(crate) struct TestProject {
     directory: TempDir,
 }
 
-impl Bench {
+impl TestProject {
     /// `config` is the inside of `sources:`; `SERVER` stands for the scripted server.
-    pub(crate) fn new(config: &str) -> Bench {
-        let bench = Bench { directory: tempfile::tempdir().unwrap() };
+    pub(crate) fn new(config: &str) -> TestProject {
+        let project = TestProject { directory: tempfile::tempdir().unwrap() };
         for directory in ["project", "home", "tmp"] {
-            fs::create_dir(bench.path(directory)).unwrap();
+            fs::create_dir(project.path(directory)).unwrap();
         }
-        bench.configure(config);
-        bench
+        project.configure(config);
+        project
     }
 
     pub(crate) fn configure(&self, config: &str) {
-        let config = config.replace("SERVER", &super::scripted());
+        let config = config.replace("SERVER", &super::scripted_server());
         let indented: String = config.lines().map(|line| format!("  {}\n", line.trim())).collect();
         self.write("toolcrib.yaml", &format!("sources:\n{indented}"));
     }
@@ -42,11 +42,11 @@ impl Bench {
     }
 
     /// With the project's file named, which counts as trust.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Outcome {
+    pub(crate) fn run(&self, arguments: &[&str]) -> CliOutput {
         self.run_with(&[&["--config", "toolcrib.yaml"], arguments].concat(), &[])
     }
 
-    pub(crate) fn run_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Outcome {
+    pub(crate) fn run_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> CliOutput {
         let temporary = self.path("tmp");
         let variables = [&[("TMPDIR", temporary.to_str().unwrap())], variables].concat();
         super::run(&self.path("project"), &self.path("home"), arguments, &variables)
@@ -55,9 +55,9 @@ impl Bench {
     /// What a command prints as JSON, having ended with this code.
     #[track_caller]
     pub(crate) fn json(&self, code: i32, arguments: &[&str]) -> Value {
-        let ran = self.run(&[arguments, &["--json"]].concat());
-        assert_eq!(ran.code, code, "{arguments:?}\n{}\n{}", ran.stdout, ran.stderr);
-        serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stdout))
+        let output = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(output.code, code, "{arguments:?}\n{}\n{}", output.stdout, output.stderr);
+        serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", output.stdout))
     }
 
     /// The one database of this bench.
@@ -67,12 +67,12 @@ impl Bench {
     }
 
     /// Runs SQL on the database, behind Toolcrib's back. `None` without Python.
-    pub(crate) fn tamper(&self, sql: &str) -> Option<()> {
+    pub(crate) fn execute_sql(&self, sql: &str) -> Option<()> {
         execute_sql(&self.database(), sql)
     }
 
     /// Processes that were started from here and are still about.
-    pub(crate) fn left_behind(&self) -> Vec<String> {
+    pub(crate) fn leftover_processes(&self) -> Vec<String> {
         let home = self.path("home").to_string_lossy().into_owned();
         let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
         let of_ours = |path: &Path| {
@@ -94,6 +94,6 @@ pub(crate) fn execute_sql(database: &Path, sql: &str) -> Option<()> {
 }
 
 /// One field of each object in an array.
-pub(crate) fn each<'a>(array: &'a Value, field: &str) -> Vec<&'a str> {
+pub(crate) fn field_values<'a>(array: &'a Value, field: &str) -> Vec<&'a str> {
     array.as_array().unwrap().iter().map(|item| item[field].as_str().unwrap_or_default()).collect()
 }

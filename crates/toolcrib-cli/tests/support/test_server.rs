@@ -13,16 +13,16 @@ use tempfile::TempDir;
 use toolcrib_testkit::programs::Program;
 
 /// Long enough for a busy machine; nothing waits that long when all is well.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(crate) struct Place(TempDir);
+pub(crate) struct TestWorkspace(TempDir);
 
-impl Place {
+impl TestWorkspace {
     /// `sources` and `expose` as in a configuration file.
-    pub(crate) fn new(sources: &Value, expose: &Value) -> Place {
-        let place = Place(tempfile::tempdir().unwrap());
-        place.configure(sources, expose);
-        place
+    pub(crate) fn new(sources: &Value, expose: &Value) -> TestWorkspace {
+        let workspace = TestWorkspace(tempfile::tempdir().unwrap());
+        workspace.configure(sources, expose);
+        workspace
     }
 
     pub(crate) fn configure(&self, sources: &Value, expose: &Value) {
@@ -31,7 +31,7 @@ impl Place {
     }
 
     /// How many processes have this place as their home.
-    pub(crate) fn processes(&self) -> usize {
+    pub(crate) fn process_count(&self) -> usize {
         let home = format!("HOME={}", self.0.path().display());
         let ours = |entry: &fs::DirEntry| {
             let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
@@ -45,7 +45,7 @@ impl Place {
     }
 
     /// The arguments that lead a command here.
-    pub(crate) fn here(&self) -> Vec<String> {
+    pub(crate) fn location_arguments(&self) -> Vec<String> {
         let text = |path: PathBuf| path.to_str().unwrap().to_owned();
         vec!["--config".into(), text(self.path("toolcrib.json")), "--data".into(), text(self.path("data"))]
     }
@@ -53,7 +53,7 @@ impl Place {
     /// A command with nothing of our own environment but the path to programs.
     pub(crate) fn toolcrib(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolcrib"));
-        command.args(arguments).args(self.here());
+        command.args(arguments).args(self.location_arguments());
         self.isolate(&mut command);
         command
     }
@@ -72,24 +72,24 @@ impl Place {
 
     /// Starts `toolcrib serve` on a free port and waits until it is ready.
     #[track_caller]
-    pub(crate) fn serve(&self) -> Served {
+    pub(crate) fn serve(&self) -> ServeProcess {
         self.serve_at("127.0.0.1:0")
     }
 
     #[track_caller]
-    pub(crate) fn serve_at(&self, address: &str) -> Served {
-        self.started(&["serve", "--listen", address])
+    pub(crate) fn serve_at(&self, address: &str) -> ServeProcess {
+        self.start_listening(&["serve", "--listen", address])
     }
 
     /// Starts a command that says where it listens, and waits until it does.
     #[track_caller]
-    pub(crate) fn started(&self, arguments: &[&str]) -> Served {
-        self.started_with(arguments, &[])
+    pub(crate) fn start_listening(&self, arguments: &[&str]) -> ServeProcess {
+        self.start_listening_with(arguments, &[])
     }
 
     /// The same, with variables in its environment.
     #[track_caller]
-    pub(crate) fn started_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Served {
+    pub(crate) fn start_listening_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> ServeProcess {
         // The link to the console is printed on a terminal, or as JSON.
         let mut command = self.toolcrib(&[arguments, &["--json"]].concat());
         command.envs(variables.iter().copied());
@@ -98,33 +98,33 @@ impl Place {
 
     /// Starts a command that was made by the caller.
     #[track_caller]
-    pub(crate) fn start(&self, mut command: Command) -> Served {
+    pub(crate) fn start(&self, mut command: Command) -> ServeProcess {
         let log = fs::File::create(self.path("serve.log")).unwrap();
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let told = told(child.stdout.take().unwrap());
-        let url = told.recv_timeout(PATIENCE).unwrap_or_default();
-        let served = Served { child, url, told: Mutex::new(told) };
-        assert!(!served.url.is_empty(), "it did not start: {}", read(&self.path("serve.log")));
-        served
+        let url = told.recv_timeout(TEST_TIMEOUT).unwrap_or_default();
+        let server = ServeProcess { child, url, told: Mutex::new(told) };
+        assert!(!server.url.is_empty(), "it did not start: {}", read_or_empty(&self.path("serve.log")));
+        server
     }
 }
 
 /// A running `toolcrib serve`; ends when it is dropped, and what it started with it.
-pub(crate) struct Served {
+pub(crate) struct ServeProcess {
     child: Child,
     /// `http://127.0.0.1:PORT`.
     pub(crate) url: String,
     told: Mutex<mpsc::Receiver<String>>,
 }
 
-impl Served {
+impl ServeProcess {
     /// The link to the console that it prints next.
     #[track_caller]
-    pub(crate) fn console(&self) -> String {
-        self.told.lock().unwrap().recv_timeout(PATIENCE).unwrap()
+    pub(crate) fn console_url(&self) -> String {
+        self.told.lock().unwrap().recv_timeout(TEST_TIMEOUT).unwrap()
     }
 
-    pub(crate) fn mcp(&self) -> String {
+    pub(crate) fn mcp_url(&self) -> String {
         format!("{}/mcp", self.url)
     }
 
@@ -135,16 +135,16 @@ impl Served {
 
     /// Its resident memory.
     pub(crate) fn resident_kb(&self) -> u64 {
-        let status = read(Path::new(&format!("/proc/{}/status", self.child.id())));
+        let status = read_or_empty(Path::new(&format!("/proc/{}/status", self.child.id())));
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// How it ended, once it has.
     #[track_caller]
-    pub(crate) fn ended(&mut self) -> ExitStatus {
+    pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         let mut status = None;
-        until("its end", || {
+        wait_until("its end", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
@@ -152,7 +152,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServeProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _gone = self.child.kill().and_then(|()| self.child.wait());
@@ -176,18 +176,18 @@ fn told(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
 }
 
 /// A program as a source, with arguments after its own.
-pub(crate) fn source((program, arguments): &Program, more: &[&str]) -> Value {
+pub(crate) fn program_source((program, arguments): &Program, more: &[&str]) -> Value {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
     json!({"command": program, "args": arguments})
 }
 
-pub(crate) fn read(path: &Path) -> String {
+pub(crate) fn read_or_empty(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
 #[track_caller]
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "in vain: {what}");
         thread::sleep(Duration::from_millis(10));

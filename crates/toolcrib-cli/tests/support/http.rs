@@ -6,17 +6,17 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 pub(crate) use toolcrib_testkit::http_response::RawHttpResponse;
 
-use super::served::{PATIENCE, Served};
+use super::test_server::{ServeProcess, TEST_TIMEOUT};
 
 /// What every request over MCP 2026-07-28 has.
-pub(crate) const MCP: &str = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+pub(crate) const MCP_HEADERS: &str = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
     MCP-Protocol-Version: 2026-07-28\r\n";
 
 /// One request on a connection of its own. `headers` are whole lines.
 pub(crate) fn request(url: &str, method: &str, path: &str, headers: &str, body: &str) -> RawHttpResponse {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let host = if headers.contains("Host:") { String::new() } else { format!("Host: {address}\r\n") };
     let length = body.len();
     let head =
@@ -30,19 +30,25 @@ pub(crate) fn request(url: &str, method: &str, path: &str, headers: &str, body: 
 
 /// Calls a tool over MCP 2026-07-28, with `more` in its `_meta`; its result.
 #[track_caller]
-pub(crate) fn call(served: &Served, tool: &str, arguments: &Value, more: Value) -> Value {
-    call_with(served, tool, arguments, more, "")
+pub(crate) fn call_tool(server: &ServeProcess, tool: &str, arguments: &Value, more: Value) -> Value {
+    call_tool_with_headers(server, tool, arguments, more, "")
 }
 
 /// The same, with header lines beside.
 #[track_caller]
-pub(crate) fn call_with(served: &Served, tool: &str, arguments: &Value, more: Value, headers: &str) -> Value {
-    ask(served, "tools/call", json!({ "name": tool, "arguments": arguments, "_meta": more }), headers)
+pub(crate) fn call_tool_with_headers(
+    server: &ServeProcess,
+    tool: &str,
+    arguments: &Value,
+    more: Value,
+    headers: &str,
+) -> Value {
+    mcp_request(server, "tools/call", json!({ "name": tool, "arguments": arguments, "_meta": more }), headers)
 }
 
 /// A request of MCP 2026-07-28, which needs no session; its result.
 #[track_caller]
-pub(crate) fn ask(served: &Served, method: &str, mut params: Value, headers: &str) -> Value {
+pub(crate) fn mcp_request(server: &ServeProcess, method: &str, mut params: Value, headers: &str) -> Value {
     let mut meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -52,8 +58,8 @@ pub(crate) fn ask(served: &Served, method: &str, mut params: Value, headers: &st
     params["_meta"] = meta;
     let name = params["name"].as_str().map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    let headers = format!("{MCP}Mcp-Method: {method}\r\n{name}{headers}");
-    let answer = request(&served.url, "POST", "/mcp", &headers, &body);
+    let headers = format!("{MCP_HEADERS}Mcp-Method: {method}\r\n{name}{headers}");
+    let answer = request(&server.url, "POST", "/mcp", &headers, &body);
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()["result"].clone()
 }
