@@ -1,4 +1,4 @@
-//! Who is let in by `toolcrib serve`: tokens, the link to the console, and what is refused, with the real binary.
+//! Authentication of `toolcrib serve` with the real binary: tokens, the console login link, and rejected requests.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -35,7 +35,7 @@ fn bearer_header(token: &str) -> String {
 }
 
 #[test]
-fn a_token_is_made_listed_and_revoked_and_shown_once() {
+fn a_token_can_be_created_listed_and_revoked_and_is_printed_once() {
     let workspace = test_workspace();
     assert!(run(&workspace, &["token", "list"]).1.contains("there are no tokens"));
     let token = create_token(&workspace, &["ci", "--role", "agent", "--expires", "30d"]);
@@ -73,7 +73,7 @@ fn a_token_is_made_listed_and_revoked_and_shown_once() {
 }
 
 #[test]
-fn a_running_serve_takes_tokens_up_and_drops_them() {
+fn a_running_server_accepts_new_tokens_and_rejects_revoked_ones() {
     let workspace = test_workspace();
     let server = workspace.start_listening(&["serve", "--listen", "127.0.0.1:0", "--require-token"]);
     let status = |token: &str| request(&server.url, "GET", "/api/sources", &bearer_header(token), "").status;
@@ -87,7 +87,7 @@ fn a_running_serve_takes_tokens_up_and_drops_them() {
 }
 
 #[test]
-fn the_link_that_is_printed_signs_in_once() {
+fn the_printed_login_link_works_once() {
     let workspace = test_workspace();
     let server = workspace.serve();
     let link = server.console_url();
@@ -109,7 +109,7 @@ fn the_link_that_is_printed_signs_in_once() {
 }
 
 #[test]
-fn beyond_this_machine_there_must_be_a_token_first() {
+fn listening_on_the_network_requires_a_token() {
     let workspace = test_workspace();
     let (code, _, said) = run(&workspace, &["serve", "--listen", "0.0.0.0:0"]);
     assert!(code == 2 && said.contains("toolcrib token create"), "{code} {said}");
@@ -123,7 +123,7 @@ fn beyond_this_machine_there_must_be_a_token_first() {
     let log = read_or_empty(&workspace.path("serve.log"));
     assert!(log.contains(&format!("connect to {url}/mcp")) && !log.contains("0.0.0.0"), "{log}");
 
-    // A client that starts programs reaches it with the token.
+    // `mcp --connect` authenticates with the token.
     let connect = |variable: (&str, &str), reference: &[&str]| {
         let mut command = workspace.toolcrib(&[&["mcp", "--connect", &url], reference].concat());
         let output = command.env(variable.0, variable.1).stdin(Stdio::null()).output().unwrap();
@@ -138,7 +138,7 @@ fn beyond_this_machine_there_must_be_a_token_first() {
 }
 
 #[test]
-fn the_demo_can_be_looked_at_in_the_console_and_leaves_nothing_behind() {
+fn the_demo_serves_the_console_and_leaves_nothing_behind() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let mut server = workspace.start_listening(&["demo", "--serve"]);
     let link = server.console_url();
@@ -162,11 +162,11 @@ fn the_demo_can_be_looked_at_in_the_console_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_token_is_for_who_connects() {
+fn the_token_option_requires_connect() {
     let workspace = test_workspace();
     let (code, _, said) = run(&workspace, &["mcp", "--token", "tcb_x"]);
     assert!(code == 2 && said.contains("--connect"), "{code} {said}");
-    // One that lies about in the environment disturbs nobody.
+    // Without `--connect` the variable is ignored.
     let mut command = workspace.toolcrib(&["mcp"]);
     let ended = command.env("TOOLCRIB_TOKEN", "tcb_x").stdin(Stdio::null()).output().unwrap();
     assert!(ended.status.success(), "{ended:?}");

@@ -1,5 +1,5 @@
-//! The console in a real browser: what two people see of each other's deeds, how every page looks and whether everybody can
-//! use it, and that whatever a source says stays text. The stories are told in `fixtures/browser`.
+//! The console in a real browser: live updates between two windows, layout and accessibility of every page, and escaping of
+//! text from sources. The browser scripts are in `fixtures/browser`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,7 +15,7 @@ use toolcrib_testkit::programs;
 
 use support::test_server::{ServeProcess, TestWorkspace};
 
-/// Pictures that the documentation shows, and how they are called there.
+/// Screenshots for the documentation: name of the picture and name of the file in `docs/images`.
 const DOCUMENTED_SCREENSHOTS: [(&str, &str); 4] = [
     ("overview-light-wide", "console-overview"),
     ("overview-dark-wide", "console-overview-dark"),
@@ -24,7 +24,7 @@ const DOCUMENTED_SCREENSHOTS: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn a_second_window_sees_live_what_is_done_in_the_first() {
+fn changes_in_one_window_appear_live_in_another() {
     let Some(everything) = programs::everything_server() else {
         return programs::skip("console", "no server-everything");
     };
@@ -35,7 +35,7 @@ fn a_second_window_sees_live_what_is_done_in_the_first() {
 }
 
 #[test]
-fn every_page_can_be_read_and_used_by_everybody() {
+fn every_page_is_accessible() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let shop = workspace.start_listening(&["demo", "--api"]);
     let sources = sample_sources(&workspace, &shop);
@@ -57,7 +57,7 @@ fn every_page_can_be_read_and_used_by_everybody() {
 }
 
 #[test]
-fn whatever_a_source_says_stays_text() {
+fn text_from_a_source_is_never_rendered_as_markup() {
     let Some(node) = programs::node() else { return programs::skip("console", "no Node.js") };
     let title = "mark <img src=x onerror=window.pwned=1>";
     let hostile =
@@ -67,7 +67,7 @@ fn whatever_a_source_says_stays_text() {
     run_browser_script("markup", &workspace.serve(), &[]);
 }
 
-/// Some sources with plain names, so that pictures of them show nothing of this machine.
+/// Sources with generic names, so that screenshots show nothing of this machine.
 fn sample_sources(workspace: &TestWorkspace, shop: &ServeProcess) -> Value {
     let write = |name: &str, command: &str| {
         let path = workspace.path("bin").join(name);
@@ -76,7 +76,7 @@ fn sample_sources(workspace: &TestWorkspace, shop: &ServeProcess) -> Value {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     };
     write("library-server", &format!("{} __demo-server", env!("CARGO_BIN_EXE_toolcrib")));
-    // A server whose one tool changes while it is looked at.
+    // A server whose one tool changes during the test.
     let (tickets, list) = (programs::scripted_server(), workspace.path("tickets.json"));
     fs::write(&list, "[]").unwrap();
     write("tickets-server", &format!("{} --tools-file {}", tickets.display(), list.display()));
@@ -94,7 +94,7 @@ fn sample_sources(workspace: &TestWorkspace, shop: &ServeProcess) -> Value {
     sources
 }
 
-/// Runs a story in the browser.
+/// Runs a browser script against the server; `more` are further environment variables.
 #[track_caller]
 fn run_browser_script(story: &str, server: &ServeProcess, more: &[(&str, &str)]) {
     let (Some(node), Some(modules), Some(chromium)) =

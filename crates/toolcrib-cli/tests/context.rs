@@ -1,4 +1,4 @@
-//! The summary for a system prompt and the formats of providers, from outside.
+//! `context`, and the provider formats of `tools` and `describe`, through the real binary.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn test_project() -> TestProject {
 }
 
 #[test]
-fn a_summary_says_what_there_is_and_what_it_saves() {
+fn the_summary_names_the_tools_and_the_saved_tokens() {
     let project = test_project();
     let output = project.run(&["context"]);
     output
@@ -41,7 +41,7 @@ fn a_summary_says_what_there_is_and_what_it_saves() {
 }
 
 #[test]
-fn nothing_yet_is_said_kindly_and_nobody_is_contacted() {
+fn an_empty_catalog_has_a_summary_without_any_requests() {
     let project = TestProject::new("gone: { command: /nonexistent }");
     project.run(&["context", "--cached"]).assert_code(0).assert_stdout("Tools will be discovered");
     let summary = project.json(0, &["context", "--cached"]);
@@ -49,7 +49,7 @@ fn nothing_yet_is_said_kindly_and_nobody_is_contacted() {
 }
 
 #[test]
-fn a_budget_is_a_number_of_tokens() {
+fn an_invalid_budget_is_rejected() {
     let project = test_project();
     for (budget, complaint) in [("0", "at least 1 token"), ("many", "a number of tokens"), ("-5", "a number of tokens")]
     {
@@ -81,7 +81,7 @@ fn essential_tools_are_loaded_and_others_deferred() {
 }
 
 #[test]
-fn a_format_tells_what_it_loses_and_what_it_cannot_have() {
+fn a_format_reports_losses_and_unavailable_tools() {
     let project = test_project();
     let output = project.run(&["tools", "--format", "openai-strict"]);
     let tools: Value = serde_json::from_str(&output.assert_code(0).stdout).unwrap();

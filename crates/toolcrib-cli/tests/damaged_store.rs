@@ -1,4 +1,4 @@
-//! A damaged store, from outside: commands, `serve`, `verify --accept-damage`.
+//! Commands, `serve` and `verify --accept-damage` with a damaged store, through the real binary.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -17,7 +17,7 @@ use support::test_server::{ServeProcess, TestWorkspace, wait_until};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
-/// A place with one source, a valid token and a revoked one, and a disabled tool.
+/// A workspace with one source, a valid and a revoked token, and a disabled tool.
 struct DamageFixture {
     workspace: TestWorkspace,
     valid_token: String,
@@ -52,7 +52,7 @@ impl DamageFixture {
     }
 }
 
-/// What a command prints, having ended with this code.
+/// Runs a command that must end with this exit code; returns its stdout.
 #[track_caller]
 fn run(workspace: &TestWorkspace, code: i32, arguments: &[&str]) -> String {
     let output = workspace.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
@@ -71,7 +71,7 @@ fn readiness(server: &ServeProcess) -> (u16, Value) {
     (answer.status, answer.json()["store"]["state"].clone())
 }
 
-/// Every way in with a stored token is refused, neither admitted nor called wrong; so is every call.
+/// Asserts that every request with a stored token gets 503 (neither access nor 401), and every call as well.
 #[track_caller]
 fn assert_refuses_all_access(fixture: &DamageFixture, server: &ServeProcess) {
     for token in [&fixture.valid_token, &fixture.revoked_token, "tcb_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
@@ -112,7 +112,7 @@ fn assert_refuses_all_access(fixture: &DamageFixture, server: &ServeProcess) {
 }
 
 #[test]
-fn a_lost_revocation_admits_nothing_until_the_damage_is_accepted() {
+fn after_a_lost_revocation_all_access_is_refused_until_accepted() {
     let fixture = DamageFixture::new();
     let workspace = &fixture.workspace;
     let lose = "DELETE FROM journal WHERE body LIKE '%TokenRevoked%'";
@@ -147,7 +147,7 @@ fn a_lost_revocation_admits_nothing_until_the_damage_is_accepted() {
         assert!(accepted.contains(said), "{said}: {accepted}");
     }
     assert!(run(workspace, 0, &["verify"]).contains("accepted before: record "));
-    // The process that was running goes on by itself.
+    // The running server recovers without a restart.
     wait_until("it is ready", || readiness(&server) == (200, json!("ok")));
     for token in [&fixture.valid_token, &fixture.revoked_token] {
         assert_eq!(request(&server.url, "GET", "/api/tools", &bearer_headers(token), "").status, 401);
@@ -165,7 +165,7 @@ fn a_lost_revocation_admits_nothing_until_the_damage_is_accepted() {
 type CorruptFile = fn(&Path);
 
 #[test]
-fn a_store_that_is_gone_or_spoilt_is_not_made_anew() {
+fn a_missing_or_corrupt_store_is_not_recreated() {
     let spoil: [(&str, CorruptFile); 4] = [
         ("missing", |path| fs::remove_file(path).unwrap()),
         ("damaged", |path| fs::write(path, "").unwrap()),
@@ -215,7 +215,7 @@ fn a_store_that_is_gone_or_spoilt_is_not_made_anew() {
 }
 
 #[test]
-fn a_store_that_vanishes_under_a_server_takes_writes_away() {
+fn a_server_refuses_writes_while_its_store_is_missing() {
     let fixture = DamageFixture::new();
     let server = fixture.workspace.serve();
     let file = fixture.workspace.path("data/toolcrib.db");
@@ -232,9 +232,9 @@ fn a_store_that_vanishes_under_a_server_takes_writes_away() {
     assert_eq!(disable().status, 200);
 }
 
-/// A session of the console is as good as the token that it was begun with.
+/// A console session is only as valid as the token it was created with.
 #[test]
-fn a_session_of_a_stored_token_is_refused_while_the_journal_is_damaged() {
+fn a_console_session_is_refused_while_the_journal_is_damaged() {
     let fixture = DamageFixture::new();
     let server = fixture.workspace.serve();
     let form = "Content-Type: application/x-www-form-urlencoded\r\n";

@@ -1,4 +1,4 @@
-//! Sources that hang: how long commands wait for them, what they print meanwhile, and what they say about it.
+//! Sources that hang: how long commands wait for them, what they print, and what they report.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
 
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use support::test_project::TestProject;
 
-/// Longer than any wait that these tests expect, and shorter than the deadline of a source that hangs.
+/// Longer than any expected wait, and shorter than the discovery timeout of a hanging source.
 const TEST_DEADLINE: Duration = Duration::from_secs(40);
 const LONG_TIMEOUT_SETTING: &str = "discovery_timeout: 90s";
 
-/// One source that answers and one that hangs when it is listed.
+/// One source that responds and one that hangs on `tools/list`.
 fn hanging_project() -> TestProject {
     TestProject::new(&format!(
         "well: {{ command: SERVER }}
@@ -50,9 +50,9 @@ fn assert_incomplete(answer: &Value, reason: &str) {
     assert!(missing[0]["reason"].as_str().unwrap().contains(reason), "{answer}");
 }
 
-/// One hanging source held every list up for 120 s the first time and for 30 s whenever its pause ended.
+/// Regression: one hanging source delayed every list by 120 s at first, and by 30 s after each backoff.
 #[test]
-fn a_source_that_hung_is_not_waited_for_again() {
+fn a_source_that_timed_out_does_not_delay_later_commands() {
     let project = hanging_project();
     let began = Instant::now();
     let first = project.json(0, &["tools", "--wait", "1s"]);
@@ -72,7 +72,7 @@ fn a_source_that_hung_is_not_waited_for_again() {
 }
 
 #[test]
-fn zero_waits_for_nothing_and_starts_nothing() {
+fn wait_zero_starts_no_discovery() {
     let project = hanging_project();
     let answer = project.json(0, &["tools", "--wait", "0s"]);
     assert_eq!(answer["missing"].as_array().unwrap().len(), 2, "{answer}");
@@ -84,7 +84,7 @@ fn zero_waits_for_nothing_and_starts_nothing() {
 }
 
 #[test]
-fn a_complete_answer_says_nothing_of_what_is_missing() {
+fn a_complete_response_has_no_missing_field() {
     let project = TestProject::new("well: { command: SERVER }");
     for command in [&["tools"][..], &["search", "add"], &["context"]] {
         assert_eq!(project.json(0, command).get("missing"), None);
@@ -105,12 +105,12 @@ fn an_incomplete_list_is_not_locked() {
 }
 
 #[test]
-fn an_interrupt_prints_what_is_known() {
+fn an_interrupt_prints_the_cached_tools() {
     let project = hanging_project();
     project.run(&["refresh", "well"]).assert_code(0);
     let child = spawn_toolcrib(&project, &["tools", "--json"]);
     wait_until("it is asked", || count_starts(&project) == 1);
-    // The wait begins before the server is started.
+    // The command registers its wait before it starts the server, so SIGINT ends the wait.
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     let output = child.wait_with_output().unwrap();
@@ -121,9 +121,9 @@ fn an_interrupt_prints_what_is_known() {
     assert_eq!(project.leftover_processes(), Vec::<String>::new());
 }
 
-/// A call to a name that no list has waited for every source that hangs.
+/// Regression: a call of an unknown name waited for every hanging source.
 #[test]
-fn a_call_waits_for_no_other_source_and_within_its_own_deadline() {
+fn a_call_waits_only_for_its_own_source_and_within_its_timeout() {
     let project = hanging_project();
     let began = Instant::now();
     project.run(&["call", "well__echo", "text=hello"]).assert_code(0).assert_stdout("hello");
@@ -142,7 +142,7 @@ fn a_call_waits_for_no_other_source_and_within_its_own_deadline() {
     assert!(began.elapsed() < TEST_DEADLINE, "{:?}", began.elapsed());
 }
 
-/// On a terminal a slow source is left to another process, which goes on after the command has ended.
+/// On a terminal a slow source is left to a background process that outlives the command.
 #[test]
 fn on_a_terminal_a_slow_source_is_discovered_in_the_background() {
     let project = TestProject::new(&format!(
@@ -166,9 +166,9 @@ fn on_a_terminal_a_slow_source_is_discovered_in_the_background() {
     wait_until("nothing is left", || project.leftover_processes().is_empty());
 }
 
-/// A list that was known before was locked as if the source had answered.
+/// Regression: a cached list was locked as if the source had responded.
 #[test]
-fn an_old_list_of_a_source_that_hangs_now_is_not_locked() {
+fn a_stale_list_of_a_hanging_source_is_not_locked() {
     let config = |more: &str| format!("turns: {{ command: SERVER, args: [{more}], ttl: 1ms, {LONG_TIMEOUT_SETTING} }}");
     let project = TestProject::new(&config(""));
     project.run(&["lock"]).assert_code(0);
@@ -178,7 +178,7 @@ fn an_old_list_of_a_source_that_hangs_now_is_not_locked() {
 }
 
 #[test]
-fn a_first_call_discovers_its_source_and_keeps_its_server() {
+fn the_first_call_discovers_its_source_with_one_process() {
     let project = TestProject::new("well: { command: SERVER, args: [--count-file, starts], cwd: . }");
     project.run(&["call", "well__echo", "text=hello"]).assert_code(0).assert_stdout("hello");
     assert_eq!(count_starts(&project), 1);

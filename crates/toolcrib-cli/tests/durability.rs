@@ -1,4 +1,4 @@
-//! `kill -9` at any moment of a refresh: nothing acknowledged is lost, and a list is old or new, never half.
+//! SIGKILL at any moment of a refresh: no acknowledged write is lost, and a tool list is old or new, never partial.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
 
@@ -13,14 +13,14 @@ use toolcrib::{Registry, RegistryOptions};
 use toolcrib_testkit::programs;
 
 const ROUNDS: usize = 50;
-/// So many tools that half a list would be seen.
+/// Enough tools to notice a partial list.
 const TOOL_COUNT: usize = 40;
 
 #[test]
-fn a_refresh_that_is_killed_leaves_the_old_list_or_the_new_one() {
+fn a_killed_refresh_leaves_the_old_or_the_new_list() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
-    // A source for each round, for the dead hold their lease a little longer.
+    // One source per round, because a killed process holds its discovery lease until it expires.
     let sources: serde_json::Map<String, Value> = (0..ROUNDS)
         .map(|round| {
             write_list(home, round, "old");
@@ -32,8 +32,8 @@ fn a_refresh_that_is_killed_leaves_the_old_list_or_the_new_one() {
     assert!(toolcrib(home, &["refresh"]).status().unwrap().success());
     let began = Instant::now();
     assert!(toolcrib(home, &["refresh", "s0", "--force"]).status().unwrap().success());
-    // Within this a refresh is killed. It grows and shrinks with what came of the last one, so that both ends are met
-    // however busy the machine becomes.
+    // The refresh is killed at a random time within this window. The window adapts to the last result, so that both
+    // results occur on any machine.
     let mut window = began.elapsed();
 
     let mut old = 0;
@@ -61,7 +61,7 @@ fn a_refresh_that_is_killed_leaves_the_old_list_or_the_new_one() {
         acknowledged += usize::from(done);
         verify(home, round);
     }
-    // What came of it depends on the machine; that it was killed at different moments does not.
+    // The proportion depends on the machine, but both results must have occurred.
     assert!(old > 0 && new > 0, "{old} old, {new} new, {acknowledged} acknowledged");
 }
 
@@ -80,7 +80,7 @@ fn toolcrib(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// The one description that all tools of a source have.
+/// Returns the description that all tools of the source share.
 fn listed_version(home: &Path, source: &str) -> String {
     let output = toolcrib(home, &["tools", "--cached", "--source", source]).stdout(Stdio::piped()).output().unwrap();
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -110,7 +110,7 @@ fn verify(home: &Path, round: usize) {
     });
 }
 
-/// The moment of the kill is what is tested, so this one wait is by the clock.
+/// The time of the kill is the subject of the test, so this wait uses the real clock.
 fn sleep_before_kill(time: Duration) {
     std::thread::sleep(time);
 }

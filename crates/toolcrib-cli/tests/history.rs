@@ -1,4 +1,4 @@
-//! What changed and what differs, through the real binary and a server whose list changes.
+//! `history`, `diff`, `lock` and `describe --at`, through the real binary and a server whose tool list changes.
 
 #![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
 
@@ -11,7 +11,7 @@ fn tool(name: &str, description: &str, schema: Value) -> Value {
     json!({"name": name, "description": description, "inputSchema": schema})
 }
 
-/// One source whose list is a file.
+/// A project with one source whose tool list is a file.
 fn test_project(tools: &[Value]) -> TestProject {
     let project = TestProject::new("");
     let list = project.path("project").join("list.json");
@@ -44,7 +44,7 @@ fn second_tools() -> Vec<Value> {
 }
 
 #[test]
-fn a_change_reads_as_a_sentence_with_its_class() {
+fn a_change_is_described_with_its_class() {
     let project = test_project(&first_tools());
     project.run(&["tools"]).assert_code(0);
     write_tool_list(&project, &second_tools());
@@ -62,7 +62,7 @@ fn a_change_reads_as_a_sentence_with_its_class() {
 }
 
 #[test]
-fn a_tool_is_shown_as_it_was() {
+fn describe_at_shows_a_tool_in_the_past() {
     let project = test_project(&first_tools());
     project.run(&["tools"]).assert_code(0);
     let before = project.json(0, &["history"])["records"].as_array().unwrap().last().unwrap()["at"].clone();
@@ -82,7 +82,7 @@ fn a_tool_is_shown_as_it_was() {
         .assert_stderr("no tool named `old` was known at 2020");
     project.run(&["describe", "old", "--at", "yesterday"]).assert_code(2);
     project.run(&["describe", "old", "--at", "2999-01-01"]).assert_code(2).assert_stderr("yet to come");
-    // Laid out as a tool of now is.
+    // The layout is that of a current tool.
     let [now, then] = ["labels_list", "list_labels"].map(|name| {
         let at: &[&str] = if name == "list_labels" { &["--at", before.as_str().unwrap()] } else { &[] };
         project.run(&[&["describe", name, "--full"], at].concat()).stdout
@@ -92,7 +92,7 @@ fn a_tool_is_shown_as_it_was() {
 }
 
 #[test]
-fn a_build_fails_when_a_tool_is_not_what_was_locked() {
+fn diff_ci_fails_when_a_tool_differs_from_the_lockfile() {
     let project = test_project(&first_tools());
     let missing = project.run(&["diff", "--ci"]);
     missing.assert_code(2).assert_stderr("`toolcrib lock` writes one");
@@ -132,9 +132,9 @@ fn a_build_fails_when_a_tool_is_not_what_was_locked() {
         .assert_stderr("there is no lockfile at `other.lock`");
 }
 
-/// As a build server has it: the lockfile, and no store.
+/// As on a build server: a lockfile, and no store.
 #[test]
-fn without_a_store_the_lockfile_tells_what_changed() {
+fn diff_works_with_a_lockfile_and_no_store() {
     let project = test_project(&first_tools());
     project.run(&["lock"]).assert_code(0);
     let mut tools = first_tools();
@@ -146,7 +146,7 @@ fn without_a_store_the_lockfile_tells_what_changed() {
     let changed = &told["sources"][0]["changed"];
     assert_eq!(field_values(changed, "class"), ["text", "breaking"]);
     assert_eq!(changed[1]["notes"], json!(["`page`: integer became string"]));
-    // A source that cannot be read is no source without tools.
+    // A source that cannot be read is not treated as one without tools.
     project.configure("hub: { command: SERVER, args: [--exit, '3'] }");
     let data = project.path("nowhere");
     let told = project.json(1, &["diff", "--ci", "--data", data.to_str().unwrap()]);
@@ -157,9 +157,9 @@ fn without_a_store_the_lockfile_tells_what_changed() {
     project.run(&["diff", "--data", data.to_str().unwrap()]).assert_code(1).assert_stdout("could not be compared");
 }
 
-/// Nothing is lost from a lockfile because a source is down for a moment.
+/// A temporary failure of a source removes nothing from the lockfile.
 #[test]
-fn a_source_that_fails_keeps_the_lockfile_as_it_was() {
+fn a_failing_source_leaves_the_lockfile_unchanged() {
     let project = test_project(&first_tools());
     project.run(&["lock"]).assert_code(0);
     let locked = std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap();
@@ -171,15 +171,15 @@ fn a_source_that_fails_keeps_the_lockfile_as_it_was() {
     assert_eq!(std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap(), locked);
     let told = project.json(1, &["diff", "--against", "lockfile", "--ci"]);
     assert_eq!(told["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"));
-    // Nor does a source pass that nobody locked.
+    // A failing source that is not in the lockfile fails the check as well.
     project.write("empty.lock", "{\"version\":1,\"sources\":{}}");
     let told = project.json(1, &["diff", "--against", "empty.lock", "--ci"]);
     assert_eq!(told["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"));
 }
 
-/// What is known is compared and locked, nobody is contacted, and what that leaves open is said.
+/// `--cached` makes no requests, and reports which lists may be stale.
 #[test]
-fn cached_lists_are_locked_and_compared_as_they_are() {
+fn cached_locks_and_compares_without_requests() {
     let project = test_project(&first_tools());
     project
         .run(&["lock", "--cached"])
@@ -188,7 +188,7 @@ fn cached_lists_are_locked_and_compared_as_they_are() {
         .assert_stderr("no tool list is cached for `hub`");
     project.run(&["lock"]).assert_code(0);
     let locked = std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap();
-    // Nobody would answer.
+    // From now on the source fails.
     project.configure("hub: { command: SERVER, args: [--exit, '3'] }");
     project
         .run(&["lock", "--cached"])
@@ -204,9 +204,9 @@ fn cached_lists_are_locked_and_compared_as_they_are() {
     assert_eq!(project.json(0, &["diff", "--cached"])["stale"], json!(["hub"]));
 }
 
-/// A source that is down has no tools to show, and lost none.
+/// A failing source is not reported as having lost its tools.
 #[test]
-fn a_source_that_is_down_is_told_as_such_and_not_as_empty() {
+fn a_failing_source_is_reported_as_unreadable_and_not_as_empty() {
     let project = test_project(&first_tools());
     project.run(&["lock"]).assert_code(0);
     project.configure("hub: { command: SERVER, args: [--exit, '3'] }");
@@ -227,7 +227,7 @@ fn a_source_that_is_down_is_told_as_such_and_not_as_empty() {
 }
 
 #[test]
-fn what_is_no_lockfile_of_ours_is_refused_with_the_reason() {
+fn an_invalid_lockfile_is_rejected_with_a_reason() {
     let project = test_project(&first_tools());
     for (text, reason) in [
         ("", "it is empty"),
@@ -252,9 +252,9 @@ fn what_is_no_lockfile_of_ours_is_refused_with_the_reason() {
         .assert_stdout("added: `hub__old`");
 }
 
-/// A built-in is called by its bare name; a tool of a server that is called so has its source's name before it.
+/// A built-in has a bare name; a server's tool of the same name is prefixed with its source.
 #[test]
-fn a_builtin_and_a_tool_of_the_same_name_have_histories_of_their_own() {
+fn a_builtin_and_a_tool_of_the_same_name_have_separate_histories() {
     let project = test_project(&[tool("current_time", "Another clock", json!({}))]);
     let list = project.path("project").join("list.json");
     project
@@ -279,9 +279,9 @@ fn a_builtin_and_a_tool_of_the_same_name_have_histories_of_their_own() {
     );
 }
 
-/// A source that went and came again: what it was can still be told.
+/// A source that was removed and added again keeps its earlier history.
 #[test]
-fn a_source_that_was_removed_has_its_history() {
+fn a_removed_source_keeps_its_history() {
     let project = test_project(&first_tools());
     project.run(&["tools"]).assert_code(0);
     let before = project.json(0, &["history"])["records"].as_array().unwrap().last().unwrap()["at"].clone();

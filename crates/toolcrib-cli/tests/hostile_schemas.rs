@@ -1,4 +1,4 @@
-//! Tools whose small schema expands to 2^40 paths: they stay listed and callable, and harm nothing else.
+//! Tools whose small schema expands to 2^40 paths stay listed and callable and do not affect other tools.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -17,10 +17,10 @@ use support::upstream::Upstream;
 
 const KEYWORDS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 const NOTE: &str = "arguments are not validated: the schema expands to more than 10000 paths";
-/// What the resident memory may grow by under hostile calls.
+/// Maximum growth of resident memory under hostile calls.
 const MAX_GROWTH_KB: u64 = 64 * 1024;
 
-/// Definitions of which each applies the next twice.
+/// Definitions that each apply the next one twice.
 fn definitions(prefix: &str, keyword: &str) -> Map<String, Value> {
     let level = |level: usize| {
         let next = json!({ "$ref": format!("{prefix}l{}", level + 1) });
@@ -29,7 +29,7 @@ fn definitions(prefix: &str, keyword: &str) -> Map<String, Value> {
     (0..40).map(level).chain([("l40".to_owned(), json!({ "type": "string" }))]).collect()
 }
 
-/// An MCP server and an API, each with one such tool for every keyword, and a harmless server beside them.
+/// A workspace with an MCP server and an API, each with a hostile tool per keyword, and a harmless server.
 fn hostile_workspace(api: &Upstream) -> TestWorkspace {
     let tool = |keyword: &&str| {
         let properties = json!({ "x": { "$ref": "#/$defs/l0" } });
@@ -65,7 +65,7 @@ fn hostile_workspace(api: &Upstream) -> TestWorkspace {
     workspace
 }
 
-/// Every hostile tool with arguments that fit its schema and some that do not.
+/// Calls of every hostile tool with valid and invalid arguments.
 fn hostile_calls() -> Vec<(String, Value)> {
     let values = [json!("valid"), json!(1), json!({ "y": [] })];
     let calls = KEYWORDS.iter().flat_map(|keyword| {
@@ -79,7 +79,7 @@ fn hostile_calls() -> Vec<(String, Value)> {
 }
 
 #[test]
-fn hostile_schemas_neither_block_nor_fill_the_service() {
+fn hostile_schemas_neither_block_the_server_nor_exhaust_its_memory() {
     let api = Upstream::answering(r#"{"done":true}"#);
     let workspace = hostile_workspace(&api);
     let mut server = workspace.serve();
@@ -98,7 +98,7 @@ fn hostile_schemas_neither_block_nor_fill_the_service() {
                 let answer = request(&server.url, "POST", &format!("/api/tools/{name}/call"), headers, &body);
                 assert_eq!(answer.status, 200, "{answer:?}");
                 assert_eq!(answer.json()["meta"]["toolcrib/notes"], json!([NOTE]), "{name} {arguments}");
-                // Everything else that reads the schema.
+                // Other routes that read the schema.
                 for path in [format!("/api/tools/{name}"), format!("/tools/{name}"), "/api/search?q=hostile".into()] {
                     assert_eq!(request(&server.url, "GET", &path, "", "").status, 200, "{path}");
                 }
@@ -116,7 +116,7 @@ fn hostile_schemas_neither_block_nor_fill_the_service() {
 }
 
 #[test]
-fn hostile_schemas_do_not_block_commands_nor_the_server_on_stdio() {
+fn hostile_schemas_block_neither_commands_nor_mcp_over_stdio() {
     let api = Upstream::answering(r#"{"done":true}"#);
     let workspace = hostile_workspace(&api);
     let run = |arguments: &[&str]| {

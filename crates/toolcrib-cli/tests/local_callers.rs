@@ -1,6 +1,6 @@
-//! Which processes of this machine `toolcrib serve` admits without a token: on every route, with real processes of several
-//! users, and with servers that Toolcrib itself started. A process of another user needs root to be started, so as another
-//! user than root these tests say that they are skipped.
+//! Which local processes `toolcrib serve` admits without a token: on every route, with real processes of several users, and
+//! with servers that Toolcrib itself started. Starting a process of another user requires root; without it these tests
+//! report that they are skipped.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
@@ -22,7 +22,7 @@ use support::test_server::{ServeProcess, TestWorkspace, read_or_empty, wait_unti
 const OWNER_UID: u32 = 65_534;
 const OTHER_UID: u32 = 65_533;
 
-/// Sends one request for each `METHOD PATH` on its input, each on a connection of its own, and prints the statuses.
+/// Sends a request for each `METHOD PATH` on stdin, on separate connections, and prints the statuses.
 const PROBE_SCRIPT: &str = r#"
 port=$1
 while read -r method path; do
@@ -36,7 +36,7 @@ done
 "#;
 
 #[test]
-fn every_route_is_for_the_same_user_and_root_alone() {
+fn every_route_admits_only_the_same_user_and_root() {
     let Some(workspace) = workspace_owned_by(OWNER_UID) else { return };
     configure(&workspace, &json!({}));
     let server = serve_as(&workspace, OWNER_UID);
@@ -45,22 +45,22 @@ fn every_route_is_for_the_same_user_and_root_alone() {
     assert_admitted(&server, &routes, 0);
     assert_all_refused(&routes, &probe(&server, &routes, OTHER_UID, ""));
 
-    // The token of the data directory is good for every user that has it.
+    // The token of the data directory is valid for every user who has it.
     let token = format!("Authorization: Bearer {}\r\n", read_or_empty(&workspace.path("data/admin.token")).trim());
     let read_only = [("GET".to_owned(), "/api/sources".to_owned())].into();
     assert_eq!(probe(&server, &read_only, OTHER_UID, &token), ["200 GET /api/sources"]);
-    // What needs no token anywhere needs none here.
+    // Public routes need no token.
     for path in ["/healthz", "/readyz", "/login"] {
         let open = [("GET".to_owned(), path.to_owned())].into();
         assert_eq!(probe(&server, &open, OTHER_UID, ""), [format!("200 GET {path}")]);
     }
-    // Where the token lies is for its owner.
+    // The path of the token is shown only to its owner.
     let body = get_as(&server, "/login", OTHER_UID).body;
     assert!(body.contains("Sign in") && !body.contains("admin.token"), "{body}");
 }
 
 #[test]
-fn a_serve_of_root_refuses_every_other_user() {
+fn a_server_run_by_root_refuses_every_other_user() {
     let Some(workspace) = workspace_owned_by(0) else { return };
     configure(&workspace, &json!({}));
     let server = serve_as(&workspace, 0);
@@ -70,7 +70,7 @@ fn a_serve_of_root_refuses_every_other_user() {
 }
 
 #[test]
-fn what_toolcrib_started_is_refused_on_every_route() {
+fn processes_started_by_toolcrib_are_refused_on_every_route() {
     for user in [OWNER_UID, 0] {
         let Some(workspace) = workspace_owned_by(user) else { return };
         let own = HostileSource::new(&workspace, "own");
@@ -78,7 +78,7 @@ fn what_toolcrib_started_is_refused_on_every_route() {
             &workspace,
             &json!({ "child": own.source_config("bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\"") }),
         );
-        // Another Toolcrib of the same user, on other data.
+        // Another Toolcrib of the same user with another data directory.
         let another = workspace_owned_by(user).unwrap();
         let children = [
             ("direct", "bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\""),
@@ -99,10 +99,10 @@ fn what_toolcrib_started_is_refused_on_every_route() {
             fs::write(hostile.directory.join("port"), port).unwrap();
         }
 
-        // Below a guard of the one that serves.
+        // A child of a guard of this server.
         request(&server.url, "POST", "/api/sources/child/refresh", "", "");
         assert_all_refused(&routes, &own.statuses());
-        // Below guards of another.
+        // Children of guards of the other Toolcrib.
         let scripts = children.iter().map(|(_, script)| *script);
         let sources = of_another
             .iter()
@@ -114,16 +114,16 @@ fn what_toolcrib_started_is_refused_on_every_route() {
         for hostile in &of_another {
             assert_all_refused(&routes, &hostile.statuses());
         }
-        // They made the server no less open to the others.
+        // Other processes are still admitted.
         assert_admitted(&server, &routes, user);
     }
 }
 
-/// A tool that leads back to the server that runs it is no way in for its callers.
+/// A tool that sends requests back to the server that runs it must not give its callers access.
 #[test]
-fn what_the_server_itself_fetches_for_a_tool_is_refused() {
+fn requests_that_the_server_makes_for_a_tool_are_refused() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
-    // The document of the API is read when the port is known.
+    // The API's document is written once the port is known.
     let web = json!({ "builtin": ["url_fetch"], "allow_private": true });
     let api = json!({ "openapi": "api.json", "allow_private": true });
     workspace.configure(&json!({ "web": web, "own_api": api }), &json!({}));
@@ -142,12 +142,12 @@ fn what_the_server_itself_fetches_for_a_tool_is_refused() {
     }
     let listed = call_tool(&server, "own_api__list_sources", &json!({}), json!({})).to_string();
     assert!(listed.contains("401") && !listed.contains("own_api"), "{listed}");
-    // Other processes of the same user are admitted as before.
+    // Other processes of the same user are still admitted.
     assert_eq!(request(&server.url, "GET", "/api/sources", "", "").status, 200);
 }
 
 #[test]
-fn the_setting_decides_and_is_read_again() {
+fn the_loopback_setting_is_reloaded() {
     let Some(workspace) = workspace_owned_by(0) else { return };
     let sources: BTreeSet<_> = [("GET".to_owned(), "/api/sources".to_owned())].into();
     let statuses = |server: &ServeProcess| {
@@ -195,7 +195,7 @@ fn the_refusal_names_the_setting_and_the_next_step() {
 }
 
 #[test]
-fn a_data_directory_that_others_can_change_or_own_is_refused() {
+fn a_data_directory_writable_or_owned_by_others_is_refused() {
     let Some(workspace) = workspace_owned_by(OWNER_UID) else { return };
     configure(&workspace, &json!({}));
     let data = workspace.path("data");
@@ -219,7 +219,7 @@ fn a_data_directory_that_others_can_change_or_own_is_refused() {
     assert_eq!(run(OWNER_UID, &["tools", "--cached"]).0, 0);
 }
 
-/// A directory that belongs to `user`. `None` where this process cannot act as another user.
+/// A workspace owned by `user`; `None` if this process cannot act as another user.
 fn workspace_owned_by(user: u32) -> Option<TestWorkspace> {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     if let Err(error) = chown(workspace.path("."), Some(user), Some(user)) {
@@ -227,7 +227,7 @@ fn workspace_owned_by(user: u32) -> Option<TestWorkspace> {
         eprintln!("skipped: only root can act as another user");
         return None;
     }
-    // Where it is built, another user may not be able to reach it.
+    // Copied, because another user may have no access to the build directory.
     fs::copy(env!("CARGO_BIN_EXE_toolcrib"), workspace.path("toolcrib")).unwrap();
     Some(workspace)
 }
@@ -238,7 +238,7 @@ fn configure(workspace: &TestWorkspace, sources: &Value) {
     workspace.configure(&sources, &json!({}));
 }
 
-/// The command as a user, with nothing of our own environment but the path to programs.
+/// The command run as a user, with nothing of our environment but `PATH`.
 fn command(workspace: &TestWorkspace, arguments: &[&str], user: u32) -> Command {
     let mut command = Command::new(workspace.path("toolcrib"));
     command.args(arguments).args(workspace.location_arguments());
@@ -257,8 +257,8 @@ fn port(server: &ServeProcess) -> &str {
     server.url.rsplit(':').next().unwrap()
 }
 
-/// Every route that needs something of its caller, from the document that the server has of itself, and what that leaves
-/// out; without those at `without`.
+/// Every route that requires authentication: those of the server's OpenAPI document, MCP and the console; except the
+/// paths in `without`.
 fn routes(server: &ServeProcess, without: &[&str]) -> BTreeSet<(String, String)> {
     let document = request(&server.url, "GET", "/api/openapi.json", "", "").json();
     let mut routes = BTreeSet::from([("GET".to_owned(), "/api/openapi.json".to_owned())]);
@@ -306,7 +306,7 @@ fn bash_command(script: &str) -> Command {
     command
 }
 
-/// The statuses that a process of a user gets, as `STATUS METHOD PATH`.
+/// The statuses that a process of the user gets, as `STATUS METHOD PATH`.
 fn probe(server: &ServeProcess, routes: &BTreeSet<(String, String)>, user: u32, headers: &str) -> Vec<String> {
     let mut command = bash_command(PROBE_SCRIPT);
     command.args(["probe", port(server)]).env("HEADERS", headers).uid(user).gid(user);
@@ -316,7 +316,7 @@ fn probe(server: &ServeProcess, routes: &BTreeSet<(String, String)>, user: u32, 
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// What a process of a user gets.
+/// The response that a process of the user gets.
 fn get_as(server: &ServeProcess, path: &str, user: u32) -> RawHttpResponse {
     let script = "exec 3<>/dev/tcp/127.0.0.1/$0
         printf 'GET %s HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' \"$1\" >&3
@@ -331,7 +331,7 @@ fn assert_all_refused(routes: &BTreeSet<(String, String)>, statuses: &[String]) 
     assert_eq!(statuses, expected);
 }
 
-/// Without a token a process that is admitted may read, call and refresh, and change nothing.
+/// Asserts that a process without a token may read, call and refresh, but not make changes.
 #[track_caller]
 fn assert_admitted(server: &ServeProcess, routes: &BTreeSet<(String, String)>, user: u32) {
     let document = request(&server.url, "GET", "/api/openapi.json", "", "").json();
@@ -351,7 +351,7 @@ fn assert_admitted(server: &ServeProcess, routes: &BTreeSet<(String, String)>, u
     assert_eq!(refused, expected, "{user}");
 }
 
-/// A server that is no MCP server and connects back instead.
+/// A source whose program sends requests to the Toolcrib server instead of speaking MCP.
 struct HostileSource {
     name: &'static str,
     directory: std::path::PathBuf,
@@ -367,7 +367,7 @@ impl HostileSource {
         HostileSource { name, directory }
     }
 
-    /// `script` begins the probe, which is `$0`; the server ends when it is done.
+    /// `script` starts the probe, which is `$0`; the program ends when the probe is finished.
     fn source_config(&self, script: &str) -> Value {
         let path = |name: &str| self.directory.join(name).to_str().unwrap().to_owned();
         let whole = format!(

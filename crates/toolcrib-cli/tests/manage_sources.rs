@@ -1,11 +1,11 @@
-//! The commands that manage sources, through the real binary.
+//! Commands that manage sources, through the real binary.
 
 mod support;
 
 use serde_json::{Value, json};
 use support::{Toolcrib, count_starts, scripted_server};
 
-/// A configuration whose one source counts its starts.
+/// A configuration with one source that counts its starts, and the path of the counter.
 fn config_with_start_counter(toolcrib: &Toolcrib, more: &str) -> (String, std::path::PathBuf) {
     let count = toolcrib.home().join("starts");
     let args = format!("[--count-file, {:?}{more}]", count);
@@ -18,7 +18,7 @@ fn add_scripted_source(toolcrib: &Toolcrib, name: &str, flags: &[&str]) -> suppo
 }
 
 #[test]
-fn a_source_is_added_and_says_what_it_offers() {
+fn add_reports_the_tools_of_the_source() {
     let toolcrib = Toolcrib::new();
     let added = add_scripted_source(&toolcrib, "My Server", &["--tools", "12"]);
     assert_eq!(added.code, 0, "{added:?}");
@@ -33,7 +33,7 @@ fn a_source_is_added_and_says_what_it_offers() {
 }
 
 #[test]
-fn what_cannot_be_discovered_is_kept_and_marked_failed() {
+fn a_source_that_cannot_be_discovered_is_kept_as_failed() {
     let toolcrib = Toolcrib::new();
     let added = add_scripted_source(&toolcrib, "bad", &["--exit", "3"]);
     assert_eq!(added.code, 1);
@@ -49,7 +49,7 @@ fn what_cannot_be_discovered_is_kept_and_marked_failed() {
 }
 
 #[test]
-fn what_is_written_wrongly_is_refused_before_anything_happens() {
+fn invalid_arguments_are_rejected_without_side_effects() {
     let toolcrib = Toolcrib::new();
     for (arguments, message) in [
         (&["add", "x", "--url", "docs.example.com"][..], "x.url: expected a URL that begins with `http://`"),
@@ -86,7 +86,7 @@ fn what_is_written_wrongly_is_refused_before_anything_happens() {
 }
 
 #[test]
-fn an_api_is_declared_as_it_would_be_in_a_file() {
+fn add_openapi_accepts_the_options_of_a_configuration_file() {
     let toolcrib = Toolcrib::new();
     let options = ["--base-url", "http://127.0.0.1:1/v1", "--header", "X-Team: hunter2", "--bearer", "${env:TOKEN}"];
     let filters =
@@ -114,7 +114,7 @@ fn an_api_is_declared_as_it_would_be_in_a_file() {
 }
 
 #[test]
-fn an_api_of_a_file_that_nobody_trusts_is_not_asked_for() {
+fn an_api_of_an_untrusted_file_is_not_contacted() {
     let toolcrib = Toolcrib::new();
     toolcrib.write(
         "toolcrib.yaml",
@@ -126,7 +126,7 @@ fn an_api_of_a_file_that_nobody_trusts_is_not_asked_for() {
 }
 
 #[test]
-fn a_name_of_the_configuration_is_left_to_its_file() {
+fn a_source_of_the_configuration_cannot_be_added_or_removed() {
     let toolcrib = Toolcrib::new();
     let file = toolcrib.write("toolcrib.yaml", "sources:\n  files: { command: x }\n  wrong: { comand: x }\n");
     toolcrib.run_ok(&["trust"]);
@@ -212,7 +212,7 @@ fn a_disabled_source_and_its_tool_are_enabled_together() {
 }
 
 #[test]
-fn a_tool_that_is_called_so_goes_before_one_that_is_made_into_it() {
+fn an_exact_tool_name_wins_over_a_sanitized_one() {
     let toolcrib = Toolcrib::new();
     let tools = toolcrib.write("tools.json", r#"{"tools": [{"name": "a.b"}, {"name": "a_b"}, {"name": "c.d"}]}"#);
     assert_eq!(add_scripted_source(&toolcrib, "one", &["--tools-file", tools.to_str().unwrap()]).code, 0);
@@ -284,7 +284,7 @@ fn the_servers_of_other_clients_are_imported() {
 }
 
 #[test]
-fn an_import_leaves_the_configuration_alone() {
+fn import_skips_sources_of_the_configuration() {
     let toolcrib = Toolcrib::new();
     let config = toolcrib.write("toolcrib.yaml", "sources: { files: { command: x } }");
     toolcrib.write(".mcp.json", r#"{ "mcpServers": { "files": { "command": "y" }, "docs": { "url": "http://x" } } }"#);
@@ -301,7 +301,7 @@ fn an_import_leaves_the_configuration_alone() {
 }
 
 #[test]
-fn an_export_reads_back_to_the_same_sources() {
+fn an_exported_configuration_declares_the_same_sources() {
     let toolcrib = Toolcrib::new();
     toolcrib.write(
         "toolcrib.yaml",
@@ -355,7 +355,7 @@ fn a_project_file_runs_nothing_before_it_is_trusted() {
 }
 
 #[test]
-fn the_configuration_is_shown_with_its_origins() {
+fn config_shows_the_origin_of_each_value() {
     let toolcrib = Toolcrib::new();
     let user = toolcrib
         .write("~/.config/toolcrib/toolcrib.yaml", "sources: { mine: { command: m } }\ndefaults: { idle: 1m }\n");
@@ -394,7 +394,7 @@ fn the_configuration_is_shown_with_its_origins() {
 }
 
 #[test]
-fn a_wrong_configuration_is_named_by_file_line_and_key() {
+fn configuration_errors_name_file_line_and_key() {
     let toolcrib = Toolcrib::new();
     for (name, text, message) in [
         (
@@ -448,7 +448,7 @@ fn one_bad_source_does_not_stop_the_rest() {
 }
 
 #[test]
-fn the_last_words_of_a_server_are_kept_without_what_steers_a_terminal() {
+fn logs_show_stderr_without_control_characters() {
     let toolcrib = Toolcrib::new();
     assert_eq!(add_scripted_source(&toolcrib, "one", &["--stderr", "first\n\u{1b}[31msecond\u{1b}[0m"]).code, 0);
     assert_eq!(toolcrib.run_ok(&["logs", "one"]).stdout, "first\nsecond\n");
@@ -463,7 +463,7 @@ fn the_last_words_of_a_server_are_kept_without_what_steers_a_terminal() {
 }
 
 #[test]
-fn secrets_are_shown_nowhere() {
+fn no_output_contains_secrets() {
     let toolcrib = Toolcrib::new();
     let server = scripted_server();
     let mut outcomes = vec![
@@ -504,7 +504,7 @@ fn secrets_are_shown_nowhere() {
 }
 
 #[test]
-fn a_first_configuration_is_written_once() {
+fn init_does_not_overwrite_a_configuration() {
     let toolcrib = Toolcrib::new();
     toolcrib.write(".mcp.json", "{}");
     let written = toolcrib.run_ok(&["init"]);
@@ -518,7 +518,7 @@ fn a_first_configuration_is_written_once() {
 }
 
 #[test]
-fn every_shell_gets_its_script_and_every_command_its_help() {
+fn completions_and_help_exist_for_every_shell_and_command() {
     let toolcrib = Toolcrib::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         assert!(toolcrib.run_ok(&["completions", shell]).stdout.contains("invalidate"), "{shell}");

@@ -1,4 +1,4 @@
-//! What those see who keep `toolcrib serve` running: health, metrics, request ids.
+//! Monitoring of `toolcrib serve`: health, readiness, metrics and request ids.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,7 +14,7 @@ use support::http::{RawHttpResponse, call_tool, request};
 use support::test_server::{TestWorkspace, wait_until};
 
 #[test]
-fn an_answer_has_the_id_of_its_request() {
+fn a_response_has_the_id_of_its_request() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let server = workspace.serve();
     let get = |path: &str, headers: &str| request(&server.url, "GET", path, headers, "");
@@ -30,7 +30,7 @@ fn an_answer_has_the_id_of_its_request() {
 }
 
 #[test]
-fn it_says_whether_it_is_alive_and_ready() {
+fn health_and_readiness_are_reported() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let mut server = workspace.serve();
     for (path, said) in [("/healthz", "ok\n"), ("/readyz", r#"{"status":"ready","store":{"state":"ok"}}"#)] {
@@ -42,7 +42,7 @@ fn it_says_whether_it_is_alive_and_ready() {
 }
 
 #[test]
-fn what_it_does_is_counted_exactly_and_promtool_has_no_complaint() {
+fn metrics_are_exact_and_accepted_by_promtool() {
     let sources = json!({ "one": { "command": programs::scripted_server(), "args": ["--with", "fail", "--with", "rpc_error"] }, "broken": { "command": "no-such-program-here" } });
     let workspace = TestWorkspace::new(&sources, &json!({}));
     let server = workspace.serve();

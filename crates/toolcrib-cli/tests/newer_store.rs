@@ -1,4 +1,4 @@
-//! A store to which a newer Toolcrib wrote, and one that an older one left behind, from outside: commands and `serve`.
+//! Commands and `serve` with a store written by a newer or an older version, through the real binary.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::http::{call_tool, request};
 use support::test_project::{TestProject, execute_sql};
 use support::test_server::{TestWorkspace, wait_until};
 
-/// Appends a record as another version of Toolcrib would.
+/// Appends a critical record of an unknown type, as a newer version would.
 const INSERT_UNKNOWN_EVENT: &str = r#"INSERT INTO journal (seq, at, actor, body, critical, since)
     SELECT max(seq) + 1, 1, 'newer', '{"type":"ToolPainted","source":"one"}', 1, '0.9.0' FROM journal"#;
 
@@ -24,7 +24,7 @@ fn upgrade_message() -> String {
 }
 
 #[test]
-fn commands_read_on_and_refuse_to_act_after_a_record_that_must_not_be_ignored() {
+fn after_a_critical_unknown_record_commands_only_read() {
     let project = TestProject::new("one: { command: SERVER }");
     let listed = project.run(&["tools"]).assert_code(0).stdout.clone();
     if project.execute_sql(INSERT_UNKNOWN_EVENT).is_none() {
@@ -59,14 +59,14 @@ fn commands_read_on_and_refuse_to_act_after_a_record_that_must_not_be_ignored() 
     let failed: Vec<&Value> = checks.as_array().unwrap().iter().filter(|check| check["status"] == "fail").collect();
     assert_eq!((failed.len(), &failed[0]["message"]), (1, &json!(upgrade_message())), "{checks}");
 
-    // A changed configuration does not prevent reading.
+    // A changed configuration does not prevent reads.
     project.configure("two: { command: SERVER }");
     assert_eq!(project.run(&["tools", "--cached"]).assert_code(0).stdout, listed);
     project.run(&["history"]).assert_code(0).assert_stderr("what changed in the configuration is not taken over");
 }
 
 #[test]
-fn a_server_that_runs_stops_calls_and_writes_when_such_a_record_arrives() {
+fn a_running_server_refuses_calls_and_writes_after_a_critical_unknown_record() {
     let workspace = TestWorkspace::new(&json!({ "one": { "command": programs::scripted_server() } }), &json!({}));
     workspace.discover();
     let server = workspace.serve();
@@ -110,7 +110,7 @@ fn a_server_that_runs_stops_calls_and_writes_when_such_a_record_arrives() {
         assert_eq!(request(&server.url, "GET", path, "", "").status, 200, "{path}");
     }
 
-    // A server that starts now serves what can be read, and says why it is not ready.
+    // A server started now serves reads, and reports why it is not ready.
     drop(server);
     let server = workspace.serve();
     assert_eq!(request(&server.url, "GET", "/readyz", "", "").status, 503);
@@ -120,7 +120,7 @@ fn a_server_that_runs_stops_calls_and_writes_when_such_a_record_arrives() {
 }
 
 #[test]
-fn processes_that_start_together_bring_an_old_store_up_to_date_once() {
+fn concurrent_processes_migrate_an_old_store_once() {
     let workspace = TestWorkspace::new(&json!({ "core": { "builtin": ["current_time", "calculate"] } }), &json!({}));
     std::fs::create_dir(workspace.path("data")).unwrap();
     let old = include_str!("../../toolcrib/src/store/sqlite/version_1.sql");

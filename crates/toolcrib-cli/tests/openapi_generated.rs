@@ -1,6 +1,6 @@
-//! A thousand generated calls through `toolcrib serve` to APIs that read them back by their documents: hypothesis makes
-//! the arguments from the schemas that agents see, openapi-core reads the requests. What they do is in
-//! `fixtures/generated`, what is right stands here.
+//! A thousand generated calls through `toolcrib serve` to APIs that validate them with their documents: hypothesis generates
+//! the arguments from the schemas that agents see, openapi-core validates the requests. The scripts are in
+//! `fixtures/generated`; the expectations are here.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use support::test_server::{TEST_TIMEOUT, TestWorkspace, read_or_empty};
 use toolcrib_testkit::programs::{self, Program};
 
-/// For all calls together; they take a minute on two busy cores.
+/// Timeout for all calls together, which take a minute on two busy cores.
 const CALLS_TIMEOUT: Duration = Duration::from_secs(400);
 
-/// Why a call may stay here although its arguments fit the schema: HTTP has no way to say it.
+/// Allowed refusals of valid arguments, which HTTP cannot express.
 const ALLOWED_REFUSALS: [&str; 6] = [
     "argument `…` is part of a path and must not be empty",
     "argument `…` is part of a path and must not make it `…` or `…`",
@@ -31,9 +31,9 @@ const ALLOWED_REFUSALS: [&str; 6] = [
 ];
 
 #[test]
-fn a_thousand_generated_calls_arrive_as_the_documents_have_it() {
+fn a_thousand_generated_calls_match_the_documents() {
     let Some(program) = programs::generated_calls() else {
-        let test = "a_thousand_generated_calls_arrive_as_the_documents_have_it";
+        let test = "a_thousand_generated_calls_match_the_documents";
         return programs::skip(test, "hypothesis and openapi-core were not fetched");
     };
     let report = run_generated_calls(&program);
@@ -58,7 +58,7 @@ fn a_thousand_generated_calls_arrive_as_the_documents_have_it() {
     assert_eq!(wrong["codes"], json!({ "TOOL_INVALID_INPUT": wrong["calls"] }));
 }
 
-/// What came of it all.
+/// Runs the generated calls and returns their report.
 fn run_generated_calls(program: &Program) -> Value {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let kitchen = here.join("../../fixtures/openapi/kitchen.yaml");
@@ -86,11 +86,11 @@ fn run_generated_calls(program: &Program) -> Value {
     serde_json::from_str(&report).unwrap()
 }
 
-/// The running script; ends when it is dropped.
+/// The running script; killed on drop.
 struct CallsProcess(Child);
 
 impl CallsProcess {
-    /// With every line that it prints.
+    /// Starts the script; the receiver gets every line of its stdout.
     fn start(
         workspace: &TestWorkspace,
         (program, first): &Program,
@@ -99,7 +99,7 @@ impl CallsProcess {
         let mut command = Command::new(program);
         workspace.isolate(&mut command);
         command.args(first).args(documents).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // It would leave its cache beside the scripts.
+        // Python must not write its cache beside the scripts.
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         command.stderr(std::fs::File::create(workspace.path("calls.log")).unwrap());
         let mut child = command.spawn().unwrap();
@@ -107,7 +107,7 @@ impl CallsProcess {
         let (tell, said) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                // Whoever listened may be gone.
+                // The receiver may have been dropped.
                 let _ = tell.send(line);
             }
         });
@@ -117,7 +117,7 @@ impl CallsProcess {
 
 impl Drop for CallsProcess {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // Fails if the process has already ended.
         let _gone = self.0.kill().and_then(|()| self.0.wait());
     }
 }

@@ -1,4 +1,5 @@
-//! However Toolcrib ends, nothing of a server's family survives it: children, grandchildren, escapees.
+//! However Toolcrib ends, no process of a server survives it: children, grandchildren, or processes that left the process
+//! group.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolcrib_testkit::programs;
 
-/// A place with a server that has a hostile family.
+/// A directory with a server that starts child processes which try to escape.
 struct ProcessTreeFixture(TempDir);
 
 impl ProcessTreeFixture {
@@ -18,7 +19,7 @@ impl ProcessTreeFixture {
         ProcessTreeFixture::with_arguments(&[], json!({}))
     }
 
-    /// With more arguments for the server, and `defaults`.
+    /// Adds arguments for the server, and the `defaults` of the configuration.
     fn with_arguments(more: &[&str], defaults: Value) -> ProcessTreeFixture {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
@@ -51,7 +52,7 @@ impl ProcessTreeFixture {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
-    /// A call that never ends, once it has reached the server.
+    /// Starts a call that never ends, and waits until it has reached the server.
     fn start_hanging_call(&self) -> Child {
         let child = self.spawn_toolcrib(&["call", "s__hang"]);
         wait_until("the call is under way", || read_or_empty(&self.path("log")).contains("tools/call"));
@@ -59,7 +60,7 @@ impl ProcessTreeFixture {
         child
     }
 
-    /// Every process that was ever started: the servers, and what they started.
+    /// Ids of all processes that the servers and their children ever started.
     fn all_pids(&self) -> Vec<String> {
         let starts = read_or_empty(&self.path("starts"));
         let family = read_or_empty(&self.path("family"));
@@ -97,7 +98,7 @@ fn send_signal(name: &str, child: &Child) {
 }
 
 #[test]
-fn nothing_survives_a_kill_in_mid_call() {
+fn no_process_survives_sigkill_during_a_call() {
     let fixture = ProcessTreeFixture::new();
     let mut child = fixture.start_hanging_call();
     child.kill().unwrap();
@@ -106,7 +107,7 @@ fn nothing_survives_a_kill_in_mid_call() {
 }
 
 #[test]
-fn nothing_survives_an_interrupt_in_mid_call() {
+fn no_process_survives_sigint_during_a_call() {
     let fixture = ProcessTreeFixture::new();
     let mut child = fixture.start_hanging_call();
     send_signal("-INT", &child);
@@ -115,7 +116,7 @@ fn nothing_survives_an_interrupt_in_mid_call() {
 }
 
 #[test]
-fn nothing_survives_a_termination_in_mid_call() {
+fn no_process_survives_sigterm_during_a_call() {
     let fixture = ProcessTreeFixture::new();
     let mut child = fixture.start_hanging_call();
     send_signal("-TERM", &child);
@@ -124,7 +125,7 @@ fn nothing_survives_a_termination_in_mid_call() {
 }
 
 #[test]
-fn nothing_survives_a_command_that_is_done() {
+fn no_process_survives_a_finished_command() {
     let fixture = ProcessTreeFixture::new();
     assert!(fixture.spawn_toolcrib(&["call", "s__echo", "text=hello"]).wait().unwrap().success());
     fixture.assert_no_process_left();
@@ -133,7 +134,7 @@ fn nothing_survives_a_command_that_is_done() {
 }
 
 #[test]
-fn nothing_survives_a_command_whose_source_hangs() {
+fn no_process_survives_a_command_whose_source_hangs() {
     let fixture = ProcessTreeFixture::with_arguments(&["--hang", "list"], json!({ "first_start_timeout": "1s" }));
     assert_eq!(fixture.spawn_toolcrib(&["refresh"]).wait().unwrap().code(), Some(1));
     fixture.assert_no_process_left();

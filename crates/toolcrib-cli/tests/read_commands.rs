@@ -1,4 +1,4 @@
-//! The commands that read, and the demo, from outside: the real binary against the scripted servers.
+//! Commands that read, and the demo: the real binary with scripted servers.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn tool(name: &str, description: &str) -> Value {
 }
 
 #[test]
-fn a_description_is_readable_whatever_the_schema() {
+fn describe_renders_unusual_schemas() {
     let project = TestProject::new("odd: { command: SERVER, args: [--tools-file, odd.json], cwd: . }");
     project.write("odd.json", ODD_TOOLS);
     let output = project.run(&["describe", "odd.tool"]);
@@ -70,7 +70,7 @@ odd__odd_tool — An odd one
 }
 
 #[test]
-fn a_description_of_very_many_arguments_says_how_many_more_there_are() {
+fn describe_counts_omitted_arguments() {
     let project = TestProject::new("wide: { command: SERVER, args: [--tools-file, wide.json], cwd: . }");
     let properties: serde_json::Map<_, _> = (0..510).map(|index| (format!("p{index}"), json!({}))).collect();
     let schema = json!({"type": "object", "properties": properties, "required": ["p509"]});
@@ -83,7 +83,7 @@ fn a_description_of_very_many_arguments_says_how_many_more_there_are() {
 }
 
 #[test]
-fn an_unknown_name_does_not_hide_the_others() {
+fn describe_reports_unknown_names_beside_the_tools() {
     let project = TestProject::new(
         "one: { command: SERVER }\ntwo: { command: SERVER, args: [--tools, '1'] }\noff: { command: SERVER, enabled: false }",
     );
@@ -102,9 +102,9 @@ fn an_unknown_name_does_not_hide_the_others() {
     project.run(&["describe"]).assert_code(2);
 }
 
-/// A person or a pipe wants all of a large result, and no notes in it.
+/// Commands print a large result completely, without paging notes.
 #[test]
-fn a_large_result_is_printed_whole() {
+fn a_large_result_is_printed_completely() {
     let project = TestProject::new("one: { command: SERVER, args: [--with, large], result_limit: 1KiB }");
     let printed = project.run(&["call", "one__large", "bytes=300000"]);
     assert_eq!((printed.code, printed.stdout.trim_end().len()), (0, 300_000), "{}", printed.stderr);
@@ -115,7 +115,7 @@ fn a_large_result_is_printed_whole() {
 }
 
 #[test]
-fn one_tool_is_its_list_entry_and_more() {
+fn a_described_tool_contains_its_list_entry() {
     let project =
         TestProject::new("one: { command: SERVER, tags: [x], tools: { fail: ask } }\ncore: { builtin: calculate }");
     project.run(&["call", "one__echo", "text=hi"]).assert_code(0);
@@ -150,7 +150,7 @@ fn one_tool_is_its_list_entry_and_more() {
 }
 
 #[test]
-fn only_the_source_that_is_needed_is_started() {
+fn describe_starts_only_the_source_of_the_tool() {
     let project = TestProject::new(
         "one: { command: SERVER, args: [--count-file, one.log], cwd: . }\ntwo: { command: SERVER, args: [--count-file, two.log], cwd: . }",
     );
@@ -165,7 +165,7 @@ fn only_the_source_that_is_needed_is_started() {
 }
 
 #[test]
-fn numbers_are_kept_and_shown() {
+fn stats_count_calls_and_cache_hits() {
     let project = TestProject::new("one: { command: SERVER }");
     let empty = project.json(0, &["stats"]);
     assert_eq!((&empty["tool_count"], &empty["hit_ratio"], &empty["tools"]), (&json!(0), &Value::Null, &json!([])));
@@ -186,7 +186,7 @@ fn numbers_are_kept_and_shown() {
 }
 
 #[test]
-fn history_tells_what_came_changed_and_went() {
+fn history_lists_added_changed_and_removed_tools() {
     let project = TestProject::new(
         "one: { command: SERVER, args: [--change-file, list.json], cwd: . }\ntwo: { command: SERVER }",
     );
@@ -250,7 +250,7 @@ fn history_tells_what_came_changed_and_went() {
 }
 
 #[test]
-fn checks_are_kept_newest_first() {
+fn history_lists_discoveries_newest_first() {
     let both = "one: { command: SERVER }\nbad: { command: SERVER, args: [--exit, '3'] }";
     let project = TestProject::new(both);
     project.run(&["refresh"]).assert_code(1);
@@ -271,7 +271,7 @@ fn checks_are_kept_newest_first() {
 }
 
 #[test]
-fn verify_finds_what_was_tampered_with() {
+fn verify_finds_tampering() {
     for (sql, fault) in [
         ("DELETE FROM manifests", "the manifest of `one` is missing"),
         ("UPDATE manifests SET idx = substr(idx, 1, 40)", "the manifest of `one` is missing"),
@@ -290,7 +290,7 @@ fn verify_finds_what_was_tampered_with() {
         let whole = project.json(0, &["verify"]);
         assert_eq!(whole, json!({"records": 2, "manifests": 1, "unknown_events": 0, "faults": []}));
         if project.execute_sql(sql).is_none() {
-            return programs::skip("verify_finds_what_was_tampered_with", "there is no python3");
+            return programs::skip("verify_finds_tampering", "there is no python3");
         }
         let faults = project.json(1, &["verify"])["faults"].to_string();
         assert!(faults.contains(fault), "{sql}: {faults}");
@@ -302,7 +302,7 @@ fn verify_finds_what_was_tampered_with() {
 }
 
 #[test]
-fn a_doctor_says_what_is_wrong_and_what_to_do() {
+fn doctor_reports_problems_with_advice() {
     let project = TestProject::new(
         r#"odd: { command: SERVER, args: [--tools-file, odd.json], cwd: . }
         core: { builtin: all }
@@ -355,7 +355,7 @@ fn a_doctor_says_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
-fn a_healthy_house_has_nothing_to_complain_of() {
+fn doctor_reports_no_problem_on_a_healthy_setup() {
     let project = TestProject::new("one: { command: SERVER, args: [--count-file, starts.log], cwd: . }");
     project.run(&["doctor"]).assert_code(0).assert_stdout("nothing is broken; 1 warning");
     let probed = project.run(&["doctor", "--probe"]);
@@ -380,7 +380,7 @@ fn a_healthy_house_has_nothing_to_complain_of() {
 }
 
 #[test]
-fn a_source_that_wants_a_token_is_told_how_to_get_one() {
+fn doctor_explains_how_to_set_a_missing_token() {
     let mut server = Command::new(programs::scripted_http_server());
     let mut server = server.args(["--require-bearer", "open sesame"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -401,7 +401,7 @@ fn a_source_that_wants_a_token_is_told_how_to_get_one() {
 }
 
 #[test]
-fn a_doctor_works_in_a_ruin() {
+fn doctor_works_with_broken_configuration_and_store() {
     let project = TestProject::new("one: { command: SERVER }");
     let untrusted = project.run_with(&["doctor"], &[]);
     untrusted
@@ -424,8 +424,8 @@ fn a_doctor_works_in_a_ruin() {
 }
 
 #[test]
-fn the_demo_shows_it_all_and_leaves_nothing_behind() {
-    // Whatever lies about, the demo is not disturbed by it.
+fn the_demo_runs_every_step_and_leaves_nothing_behind() {
+    // The demo ignores invalid configuration files and environment variables.
     let project = TestProject::new("one: { comand: x }");
     fs::create_dir_all(project.path("home/.config/toolcrib")).unwrap();
     fs::write(project.path("home/.config/toolcrib/toolcrib.yaml"), "nonsense: [").unwrap();

@@ -1,4 +1,4 @@
-//! REST of a running `toolcrib serve`: it says what the command line says, and generated requests find no fault.
+//! REST of a running `toolcrib serve`: the same JSON as the commands, and conformance with its OpenAPI document.
 
 mod support;
 
@@ -27,7 +27,7 @@ fn sources() -> Value {
 }
 
 #[test]
-fn the_routes_say_what_the_commands_print() {
+fn routes_return_what_commands_print_as_json() {
     let workspace = TestWorkspace::new(&sources(), &json!({ "mode": "full" }));
     workspace.discover();
     let server = workspace.serve();
@@ -43,13 +43,13 @@ fn the_routes_say_what_the_commands_print() {
         let output = workspace.toolcrib(&[command, &["--json"]].concat()).output().unwrap();
         let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
         let mut answered = server.get_json(path);
-        // Pages are for those who ask over HTTP.
+        // Only HTTP responses are paged.
         answered.as_object_mut().unwrap().shift_remove("next_cursor");
         assert_eq!(answered, printed, "{path}");
     }
     let output = workspace.toolcrib(&["tools", "--cached", "--format", "openai"]).output().unwrap();
     assert_eq!(server.get_json("/api/tools?format=openai"), serde_json::from_slice::<Value>(&output.stdout).unwrap());
-    // Ages pass between the two.
+    // Ages differ between the two requests, so compare only the other fields.
     let output = workspace.toolcrib(&["stats", "--json"]).output().unwrap();
     let printed = serde_json::from_slice::<Value>(&output.stdout).unwrap();
     let answered = server.get_json("/api/stats");
@@ -58,10 +58,10 @@ fn the_routes_say_what_the_commands_print() {
     }
 }
 
-/// Everybody needs a token here, so that nobody may declare programs over HTTP: what is generated runs nothing.
+/// With `--require-token` programs cannot be declared over HTTP, so that generated requests run nothing.
 #[test]
-fn generated_requests_are_answered_as_the_document_has_it() {
-    let test = "generated_requests_are_answered_as_the_document_has_it";
+fn generated_requests_get_the_documented_responses() {
+    let test = "generated_requests_get_the_documented_responses";
     let Some((program, first)) = programs::schemathesis() else {
         return programs::skip(test, "schemathesis was not fetched");
     };

@@ -1,4 +1,4 @@
-//! `search` and `eval` as somebody at a terminal meets them.
+//! `search` and `eval`, through the real binary.
 
 mod support;
 
@@ -27,7 +27,7 @@ fn mail_and_files_project() -> TestProject {
 }
 
 #[test]
-fn a_search_discovers_what_is_missing_and_prints_a_line_each() {
+fn search_discovers_sources_and_prints_one_line_per_hit() {
     let project = mail_and_files_project();
     let output = project.run(&["search", "send", "a", "mail", "to", "Ann", "-k", "1"]);
     let line = "mail__send_email(to*: string[], subject: string) — Send an email to one or more people\n";
@@ -44,7 +44,7 @@ fn a_search_discovers_what_is_missing_and_prints_a_line_each() {
 }
 
 #[test]
-fn a_search_keeps_to_a_source_or_a_tag() {
+fn search_filters_by_source_and_tag() {
     let project = mail_and_files_project();
     let search = |arguments: &[&str]| {
         let found = project.json(0, &[&["search", "search read send file mail", "-k", "0"], arguments].concat());
@@ -58,7 +58,7 @@ fn a_search_keeps_to_a_source_or_a_tag() {
 }
 
 #[test]
-fn nothing_found_is_no_failure_and_says_what_to_try() {
+fn search_without_hits_succeeds_with_a_hint() {
     let project = mail_and_files_project();
     let output = project.run(&["search", "qwxyzzy"]);
     assert_eq!(output.assert_code(0).stdout, "");
@@ -70,7 +70,7 @@ fn nothing_found_is_no_failure_and_says_what_to_try() {
 }
 
 #[test]
-fn a_disabled_tool_is_not_found() {
+fn search_skips_disabled_tools() {
     let project = mail_and_files_project();
     project.run(&["refresh"]).assert_code(0);
     project.run(&["disable", "mail__send_email"]).assert_code(0);
@@ -79,7 +79,7 @@ fn a_disabled_tool_is_not_found() {
 }
 
 #[test]
-fn a_labelled_set_is_measured_without_store_or_configuration() {
+fn eval_measures_a_labelled_set_without_store_or_configuration() {
     let project = mail_and_files_project();
     let tools = [
         r#"{"id":"1","server":"mail","name":"send","description":"Send a mail"}"#,
@@ -109,7 +109,7 @@ fn a_labelled_set_is_measured_without_store_or_configuration() {
     project.run_with(&[&eval[..], &["-k", "0"]].concat(), &[]).assert_code(2);
 }
 
-/// A static embedding of six words: `umbrella` and `rain` point one way, `post` another.
+/// Writes a static embedding of six words, in which `umbrella` and `rain` are similar and `post` is not.
 #[cfg(feature = "embeddings")]
 fn write_model(project: &TestProject) {
     let vocabulary = json!({"[UNK]": 0, "umbrella": 1, "rain": 2, "post": 3, "deliver": 4, "send": 5});
@@ -123,7 +123,7 @@ fn write_model(project: &TestProject) {
 
 #[cfg(feature = "embeddings")]
 #[test]
-fn a_search_by_meaning_finds_what_shares_no_word() {
+fn semantic_search_finds_tools_without_common_words() {
     let others = (0..20).map(|number| json!({"name": format!("post{number}"), "description": "Deliver post"}));
     let rain = json!({"name": "tomorrow", "description": "Rain"});
     let tools: Vec<Value> = others.chain([rain]).collect();
@@ -147,7 +147,7 @@ fn a_search_by_meaning_finds_what_shares_no_word() {
 
 #[cfg(feature = "embeddings")]
 #[test]
-fn a_search_by_meaning_says_what_is_wrong_with_its_model() {
+fn semantic_search_reports_an_invalid_model() {
     let project = mail_and_files_project();
     let search = |complaint: &str| {
         project.run(&["search", "mail", "--model", "model"]).assert_code(2).assert_stderr(complaint);
@@ -166,7 +166,7 @@ fn a_search_by_meaning_says_what_is_wrong_with_its_model() {
 
 #[cfg(not(feature = "embeddings"))]
 #[test]
-fn a_search_by_meaning_needs_a_build_with_it() {
+fn semantic_search_requires_the_feature() {
     let project = mail_and_files_project();
     let message = "error: this build of `toolcrib` has no semantic search; build it with `--features embeddings`";
     project.run(&["search", "mail", "--model", "model"]).assert_code(2).assert_stderr(message);
@@ -175,7 +175,7 @@ fn a_search_by_meaning_needs_a_build_with_it() {
 }
 
 #[test]
-fn a_faulty_set_is_refused_by_file_and_line() {
+fn eval_rejects_an_invalid_set_by_file_and_line() {
     let project = mail_and_files_project();
     project.write("tools.jsonl", "{\"id\":\"1\",\"name\":\"x\"}\n");
     project.write("queries.jsonl", "{\"query\":\"x\",\"relevant\":[\"1\"]}\nnonsense\n");

@@ -1,4 +1,4 @@
-//! `toolcrib serve` from outside: who may knock, what happens when its file changes, and how it leaves.
+//! `toolcrib serve` through the real binary: rejected requests, reload of the configuration, shutdown, and warm-up.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -27,9 +27,9 @@ impl ServeProcess {
     }
 }
 
-/// Reading the configuration, the first time and again, is no need for tools.
+/// Loading or reloading the configuration does not contact sources.
 #[test]
-fn nobody_is_contacted_before_somebody_asks_for_tools() {
+fn no_source_is_contacted_before_the_first_tool_request() {
     let workspace = TestWorkspace::new(&one_source(), &json!({}));
     let server = workspace.serve();
     for times in 1..=3 {
@@ -47,7 +47,7 @@ fn nobody_is_contacted_before_somebody_asks_for_tools() {
 }
 
 #[test]
-fn strangers_and_giants_stay_outside() {
+fn foreign_hosts_and_oversized_requests_are_rejected() {
     let workspace = TestWorkspace::new(&one_source(), &json!({}));
     let server = workspace.serve();
     let send = |method: &str, path: &str, headers: &str, body: &str| request(&server.url, method, path, headers, body);
@@ -72,7 +72,7 @@ fn strangers_and_giants_stay_outside() {
 }
 
 #[test]
-fn an_address_that_cannot_be_had_is_an_error_at_once() {
+fn an_unusable_listen_address_is_an_error() {
     let workspace = TestWorkspace::new(&one_source(), &json!({}));
     let server = workspace.serve();
     let taken = server.url.strip_prefix("http://").unwrap();
@@ -89,7 +89,7 @@ fn an_address_that_cannot_be_had_is_an_error_at_once() {
 }
 
 #[test]
-fn the_configuration_is_read_again() {
+fn the_configuration_is_reloaded() {
     let workspace = TestWorkspace::new(&one_source(), &json!({ "mode": "full" }));
     workspace.discover();
     let server = workspace.serve();
@@ -113,7 +113,7 @@ fn the_configuration_is_read_again() {
 }
 
 #[test]
-fn leaving_lets_calls_finish_and_leaves_nothing_behind() {
+fn shutdown_lets_calls_finish_and_leaves_no_process() {
     let slow =
         json!({ "slow": { "command": programs::scripted_server(), "args": ["--with", "slow", "--delay-ms", "300"] } });
     let workspace = TestWorkspace::new(&slow, &json!({}));
@@ -121,7 +121,7 @@ fn leaving_lets_calls_finish_and_leaves_nothing_behind() {
     let mut server = workspace.serve();
     let answer = thread::scope(|scope| {
         let calling = scope.spawn(|| call_tool(&server, "slow__echo", &json!({ "text": "x" }), json!({})));
-        // The server behind it has been started for the call, so the call is under way.
+        // The upstream server is started for the call, so the call is in flight.
         wait_until("the call", || workspace.process_count() > 1);
         server.signal("TERM");
         calling.join().unwrap()
@@ -131,25 +131,25 @@ fn leaving_lets_calls_finish_and_leaves_nothing_behind() {
     wait_until("its processes to end", || workspace.process_count() == 0);
 }
 
-/// A server whose tool `slow` takes so many steps of 10 ms, and that stays when its input ends.
+/// A server whose tool `slow` takes `steps` times 10 ms, and that ignores the end of its input.
 fn slow_source(steps: u32, log: &str) -> Value {
     json!({ "s": {
         "command": programs::scripted_server(), "args": ["--progress", steps.to_string(), "--ignore-eof", "--log-file", log],
     } })
 }
 
-/// The protocol by which a client calls.
+/// The protocol of a call.
 #[derive(Debug, Clone, Copy)]
 enum CallProtocol {
     Rest,
     Mcp,
-    /// Answered by a stream of events, for it asks for progress.
+    /// With a progress token, so that the response is an event stream.
     Stream,
-    /// The same in a session, as before 2026-07-28.
+    /// The same within a session, as before protocol version 2026-07-28.
     Session,
 }
 
-/// One call of `s__slow`; the response to it.
+/// Calls `s__slow` and returns the response.
 fn call_slow(url: &str, protocol: CallProtocol) -> RawHttpResponse {
     const JSON: &str = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
     let rpc = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
@@ -174,7 +174,7 @@ fn call_slow(url: &str, protocol: CallProtocol) -> RawHttpResponse {
     }
 }
 
-/// The JSON of a response, or of the last event of a stream that ended.
+/// Returns the JSON of a response, or of the last event of an event stream.
 fn last_message(answer: &RawHttpResponse) -> Value {
     let last = answer.body.lines().rev().find_map(|line| line.strip_prefix("data: "));
     last.map_or_else(|| answer.json(), |last| serde_json::from_str(last).unwrap())
@@ -192,8 +192,8 @@ fn expect_stopping_result(result: &Value) {
     expect_stopping(&serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap());
 }
 
-/// Makes calls in all protocols at once, asks the server to leave while all of them run, and gives the responses. The server has
-/// ended then, and what it started too.
+/// Makes calls in all protocols at once, sends SIGTERM while all are in flight, and returns the responses. Asserts that the
+/// server and all its processes have ended.
 fn calls_during_shutdown(steps: u32, calls: usize) -> Vec<(CallProtocol, RawHttpResponse)> {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let log = workspace.path("methods");
@@ -223,14 +223,14 @@ fn calls_during_shutdown(steps: u32, calls: usize) -> Vec<(CallProtocol, RawHttp
         (answers, left)
     });
     assert_eq!(server.wait_for_exit().code(), Some(0), "{}", read_or_empty(&workspace.path("serve.log")));
-    // The drain time is ten seconds; a busy machine may need some more to start the end and to notice it.
+    // The drain timeout is ten seconds; a busy machine needs some more to start and notice the shutdown.
     assert!(left.elapsed() < Duration::from_secs(20), "{:?}", left.elapsed());
     wait_until("its processes to end", || workspace.process_count() == 0);
     answers
 }
 
 #[test]
-fn leaving_responds_to_every_call_that_cannot_finish() {
+fn shutdown_responds_to_every_call_that_cannot_finish() {
     for (protocol, answer) in calls_during_shutdown(6_000, 100) {
         match protocol {
             CallProtocol::Rest => expect_stopping(&answer.expect_json(503)),
@@ -243,7 +243,7 @@ fn leaving_responds_to_every_call_that_cannot_finish() {
 }
 
 #[test]
-fn leaving_lets_calls_finish_that_can() {
+fn shutdown_lets_short_calls_finish() {
     for (protocol, answer) in calls_during_shutdown(100, 12) {
         assert_eq!(answer.status, 200, "{protocol:?} {answer:?}");
         let message = last_message(&answer);
@@ -254,7 +254,7 @@ fn leaving_lets_calls_finish_that_can() {
 }
 
 #[test]
-fn a_process_that_cannot_even_drain_ends_within_its_drain_time() {
+fn a_blocked_process_ends_within_the_drain_timeout() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let config = workspace.path("toolcrib.json");
     std::fs::remove_file(&config).unwrap();
@@ -264,7 +264,7 @@ fn a_process_that_cannot_even_drain_ends_within_its_drain_time() {
     drop(free);
     let mut command = workspace.toolcrib(&["serve", "--listen", &address.to_string()]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // It has its address before it reads its configuration, which never comes.
+    // It binds its address before it reads the configuration, which blocks on the FIFO.
     wait_until("it has started", || TcpStream::connect(address).is_ok());
     let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
@@ -276,7 +276,7 @@ fn a_process_that_cannot_even_drain_ends_within_its_drain_time() {
     assert_eq!(ended.unwrap().code(), Some(1));
 }
 
-/// What ends a `toolcrib mcp`.
+/// How a `toolcrib mcp` is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Signal,
@@ -284,7 +284,7 @@ enum Ending {
 }
 
 #[test]
-fn a_call_on_stdio_that_cannot_finish_gets_a_response() {
+fn a_call_over_stdio_gets_a_response_at_shutdown() {
     for ending in [Ending::Signal, Ending::EndOfInput] {
         let workspace = TestWorkspace::new(&json!({}), &json!({}));
         let log = workspace.path("methods");
@@ -318,7 +318,7 @@ fn a_call_on_stdio_that_cannot_finish_gets_a_response() {
 }
 
 #[test]
-fn the_demo_s_api_can_be_had_alone() {
+fn the_demo_serves_its_api_alone() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let mut shop = workspace.start_listening(&["demo", "--api"]);
     let document = request(&shop.url, "GET", "/openapi.json", "", "");
@@ -330,11 +330,11 @@ fn the_demo_s_api_can_be_had_alone() {
     assert_eq!(refused.status.code(), Some(2), "{}", String::from_utf8_lossy(&refused.stderr));
 }
 
-/// The guard of a server is what ends its processes. When it is itself killed they end all the same, wherever they are,
-/// and the source works on.
+/// The guard of a server ends its processes. When the guard itself is killed, they end nevertheless, wherever they are,
+/// and the source recovers.
 #[cfg(target_os = "linux")]
 #[test]
-fn nothing_survives_a_guard_that_is_killed_and_the_source_works_on() {
+fn no_process_survives_a_killed_guard_and_the_source_recovers() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let path = |name: &str| workspace.path(name).to_str().unwrap().to_owned();
     let args = ["--grandchildren", "--pids-file", &path("family"), "--count-file", &path("starts")];
@@ -350,7 +350,7 @@ fn nothing_survives_a_guard_that_is_killed_and_the_source_works_on() {
         lines.lines().filter_map(|line| Some(line.rsplit(' ').next()?.to_owned())).collect()
     };
     for signals in [&["-KILL"][..], &["-STOP", "-KILL"]] {
-        // The server answers once its family has written itself down here.
+        // The server responds once all its child processes have written their ids to this file.
         std::fs::remove_file(workspace.path("family")).unwrap();
         wait_until("the source works", || echo() == "well");
         let server_pid = read_or_empty(&workspace.path("starts")).lines().last().unwrap().to_owned();
@@ -367,7 +367,7 @@ fn nothing_survives_a_guard_that_is_killed_and_the_source_works_on() {
     wait_until("nothing is left", || workspace.process_count() == 0);
 }
 
-/// A place whose one source counts its starts, and that is discovered as `warm` says.
+/// A workspace with this `warm` setting and one source that counts its starts.
 fn workspace_with_warm(warm: &str) -> TestWorkspace {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let args = json!(["--count-file", workspace.path("starts")]);
@@ -392,13 +392,13 @@ fn discover(server: &ServeProcess) {
     mcp_request(server, "server/discover", json!({}), "");
 }
 
-/// A request that needs no list.
+/// Sends a request that needs no tool list.
 fn describe(server: &ServeProcess) {
     call_tool(server, "describe_tools", &json!({ "names": ["search_tools"] }), json!({}));
 }
 
 #[test]
-fn what_is_due_is_discovered_when_warm_says() {
+fn serve_discovers_sources_as_configured_by_warm() {
     let workspace = workspace_with_warm("demand");
     let server = workspace.serve();
     initialize(&server);
@@ -425,7 +425,7 @@ fn what_is_due_is_discovered_when_warm_says() {
 }
 
 #[test]
-fn mcp_discovers_what_is_due_when_warm_says() {
+fn mcp_discovers_sources_as_configured_by_warm() {
     for (warm, said) in [("start", ""), ("client", INITIALIZE)] {
         let workspace = workspace_with_warm(warm);
         let mut command = workspace.toolcrib(&["mcp"]);

@@ -1,5 +1,5 @@
-//! Traces on their way to an OpenTelemetry collector: what is told, and that a collector which does not listen harms
-//! nothing.
+//! Export of traces to an OpenTelemetry collector: the exported spans, and that an unreachable collector does not affect
+//! commands.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -30,7 +30,7 @@ fn test_workspace() -> TestWorkspace {
     TestWorkspace::new(&sources, &json!({}))
 }
 
-/// Everything a collector was sent.
+/// All requests that the collector received.
 fn export_requests(collector: &Upstream) -> Vec<ExportTraceServiceRequest> {
     let bodies = collector.asked().into_iter().map(|asked| asked.body);
     bodies.map(|body| ExportTraceServiceRequest::decode(body.as_slice()).unwrap()).collect()
@@ -71,7 +71,7 @@ fn run(workspace: &TestWorkspace, arguments: &[&str], variables: &[(&str, &str)]
 }
 
 #[test]
-fn a_command_is_told_as_one_trace() {
+fn a_command_is_exported_as_one_trace() {
     let workspace = test_workspace();
     let collector = Upstream::answering("");
     let variables = [
@@ -128,7 +128,7 @@ fn a_command_is_told_as_one_trace() {
 }
 
 #[test]
-fn what_fails_is_told_with_its_code() {
+fn failures_are_exported_with_their_code() {
     let workspace = test_workspace();
     let collector = Upstream::answering("");
     let at = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{}/elsewhere", collector.url))];
@@ -158,7 +158,7 @@ fn what_fails_is_told_with_its_code() {
 }
 
 #[test]
-fn a_served_call_is_part_of_what_its_client_does() {
+fn a_served_call_belongs_to_the_trace_of_its_client() {
     let workspace = test_workspace();
     let collector = Upstream::answering("");
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str())];
@@ -174,7 +174,7 @@ fn a_served_call_is_part_of_what_its_client_does() {
     assert_eq!((hex(&exported.trace_id).as_str(), hex(&exported.parent_span_id).as_str()), (TRACE_ID, SPAN_ID));
     assert_eq!(told, format!("00-{TRACE_ID}-{}-01", hex(&exported.span_id)), "its source is told of the very span");
 
-    // One that nobody traced begins a trace here, and what is under way when it leaves is exported too.
+    // A call without a trace starts one, and spans that are pending at shutdown are exported.
     let told = call_tool(&server, "one__meta", &json!({}), json!({}));
     assert!(told["content"][0]["text"].as_str().unwrap().contains("traceparent"), "{told}");
     server.signal("TERM");
@@ -183,7 +183,7 @@ fn a_served_call_is_part_of_what_its_client_does() {
 }
 
 #[test]
-fn the_steps_of_a_workflow_are_parts_of_it() {
+fn workflow_steps_are_child_spans() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let collector = Upstream::answering("");
     let shop = workspace.start_listening(&["demo", "--api"]);
@@ -207,7 +207,7 @@ fn the_steps_of_a_workflow_are_parts_of_it() {
 }
 
 #[test]
-fn a_collector_that_does_not_listen_harms_nothing() {
+fn an_unreachable_collector_does_not_affect_commands() {
     let silent = Upstream::silent();
     for url in [silent.url.as_str(), "http://127.0.0.1:1"] {
         let workspace = test_workspace();
@@ -232,7 +232,7 @@ fn a_collector_that_does_not_listen_harms_nothing() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
+fn unsupported_export_settings_are_reported() {
     let workspace = test_workspace();
     let collector = Upstream::answering("");
     for (name, value) in [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "no address")] {

@@ -1,4 +1,4 @@
-//! Where work belongs among what others do: W3C context from who asks to who is asked, and ids in the log.
+//! Trace propagation: W3C trace context from clients to upstream servers, and trace ids in the log.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -22,14 +22,14 @@ fn traceparent() -> String {
     format!("00-{TRACE_ID}-{SPAN_ID}-01")
 }
 
-/// The same trace, and a span that is not the caller's.
+/// Asserts that a `traceparent` has the same trace and a new span.
 #[track_caller]
 fn assert_same_trace(told: &str) {
     let parts: Vec<&str> = told.split('-').collect();
     assert!(parts.len() == 4 && parts[1] == TRACE_ID && parts[2] != SPAN_ID && parts[3] == "01", "{told}");
 }
 
-/// A stdio server that tells the `_meta` it got, and an API that keeps the headers it got.
+/// A workspace with a stdio server that returns the `_meta` it received, and an API that records headers.
 fn test_workspace(api: &Upstream) -> TestWorkspace {
     let document = json!({
         "openapi": "3.1.0",
@@ -46,14 +46,14 @@ fn test_workspace(api: &Upstream) -> TestWorkspace {
     workspace
 }
 
-/// The `_meta` that the tool `meta` says it got.
+/// Parses the `_meta` that the tool `meta` returned.
 fn parse_meta(result: &Value) -> Value {
     let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"));
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 #[test]
-fn a_trace_goes_on_to_those_who_are_asked() {
+fn a_trace_is_propagated_to_upstream_servers() {
     let api = Upstream::answering("[]");
     let workspace = test_workspace(&api);
     let server = workspace.serve();
@@ -86,7 +86,7 @@ fn a_trace_goes_on_to_those_who_are_asked() {
 }
 
 #[test]
-fn a_discovery_is_part_of_the_trace_of_who_asks_for_it() {
+fn a_discovery_belongs_to_the_trace_of_its_request() {
     let api = Upstream::answering(r#"{"openapi":"3.1.0","info":{"title":"Pets","version":"1"},"paths":{}}"#);
     let sources = json!({ "pets": { "openapi": format!("{}/pets.json", api.url), "allow_private": true } });
     let workspace = TestWorkspace::new(&sources, &json!({}));
@@ -97,7 +97,7 @@ fn a_discovery_is_part_of_the_trace_of_who_asks_for_it() {
 }
 
 #[test]
-fn nobody_is_told_of_a_trace_that_nobody_told_us_of() {
+fn no_trace_is_propagated_without_an_incoming_one() {
     let api = Upstream::answering("[]");
     let workspace = test_workspace(&api);
     let server = workspace.serve();
@@ -110,7 +110,7 @@ fn nobody_is_told_of_a_trace_that_nobody_told_us_of() {
 }
 
 #[test]
-fn a_command_is_part_of_what_started_it() {
+fn a_command_continues_the_trace_of_its_environment() {
     let api = Upstream::answering("[]");
     let workspace = test_workspace(&api);
     let mut command = workspace.toolcrib(&["call", "shop__pets"]);
@@ -119,7 +119,7 @@ fn a_command_is_part_of_what_started_it() {
     assert_same_trace(api.asked()[0].header("traceparent").unwrap());
 }
 
-/// Each event with what must be in it.
+/// Log events and their required fields.
 const EXPECTED_EVENTS: [(&str, &[&str]); 9] = [
     ("tools.discovery.started", &["server_count"]),
     ("tools.discovery.server.success", &["server_name", "tool_count", "duration_ms", "trace_id"]),
@@ -133,7 +133,7 @@ const EXPECTED_EVENTS: [(&str, &[&str]); 9] = [
 ];
 
 #[test]
-fn what_happens_is_logged_by_name_with_its_trace_and_without_what_was_said() {
+fn events_are_logged_with_trace_id_and_without_payloads() {
     let sources = json!({
         "one": { "command": programs::scripted_server(), "args": ["--with", "echo"] },
         "broken": { "command": "no-such-program-here" },

@@ -1,4 +1,4 @@
-//! A project's file changes nothing before it is trusted, and is asked about again when it would do more.
+//! A project file has no effect before it is trusted, and needs trust again when it would do more.
 
 mod support;
 
@@ -7,7 +7,7 @@ use support::{Toolcrib, count_starts, scripted_server};
 
 const USER_CONFIG: &str = "~/.config/toolcrib/toolcrib.yaml";
 
-/// Whether the project's file is asked about.
+/// Returns whether a command asks for trust in the project file.
 fn asks_for_trust(toolcrib: &Toolcrib) -> bool {
     toolcrib.run_ok(&["tools", "--cached"]).stderr.contains("is not trusted yet")
 }
@@ -19,7 +19,7 @@ fn source_status(toolcrib: &Toolcrib, id: &str) -> Value {
 }
 
 #[test]
-fn a_file_changes_nothing_before_it_is_trusted() {
+fn an_untrusted_file_has_no_effect() {
     let toolcrib = Toolcrib::new();
     let count = toolcrib.home().join("starts");
     let server = scripted_server();
@@ -56,7 +56,7 @@ fn a_file_changes_nothing_before_it_is_trusted() {
 }
 
 #[test]
-fn a_change_that_widens_is_asked_about_and_keeps_what_was_known() {
+fn a_widening_change_needs_trust_and_keeps_cached_tools() {
     let toolcrib = Toolcrib::new();
     let server = scripted_server();
     let file = |keys: &str| format!("sources:\n  one: {{ command: {server:?}{keys} }}\n");
@@ -82,7 +82,7 @@ fn a_change_that_widens_is_asked_about_and_keeps_what_was_known() {
 }
 
 #[test]
-fn a_project_narrows_the_users_own_source() {
+fn a_trusted_project_can_narrow_the_users_own_source() {
     let toolcrib = Toolcrib::new();
     let server = scripted_server();
     toolcrib.write(
@@ -112,7 +112,7 @@ fn a_project_narrows_the_users_own_source() {
 }
 
 #[test]
-fn credentials_stay_with_the_servers_that_a_document_named() {
+fn a_changed_server_in_a_document_needs_trust() {
     let toolcrib = Toolcrib::new();
     let document = |server: &str, about: &str| {
         json!({
@@ -141,7 +141,7 @@ fn credentials_stay_with_the_servers_that_a_document_named() {
 }
 
 #[test]
-fn workflows_stay_with_the_apis_that_their_document_named() {
+fn a_changed_api_in_a_workflow_document_needs_trust() {
     let toolcrib = Toolcrib::new();
     let document = |name: &str, about: &str| {
         json!({
@@ -162,7 +162,7 @@ fn workflows_stay_with_the_apis_that_their_document_named() {
 }
 
 #[test]
-fn what_is_trusted_is_shown_as_a_shell_would_need_it() {
+fn trust_shows_commands_quoted_for_a_shell() {
     let toolcrib = Toolcrib::new();
     toolcrib.write(
         "toolcrib.yaml",
@@ -185,7 +185,7 @@ fn what_is_trusted_is_shown_as_a_shell_would_need_it() {
 }
 
 #[test]
-fn trust_that_an_older_version_gave_is_asked_for_again() {
+fn trust_recorded_by_an_older_version_is_not_accepted() {
     let toolcrib = Toolcrib::new();
     let file = toolcrib.write("toolcrib.yaml", "sources:\n  a: { command: x }\n");
     let old = json!({ file.canonicalize().unwrap().to_str().unwrap(): "0".repeat(64) });
@@ -196,7 +196,7 @@ fn trust_that_an_older_version_gave_is_asked_for_again() {
 }
 
 #[test]
-fn a_file_that_says_nothing_any_more_lifts_nothing() {
+fn an_emptied_file_does_not_lift_restrictions() {
     let toolcrib = Toolcrib::new();
     let server = scripted_server();
     toolcrib.write(USER_CONFIG, &format!("sources: {{ mine: {{ command: {server:?} }} }}\n"));
@@ -214,7 +214,7 @@ fn a_file_that_says_nothing_any_more_lifts_nothing() {
 }
 
 #[test]
-fn a_file_that_is_not_trusted_leaves_alone_what_was_added_by_command() {
+fn an_untrusted_file_does_not_affect_sources_added_by_command() {
     let toolcrib = Toolcrib::new();
     let server = scripted_server();
     toolcrib.write("toolcrib.yaml", "sources: { late: { command: x } }\n");
@@ -228,7 +228,7 @@ fn a_file_that_is_not_trusted_leaves_alone_what_was_added_by_command() {
 }
 
 #[test]
-fn files_of_the_project_that_references_stand_for_are_part_of_what_is_trusted() {
+fn trust_covers_referenced_files_of_the_project() {
     let mut toolcrib = Toolcrib::new();
     let elsewhere = toolcrib.write("~/secret", "one");
     toolcrib.set_variable("ELSEWHERE", elsewhere.to_str().unwrap());
@@ -246,7 +246,7 @@ fn files_of_the_project_that_references_stand_for_are_part_of_what_is_trusted() 
 }
 
 #[test]
-fn a_document_behind_a_reference_and_a_root_that_is_a_link_are_part_of_what_is_trusted() {
+fn trust_covers_referenced_documents_and_symlinked_roots() {
     let mut toolcrib = Toolcrib::new();
     let project = toolcrib.project();
     toolcrib.set_variable("PROJECT", project.to_str().unwrap());

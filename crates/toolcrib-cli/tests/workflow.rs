@@ -1,4 +1,4 @@
-//! Workflows on the command line, over the API that `toolcrib demo --api` serves.
+//! Workflows over the API that `toolcrib demo --api` serves, through the real binary.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
@@ -12,7 +12,7 @@ use support::test_server::TestWorkspace;
 
 const WORKFLOW_DOCUMENT: &str = include_str!("../../../fixtures/shop.arazzo.yaml");
 
-/// What a command prints, and how it ends.
+/// Runs a command; returns its exit code, stdout and stderr.
 fn run(workspace: &TestWorkspace, arguments: &[&str]) -> (i32, String, String) {
     let output = workspace.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -20,7 +20,7 @@ fn run(workspace: &TestWorkspace, arguments: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
-fn a_workflow_buys_something_in_the_corner_shop() {
+fn a_workflow_runs_over_the_demo_api() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let shop = workspace.start_listening(&["demo", "--api"]);
     std::fs::write(workspace.path("shop.arazzo.yaml"), WORKFLOW_DOCUMENT).unwrap();
@@ -48,7 +48,7 @@ fn a_workflow_buys_something_in_the_corner_shop() {
 }
 
 #[test]
-fn the_guide_shows_the_workflow_that_is_tried_here() {
+fn the_guide_contains_the_tested_workflow() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/workflows.md");
     let guide = std::fs::read_to_string(guide).unwrap();
     assert!(

@@ -1,4 +1,4 @@
-//! Many agents at once: nothing is lost, nobody gets another's answer, and each server behind runs once.
+//! Many agents at once: no call is lost, no agent gets the response of another, and each server runs once.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ const CLIENT_PROCESS_COUNT: usize = 8;
 const SOURCES: [&str; 3] = ["alpha", "beta", "gamma"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_agents_share_one_process_of_each_server() {
+async fn many_agents_share_one_process_per_server() {
     let workspace = test_workspace();
     let server = workspace.serve();
-    // Nobody begins to work before all are there.
+    // All agents start working at the same time.
     let all_here = Arc::new(Barrier::new(AGENT_COUNT));
     let mut agents = JoinSet::new();
     for number in 0..AGENT_COUNT {
@@ -30,7 +30,7 @@ async fn many_agents_share_one_process_of_each_server() {
         let all_here = all_here.clone();
         agents.spawn(async move {
             let mut options = client_options(number);
-            // Every other one begins with `initialize`, as older clients do.
+            // Every other agent starts with `initialize`, as legacy clients do.
             options.era = (number % 2 == 0).then_some(Era::Legacy(LegacyVersion::LATEST));
             let target = ConnectTarget::Http { url, headers: http::HeaderMap::new() };
             let client = McpClient::connect(target, options).await.unwrap();
@@ -44,7 +44,7 @@ async fn many_agents_share_one_process_of_each_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_processes_share_the_servers_of_one_serve() {
+async fn bridged_clients_share_the_servers_of_one_serve() {
     let workspace = test_workspace();
     let server = workspace.serve();
     let mut agents = JoinSet::new();
@@ -58,7 +58,7 @@ async fn client_processes_share_the_servers_of_one_serve() {
             let client = McpClient::connect(target, client_options(number)).await.unwrap();
             let answers = run_agent(&client, &format!("process {number}")).await;
             client.close().await;
-            // It has nothing left to do, and goes.
+            // The bridge ends with its input.
             let ended = tokio::time::timeout(TEST_TIMEOUT, child.wait()).await.unwrap().unwrap();
             assert!(ended.success(), "{ended}");
             answers
@@ -69,7 +69,7 @@ async fn client_processes_share_the_servers_of_one_serve() {
     workspace.assert_each_server_started_once();
 }
 
-/// Three servers that count their starts.
+/// A workspace with three servers that count their starts.
 fn test_workspace() -> TestWorkspace {
     let counted = |name: &str| ["--count-file".to_owned(), format!("{name}.starts")];
     let source = |name: &str| json!({"command": programs::scripted_server(), "args": counted(name), "cwd": "."});
@@ -98,7 +98,7 @@ fn client_options(number: usize) -> ClientOptions {
     options
 }
 
-/// Searches, calls through `call_tool` and calls directly, over and over; how many answers were its own.
+/// Searches, calls through `call_tool` and calls directly in a loop; returns the number of correct responses.
 async fn run_agent(client: &McpClient, who: &str) -> usize {
     let mut answers = 0;
     for round in 0..ROUNDS_PER_AGENT {

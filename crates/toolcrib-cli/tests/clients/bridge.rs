@@ -1,4 +1,4 @@
-//! `toolcrib mcp --connect`: what happens to a client when `serve` starts anew, and to its servers when it leaves.
+//! `toolcrib mcp --connect`: a client survives a restart of `serve`, and its servers end when it disconnects.
 
 use std::process::Stdio;
 
@@ -9,14 +9,14 @@ use toolcrib_testkit::programs;
 
 use crate::support::test_server::{TEST_TIMEOUT, TestWorkspace, wait_until};
 
-/// So many servers, each of which belongs to one client.
+/// `count` sources with a server process per client.
 fn per_client_sources(count: usize) -> Value {
     let source = json!({"command": programs::scripted_server(), "lifecycle": "per_client"});
     (0..count).map(|number| (format!("s{number}"), source.clone())).collect::<serde_json::Map<_, _>>().into()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connected_client_outlives_serve_and_takes_its_server_along() {
+async fn a_bridged_client_survives_a_restart_of_serve() {
     let full = json!({"mode": "full"});
     let workspace = TestWorkspace::new(&per_client_sources(1), &full);
     workspace.discover();

@@ -1,4 +1,4 @@
-//! The snippets of docs/clients.md: what it tells people to write is what those clients' files look like.
+//! The snippets of docs/clients.md are valid configurations of their clients.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn import_reads_every_snippet_of_the_guide() {
     }
 }
 
-/// The block that opens with three backticks, its kind and the client's name.
+/// Returns language and content of the code block that is labelled with the client's name.
 #[track_caller]
 fn snippet<'a>(guide: &'a str, client: &str) -> (&'a str, &'a str) {
     let end = format!(" {client}\n");

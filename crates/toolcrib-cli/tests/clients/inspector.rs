@@ -42,7 +42,7 @@ fn the_inspector_lists_searches_and_calls() {
     }
 }
 
-/// In full mode, for the Inspector calls only what is listed.
+/// In full mode, because the Inspector calls only listed tools.
 #[test]
 fn the_inspector_calls_tools_by_their_own_names() {
     let (Some(inspector), Some(everything)) = (programs::inspector(), programs::everything_server()) else {
@@ -66,7 +66,7 @@ fn the_inspector_calls_tools_by_their_own_names() {
 }
 
 impl TestWorkspace {
-    /// What it prints for one method.
+    /// Runs the Inspector for one method and returns its output.
     #[track_caller]
     fn run_inspector(&self, (program, arguments): &Program, target: &[String], era: &str, words: &[&str]) -> Value {
         let mut command = Command::new(program);
@@ -79,7 +79,7 @@ impl TestWorkspace {
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
     }
 
-    /// Calls a tool, whose answer holds this.
+    /// Calls a tool and asserts that its result contains the text.
     #[track_caller]
     fn assert_inspector_call(&self, inspector: &Program, target: &[String], era: &str, words: &[&str], wanted: &str) {
         let words = [&["--method", "tools/call", "--tool-name"], words].concat();

@@ -1,4 +1,4 @@
-//! Toolcrib as its clients meet it: the official SDKs, the Inspector, and many agents at once, over HTTP and stdio.
+//! Toolcrib with real MCP clients: the official SDKs, the Inspector, and many agents at once, over HTTP and stdio.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 

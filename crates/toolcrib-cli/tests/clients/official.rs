@@ -1,5 +1,5 @@
-//! The official clients list, search, describe and call, through `serve` and through `mcp`, in both eras of the
-//! protocol, with real servers behind.
+//! The official SDK clients list, search, describe and call through `serve` and `mcp`, in both eras of the protocol, with
+//! real upstream servers.
 
 use std::process::{Command, Stdio};
 
@@ -43,7 +43,7 @@ fn check(test: &str, client: Option<Program>) {
     }
 }
 
-/// Both refuse a result that is not as the tool declared it.
+/// Both clients reject a result that does not match the tool's output schema.
 #[test]
 fn the_official_clients_read_large_results_with_a_schema() {
     let (Some(typescript), Some(python)) = (programs::ts_client(), programs::python_client()) else {
@@ -58,7 +58,7 @@ fn the_official_clients_read_large_results_with_a_schema() {
     std::fs::write(workspace.path("tools.json"), tools.to_string()).unwrap();
     workspace.discover();
     let server = workspace.serve();
-    // What comes twice, as text and as structured content, fits; what does not is read as text, page by page.
+    // A result that fits is sent as text and as structured content; a larger one is paged as text.
     let fits = "a".repeat(1_500);
     let large = "0123456789".repeat(500);
     let echo = |text: &str| json!({"name": "s__echo", "arguments": {"text": text}, "read_on": true});
@@ -75,7 +75,7 @@ fn the_official_clients_read_large_results_with_a_schema() {
     }
 }
 
-/// Two real servers, one of either era that asks, and one whose `hang` never answers.
+/// Two real servers, one of each era that sends requests to the client, and one whose `hang` never returns.
 fn test_workspace(everything: &Program, time: &Program, asking: &Program) -> TestWorkspace {
     let hanging = json!({"command": programs::scripted_server(), "args": ["--with", "hang", "--log-file", "hanging.log"], "cwd": "."});
     let sources = json!({
@@ -101,7 +101,7 @@ impl TestWorkspace {
         serde_json::from_str(said.trim()).unwrap()
     }
 
-    /// The cancellation reached the server behind; forgets it again, for the next client.
+    /// Asserts that the cancellation reached the upstream server, and clears its log for the next client.
     #[track_caller]
     fn assert_cancelled(&self) {
         let log = self.path("hanging.log");
@@ -152,8 +152,8 @@ fn assert_responses(said: &Value, era: &str) {
     assert_eq!(picture["mimeType"], "image/png");
     assert!(picture["data"].as_str().is_some_and(|data| data.starts_with("iVBORw0KGgo")), "{picture}");
     let progress: Vec<f64> = slow["progress"].as_array().unwrap().iter().filter_map(|step| step[0].as_f64()).collect();
-    // The last step comes right before the answer, and the TypeScript client may be done before it looks at it. That
-    // every step arrives, and before the answer, is tested with a client of our own.
+    // The last step comes right before the response, and the TypeScript client may finish before it handles it. That
+    // every step arrives before the response is tested with our own client.
     assert!(progress == [1.0, 2.0, 3.0] || progress == [1.0, 2.0], "{slow}");
     assert_eq!(asked["asked"], json!(["What is your name?"]), "{asked}");
     assert_text_contains(asked, "Hello, Ada!");

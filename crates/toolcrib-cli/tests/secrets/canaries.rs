@@ -1,4 +1,4 @@
-//! The secrets of this test: each value is unique, and is searched for plain and in every encoding.
+//! The secrets of this test: each value is unique, and is searched for in plain text and in several encodings.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,28 +8,28 @@ use serde_json::{Value, json};
 
 use super::operations::server_script;
 
-/// A secret, and where it is given.
+/// A secret value given to a source.
 pub(super) struct Canary {
     pub(super) number: usize,
     pub(super) value: String,
-    /// Written into the configuration itself: its definition is stored with the source.
+    /// Written literally into the configuration, which is stored with the source.
     pub(super) is_literal: bool,
 }
 
 impl Canary {
-    /// The part of it that nothing else can contain.
+    /// The unique part of the value.
     pub(super) fn canary_core(&self) -> String {
         canary_core(self.number)
     }
 
-    /// What must not be found.
+    /// The texts that must not be found: the beginning of the value, and its encodings.
     pub(super) fn needles(&self) -> Vec<String> {
         let core = self.canary_core();
         let hex = |upper: bool| {
             let digits = core.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
             if upper { digits.to_uppercase() } else { digits }
         };
-        // A cut message may show the beginning of it.
+        // A truncated message may show the beginning of the value.
         let mut needles = vec![core[..8].to_owned(), hex(false), hex(true)];
         needles.extend((0..3).map(|before| base64_fragment(core.as_bytes(), before)));
         needles.push(core.bytes().map(|byte| format!("%{byte:02X}")).collect());
@@ -41,7 +41,7 @@ pub(super) fn canary_core(number: usize) -> String {
     format!("c{number:02}Vb7qLwZ{number:02}kxT")
 }
 
-/// The characters of Base64 that stand for these bytes alone, with `before` others in front of them.
+/// The Base64 characters that depend on these bytes alone, when `before` other bytes precede them.
 pub(super) fn base64_fragment(bytes: &[u8], before: usize) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bits: Vec<u8> = std::iter::repeat_n(0, before)
@@ -55,7 +55,7 @@ pub(super) fn base64_fragment(bytes: &[u8], before: usize) -> String {
     letters[(before * 8).div_ceil(6)..].to_owned()
 }
 
-/// Hands out secrets in the ways that sources take them.
+/// Creates secrets in the forms that sources accept.
 pub(super) struct Canaries<'a> {
     pub(super) directory: &'a Path,
     pub(super) all: Vec<Canary>,
@@ -63,7 +63,7 @@ pub(super) struct Canaries<'a> {
 }
 
 impl Canaries<'_> {
-    /// A value with a new secret in it: `*` stands for it.
+    /// Returns `shape` with a new secret in place of `*`.
     pub(super) fn value(&mut self, shape: &str, is_literal: bool) -> String {
         let number = self.all.len() + 1;
         let value = shape.replace('*', &canary_core(number));
@@ -88,13 +88,13 @@ impl Canaries<'_> {
 
     pub(super) fn file(&mut self, shape: &str) -> String {
         let value = self.value(shape, false);
-        // Outside of the data directory, which is searched.
+        // Outside of the data directory, which is searched for secrets.
         let path = self.directory.join(format!("given_{}", self.all.len()));
         fs::write(&path, format!("{value}\n")).unwrap();
         format!("${{file:{}}}", path.display())
     }
 
-    /// A directory whose name is secret.
+    /// Creates a directory whose name is a secret.
     pub(super) fn directory(&mut self) -> String {
         let path = self.value(&format!("{}/d-*", self.directory.display()), false);
         fs::create_dir_all(&path).unwrap();
@@ -187,7 +187,7 @@ pub(super) fn canary_sources(given: &mut Canaries<'_>, python: &Path, port: u16)
     })
 }
 
-/// Adds to `found` which of the secrets are in the text, and where.
+/// Appends a report to `found` for each secret in the text.
 pub(super) fn find_canaries(canaries: &[Canary], name: &str, bytes: &[u8], found: &mut Vec<String>) {
     let text = String::from_utf8_lossy(bytes);
     for canary in canaries {

@@ -1,6 +1,6 @@
-//! Secrets of sources, in every place that takes one, through every command, route and page at three log levels: none of
-//! them leaves Toolcrib, however it is encoded. The servers of this test repeat what they are given in errors, on stderr,
-//! in their descriptions and when they crash.
+//! Secrets in every setting of a source that accepts one, through every command, route and page at three log levels: none is
+//! disclosed in any encoding. The servers of this test repeat their secrets in errors, on stderr, in their descriptions and
+//! when they crash.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -24,11 +24,11 @@ use support::test_server::TestWorkspace;
 const LOG_LEVELS: [&[&str]; 3] = [&[], &["-v"], &["-vvv"]];
 
 #[test]
-fn no_secret_of_a_source_leaves_toolcrib() {
+fn no_secret_of_a_source_is_disclosed() {
     let Some(python) = find_python() else { return programs::skip("secrets", "no Python") };
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let collected = workspace.path("traces");
-    // What is to be searched is below `data`; the secrets themselves lie beside it.
+    // `data` is searched for secrets; files that contain them are beside it.
     let beside = workspace.path("beside");
     fs::create_dir(&beside).unwrap();
     let mut given = Canaries { directory: &beside, all: Vec::new(), variables: Vec::new() };
@@ -54,7 +54,7 @@ fn no_secret_of_a_source_leaves_toolcrib() {
         ("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), format!("http://127.0.0.1:{}", repeats.port)),
     ]);
 
-    // A log that others may read is made private again.
+    // Toolcrib makes a log that others may read private again.
     fs::create_dir_all(workspace.path("data/logs")).unwrap();
     fs::set_permissions(workspace.path("data"), fs::Permissions::from_mode(0o700)).unwrap();
     fs::set_permissions(workspace.path("data/logs"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -72,7 +72,7 @@ fn no_secret_of_a_source_leaves_toolcrib() {
     for (name, bytes) in &texts {
         find_canaries(&all, name, bytes, &mut found);
     }
-    // The servers were reached and did repeat what they got.
+    // The servers were contacted and did repeat their secrets.
     let told = |wanted: &str| texts.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains(wanted));
     for wanted in ["failed: ***", "refused: ***", "fatal: ***", "got ***", "Works with ***"] {
         assert!(told(wanted), "`{wanted}` was never told");
@@ -87,7 +87,7 @@ fn no_secret_of_a_source_leaves_toolcrib() {
     for path in below {
         let bytes = fs::read(&path).unwrap();
         find_canaries(&references, &path.display().to_string(), &bytes, &mut found);
-        // Only the row of a source's definition holds what was written into the configuration.
+        // Only the row of a source's definition may contain literal secrets.
         if !path.file_name().unwrap().to_string_lossy().starts_with("toolcrib.db") {
             find_canaries(&literals, &path.display().to_string(), &bytes, &mut found);
         }
@@ -103,7 +103,7 @@ fn no_secret_of_a_source_leaves_toolcrib() {
 }
 
 #[test]
-fn an_export_masks_literals_unless_they_are_asked_for() {
+fn export_masks_literal_secrets() {
     let workspace = TestWorkspace::new(
         &json!({
             "one": { "command": "server", "args": ["--token", "abc=", "${env:BARE}"], "env": { "A": "literal-value" } },
@@ -126,7 +126,7 @@ fn an_export_masks_literals_unless_they_are_asked_for() {
     assert!(hints.contains("`args[1]`, `env.A` of `one`") && hints.contains("`url` of `two`"), "{hints}");
     assert!(hints.contains("--secrets"), "{hints}");
 
-    // A masked export is a configuration that can be read.
+    // A masked export is a valid configuration.
     let (_, yaml, _) = run(&["export"]);
     fs::write(workspace.path("toolcrib.json"), &masked).unwrap();
     assert_eq!(run(&["export"]).1, yaml);
@@ -135,7 +135,7 @@ fn an_export_masks_literals_unless_they_are_asked_for() {
 }
 
 #[test]
-fn literals_are_exported_with_secrets() {
+fn export_secrets_writes_literal_values() {
     let workspace =
         TestWorkspace::new(&json!({ "one": { "command": "server", "env": { "A": "literal-value" } } }), &json!({}));
     let output = workspace.toolcrib(&["export", "--secrets"]).stdin(Stdio::null()).output().unwrap();
@@ -144,7 +144,7 @@ fn literals_are_exported_with_secrets() {
 }
 
 #[test]
-fn the_link_to_the_console_is_not_printed_into_a_file() {
+fn the_console_login_link_is_not_printed_to_a_pipe() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let mut command = workspace.toolcrib(&["serve", "--listen", "127.0.0.1:0"]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! What is done with the secrets: servers that repeat them, commands, requests, and what Toolcrib stores.
+//! Operations of the test of secrets: servers that repeat them, commands, requests, and the content of the store.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ use crate::support::test_server::{ServeProcess, TEST_TIMEOUT, TestWorkspace, rea
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
-/// Everything that left Toolcrib, with the name of where it did.
+/// All output of Toolcrib, each with a name.
 #[derive(Default)]
 pub(super) struct CollectedOutputs {
     pub(super) texts: Vec<(String, Vec<u8>)>,
@@ -29,7 +29,7 @@ impl CollectedOutputs {
     }
 }
 
-/// The process that plays all servers over HTTP, and the collector of traces.
+/// A process that acts as all HTTP servers, and as the collector of traces.
 pub(super) struct RepeatingServer {
     pub(super) child: Child,
     pub(super) port: u16,
@@ -81,7 +81,7 @@ impl SecretsRun<'_> {
         text
     }
 
-    /// What a client on stdio gets to read.
+    /// Runs an MCP client over stdio and collects what it receives.
     pub(super) fn run_stdio_client(&mut self) {
         let mut command = self.workspace.toolcrib(&[&["mcp", "--mode", "full"], self.level].concat());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
@@ -195,7 +195,7 @@ impl SecretsRun<'_> {
         for id in ids {
             self.post(&server, &format!("/api/sources/{id}/refresh?force=true"), "", &json!({}));
         }
-        // Each argument and variable of the server on stdio, each in another way.
+        // Each argument and variable of the stdio server, in different encodings.
         for item in 0..30 {
             let tool = ["fail", "refuse"][item % 2];
             let arguments = json!({ "arguments": { "item": item, "how": item } });
@@ -263,7 +263,7 @@ impl SecretsRun<'_> {
     }
 }
 
-/// The stream of live events, read until the server ends.
+/// The live event stream, read until the server ends.
 pub(super) struct EventStream {
     pub(super) text: Arc<Mutex<Vec<u8>>>,
     pub(super) reader: thread::JoinHandle<()>,
@@ -292,7 +292,7 @@ impl EventStream {
     }
 }
 
-/// Every cell of the store but the definitions, and those apart.
+/// Returns all cells of the store except definitions, and those of the definitions.
 pub(super) fn read_store(python: &Path, data: &Path) -> (Vec<u8>, Vec<u8>) {
     let dump = "import sqlite3, sys
 c = sqlite3.connect(sys.argv[1])

@@ -1,4 +1,4 @@
-//! HTTP by hand against a running `toolcrib serve`.
+//! A minimal HTTP and MCP client for a running `toolcrib serve`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,11 +8,11 @@ pub(crate) use toolcrib_testkit::http_response::RawHttpResponse;
 
 use super::test_server::{ServeProcess, TEST_TIMEOUT};
 
-/// What every request over MCP 2026-07-28 has.
+/// Headers of every request of MCP 2026-07-28.
 pub(crate) const MCP_HEADERS: &str = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
     MCP-Protocol-Version: 2026-07-28\r\n";
 
-/// One request on a connection of its own. `headers` are whole lines.
+/// Sends a request on a new connection; `headers` are complete lines.
 pub(crate) fn request(url: &str, method: &str, path: &str, headers: &str, body: &str) -> RawHttpResponse {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -28,13 +28,13 @@ pub(crate) fn request(url: &str, method: &str, path: &str, headers: &str, body: 
     RawHttpResponse::parse(&answer)
 }
 
-/// Calls a tool over MCP 2026-07-28, with `more` in its `_meta`; its result.
+/// Calls a tool over MCP 2026-07-28 with `more` in `_meta`; returns the result.
 #[track_caller]
 pub(crate) fn call_tool(server: &ServeProcess, tool: &str, arguments: &Value, more: Value) -> Value {
     call_tool_with_headers(server, tool, arguments, more, "")
 }
 
-/// The same, with header lines beside.
+/// Like [`call_tool`], with additional header lines.
 #[track_caller]
 pub(crate) fn call_tool_with_headers(
     server: &ServeProcess,
@@ -46,7 +46,7 @@ pub(crate) fn call_tool_with_headers(
     mcp_request(server, "tools/call", json!({ "name": tool, "arguments": arguments, "_meta": more }), headers)
 }
 
-/// A request of MCP 2026-07-28, which needs no session; its result.
+/// Sends a request of MCP 2026-07-28, which needs no session; returns the result.
 #[track_caller]
 pub(crate) fn mcp_request(server: &ServeProcess, method: &str, mut params: Value, headers: &str) -> Value {
     let mut meta = json!({

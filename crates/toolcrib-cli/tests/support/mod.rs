@@ -1,4 +1,4 @@
-//! The real binary in a world of its own: a temporary directory as home and project, and no variable of ours.
+//! Runs the real binary in isolation: a temporary home and project directory, and no environment variable but `PATH`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what the tests share is a test too")]
 #![allow(dead_code, reason = "each test file uses its part of this")]
@@ -16,13 +16,13 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use toolcrib_testkit::programs;
 
-/// A home, a project in it, and what the environment says beyond that.
+/// A temporary home with a project in it, and further environment variables.
 pub(crate) struct Toolcrib {
     root: TempDir,
     variables: Vec<(String, String)>,
 }
 
-/// How a run ended and what it said.
+/// Exit code and output of a run.
 #[derive(Debug)]
 pub(crate) struct CliOutput {
     pub(crate) code: i32,
@@ -66,7 +66,7 @@ impl Toolcrib {
         run(&self.project(), &self.home(), arguments, &variables)
     }
 
-    /// As `run`, for what must end well.
+    /// Like [`Toolcrib::run`]; asserts exit code 0.
     #[track_caller]
     pub(crate) fn run_ok<S: AsRef<OsStr>>(&self, arguments: &[S]) -> CliOutput {
         let outcome = self.run(arguments);
@@ -74,7 +74,7 @@ impl Toolcrib {
         outcome
     }
 
-    /// What a command prints with `--json`, whatever its exit code.
+    /// Runs a command with `--json` and parses its stdout, whatever the exit code.
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> serde_json::Value {
         let outcome = self.run(&[&["--json"], arguments].concat());
@@ -82,7 +82,7 @@ impl Toolcrib {
     }
 }
 
-/// Runs the real binary with nothing of our own environment but the path to programs.
+/// Runs the real binary with nothing of our environment but `PATH`.
 pub(crate) fn run<S: AsRef<OsStr>>(
     project: &Path,
     home: &Path,
@@ -122,7 +122,7 @@ impl CliOutput {
     }
 }
 
-/// The scripted server, as text for a configuration.
+/// Path of the scripted MCP server, as text for a configuration.
 pub(crate) fn scripted_server() -> String {
     programs::scripted_server().to_string_lossy().into_owned()
 }

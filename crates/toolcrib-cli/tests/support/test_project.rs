@@ -1,4 +1,5 @@
-//! A project whose file is named on every command line, which counts as trust, and looks behind the scenes.
+//! A project whose configuration file is named with `--config`, which counts as trust; with access to its database and
+//! processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ pub(crate) struct TestProject {
 }
 
 impl TestProject {
-    /// `config` is the inside of `sources:`; `SERVER` stands for the scripted server.
+    /// `config` is the content of `sources:`; `SERVER` stands for the scripted server.
     pub(crate) fn new(config: &str) -> TestProject {
         let project = TestProject { directory: tempfile::tempdir().unwrap() };
         for directory in ["project", "home", "tmp"] {
@@ -30,7 +31,7 @@ impl TestProject {
         self.write("toolcrib.yaml", &format!("sources:\n{indented}"));
     }
 
-    /// A file in the project.
+    /// Writes a file in the project.
     pub(crate) fn write(&self, name: &str, content: &(impl AsRef<[u8]> + ?Sized)) {
         let path = self.path("project").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -41,7 +42,7 @@ impl TestProject {
         self.directory.path().join(name)
     }
 
-    /// With the project's file named, which counts as trust.
+    /// Runs a command with the project's file named, which counts as trust.
     pub(crate) fn run(&self, arguments: &[&str]) -> CliOutput {
         self.run_with(&[&["--config", "toolcrib.yaml"], arguments].concat(), &[])
     }
@@ -52,7 +53,7 @@ impl TestProject {
         super::run(&self.path("project"), &self.path("home"), arguments, &variables)
     }
 
-    /// What a command prints as JSON, having ended with this code.
+    /// Runs a command with `--json` that must end with this exit code; returns its output.
     #[track_caller]
     pub(crate) fn json(&self, code: i32, arguments: &[&str]) -> Value {
         let output = self.run(&[arguments, &["--json"]].concat());
@@ -60,18 +61,18 @@ impl TestProject {
         serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", output.stdout))
     }
 
-    /// The one database of this bench.
+    /// The database of this project.
     pub(crate) fn database(&self) -> PathBuf {
         let stores = fs::read_dir(self.path("home/data/toolcrib")).unwrap();
         stores.map(|entry| entry.unwrap().path().join("toolcrib.db")).find(|path| path.is_file()).unwrap()
     }
 
-    /// Runs SQL on the database, behind Toolcrib's back. `None` without Python.
+    /// Runs SQL on the database without Toolcrib. `None` without Python.
     pub(crate) fn execute_sql(&self, sql: &str) -> Option<()> {
         execute_sql(&self.database(), sql)
     }
 
-    /// Processes that were started from here and are still about.
+    /// Command lines of processes that were started for this project and still run.
     pub(crate) fn leftover_processes(&self) -> Vec<String> {
         let home = self.path("home").to_string_lossy().into_owned();
         let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
@@ -84,7 +85,7 @@ impl TestProject {
     }
 }
 
-/// Runs SQL on a database, behind Toolcrib's back. `None` without Python.
+/// Runs SQL on a database without Toolcrib. `None` without Python.
 pub(crate) fn execute_sql(database: &Path, sql: &str) -> Option<()> {
     let script =
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.executescript(sys.argv[2]); c.commit(); c.close()";
@@ -93,7 +94,7 @@ pub(crate) fn execute_sql(database: &Path, sql: &str) -> Option<()> {
     Some(())
 }
 
-/// One field of each object in an array.
+/// Returns one field of each object in an array.
 pub(crate) fn field_values<'a>(array: &'a Value, field: &str) -> Vec<&'a str> {
     array.as_array().unwrap().iter().map(|item| item[field].as_str().unwrap_or_default()).collect()
 }

@@ -1,4 +1,4 @@
-//! A place with a configuration of its own, and `toolcrib serve` in it.
+//! A directory with its own configuration and data, and `toolcrib serve` processes in it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolcrib_testkit::programs::Program;
 
-/// Long enough for a busy machine; nothing waits that long when all is well.
+/// Timeout of every wait; long enough for a busy machine.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct TestWorkspace(TempDir);
@@ -30,7 +30,7 @@ impl TestWorkspace {
         fs::write(self.path("toolcrib.json"), config.to_string()).unwrap();
     }
 
-    /// How many processes have this place as their home.
+    /// Number of processes that have this directory as `HOME`.
     pub(crate) fn process_count(&self) -> usize {
         let home = format!("HOME={}", self.0.path().display());
         let ours = |entry: &fs::DirEntry| {
@@ -44,13 +44,13 @@ impl TestWorkspace {
         self.0.path().join(name)
     }
 
-    /// The arguments that lead a command here.
+    /// The arguments that select this configuration and data directory.
     pub(crate) fn location_arguments(&self) -> Vec<String> {
         let text = |path: PathBuf| path.to_str().unwrap().to_owned();
         vec!["--config".into(), text(self.path("toolcrib.json")), "--data".into(), text(self.path("data"))]
     }
 
-    /// A command with nothing of our own environment but the path to programs.
+    /// A command with nothing of our environment but `PATH`.
     pub(crate) fn toolcrib(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolcrib"));
         command.args(arguments).args(self.location_arguments());
@@ -63,7 +63,7 @@ impl TestWorkspace {
         command.current_dir(self.0.path());
     }
 
-    /// Learns the tools of every source, so that what follows does not depend on how fast they start.
+    /// Discovers every source, so that the test does not depend on how fast servers start.
     #[track_caller]
     pub(crate) fn discover(&self) {
         let output = self.toolcrib(&["refresh"]).stdin(Stdio::null()).output().unwrap();
@@ -81,13 +81,13 @@ impl TestWorkspace {
         self.start_listening(&["serve", "--listen", address])
     }
 
-    /// Starts a command that says where it listens, and waits until it does.
+    /// Starts a command that serves, and waits until it has printed its address.
     #[track_caller]
     pub(crate) fn start_listening(&self, arguments: &[&str]) -> ServeProcess {
         self.start_listening_with(arguments, &[])
     }
 
-    /// The same, with variables in its environment.
+    /// Like [`TestWorkspace::start_listening`], with environment variables.
     #[track_caller]
     pub(crate) fn start_listening_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> ServeProcess {
         // The link to the console is printed on a terminal, or as JSON.
@@ -96,7 +96,7 @@ impl TestWorkspace {
         self.start(command)
     }
 
-    /// Starts a command that was made by the caller.
+    /// Starts a prepared command, and waits until it has printed its address.
     #[track_caller]
     pub(crate) fn start(&self, mut command: Command) -> ServeProcess {
         let log = fs::File::create(self.path("serve.log")).unwrap();
@@ -109,7 +109,7 @@ impl TestWorkspace {
     }
 }
 
-/// A running `toolcrib serve`; ends when it is dropped, and what it started with it.
+/// A running `toolcrib serve`; killed on drop, with everything that it started.
 pub(crate) struct ServeProcess {
     child: Child,
     /// `http://127.0.0.1:PORT`.
@@ -118,7 +118,7 @@ pub(crate) struct ServeProcess {
 }
 
 impl ServeProcess {
-    /// The link to the console that it prints next.
+    /// The console link that it prints next.
     #[track_caller]
     pub(crate) fn console_url(&self) -> String {
         self.told.lock().unwrap().recv_timeout(TEST_TIMEOUT).unwrap()
@@ -133,14 +133,14 @@ impl ServeProcess {
         assert!(sent.success(), "{sent}");
     }
 
-    /// Its resident memory.
+    /// Resident memory in kB.
     pub(crate) fn resident_kb(&self) -> u64 {
         let status = read_or_empty(Path::new(&format!("/proc/{}/status", self.child.id())));
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// How it ended, once it has.
+    /// Waits for the end of the process.
     #[track_caller]
     pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         let mut status = None;
@@ -154,20 +154,20 @@ impl ServeProcess {
 
 impl Drop for ServeProcess {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // Fails if the process has already ended.
         let _gone = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
-/// The address it says it listens on, then that of its console. Whatever else it prints is read as well, so that it
-/// never waits for us.
+/// Receives the printed listening address, then the console link. Reads all further output as well, so that the process
+/// never blocks on a full pipe.
 fn told(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             let Ok(said) = serde_json::from_str::<Value>(&line) else { continue };
             for url in ["listening", "console"].iter().filter_map(|key| said[key].as_str()) {
-                // Nobody may wait for it any more.
+                // The receiver may have been dropped.
                 let _ = tell.send(url.to_owned());
             }
         }
@@ -175,7 +175,7 @@ fn told(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     told
 }
 
-/// A program as a source, with arguments after its own.
+/// The configuration of a program as a source, with more arguments.
 pub(crate) fn program_source((program, arguments): &Program, more: &[&str]) -> Value {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
     json!({"command": program, "args": arguments})

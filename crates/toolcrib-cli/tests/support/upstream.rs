@@ -1,4 +1,4 @@
-//! A loopback HTTP server that answers everything alike and keeps what it was asked.
+//! A loopback HTTP server that sends the same response to every request and records the requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,19 +20,19 @@ impl RecordedRequest {
     }
 }
 
-/// Lives as long as the test.
+/// The server; runs until the test process ends.
 pub(crate) struct Upstream {
     pub(crate) url: String,
     asked: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl Upstream {
-    /// Answers with this JSON.
+    /// Responds with this JSON.
     pub(crate) fn answering(json: &'static str) -> Upstream {
         Upstream::new(Some(json))
     }
 
-    /// Takes connections and never says a word.
+    /// Accepts connections and never responds.
     pub(crate) fn silent() -> Upstream {
         Upstream::new(None)
     }
@@ -56,7 +56,7 @@ impl Upstream {
     }
 }
 
-/// Request after request on one connection, until the client leaves.
+/// Serves requests on one connection until the client closes it.
 fn serve(stream: &TcpStream, answer: Option<&str>, keep: &Mutex<Vec<RecordedRequest>>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {
