@@ -24,9 +24,9 @@ fn run(workspace: &TestWorkspace, arguments: &[&str]) -> (i32, String, String) {
 
 #[track_caller]
 fn create_token(workspace: &TestWorkspace, arguments: &[&str]) -> String {
-    let (code, token, said) = run(workspace, &[&["token", "create"], arguments].concat());
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("shown this once") && !said.contains(token.trim()), "{said}");
+    let (code, token, stderr) = run(workspace, &[&["token", "create"], arguments].concat());
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stderr.contains("shown this once") && !stderr.contains(token.trim()), "{stderr}");
     token.trim().to_owned()
 }
 
@@ -41,13 +41,13 @@ fn a_token_can_be_created_listed_and_revoked_and_is_printed_once() {
     let token = create_token(&workspace, &["ci", "--role", "agent", "--expires", "30d"]);
     assert!(token.starts_with("tcb_") && token.len() == 47, "{token}");
     create_token(&workspace, &["--role", "viewer"]);
-    let (code, made, _) = run(&workspace, &["token", "create", "boss", "--role", "admin", "--json"]);
-    let made: Value = serde_json::from_str(&made).unwrap();
+    let (code, created, _) = run(&workspace, &["token", "create", "boss", "--role", "admin", "--json"]);
+    let created: Value = serde_json::from_str(&created).unwrap();
     assert_eq!(
-        (code, &made["name"], &made["role"], &made["expires_at"]),
+        (code, &created["name"], &created["role"], &created["expires_at"]),
         (0, &json!("boss"), &json!("admin"), &json!(null))
     );
-    assert!(made["token"].as_str().unwrap().starts_with("tcb_") && made["id"].is_string(), "{made}");
+    assert!(created["token"].as_str().unwrap().starts_with("tcb_") && created["id"].is_string(), "{created}");
     for (arguments, code, says) in [
         (&["create", "ci", "--role", "viewer"][..], 1, "already"),
         (&["create", "a b", "--role", "viewer"], 2, "no name for a token"),
@@ -56,13 +56,13 @@ fn a_token_can_be_created_listed_and_revoked_and_is_printed_once() {
         (&["create", "x", "--role", "agent", "--expires", "soon"], 2, "30d"),
         (&["revoke", "nobody"], 2, "no token named"),
     ] {
-        let (got, _, said) = run(&workspace, &[&["token"], arguments].concat());
-        assert!(got == code && said.contains(says), "{arguments:?}: {got} {said}");
+        let (got, _, stderr) = run(&workspace, &[&["token"], arguments].concat());
+        assert!(got == code && stderr.contains(says), "{arguments:?}: {got} {stderr}");
     }
     let (_, listed, _) = run(&workspace, &["token", "list", "--json"]);
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(listed["tokens"].as_array().unwrap().len(), 3, "{listed}");
-    assert_eq!(run(&workspace, &["token", "revoke", made["id"].as_str().unwrap()]).1, "revoked `boss` (admin)\n");
+    assert_eq!(run(&workspace, &["token", "revoke", created["id"].as_str().unwrap()]).1, "revoked `boss` (admin)\n");
     let (_, table, _) = run(&workspace, &["token", "list"]);
     assert!(table.contains("ci") && table.contains("agent") && !table.contains("boss"), "{table}");
 
@@ -79,9 +79,9 @@ fn a_running_server_accepts_new_tokens_and_rejects_revoked_ones() {
     let status = |token: &str| request(&server.url, "GET", "/api/sources", &bearer_header(token), "").status;
     assert_eq!(request(&server.url, "GET", "/api/sources", "", "").status, 401);
     let token = create_token(&workspace, &["ci", "--role", "viewer"]);
-    wait_until("the token to be known", || status(&token) == 200);
+    wait_until("the token to be accepted", || status(&token) == 200);
     assert_eq!(run(&workspace, &["token", "revoke", "ci"]).0, 0);
-    wait_until("the token to be forgotten", || matches!(status(&token), 401 | 429));
+    wait_until("the token to be rejected", || matches!(status(&token), 401 | 429));
     let log = read_or_empty(&workspace.path("serve.log"));
     assert!(!log.contains(&token) && !log.contains("tcb_"), "{log}");
 }
@@ -104,15 +104,15 @@ fn the_printed_login_link_works_once() {
     assert_eq!(request(&server.url, "GET", "/api/tokens", &admin, "").status, 200);
     drop(server);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    let (code, _, said) = run(&workspace, &["serve", "--listen", "127.0.0.1:0"]);
-    assert!(code == 2 && said.contains("can be read by others"), "{code} {said}");
+    let (code, _, stderr) = run(&workspace, &["serve", "--listen", "127.0.0.1:0"]);
+    assert!(code == 2 && stderr.contains("can be read by others"), "{code} {stderr}");
 }
 
 #[test]
 fn listening_on_the_network_requires_a_token() {
     let workspace = test_workspace();
-    let (code, _, said) = run(&workspace, &["serve", "--listen", "0.0.0.0:0"]);
-    assert!(code == 2 && said.contains("toolcrib token create"), "{code} {said}");
+    let (code, _, stderr) = run(&workspace, &["serve", "--listen", "0.0.0.0:0"]);
+    assert!(code == 2 && stderr.contains("toolcrib token create"), "{code} {stderr}");
     let token = create_token(&workspace, &["ci", "--role", "agent"]);
     let server = workspace.serve_at("0.0.0.0:0");
     assert!(server.console_url().starts_with("http://127.0.0.1:"));
@@ -131,10 +131,10 @@ fn listening_on_the_network_requires_a_token() {
     };
     assert_eq!(connect(("TOOLCRIB_TOKEN", &token), &[]).0, 0);
     assert_eq!(connect(("MINE", &token), &["--token", "${env:MINE}"]).0, 0);
-    let (code, said) = connect(("MINE", &token), &[]);
-    assert!(code == 1 && said.contains("TOOLCRIB_TOKEN"), "{code} {said}");
-    let (code, said) = connect(("TOOLCRIB_TOKEN", "tcb_wrong"), &[]);
-    assert!(code == 1 && !said.contains("tcb_wrong"), "{code} {said}");
+    let (code, stderr) = connect(("MINE", &token), &[]);
+    assert!(code == 1 && stderr.contains("TOOLCRIB_TOKEN"), "{code} {stderr}");
+    let (code, stderr) = connect(("TOOLCRIB_TOKEN", "tcb_wrong"), &[]);
+    assert!(code == 1 && !stderr.contains("tcb_wrong"), "{code} {stderr}");
 }
 
 #[test]
@@ -164,8 +164,8 @@ fn the_demo_serves_the_console_and_leaves_nothing_behind() {
 #[test]
 fn the_token_option_requires_connect() {
     let workspace = test_workspace();
-    let (code, _, said) = run(&workspace, &["mcp", "--token", "tcb_x"]);
-    assert!(code == 2 && said.contains("--connect"), "{code} {said}");
+    let (code, _, stderr) = run(&workspace, &["mcp", "--token", "tcb_x"]);
+    assert!(code == 2 && stderr.contains("--connect"), "{code} {stderr}");
     // Without `--connect` the variable is ignored.
     let mut command = workspace.toolcrib(&["mcp"]);
     let ended = command.env("TOOLCRIB_TOKEN", "tcb_x").stdin(Stdio::null()).output().unwrap();
@@ -175,6 +175,9 @@ fn the_token_option_requires_connect() {
     let server = workspace.serve();
     let mut command = workspace.toolcrib(&["mcp", "--connect", &server.url]);
     let refused = command.env("TOOLCRIB_TOKEN", viewer).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(refused.status.code() == Some(1) && said.contains("role agent") && said.contains("knows us"), "{said}");
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        refused.status.code() == Some(1) && stderr.contains("role agent") && stderr.contains("knows us"),
+        "{stderr}"
+    );
 }

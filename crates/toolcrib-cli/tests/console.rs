@@ -45,8 +45,9 @@ fn every_page_is_accessible() {
     let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
     let tickets = workspace.path("tickets.json");
     let names = sources.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(",");
-    let told = [("PICTURES", pictures.to_str().unwrap()), ("TICKETS", tickets.to_str().unwrap()), ("SOURCES", &names)];
-    run_browser_script("looks", &server, &told);
+    let variables =
+        [("PICTURES", pictures.to_str().unwrap()), ("TICKETS", tickets.to_str().unwrap()), ("SOURCES", &names)];
+    run_browser_script("looks", &server, &variables);
     if std::env::var_os("TOOLCRIB_UPDATE_PICTURES").is_some() && pictures.exists() {
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
         fs::create_dir_all(&images).unwrap();

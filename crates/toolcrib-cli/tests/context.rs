@@ -107,12 +107,12 @@ hub__search_issues
         .run(&["describe", "put", "--format", "mcp", "--explain"])
         .assert_code(0)
         .assert_stdout("nothing is lost as `mcp`");
-    let either = project.json(0, &["describe", "either", "put", "--format", "anthropic", "--explain"]);
-    assert_eq!(field_values(&either["tools"], "tool"), ["hub__either", "hub__put"]);
-    assert_eq!(either["tools"][0]["losses"][0]["path"], "/anyOf");
-    let alone = project.run(&["describe", "put", "--format", "openai-strict"]);
-    assert_eq!(alone.assert_code(0).stdout, "[]\n");
-    alone.assert_stderr("hub__put is not available");
+    let explained_two = project.json(0, &["describe", "either", "put", "--format", "anthropic", "--explain"]);
+    assert_eq!(field_values(&explained_two["tools"], "tool"), ["hub__either", "hub__put"]);
+    assert_eq!(explained_two["tools"][0]["losses"][0]["path"], "/anyOf");
+    let single = project.run(&["describe", "put", "--format", "openai-strict"]);
+    assert_eq!(single.assert_code(0).stdout, "[]\n");
+    single.assert_stderr("hub__put is not available");
     project.run(&["describe", "put", "--explain"]).assert_code(2).assert_stderr("--format");
 }
 

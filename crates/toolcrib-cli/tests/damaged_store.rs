@@ -67,8 +67,8 @@ fn bearer_headers(token: &str) -> String {
 }
 
 fn readiness(server: &ServeProcess) -> (u16, Value) {
-    let answer = request(&server.url, "GET", "/readyz", "", "");
-    (answer.status, answer.json()["store"]["state"].clone())
+    let response = request(&server.url, "GET", "/readyz", "", "");
+    (response.status, response.json()["store"]["state"].clone())
 }
 
 /// Asserts that every request with a stored token gets 503 (neither access nor 401), and every call as well.
@@ -83,10 +83,10 @@ fn assert_refuses_all_access(fixture: &DamageFixture, server: &ServeProcess) {
             ("POST", "/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
             ("GET", "/metrics", ""),
         ] {
-            let answer = request(&server.url, method, path, &bearer_headers(token), body);
-            assert_eq!(answer.status, 503, "{path}: {answer:?}");
-            assert_eq!(answer.json()["error"]["code"], "STORE_UNAVAILABLE", "{path}: {answer:?}");
-            assert!(!answer.body.contains("toolcrib.db"), "{path}: it tells of this machine: {answer:?}");
+            let response = request(&server.url, method, path, &bearer_headers(token), body);
+            assert_eq!(response.status, 503, "{path}: {response:?}");
+            assert_eq!(response.json()["error"]["code"], "STORE_UNAVAILABLE", "{path}: {response:?}");
+            assert!(!response.body.contains("toolcrib.db"), "{path}: it tells of this machine: {response:?}");
         }
         let form = "Content-Type: application/x-www-form-urlencoded\r\n";
         assert_eq!(request(&server.url, "POST", "/login", form, &format!("token={token}")).status, 503);
@@ -101,8 +101,8 @@ fn assert_refuses_all_access(fixture: &DamageFixture, server: &ServeProcess) {
         assert_eq!((called.status, &called.json()["error"]["code"]), (503, &json!("STORE_UNAVAILABLE")));
     }
     for (path, body) in [("/api/sources/one/disable", "{}"), ("/api/tokens", r#"{"name":"new","role":"admin"}"#)] {
-        let answer = request(&server.url, "POST", path, &bearer_headers(&fixture.admin_token()), body);
-        assert_eq!((answer.status, &answer.json()["error"]["code"]), (503, &json!("STORE_UNAVAILABLE")), "{path}");
+        let response = request(&server.url, "POST", path, &bearer_headers(&fixture.admin_token()), body);
+        assert_eq!((response.status, &response.json()["error"]["code"]), (503, &json!("STORE_UNAVAILABLE")), "{path}");
     }
     let result = call_tool(server, "one__add", &json!({"a": 1, "b": 2}), json!({}));
     assert_eq!(result["isError"], true, "{result}");
@@ -115,8 +115,8 @@ fn assert_refuses_all_access(fixture: &DamageFixture, server: &ServeProcess) {
 fn after_a_lost_revocation_all_access_is_refused_until_accepted() {
     let fixture = DamageFixture::new();
     let workspace = &fixture.workspace;
-    let lose = "DELETE FROM journal WHERE body LIKE '%TokenRevoked%'";
-    if execute_sql(&workspace.path("data/toolcrib.db"), lose).is_none() {
+    let delete_record = "DELETE FROM journal WHERE body LIKE '%TokenRevoked%'";
+    if execute_sql(&workspace.path("data/toolcrib.db"), delete_record).is_none() {
         return programs::skip("a_lost_revocation…", "there is no python3");
     }
     let mut server = workspace.serve();
@@ -142,13 +142,14 @@ fn after_a_lost_revocation_all_access_is_refused_until_accepted() {
     assert!(checks["checks"].as_array().unwrap().iter().any(|check| check["status"] == "fail"), "{checks}");
 
     let accepted = run(workspace, 0, &["verify", "--accept-damage"]);
-    for said in ["every stored token is revoked; known by name: revoked, valid", "tools disabled: one/echo", "is whole"]
+    for expected in
+        ["every stored token is revoked; known by name: revoked, valid", "tools disabled: one/echo", "is whole"]
     {
-        assert!(accepted.contains(said), "{said}: {accepted}");
+        assert!(accepted.contains(expected), "{expected}: {accepted}");
     }
     assert!(run(workspace, 0, &["verify"]).contains("accepted before: record "));
     // The running server recovers without a restart.
-    wait_until("it is ready", || readiness(&server) == (200, json!("ok")));
+    wait_until("readiness", || readiness(&server) == (200, json!("ok")));
     for token in [&fixture.valid_token, &fixture.revoked_token] {
         assert_eq!(request(&server.url, "GET", "/api/tools", &bearer_headers(token), "").status, 401);
     }
@@ -201,8 +202,12 @@ fn a_missing_or_corrupt_store_is_not_recreated() {
 
         let accepted: Value =
             serde_json::from_str(&run(workspace, 0, &["verify", "--accept-damage", "--json"])).unwrap();
-        let aside = &accepted["acceptance"]["set_aside"];
-        assert_eq!(aside.as_str().is_some_and(|aside| Path::new(aside).exists()), before.1.is_some(), "{accepted}");
+        let moved_aside = &accepted["acceptance"]["set_aside"];
+        assert_eq!(
+            moved_aside.as_str().is_some_and(|moved_aside| Path::new(moved_aside).exists()),
+            before.1.is_some(),
+            "{accepted}"
+        );
         run(workspace, 0, &["refresh", "--force"]);
         run(workspace, 0, &["verify"]);
         run(workspace, 0, &["call", "one__add", "a=1", "b=2"]);
@@ -219,16 +224,16 @@ fn a_server_refuses_writes_while_its_store_is_missing() {
     let fixture = DamageFixture::new();
     let server = fixture.workspace.serve();
     let file = fixture.workspace.path("data/toolcrib.db");
-    let aside = fixture.workspace.path("data/aside");
-    fs::rename(&file, &aside).unwrap();
+    let moved_aside = fixture.workspace.path("data/aside");
+    fs::rename(&file, &moved_aside).unwrap();
     let disable =
         || request(&server.url, "POST", "/api/sources/one/disable", &bearer_headers(&fixture.admin_token()), "{}");
     assert_eq!((disable().status, &disable().json()["error"]["code"]), (503, &json!("STORE_UNAVAILABLE")));
-    wait_until("it is noticed", || readiness(&server) == (503, json!("missing")));
+    wait_until("the damage to be noticed", || readiness(&server) == (503, json!("missing")));
     assert_eq!(request(&server.url, "GET", "/api/tools", "", "").status, 200);
-    assert!(!file.exists(), "nothing is made in its place");
-    fs::rename(&aside, &file).unwrap();
-    wait_until("it is back", || readiness(&server) == (200, json!("ok")));
+    assert!(!file.exists(), "no new file is created");
+    fs::rename(&moved_aside, &file).unwrap();
+    wait_until("the store to be back", || readiness(&server) == (200, json!("ok")));
     assert_eq!(disable().status, 200);
 }
 
@@ -242,10 +247,10 @@ fn a_console_session_is_refused_while_the_journal_is_damaged() {
     let cookie = signed_in.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
     let whoami = || request(&server.url, "GET", "/api/whoami", &format!("Cookie: {cookie}\r\n"), "");
     assert_eq!(whoami().json()["name"], "valid");
-    let lose = "DELETE FROM journal WHERE seq = (SELECT max(seq) FROM journal)";
-    if execute_sql(&fixture.workspace.path("data/toolcrib.db"), lose).is_none() {
+    let delete_record = "DELETE FROM journal WHERE seq = (SELECT max(seq) FROM journal)";
+    if execute_sql(&fixture.workspace.path("data/toolcrib.db"), delete_record).is_none() {
         return programs::skip("a_session_of_a_stored_token…", "there is no python3");
     }
-    wait_until("it is noticed", || readiness(&server) == (503, json!("damaged")));
+    wait_until("the damage to be noticed", || readiness(&server) == (503, json!("damaged")));
     assert_eq!((whoami().status, &whoami().json()["error"]["code"]), (503, &json!("STORE_UNAVAILABLE")));
 }

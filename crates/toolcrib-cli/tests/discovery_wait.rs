@@ -35,19 +35,19 @@ fn spawn_toolcrib(project: &TestProject, arguments: &[&str]) -> Child {
 }
 
 #[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + TEST_DEADLINE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it never came to this: {what}");
+    while !condition() {
+        assert!(Instant::now() < deadline, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[track_caller]
-fn assert_incomplete(answer: &Value, reason: &str) {
-    let missing = &answer["missing"];
-    assert_eq!((missing.as_array().map(Vec::len), &missing[0]["source"]), (Some(1), &json!("hangs")), "{answer}");
-    assert!(missing[0]["reason"].as_str().unwrap().contains(reason), "{answer}");
+fn assert_incomplete(response: &Value, reason: &str) {
+    let missing = &response["missing"];
+    assert_eq!((missing.as_array().map(Vec::len), &missing[0]["source"]), (Some(1), &json!("hangs")), "{response}");
+    assert!(missing[0]["reason"].as_str().unwrap().contains(reason), "{response}");
 }
 
 /// Regression: one hanging source delayed every list by 120 s at first, and by 30 s after each backoff.
@@ -74,8 +74,8 @@ fn a_source_that_timed_out_does_not_delay_later_commands() {
 #[test]
 fn wait_zero_starts_no_discovery() {
     let project = hanging_project();
-    let answer = project.json(0, &["tools", "--wait", "0s"]);
-    assert_eq!(answer["missing"].as_array().unwrap().len(), 2, "{answer}");
+    let response = project.json(0, &["tools", "--wait", "0s"]);
+    assert_eq!(response["missing"].as_array().unwrap().len(), 2, "{response}");
     assert_eq!(count_starts(&project), 0);
     project.run(&["tools", "--wait", "soon"]).assert_code(2).assert_stderr("write a duration such as `30s`");
     project.run(&["tools", "--wait", "1s", "--cached"]).assert_code(2);
@@ -109,15 +109,15 @@ fn an_interrupt_prints_the_cached_tools() {
     let project = hanging_project();
     project.run(&["refresh", "well"]).assert_code(0);
     let child = spawn_toolcrib(&project, &["tools", "--json"]);
-    wait_until("it is asked", || count_starts(&project) == 1);
+    wait_until("the hanging source to be started", || count_starts(&project) == 1);
     // The command registers its wait before it starts the server, so SIGINT ends the wait.
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(answer["tools"].as_array().unwrap().len(), 3, "{answer}");
-    assert_incomplete(&answer, "it was not discovered within");
+    let response: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(response["tools"].as_array().unwrap().len(), 3, "{response}");
+    assert_incomplete(&response, "it was not discovered within");
     assert_eq!(project.leftover_processes(), Vec::<String>::new());
 }
 
@@ -133,7 +133,7 @@ fn a_call_waits_only_for_its_own_source_and_within_its_timeout() {
         .assert_stderr("no tool named `nothing`; not discovered yet: `hangs`");
     project.run(&["call", "elsewhere__nothing"]).assert_code(1).assert_stderr("no tool named");
     project.run(&["call", "well__nothing"]).assert_code(1).assert_stderr("no tool named");
-    assert_eq!(count_starts(&project), 0, "the one that hangs was not asked");
+    assert_eq!(count_starts(&project), 0, "the hanging source was not started");
     project
         .run(&["call", "hangs__x", "--timeout", "1s"])
         .assert_code(1)
@@ -155,15 +155,15 @@ fn on_a_terminal_a_slow_source_is_discovered_in_the_background() {
     command.args(["-qec", &line, "/dev/null"]).current_dir(project.path("project"));
     command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join(".config")).env("XDG_DATA_HOME", home.join("data"));
     let output = command.stdin(Stdio::null()).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}");
-    assert!(told.contains("well__add") && !told.contains("slow__add"), "{told}");
-    assert!(told.contains("still being discovered in the background: slow"), "{told}");
-    wait_until("the other process has discovered it", || {
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}");
+    assert!(stdout.contains("well__add") && !stdout.contains("slow__add"), "{stdout}");
+    assert!(stdout.contains("still being discovered in the background: slow"), "{stdout}");
+    wait_until("the background discovery", || {
         project.json(0, &["tools", "--cached"])["tools"].as_array().unwrap().len() == 6
     });
     assert_eq!(count_starts(&project), 2, "once for the command, once for the process it left it to");
-    wait_until("nothing is left", || project.leftover_processes().is_empty());
+    wait_until("all processes to end", || project.leftover_processes().is_empty());
 }
 
 /// Regression: a cached list was locked as if the source had responded.

@@ -30,11 +30,11 @@ fn a_killed_refresh_leaves_the_old_or_the_new_list() {
         .collect();
     std::fs::write(home.join("toolcrib.json"), json!({ "sources": sources }).to_string()).unwrap();
     assert!(toolcrib(home, &["refresh"]).status().unwrap().success());
-    let began = Instant::now();
+    let started_at = Instant::now();
     assert!(toolcrib(home, &["refresh", "s0", "--force"]).status().unwrap().success());
     // The refresh is killed at a random time within this window. The window adapts to the last result, so that both
     // results occur on any machine.
-    let mut window = began.elapsed();
+    let mut window = started_at.elapsed();
 
     let mut old = 0;
     let mut new = 0;
@@ -45,10 +45,10 @@ fn a_killed_refresh_leaves_the_old_or_the_new_list() {
         let mut refresh = toolcrib(home, &["refresh", &source, "--force"]).spawn().unwrap();
         sleep_before_kill(window.mul_f64(rand::random::<f64>()));
         refresh.kill().unwrap();
-        let done = refresh.wait().unwrap().success();
+        let succeeded = refresh.wait().unwrap().success();
         match listed_version(home, &source).as_str() {
             "old" => {
-                assert!(!done, "round {round}: it said that all is well");
+                assert!(!succeeded, "round {round}: it reported success");
                 old += 1;
                 window = window.mul_f64(1.2);
             }
@@ -58,7 +58,7 @@ fn a_killed_refresh_leaves_the_old_or_the_new_list() {
             }
             other => unreachable!("round {round}: {other}"),
         }
-        acknowledged += usize::from(done);
+        acknowledged += usize::from(succeeded);
         verify(home, round);
     }
     // The proportion depends on the machine, but both results must have occurred.

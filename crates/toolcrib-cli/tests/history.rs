@@ -52,11 +52,11 @@ fn a_change_is_described_with_its_class() {
     let change = &refreshed["results"][0]["changed"][0];
     assert_eq!((&change["class"], &change["notes"]), (&json!("breaking"), &json!(["gained a required `owner`"])));
     assert_eq!(refreshed["results"][0]["renamed"], json!([{"from": "hub__list_labels", "to": "hub__labels_list"}]));
-    let said = "1 tool added to `hub`: new; 1 changed: `create_issue` gained a required `owner` (breaking); \
+    let expected = "1 tool added to `hub`: new; 1 changed: `create_issue` gained a required `owner` (breaking); \
                 1 removed: old; 1 renamed: `list_labels` is `labels_list` now, most likely";
-    project.run(&["history"]).assert_code(0).assert_stdout(said);
+    project.run(&["history"]).assert_code(0).assert_stdout(expected);
     let records = project.json(0, &["history", "--source", "hub"]);
-    assert_eq!(records["records"].as_array().unwrap().last().unwrap()["text"], json!(said));
+    assert_eq!(records["records"].as_array().unwrap().last().unwrap()["text"], json!(expected));
     let output = project.run(&["history", "--tool", "hub__create_issue"]);
     output.assert_code(0).assert_stdout("1 tool changed in `hub`: `create_issue` gained a required `owner` (breaking)");
 }
@@ -120,8 +120,8 @@ fn diff_ci_fails_when_a_tool_differs_from_the_lockfile() {
         .run(&["diff"])
         .assert_code(0)
         .assert_stdout("renamed, most likely: `hub__list_labels` to `hub__labels_list`");
-    let told = project.json(1, &["diff", "--ci"]);
-    assert_eq!((&told["differs"], &told["sources"][0]["source"]), (&json!(true), &json!("hub")));
+    let diff = project.json(1, &["diff", "--ci"]);
+    assert_eq!((&diff["differs"], &diff["sources"][0]["source"]), (&json!(true), &json!("hub")));
     let since = project.json(0, &["diff", "--against", "2020-01-01"]);
     assert_eq!(string_values(&since["sources"][0]["added"]), ["hub__create_issue", "hub__labels_list", "hub__new"]);
     project.run(&["diff", "--against", "nonsense"]).assert_code(2);
@@ -142,16 +142,16 @@ fn diff_works_with_a_lockfile_and_no_store() {
     tools[1]["inputSchema"]["properties"]["page"]["type"] = json!("string");
     write_tool_list(&project, &tools);
     let data = project.path("elsewhere");
-    let told = project.json(1, &["diff", "--ci", "--data", data.to_str().unwrap()]);
-    let changed = &told["sources"][0]["changed"];
+    let diff = project.json(1, &["diff", "--ci", "--data", data.to_str().unwrap()]);
+    let changed = &diff["sources"][0]["changed"];
     assert_eq!(field_values(changed, "class"), ["text", "breaking"]);
     assert_eq!(changed[1]["notes"], json!(["`page`: integer became string"]));
     // A source that cannot be read is not treated as one without tools.
     project.configure("hub: { command: SERVER, args: [--exit, '3'] }");
     let data = project.path("nowhere");
-    let told = project.json(1, &["diff", "--ci", "--data", data.to_str().unwrap()]);
+    let diff = project.json(1, &["diff", "--ci", "--data", data.to_str().unwrap()]);
     assert_eq!(
-        (&told["sources"][0]["removed"], &told["sources"][0]["error"]["code"]),
+        (&diff["sources"][0]["removed"], &diff["sources"][0]["error"]["code"]),
         (&json!([]), &json!("TOOL_UNAVAILABLE"))
     );
     project.run(&["diff", "--data", data.to_str().unwrap()]).assert_code(1).assert_stdout("could not be compared");
@@ -169,12 +169,12 @@ fn a_failing_source_leaves_the_lockfile_unchanged() {
         .assert_code(1)
         .assert_stderr("nothing was locked, because these sources could not be read: `hub`");
     assert_eq!(std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap(), locked);
-    let told = project.json(1, &["diff", "--against", "lockfile", "--ci"]);
-    assert_eq!(told["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"));
+    let diff = project.json(1, &["diff", "--against", "lockfile", "--ci"]);
+    assert_eq!(diff["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"));
     // A failing source that is not in the lockfile fails the check as well.
     project.write("empty.lock", "{\"version\":1,\"sources\":{}}");
-    let told = project.json(1, &["diff", "--against", "empty.lock", "--ci"]);
-    assert_eq!(told["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"));
+    let diff = project.json(1, &["diff", "--against", "empty.lock", "--ci"]);
+    assert_eq!(diff["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"));
 }
 
 /// `--cached` makes no requests, and reports which lists may be stale.
@@ -272,9 +272,9 @@ fn a_builtin_and_a_tool_of_the_same_name_have_separate_histories() {
     project.run(&["diff", "--ci"]).assert_code(0);
     write_tool_list(&project, &[tool("current_time", "Yet another clock", json!({}))]);
     project.run(&["refresh", "hub", "--force"]).assert_code(0);
-    let told = project.json(0, &["diff"]);
+    let diff = project.json(0, &["diff"]);
     assert_eq!(
-        (field_values(&told["sources"], "source"), &told["sources"][0]["changed"][0]["name"]),
+        (field_values(&diff["sources"], "source"), &diff["sources"][0]["changed"][0]["name"]),
         (vec!["hub"], &json!("hub__current_time"))
     );
 }
@@ -298,8 +298,8 @@ fn a_removed_source_keeps_its_history() {
     project.run(&["tools"]).assert_code(0);
     let again = project.json(0, &["diff", "--against", before]);
     assert_eq!(again["sources"][0]["changed"][0]["notes"], json!(["gained a required `owner`"]));
-    let told = project.json(0, &["history", "--tool", "hub__create_issue"]);
-    assert_eq!(told["records"].as_array().unwrap().len(), 2, "it came twice: {told}");
+    let history = project.json(0, &["history", "--tool", "hub__create_issue"]);
+    assert_eq!(history["records"].as_array().unwrap().len(), 2, "recorded twice: {history}");
     let several = project.json(1, &["describe", "old", "nothing", "--at", before]);
     assert_eq!((several["tools"].as_array().unwrap().len(), &several["errors"][0]["name"]), (1, &json!("nothing")));
     project.run(&["describe", "old", "--at", before, "--fresh"]).assert_code(2);

@@ -80,7 +80,7 @@ fn hostile_calls() -> Vec<(String, Value)> {
 
 #[test]
 fn hostile_schemas_neither_block_the_server_nor_exhaust_its_memory() {
-    let api = Upstream::answering(r#"{"done":true}"#);
+    let api = Upstream::responding_with(r#"{"done":true}"#);
     let workspace = hostile_workspace(&api);
     let mut server = workspace.serve();
     let harmless = |server: &_| call_tool(server, "harmless__echo", &json!({ "text": "x" }), json!({}));
@@ -95,9 +95,9 @@ fn hostile_schemas_neither_block_the_server_nor_exhaust_its_memory() {
                 assert_eq!(result["_meta"]["toolcrib/notes"], json!([NOTE]), "{name} {arguments}");
                 let body = json!({ "arguments": arguments }).to_string();
                 let headers = "Content-Type: application/json\r\n";
-                let answer = request(&server.url, "POST", &format!("/api/tools/{name}/call"), headers, &body);
-                assert_eq!(answer.status, 200, "{answer:?}");
-                assert_eq!(answer.json()["meta"]["toolcrib/notes"], json!([NOTE]), "{name} {arguments}");
+                let response = request(&server.url, "POST", &format!("/api/tools/{name}/call"), headers, &body);
+                assert_eq!(response.status, 200, "{response:?}");
+                assert_eq!(response.json()["meta"]["toolcrib/notes"], json!([NOTE]), "{name} {arguments}");
                 // Other routes that read the schema.
                 for path in [format!("/api/tools/{name}"), format!("/tools/{name}"), "/api/search?q=hostile".into()] {
                     assert_eq!(request(&server.url, "GET", &path, "", "").status, 200, "{path}");
@@ -117,7 +117,7 @@ fn hostile_schemas_neither_block_the_server_nor_exhaust_its_memory() {
 
 #[test]
 fn hostile_schemas_block_neither_commands_nor_mcp_over_stdio() {
-    let api = Upstream::answering(r#"{"done":true}"#);
+    let api = Upstream::responding_with(r#"{"done":true}"#);
     let workspace = hostile_workspace(&api);
     let run = |arguments: &[&str]| {
         let output = workspace.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
@@ -126,8 +126,8 @@ fn hostile_schemas_block_neither_commands_nor_mcp_over_stdio() {
         (text(output.stdout), text(output.stderr))
     };
     for pair in ["x=valid", "x:=1"] {
-        let (_, said) = run(&["call", "hostile__tool_anyOf", pair]);
-        assert!(said.contains(&format!("note: {NOTE}")), "{said}");
+        let (_, stderr) = run(&["call", "hostile__tool_anyOf", pair]);
+        assert!(stderr.contains(&format!("note: {NOTE}")), "{stderr}");
     }
     let (described, _) = run(&["describe", "api_anyof__send"]);
     assert!(described.contains(&format!("note: {NOTE}")), "{described}");

@@ -165,13 +165,13 @@ fn the_loopback_setting_is_reloaded() {
         set(loopback);
         server.signal("HUP");
         let expected = (expected.0.to_owned(), expected.1.to_owned());
-        wait_until("the setting to be read", || statuses(&server) == expected);
+        wait_until("the setting to be reloaded", || statuses(&server) == expected);
     }
     set("token");
     server.signal("HUP");
-    wait_until("the setting to be read", || statuses(&server).0 == "401");
-    let answer: RawHttpResponse = request(&server.url, "GET", "/api/sources", "", "");
-    let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+    wait_until("the setting to be reloaded", || statuses(&server).0 == "401");
+    let response: RawHttpResponse = request(&server.url, "GET", "/api/sources", "", "");
+    let message = response.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(
         message.starts_with("`identity.loopback` is `token`") && message.contains("toolcrib token create"),
         "{message}"
@@ -183,14 +183,14 @@ fn the_refusal_names_the_setting_and_the_next_step() {
     let Some(workspace) = workspace_owned_by(OWNER_UID) else { return };
     configure(&workspace, &json!({}));
     let server = serve_as(&workspace, OWNER_UID);
-    let answer = get_as(&server, "/api/sources", OTHER_UID);
-    assert_eq!(answer.status, 401);
-    assert!(answer.header("www-authenticate").is_some(), "{answer:?}");
-    let error = answer.json()["error"].clone();
+    let response = get_as(&server, "/api/sources", OTHER_UID);
+    assert_eq!(response.status, 401);
+    assert!(response.header("www-authenticate").is_some(), "{response:?}");
+    let error = response.json()["error"].clone();
     let message = error["message"].as_str().unwrap();
     assert_eq!(error["code"], "UNAUTHORIZED");
-    for says in ["`identity.loopback` is `owner`", "another user", "toolcrib token create NAME --role viewer"] {
-        assert!(message.contains(says), "{message}");
+    for expected in ["`identity.loopback` is `owner`", "another user", "toolcrib token create NAME --role viewer"] {
+        assert!(message.contains(expected), "{message}");
     }
 }
 
@@ -208,13 +208,13 @@ fn a_data_directory_writable_or_owned_by_others_is_refused() {
     for arguments in [&["tools", "--cached"][..], &["sources"], &["serve", "--listen", "127.0.0.1:0"]] {
         for mode in [0o777, 0o1777, 0o770] {
             fs::set_permissions(&data, fs::Permissions::from_mode(mode)).unwrap();
-            let (code, said) = run(OWNER_UID, arguments);
-            assert_eq!(code, 2, "{said}");
-            assert!(said.contains(&format!("chmod go-w {}", data.display())), "{said}");
+            let (code, stderr) = run(OWNER_UID, arguments);
+            assert_eq!(code, 2, "{stderr}");
+            assert!(stderr.contains(&format!("chmod go-w {}", data.display())), "{stderr}");
         }
         fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).unwrap();
-        let (code, said) = run(0, arguments);
-        assert!(code == 2 && said.contains("belongs to user 65534 and Toolcrib runs as user 0"), "{code} {said}");
+        let (code, stderr) = run(0, arguments);
+        assert!(code == 2 && stderr.contains("belongs to user 65534 and Toolcrib runs as user 0"), "{code} {stderr}");
     }
     assert_eq!(run(OWNER_UID, &["tools", "--cached"]).0, 0);
 }
@@ -249,7 +249,7 @@ fn command(workspace: &TestWorkspace, arguments: &[&str], user: u32) -> Command 
 
 fn serve_as(workspace: &TestWorkspace, user: u32) -> ServeProcess {
     let server = workspace.start(command(workspace, &["serve", "--listen", "127.0.0.1:0", "--json"], user));
-    wait_until("the tools", || request(&server.url, "GET", "/api/tools/calculate", "", "").status == 200);
+    wait_until("the built-in tools", || request(&server.url, "GET", "/api/tools/calculate", "", "").status == 200);
     server
 }
 

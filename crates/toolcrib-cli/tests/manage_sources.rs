@@ -173,9 +173,9 @@ fn sources_and_tools_are_enabled_and_disabled() {
         (&["enable", "two", "nonsense"], 2, "error: no source or tool named `nonsense`; "),
     ] {
         let outcome = toolcrib.run(arguments);
-        let told = if code == 0 { &outcome.stdout } else { &outcome.stderr };
+        let printed = if code == 0 { &outcome.stdout } else { &outcome.stderr };
         assert_eq!(outcome.code, code, "{outcome:?}");
-        assert!(told.starts_with(text), "{outcome:?}");
+        assert!(printed.starts_with(text), "{outcome:?}");
     }
     let expected = json!({ "source": "one", "enabled": true, "changed": true });
     assert_eq!(toolcrib.json(&["enable", "one"]), expected);
@@ -203,9 +203,9 @@ fn a_disabled_source_and_its_tool_are_enabled_together() {
         (&["enable", "add", "one"], 0, "one__add: enabled\none: already enabled\n"),
     ] {
         let outcome = toolcrib.run(arguments);
-        let told = if code == 0 { &outcome.stdout } else { &outcome.stderr };
+        let printed = if code == 0 { &outcome.stdout } else { &outcome.stderr };
         assert_eq!(outcome.code, code, "{outcome:?}");
-        assert!(told.starts_with(text), "{outcome:?}");
+        assert!(printed.starts_with(text), "{outcome:?}");
     }
     let listed = toolcrib.json(&["tools", "--cached"]);
     assert!(listed["tools"].as_array().unwrap().iter().all(|tool| tool["enabled"] == true), "{listed}");
@@ -349,7 +349,7 @@ fn a_project_file_runs_nothing_before_it_is_trusted() {
     toolcrib.write("toolcrib.yaml", &config_with_start_counter(&toolcrib, ", --tools, '5'").0);
     let changed = toolcrib.run_ok(&["tools"]);
     assert!(changed.stderr.contains("is not trusted yet"), "{changed:?}");
-    assert_eq!(count_starts(&count), 1, "changed commands are asked about again");
+    assert_eq!(count_starts(&count), 1, "changed commands need trust again");
     toolcrib.run_ok(&["--config", file.to_str().unwrap(), "tools"]);
     assert_eq!(count_starts(&count), 2, "a named file counts as trusted");
 }
@@ -435,10 +435,10 @@ fn one_bad_source_does_not_stop_the_rest() {
     let tools = toolcrib.json(&["tools"]);
     assert_eq!(tools["tools"].as_array().unwrap().len(), 3);
     let sources = toolcrib.json(&["sources"]);
-    let stands = |index: usize| (&sources["sources"][index]["id"], &sources["sources"][index]["status"]);
-    assert_eq!(stands(0), (&json!("ends"), &json!("failed")));
-    assert_eq!(stands(1), (&json!("good"), &json!("success")));
-    assert_eq!(stands(2), (&json!("wrong"), &json!("failed")));
+    let status = |index: usize| (&sources["sources"][index]["id"], &sources["sources"][index]["status"]);
+    assert_eq!(status(0), (&json!("ends"), &json!("failed")));
+    assert_eq!(status(1), (&json!("good"), &json!("success")));
+    assert_eq!(status(2), (&json!("wrong"), &json!("failed")));
     let enabled = toolcrib.run(&["enable", "wrong"]);
     let message = format!(
         "error: `wrong` has an invalid declaration in `{}:4`; `toolcrib sources` shows the error\n",

@@ -18,13 +18,13 @@ fn a_response_has_the_id_of_its_request() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let server = workspace.serve();
     let get = |path: &str, headers: &str| request(&server.url, "GET", path, headers, "");
-    let given = get("/api/sources", "X-Request-Id: abc-123\r\n");
-    assert_eq!((given.status, given.header("x-request-id")), (200, Some("abc-123")));
+    let with_id = get("/api/sources", "X-Request-Id: abc-123\r\n");
+    assert_eq!((with_id.status, with_id.header("x-request-id")), (200, Some("abc-123")));
     for (path, headers) in
         [("/healthz", ""), ("/nowhere", ""), ("/metrics", "X-Request-Id: a b\r\n"), ("/", "Host: evil.example\r\n")]
     {
-        let made = get(path, headers);
-        let id = made.header("x-request-id").unwrap_or_else(|| panic!("{path}: {made:?}"));
+        let response = get(path, headers);
+        let id = response.header("x-request-id").unwrap_or_else(|| panic!("{path}: {response:?}"));
         assert!(id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{path}: {id}");
     }
 }
@@ -33,9 +33,9 @@ fn a_response_has_the_id_of_its_request() {
 fn health_and_readiness_are_reported() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let mut server = workspace.serve();
-    for (path, said) in [("/healthz", "ok\n"), ("/readyz", r#"{"status":"ready","store":{"state":"ok"}}"#)] {
-        let answer = request(&server.url, "GET", path, "", "");
-        assert_eq!((answer.status, answer.body.as_str()), (200, said), "{path}");
+    for (path, expected) in [("/healthz", "ok\n"), ("/readyz", r#"{"status":"ready","store":{"state":"ok"}}"#)] {
+        let response = request(&server.url, "GET", path, "", "");
+        assert_eq!((response.status, response.body.as_str()), (200, expected), "{path}");
     }
     server.signal("TERM");
     assert!(server.wait_for_exit().success());
@@ -57,12 +57,12 @@ fn metrics_are_exact_and_accepted_by_promtool() {
     let json = "Content-Type: application/json\r\n";
     assert_eq!(request(&server.url, "POST", "/api/tools/one__rpc_error/call", json, "{}").status, 502);
     let scrape = || request(&server.url, "GET", "/metrics", "", "");
-    wait_until("all is counted", || {
+    wait_until("the failed discovery to be counted", || {
         scrape().body.contains("toolcrib_discoveries_total{kind=\"mcp\",outcome=\"failed\"}")
     });
 
-    let answer = scrape();
-    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let response = scrape();
+    assert_eq!(response.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     for line in [
         "toolcrib_discoveries_total{kind=\"mcp\",outcome=\"success\"} 1",
         "toolcrib_discovery_duration_seconds_count{kind=\"mcp\",outcome=\"success\"} 1",
@@ -81,23 +81,23 @@ fn metrics_are_exact_and_accepted_by_promtool() {
         "toolcrib_event_listeners 0",
         "toolcrib_ready 1",
     ] {
-        assert!(answer.body.lines().any(|found| found == line), "no {line} in\n{}", answer.body);
+        assert!(response.body.lines().any(|found| found == line), "no {line} in\n{}", response.body);
     }
     for name in ["toolcrib_journal_position ", "process_start_time_seconds ", "toolcrib_build_info{version=\""] {
-        assert!(answer.body.contains(&format!("\n{name}")), "no {name} in\n{}", answer.body);
+        assert!(response.body.contains(&format!("\n{name}")), "no {name} in\n{}", response.body);
     }
-    assert_promtool_accepts(&answer);
+    assert_promtool_accepts(&response);
 }
 
-fn assert_promtool_accepts(answer: &RawHttpResponse) {
+fn assert_promtool_accepts(response: &RawHttpResponse) {
     let mut command = Command::new("promtool");
     let started =
         command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let Ok(mut promtool) = started.spawn() else {
         return programs::skip("promtool on metrics", "`promtool` is not installed; it is in Debian's `prometheus`");
     };
-    promtool.stdin.take().unwrap().write_all(answer.body.as_bytes()).unwrap();
+    promtool.stdin.take().unwrap().write_all(response.body.as_bytes()).unwrap();
     let output = promtool.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+    let expected = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && expected.is_empty(), "{}", String::from_utf8_lossy(&expected));
 }

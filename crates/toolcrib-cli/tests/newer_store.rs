@@ -81,7 +81,7 @@ fn a_running_server_refuses_calls_and_writes_after_a_critical_unknown_record() {
     if execute_sql(&workspace.path("data/toolcrib.db"), INSERT_UNKNOWN_EVENT).is_none() {
         return programs::skip("a_server_that_runs_stops_calls…", "there is no python3");
     }
-    wait_until("it is noticed", || request(&server.url, "GET", "/readyz", "", "").status == 503);
+    wait_until("the record to be noticed", || request(&server.url, "GET", "/readyz", "", "").status == 503);
     for (path, body) in [
         ("/api/tools/one__echo/call", &echo),
         ("/api/sources/one/disable", &json!({})),
@@ -90,9 +90,9 @@ fn a_running_server_refuses_calls_and_writes_after_a_critical_unknown_record() {
         ("/api/tokens", &json!({"name": "ci", "role": "agent"})),
         ("/api/sources", &json!({"id": "two", "url": "http://127.0.0.1:9/mcp"})),
     ] {
-        let answer = post(path, body);
-        assert_eq!(answer.status, 503, "{path}: {answer:?}");
-        let error = answer.json()["error"].clone();
+        let response = post(path, body);
+        assert_eq!(response.status, 503, "{path}: {response:?}");
+        let error = response.json()["error"].clone();
         assert_eq!(
             (&error["code"], &error["message"]),
             (&json!("STORE_UNAVAILABLE"), &json!(upgrade_message())),

@@ -65,9 +65,9 @@ fn run_generated_calls(program: &Program) -> Value {
     let shop = here.join("src/commands/demo/shop/openapi.json");
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let documents = [format!("kitchen={}", kitchen.display()), format!("shop={}", shop.display())];
-    let (mut calls, said) = CallsProcess::start(&workspace, program, &documents);
+    let (mut calls, lines) = CallsProcess::start(&workspace, program, &documents);
     let log = || read_or_empty(&workspace.path("calls.log"));
-    let Ok(listening) = said.recv_timeout(TEST_TIMEOUT) else { panic!("it did not start: {}", log()) };
+    let Ok(listening) = lines.recv_timeout(TEST_TIMEOUT) else { panic!("it did not start: {}", log()) };
     let url = listening.strip_prefix("listening on ").unwrap();
 
     let key = json!({"api_key": {"name": "key", "in": "query", "value": "k"}});
@@ -80,8 +80,8 @@ fn run_generated_calls(program: &Program) -> Value {
     workspace.discover();
     let server = workspace.serve();
     writeln!(calls.0.stdin.take().unwrap(), "{}", server.mcp_url()).unwrap();
-    let Ok(report) = said.recv_timeout(CALLS_TIMEOUT) else {
-        panic!("it said nothing more: {}\n{}", log(), read_or_empty(&workspace.path("serve.log")));
+    let Ok(report) = lines.recv_timeout(CALLS_TIMEOUT) else {
+        panic!("it printed no report: {}\n{}", log(), read_or_empty(&workspace.path("serve.log")));
     };
     serde_json::from_str(&report).unwrap()
 }
@@ -104,20 +104,20 @@ impl CallsProcess {
         command.stderr(std::fs::File::create(workspace.path("calls.log")).unwrap());
         let mut child = command.spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
-        let (tell, said) = mpsc::channel();
+        let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 // The receiver may have been dropped.
-                let _ = tell.send(line);
+                let _ = sender.send(line);
             }
         });
-        (CallsProcess(child), said)
+        (CallsProcess(child), lines)
     }
 }
 
 impl Drop for CallsProcess {
     fn drop(&mut self) {
         // Fails if the process has already ended.
-        let _gone = self.0.kill().and_then(|()| self.0.wait());
+        let _ = self.0.kill().and_then(|()| self.0.wait());
     }
 }

@@ -55,7 +55,7 @@ impl ProcessTreeFixture {
     /// Starts a call that never ends, and waits until it has reached the server.
     fn start_hanging_call(&self) -> Child {
         let child = self.spawn_toolcrib(&["call", "s__hang"]);
-        wait_until("the call is under way", || read_or_empty(&self.path("log")).contains("tools/call"));
+        wait_until("the call to be in flight", || read_or_empty(&self.path("log")).contains("tools/call"));
         assert!(self.all_pids().iter().all(|pid| is_running(pid)), "all of them run");
         child
     }
@@ -63,15 +63,15 @@ impl ProcessTreeFixture {
     /// Ids of all processes that the servers and their children ever started.
     fn all_pids(&self) -> Vec<String> {
         let starts = read_or_empty(&self.path("starts"));
-        let family = read_or_empty(&self.path("family"));
-        let pids = starts.lines().chain(family.lines()).filter_map(|line| line.rsplit(' ').next());
+        let pids = read_or_empty(&self.path("family"));
+        let pids = starts.lines().chain(pids.lines()).filter_map(|line| line.rsplit(' ').next());
         pids.map(str::to_owned).collect()
     }
 
     fn assert_no_process_left(&self) {
-        let family = self.all_pids();
-        assert!(family.len() >= 4, "a server, its child, its grandchild and an escapee: {family:?}");
-        wait_until("nobody is left", || !family.iter().any(|pid| is_running(pid)));
+        let pids = self.all_pids();
+        assert!(pids.len() >= 4, "a server, its child, its grandchild and an escapee: {pids:?}");
+        wait_until("all processes to end", || !pids.iter().any(|pid| is_running(pid)));
     }
 }
 
@@ -84,10 +84,10 @@ fn is_running(pid: &str) -> bool {
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it never came to this: {what}");
+    while !condition() {
+        assert!(Instant::now() < deadline, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

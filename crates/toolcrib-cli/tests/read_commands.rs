@@ -108,10 +108,10 @@ fn a_large_result_is_printed_completely() {
     let project = TestProject::new("one: { command: SERVER, args: [--with, large], result_limit: 1KiB }");
     let printed = project.run(&["call", "one__large", "bytes=300000"]);
     assert_eq!((printed.code, printed.stdout.trim_end().len()), (0, 300_000), "{}", printed.stderr);
-    let told = project.json(0, &["call", "one__large", "bytes=5000"]);
-    let keys: Vec<&String> = told.as_object().unwrap().keys().collect();
+    let result = project.json(0, &["call", "one__large", "bytes=5000"]);
+    let keys: Vec<&String> = result.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["content", "structured", "is_error", "elapsed_ms", "source"]);
-    assert_eq!(told["content"], serde_json::json!([{"type": "text", "text": "x".repeat(5000)}]));
+    assert_eq!(result["content"], serde_json::json!([{"type": "text", "text": "x".repeat(5000)}]));
 }
 
 #[test]
@@ -198,20 +198,20 @@ fn history_lists_added_changed_and_removed_tools() {
     project.configure("one: { command: SERVER, args: [--change-file, list.json], cwd: . }");
 
     let all = project.run(&["history"]);
-    let told: Vec<&str> =
+    let lines: Vec<&str> =
         all.assert_code(0).stdout.lines().map(|line| &line["2026-11-15 20:14:20Z  ".len()..]).collect();
     assert_eq!(
-        told,
+        lines,
         [
             "#1  config   `one` declared (mcp, from config)",
             "#2  config   `two` declared (mcp, from config)",
-            told[2],
-            told[3],
+            lines[2],
+            lines[3],
             "#5  refresh  1 tool added to `one`: new; 1 changed: `a`: its description changed (text); 1 removed: gone",
             "#6  config   `two` removed",
         ]
     );
-    let first = format!("{}\n{}", told[2], told[3]);
+    let first = format!("{}\n{}", lines[2], lines[3]);
     assert!(first.contains("3 tools added to `one`: a, b.c, gone"), "{first}");
     assert!(first.contains("3 tools added to `two`: add, echo, fail"), "{first}");
 
@@ -482,8 +482,8 @@ fn every_command_has_help_with_an_example() {
 #[test]
 fn every_event_of_a_command_carries_its_trace_id() {
     let project = TestProject::new("one: { command: SERVER }");
-    let said = project.run(&["-v", "call", "one__echo", "text=xyzzy"]).stderr.clone();
-    let traces = |line: &str| line.split("trace_id=").nth(1).map(|rest| rest[..32].to_owned());
+    let stderr = project.run(&["-v", "call", "one__echo", "text=xyzzy"]).stderr.clone();
+    let trace_id = |line: &str| line.split("trace_id=").nth(1).map(|rest| rest[..32].to_owned());
     let events = [
         "tools.discovery.started",
         "tools.discovery.server.success",
@@ -491,12 +491,13 @@ fn every_event_of_a_command_carries_its_trace_id() {
         "tools.cache.miss",
         "tools.call.finished",
     ];
-    let mut seen: Vec<String> = Vec::new();
+    let mut trace_ids: Vec<String> = Vec::new();
     for event in events {
-        let line = said.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("no {event} in\n{said}"));
-        seen.extend(traces(line));
+        let line =
+            stderr.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("no {event} in\n{stderr}"));
+        trace_ids.extend(trace_id(line));
     }
-    assert_eq!(seen.len(), events.len(), "{said}");
-    assert!(seen.iter().all(|trace| *trace == seen[0]), "{said}");
-    assert!(!said.contains("xyzzy"), "no argument is logged\n{said}");
+    assert_eq!(trace_ids.len(), events.len(), "{stderr}");
+    assert!(trace_ids.iter().all(|trace| *trace == trace_ids[0]), "{stderr}");
+    assert!(!stderr.contains("xyzzy"), "no argument is logged\n{stderr}");
 }

@@ -12,9 +12,9 @@ use support::test_server::{ServeProcess, TestWorkspace};
 
 impl ServeProcess {
     fn get_json(&self, path: &str) -> Value {
-        let answer = request(&self.url, "GET", path, "", "");
-        assert_eq!(answer.status, 200, "{path}: {answer:?}");
-        answer.json()
+        let response = request(&self.url, "GET", path, "", "");
+        assert_eq!(response.status, 200, "{path}: {response:?}");
+        response.json()
     }
 }
 
@@ -62,7 +62,7 @@ fn routes_return_what_commands_print_as_json() {
 #[test]
 fn generated_requests_get_the_documented_responses() {
     let test = "generated_requests_get_the_documented_responses";
-    let Some((program, first)) = programs::schemathesis() else {
+    let Some((program, arguments)) = programs::schemathesis() else {
         return programs::skip(test, "schemathesis was not fetched");
     };
     let workspace = TestWorkspace::new(&sources(), &json!({}));
@@ -71,11 +71,11 @@ fn generated_requests_get_the_documented_responses() {
     let token = std::fs::read_to_string(workspace.path("data").join("admin.token")).unwrap();
     let mut command = Command::new(program);
     workspace.isolate(&mut command);
-    command.args(first).args(["run", &format!("{}/api/openapi.json", server.url)]);
+    command.args(arguments).args(["run", &format!("{}/api/openapi.json", server.url)]);
     command.args(["--header", &format!("Authorization: Bearer {}", token.trim())]);
     let output = command.stdin(Stdio::null()).output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}");
-    let tested = said.lines().find_map(|line| line.trim().strip_prefix("Tested: ")?.parse::<usize>().ok());
-    assert!(tested.is_some_and(|tested| tested >= 19), "{said}");
+    let output_text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{output_text}");
+    let tested = output_text.lines().find_map(|line| line.trim().strip_prefix("Tested: ")?.parse::<usize>().ok());
+    assert!(tested.is_some_and(|tested| tested >= 19), "{output_text}");
 }

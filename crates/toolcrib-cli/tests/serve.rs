@@ -34,14 +34,14 @@ fn no_source_is_contacted_before_the_first_tool_request() {
     let server = workspace.serve();
     for times in 1..=3 {
         server.signal("HUP");
-        wait_until("it is read again", || {
+        wait_until("the reload", || {
             read_or_empty(&workspace.path("serve.log")).matches("nothing changed").count() == times
         });
-        let answer = request(&server.url, "GET", "/api/sources", "", "");
-        assert_eq!((answer.status, &answer.json()["sources"][0]["status"]), (200, &json!("never")), "{answer:?}");
+        let response = request(&server.url, "GET", "/api/sources", "", "");
+        assert_eq!((response.status, &response.json()["sources"][0]["status"]), (200, &json!("never")), "{response:?}");
     }
     server.tool_names();
-    wait_until("the source is known", || {
+    wait_until("the source to be discovered", || {
         request(&server.url, "GET", "/api/sources", "", "").body.contains("\"success\"")
     });
 }
@@ -62,12 +62,12 @@ fn foreign_hosts_and_oversized_requests_are_rejected() {
         ("", "/mcp/ops", 404, "NOT_FOUND"),
         ("", "/elsewhere", 404, "NOT_FOUND"),
     ] {
-        let answer = send("POST", path, &format!("{MCP_HEADERS}{headers}"), "{}");
-        assert_eq!((answer.status, &answer.json()["error"]["code"]), (status, &json!(code)), "{headers}{path}");
+        let response = send("POST", path, &format!("{MCP_HEADERS}{headers}"), "{}");
+        assert_eq!((response.status, &response.json()["error"]["code"]), (status, &json!(code)), "{headers}{path}");
     }
     assert_eq!(send("POST", "/mcp", MCP_HEADERS, &" ".repeat(5 * 1024 * 1024)).status, 413);
-    let answer = send("POST", "/healthz", MCP_HEADERS, "{}");
-    assert!(answer.status == 405 && answer.body.contains("BAD_REQUEST"), "{answer:?}");
+    let response = send("POST", "/healthz", MCP_HEADERS, "{}");
+    assert!(response.status == 405 && response.body.contains("BAD_REQUEST"), "{response:?}");
     assert_eq!(send("GET", "/healthz", "Origin: http://localhost:1234\r\n", "").status, 200);
 }
 
@@ -76,15 +76,15 @@ fn an_unusable_listen_address_is_an_error() {
     let workspace = TestWorkspace::new(&one_source(), &json!({}));
     let server = workspace.serve();
     let taken = server.url.strip_prefix("http://").unwrap();
-    for (listen, code, says) in [
+    for (listen, code, expected) in [
         (taken, 1, "is taken"),
         ("0.0.0.0:0", 2, "can be reached from other machines"),
         ("nonsense", 2, "is not an address"),
     ] {
         let output = workspace.toolcrib(&["serve", "--listen", listen]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{listen}: {said}");
-        assert!(said.contains(says), "{said}");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{listen}: {text}");
+        assert!(text.contains(expected), "{text}");
     }
 }
 
@@ -98,18 +98,18 @@ fn the_configuration_is_reloaded() {
 
     let two = json!({ "one": { "command": programs::scripted_server(), "title": "First" }, "two": { "command": programs::scripted_server() } });
     workspace.configure(&two, &json!({ "mode": "full" }));
-    wait_until("the new source", || log().contains("configuration reloaded: `two` added, `one` changed"));
-    wait_until("its tools", || server.tool_names().len() == 6);
+    wait_until("the new source to be added", || log().contains("configuration reloaded: `two` added, `one` changed"));
+    wait_until("its tools to be listed", || server.tool_names().len() == 6);
 
     std::fs::write(workspace.path("toolcrib.json"), "{ \"sources\": ").unwrap();
-    wait_until("the complaint", || log().contains("the configuration stays as it was"));
+    wait_until("the configuration error", || log().contains("the configuration stays as it was"));
     assert_eq!(server.tool_names().len(), 6);
 
     workspace.configure(&one_source(), &json!({ "mode": "search" }));
-    wait_until("the removal", || log().contains("`one` changed, `two` removed, `expose` changed"));
+    wait_until("the source to be removed", || log().contains("`one` changed, `two` removed, `expose` changed"));
     assert_eq!(server.tool_names(), ["call_tool", "describe_tools", "search_tools"]);
     server.signal("HUP");
-    wait_until("the signal", || log().contains("configuration reloaded: nothing changed"));
+    wait_until("the reload after SIGHUP", || log().contains("configuration reloaded: nothing changed"));
 }
 
 #[test]
@@ -119,14 +119,14 @@ fn shutdown_lets_calls_finish_and_leaves_no_process() {
     let workspace = TestWorkspace::new(&slow, &json!({}));
     workspace.discover();
     let mut server = workspace.serve();
-    let answer = thread::scope(|scope| {
-        let calling = scope.spawn(|| call_tool(&server, "slow__echo", &json!({ "text": "x" }), json!({})));
+    let response = thread::scope(|scope| {
+        let call = scope.spawn(|| call_tool(&server, "slow__echo", &json!({ "text": "x" }), json!({})));
         // The upstream server is started for the call, so the call is in flight.
-        wait_until("the call", || workspace.process_count() > 1);
+        wait_until("the call to start", || workspace.process_count() > 1);
         server.signal("TERM");
-        calling.join().unwrap()
+        call.join().unwrap()
     });
-    assert_eq!(answer["content"][0]["text"], "x");
+    assert_eq!(response["content"][0]["text"], "x");
     assert_eq!(server.wait_for_exit().code(), Some(0));
     wait_until("its processes to end", || workspace.process_count() == 0);
 }
@@ -166,8 +166,8 @@ fn call_slow(url: &str, protocol: CallProtocol) -> RawHttpResponse {
         CallProtocol::Stream => modern(json!({ "progressToken": "p" })),
         CallProtocol::Session => {
             let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
-            let begun = request(url, "POST", "/mcp", JSON, &rpc("initialize", params).to_string());
-            let headers = format!("{JSON}Mcp-Session-Id: {}\r\n", begun.header("mcp-session-id").unwrap());
+            let initialized = request(url, "POST", "/mcp", JSON, &rpc("initialize", params).to_string());
+            let headers = format!("{JSON}Mcp-Session-Id: {}\r\n", initialized.header("mcp-session-id").unwrap());
             let params = json!({ "name": "s__slow", "arguments": {}, "_meta": { "progressToken": "p" } });
             request(url, "POST", "/mcp", &headers, &rpc("tools/call", params).to_string())
         }
@@ -175,9 +175,9 @@ fn call_slow(url: &str, protocol: CallProtocol) -> RawHttpResponse {
 }
 
 /// Returns the JSON of a response, or of the last event of an event stream.
-fn last_message(answer: &RawHttpResponse) -> Value {
-    let last = answer.body.lines().rev().find_map(|line| line.strip_prefix("data: "));
-    last.map_or_else(|| answer.json(), |last| serde_json::from_str(last).unwrap())
+fn last_message(response: &RawHttpResponse) -> Value {
+    let last = response.body.lines().rev().find_map(|line| line.strip_prefix("data: "));
+    last.map_or_else(|| response.json(), |last| serde_json::from_str(last).unwrap())
 }
 
 fn expect_stopping(error: &Value) {
@@ -208,35 +208,35 @@ fn calls_during_shutdown(steps: u32, calls: usize) -> Vec<(CallProtocol, RawHttp
         CallProtocol::Rest,
         CallProtocol::Session,
     ];
-    let (answers, left) = thread::scope(|scope| {
+    let (responses, signalled_at) = thread::scope(|scope| {
         let url = &server.url;
-        let calling: Vec<_> = protocols
+        let call: Vec<_> = protocols
             .into_iter()
             .cycle()
             .take(calls)
             .map(|protocol| (protocol, scope.spawn(move || call_slow(url, protocol))))
             .collect();
-        wait_until("all calls are under way", || read_or_empty(&log).matches("tools/call").count() == calls);
+        wait_until("all calls to be in flight", || read_or_empty(&log).matches("tools/call").count() == calls);
         server.signal("TERM");
-        let left = Instant::now();
-        let answers = calling.into_iter().map(|(protocol, calling)| (protocol, calling.join().unwrap())).collect();
-        (answers, left)
+        let signalled_at = Instant::now();
+        let responses = call.into_iter().map(|(protocol, call)| (protocol, call.join().unwrap())).collect();
+        (responses, signalled_at)
     });
     assert_eq!(server.wait_for_exit().code(), Some(0), "{}", read_or_empty(&workspace.path("serve.log")));
     // The drain timeout is ten seconds; a busy machine needs some more to start and notice the shutdown.
-    assert!(left.elapsed() < Duration::from_secs(20), "{:?}", left.elapsed());
+    assert!(signalled_at.elapsed() < Duration::from_secs(20), "{:?}", signalled_at.elapsed());
     wait_until("its processes to end", || workspace.process_count() == 0);
-    answers
+    responses
 }
 
 #[test]
 fn shutdown_responds_to_every_call_that_cannot_finish() {
-    for (protocol, answer) in calls_during_shutdown(6_000, 100) {
+    for (protocol, response) in calls_during_shutdown(6_000, 100) {
         match protocol {
-            CallProtocol::Rest => expect_stopping(&answer.expect_json(503)),
+            CallProtocol::Rest => expect_stopping(&response.expect_json(503)),
             CallProtocol::Mcp | CallProtocol::Stream | CallProtocol::Session => {
-                assert_eq!(answer.status, 200, "{protocol:?} {answer:?}");
-                expect_stopping_result(&last_message(&answer)["result"]);
+                assert_eq!(response.status, 200, "{protocol:?} {response:?}");
+                expect_stopping_result(&last_message(&response)["result"]);
             }
         }
     }
@@ -244,12 +244,12 @@ fn shutdown_responds_to_every_call_that_cannot_finish() {
 
 #[test]
 fn shutdown_lets_short_calls_finish() {
-    for (protocol, answer) in calls_during_shutdown(100, 12) {
-        assert_eq!(answer.status, 200, "{protocol:?} {answer:?}");
-        let message = last_message(&answer);
+    for (protocol, response) in calls_during_shutdown(100, 12) {
+        assert_eq!(response.status, 200, "{protocol:?} {response:?}");
+        let message = last_message(&response);
         let content =
             if matches!(protocol, CallProtocol::Rest) { &message["content"] } else { &message["result"]["content"] };
-        assert_eq!(content[0]["text"], "done", "{protocol:?} {answer:?}");
+        assert_eq!(content[0]["text"], "done", "{protocol:?} {response:?}");
     }
 }
 
@@ -265,11 +265,11 @@ fn a_blocked_process_ends_within_the_drain_timeout() {
     let mut command = workspace.toolcrib(&["serve", "--listen", &address.to_string()]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // It binds its address before it reads the configuration, which blocks on the FIFO.
-    wait_until("it has started", || TcpStream::connect(address).is_ok());
+    wait_until("the server to start", || TcpStream::connect(address).is_ok());
     let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     let mut ended = None;
-    wait_until("its end", || {
+    wait_until("the process to end", || {
         ended = child.try_wait().unwrap();
         ended.is_some()
     });
@@ -299,7 +299,7 @@ fn a_call_over_stdio_gets_a_response_at_shutdown() {
         {
             writeln!(input, "{}", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).unwrap();
         }
-        wait_until("the call is under way", || read_or_empty(&log).contains("tools/call"));
+        wait_until("the call to be in flight", || read_or_empty(&log).contains("tools/call"));
         match ending {
             Ending::Signal => {
                 let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
@@ -309,9 +309,9 @@ fn a_call_over_stdio_gets_a_response_at_shutdown() {
         }
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0));
-        let said = String::from_utf8(output.stdout).unwrap();
-        let last: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-        assert_eq!(last["id"], 2, "{ending:?} {said}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        assert_eq!(last["id"], 2, "{ending:?} {text}");
         expect_stopping_result(&last["result"]);
         wait_until("its processes to end", || workspace.process_count() == 0);
     }
@@ -343,7 +343,7 @@ fn no_process_survives_a_killed_guard_and_the_source_recovers() {
     let server = workspace.serve();
     let echo = || call_tool(&server, "one__echo", &json!({ "text": "well" }), json!({}))["content"][0]["text"].clone();
     let stat = |pid: &str| read_or_empty(&std::path::Path::new("/proc").join(pid).join("stat"));
-    let lives =
+    let is_running =
         |pid: &String| stat(pid).rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'));
     let started = || -> Vec<String> {
         let lines = format!("{}{}", read_or_empty(&workspace.path("starts")), read_or_empty(&workspace.path("family")));
@@ -352,19 +352,19 @@ fn no_process_survives_a_killed_guard_and_the_source_recovers() {
     for signals in [&["-KILL"][..], &["-STOP", "-KILL"]] {
         // The server responds once all its child processes have written their ids to this file.
         std::fs::remove_file(workspace.path("family")).unwrap();
-        wait_until("the source works", || echo() == "well");
+        wait_until("the source to work", || echo() == "well");
         let server_pid = read_or_empty(&workspace.path("starts")).lines().last().unwrap().to_owned();
         let guard = stat(&server_pid).rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().to_owned();
-        let family: Vec<String> = started().into_iter().filter(lives).collect();
-        assert_eq!(family.len(), 4, "a server, its child, its grandchild and an escapee");
+        let running: Vec<String> = started().into_iter().filter(is_running).collect();
+        assert_eq!(running.len(), 4, "a server, its child, its grandchild and an escapee");
         for signal in signals {
             assert!(std::process::Command::new("kill").args([signal, guard.as_str()]).status().unwrap().success());
         }
-        wait_until("all of them have ended", || !family.iter().any(lives));
+        wait_until("the processes of the killed guard to end", || !running.iter().any(is_running));
     }
-    wait_until("the source works on", || echo() == "well");
+    wait_until("the source to recover", || echo() == "well");
     server.signal("TERM");
-    wait_until("nothing is left", || workspace.process_count() == 0);
+    wait_until("all processes to end", || workspace.process_count() == 0);
 }
 
 /// A workspace with this `warm` setting and one source that counts its starts.
@@ -406,7 +406,7 @@ fn serve_discovers_sources_as_configured_by_warm() {
     describe(&server);
     assert_eq!(count_starts(&workspace), 0, "a client that only connects needs no list");
     server.tool_names();
-    wait_until("the first list makes it look", || count_starts(&workspace) == 1);
+    wait_until("the discovery for the first list", || count_starts(&workspace) == 1);
 
     for (method, first) in
         [("initialize", initialize as fn(&ServeProcess)), ("server/discover", discover), ("tools/call", describe)]
@@ -414,26 +414,26 @@ fn serve_discovers_sources_as_configured_by_warm() {
         let workspace = workspace_with_warm("client");
         let server = workspace.serve();
         assert_eq!(request(&server.url, "GET", "/api/sources", "", "").status, 200);
-        assert_eq!(count_starts(&workspace), 0, "nobody has come yet");
+        assert_eq!(count_starts(&workspace), 0, "no client has connected yet");
         first(&server);
         wait_until(&format!("a client came by `{method}`"), || count_starts(&workspace) == 1);
     }
 
     let workspace = workspace_with_warm("start");
     let _served = workspace.serve();
-    wait_until("it looks by itself", || count_starts(&workspace) == 1);
+    wait_until("the discovery at start", || count_starts(&workspace) == 1);
 }
 
 #[test]
 fn mcp_discovers_sources_as_configured_by_warm() {
-    for (warm, said) in [("start", ""), ("client", INITIALIZE)] {
+    for (warm, text) in [("start", ""), ("client", INITIALIZE)] {
         let workspace = workspace_with_warm(warm);
         let mut command = workspace.toolcrib(&["mcp"]);
         command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        std::io::Write::write_all(&mut stdin, format!("{said}\n").as_bytes()).unwrap();
-        wait_until(&format!("`warm: {warm}` makes it look"), || count_starts(&workspace) == 1);
+        std::io::Write::write_all(&mut stdin, format!("{text}\n").as_bytes()).unwrap();
+        wait_until(&format!("`warm: {warm}` starts the discovery"), || count_starts(&workspace) == 1);
         drop(stdin);
         assert!(child.wait().unwrap().success());
     }

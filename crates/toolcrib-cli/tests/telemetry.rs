@@ -32,7 +32,7 @@ fn test_workspace() -> TestWorkspace {
 
 /// All requests that the collector received.
 fn export_requests(collector: &Upstream) -> Vec<ExportTraceServiceRequest> {
-    let bodies = collector.asked().into_iter().map(|asked| asked.body);
+    let bodies = collector.requests().into_iter().map(|requests| requests.body);
     bodies.map(|body| ExportTraceServiceRequest::decode(body.as_slice()).unwrap()).collect()
 }
 
@@ -47,14 +47,14 @@ fn find_span<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("no `{name}` among {names:?}"))
 }
 
-fn attributes(told: &[KeyValue]) -> Value {
-    told.iter().map(|pair| (pair.key.clone(), to_json(pair.value.as_ref()))).collect::<serde_json::Map<_, _>>().into()
+fn attributes(pairs: &[KeyValue]) -> Value {
+    pairs.iter().map(|pair| (pair.key.clone(), to_json(pair.value.as_ref()))).collect::<serde_json::Map<_, _>>().into()
 }
 
 fn to_json(value: Option<&AnyValue>) -> Value {
     match value.and_then(|value| value.value.as_ref()) {
         Some(any_value::Value::StringValue(text)) => json!(text),
-        Some(any_value::Value::BoolValue(yes)) => json!(yes),
+        Some(any_value::Value::BoolValue(boolean)) => json!(boolean),
         Some(any_value::Value::IntValue(number)) => json!(number),
         Some(any_value::Value::DoubleValue(number)) => json!(number),
         Some(any_value::Value::ArrayValue(list)) => list.values.iter().map(|value| to_json(Some(value))).collect(),
@@ -73,7 +73,7 @@ fn run(workspace: &TestWorkspace, arguments: &[&str], variables: &[(&str, &str)]
 #[test]
 fn a_command_is_exported_as_one_trace() {
     let workspace = test_workspace();
-    let collector = Upstream::answering("");
+    let collector = Upstream::responding_with("");
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str()),
         ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20cGs6c2s=,x-more=a%2Cb"),
@@ -82,11 +82,11 @@ fn a_command_is_exported_as_one_trace() {
     let output = run(&workspace, &["call", "one__echo", "text=xyzzy"], &variables);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
-    let asked = collector.asked();
-    assert_eq!(asked[0].line, "POST /v1/traces HTTP/1.1");
-    assert_eq!(asked[0].header("authorization"), Some("Basic cGs6c2s="));
-    assert_eq!(asked[0].header("x-more"), Some("a,b"));
-    assert_eq!(asked[0].header("content-type"), Some("application/x-protobuf"));
+    let requests = collector.requests();
+    assert_eq!(requests[0].line, "POST /v1/traces HTTP/1.1");
+    assert_eq!(requests[0].header("authorization"), Some("Basic cGs6c2s="));
+    assert_eq!(requests[0].header("x-more"), Some("a,b"));
+    assert_eq!(requests[0].header("content-type"), Some("application/x-protobuf"));
     let resource = attributes(&export_requests(&collector)[0].resource_spans[0].resource.as_ref().unwrap().attributes);
     assert_eq!(
         (&resource["service.name"], &resource["deployment.environment.name"]),
@@ -102,14 +102,20 @@ fn a_command_is_exported_as_one_trace() {
     assert!(discovery.parent_span_id == command.span_id && call.parent_span_id == command.span_id);
     assert!(command.parent_span_id.is_empty());
 
-    let told = attributes(&discovery.attributes);
-    assert_eq!(told["toolcrib.server_name"], "one");
-    let names = told["toolcrib.tool_names"].as_array().unwrap();
-    assert!(names.contains(&json!("one__echo")) && told["toolcrib.tool_count"] == names.len(), "{told}");
-    assert_eq!((&told["toolcrib.cache_hit"], &told["toolcrib.cache_hit_ratio"]), (&json!(false), &json!(0.0)));
-    assert!(told["toolcrib.duration_ms"].is_i64());
+    let exported_attributes = attributes(&discovery.attributes);
+    assert_eq!(exported_attributes["toolcrib.server_name"], "one");
+    let names = exported_attributes["toolcrib.tool_names"].as_array().unwrap();
+    assert!(
+        names.contains(&json!("one__echo")) && exported_attributes["toolcrib.tool_count"] == names.len(),
+        "{exported_attributes}"
+    );
+    assert_eq!(
+        (&exported_attributes["toolcrib.cache_hit"], &exported_attributes["toolcrib.cache_hit_ratio"]),
+        (&json!(false), &json!(0.0))
+    );
+    assert!(exported_attributes["toolcrib.duration_ms"].is_i64());
 
-    let told = attributes(&call.attributes);
+    let exported_attributes = attributes(&call.attributes);
     for (name, value) in [
         ("gen_ai.operation.name", "execute_tool"),
         ("gen_ai.tool.name", "one__echo"),
@@ -118,35 +124,36 @@ fn a_command_is_exported_as_one_trace() {
         ("toolcrib.server_name", "one"),
         ("toolcrib.caller", "cli"),
     ] {
-        assert_eq!(told[name], value, "{name}");
+        assert_eq!(exported_attributes[name], value, "{name}");
     }
-    assert!(told["mcp.protocol.version"].is_string(), "{told}");
+    assert!(exported_attributes["mcp.protocol.version"].is_string(), "{exported_attributes}");
     assert_eq!(call.kind, SpanKind::Client as i32);
     assert!(call.end_time_unix_nano >= call.start_time_unix_nano);
-    let said_nothing = collector.asked().iter().all(|asked| !asked.body.windows(5).any(|bytes| bytes == b"xyzzy"));
-    assert!(said_nothing, "no argument and no result is told");
+    let has_no_payload =
+        collector.requests().iter().all(|requests| !requests.body.windows(5).any(|bytes| bytes == b"xyzzy"));
+    assert!(has_no_payload, "no argument or result is exported");
 }
 
 #[test]
 fn failures_are_exported_with_their_code() {
     let workspace = test_workspace();
-    let collector = Upstream::answering("");
-    let at = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{}/elsewhere", collector.url))];
-    let at = [(at[0].0, at[0].1.as_str()), ("OTEL_SERVICE_NAME", "crib")];
-    run(&workspace, &["refresh"], &at);
-    run(&workspace, &["refresh"], &at);
-    run(&workspace, &["call", "one__fail"], &at);
-    assert_eq!(collector.asked()[0].line, "POST /elsewhere HTTP/1.1");
+    let collector = Upstream::responding_with("");
+    let variables = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{}/elsewhere", collector.url))];
+    let variables = [(variables[0].0, variables[0].1.as_str()), ("OTEL_SERVICE_NAME", "crib")];
+    run(&workspace, &["refresh"], &variables);
+    run(&workspace, &["refresh"], &variables);
+    run(&workspace, &["call", "one__fail"], &variables);
+    assert_eq!(collector.requests()[0].line, "POST /elsewhere HTTP/1.1");
     let resource = attributes(&export_requests(&collector)[0].resource_spans[0].resource.as_ref().unwrap().attributes);
     assert_eq!(resource["service.name"], "crib");
 
     let spans = spans(&collector);
     let of = |source: &str, hit: bool| {
-        let told = |span: &&Span| {
-            let told = attributes(&span.attributes);
-            told["toolcrib.server_name"] == source && told["toolcrib.cache_hit"] == hit
+        let is_match = |span: &&Span| {
+            let exported_attributes = attributes(&span.attributes);
+            exported_attributes["toolcrib.server_name"] == source && exported_attributes["toolcrib.cache_hit"] == hit
         };
-        spans.iter().filter(|span| span.name == "tool-discovery").find(told).unwrap_or_else(|| panic!("{spans:?}"))
+        spans.iter().filter(|span| span.name == "tool-discovery").find(is_match).unwrap_or_else(|| panic!("{spans:?}"))
     };
     let broken = of("broken", false);
     assert_eq!(broken.status.as_ref().unwrap().code, StatusCode::Error as i32);
@@ -160,23 +167,27 @@ fn failures_are_exported_with_their_code() {
 #[test]
 fn a_served_call_belongs_to_the_trace_of_its_client() {
     let workspace = test_workspace();
-    let collector = Upstream::answering("");
+    let collector = Upstream::responding_with("");
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str())];
     let mut server = workspace.start_listening_with(&["serve", "--listen", "127.0.0.1:0"], &variables);
-    let given = json!({ "traceparent": format!("00-{TRACE_ID}-{SPAN_ID}-01") });
-    let told = call_tool(&server, "one__meta", &json!({}), given);
-    let told: Value = serde_json::from_str(told["content"][0]["text"].as_str().unwrap()).unwrap();
-    let told = told["traceparent"].as_str().unwrap().to_owned();
-    wait_until("the call is exported", || spans(&collector).iter().any(|span| span.name == "tools/call one__meta"));
+    let meta = json!({ "traceparent": format!("00-{TRACE_ID}-{SPAN_ID}-01") });
+    let result = call_tool(&server, "one__meta", &json!({}), meta);
+    let received_meta: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
+    let traceparent = received_meta["traceparent"].as_str().unwrap().to_owned();
+    wait_until("the span of the call", || spans(&collector).iter().any(|span| span.name == "tools/call one__meta"));
 
     let known = spans(&collector);
     let exported = find_span(&known, "tools/call one__meta");
     assert_eq!((hex(&exported.trace_id).as_str(), hex(&exported.parent_span_id).as_str()), (TRACE_ID, SPAN_ID));
-    assert_eq!(told, format!("00-{TRACE_ID}-{}-01", hex(&exported.span_id)), "its source is told of the very span");
+    assert_eq!(
+        traceparent,
+        format!("00-{TRACE_ID}-{}-01", hex(&exported.span_id)),
+        "the upstream server gets the id of the exported span"
+    );
 
     // A call without a trace starts one, and spans that are pending at shutdown are exported.
-    let told = call_tool(&server, "one__meta", &json!({}), json!({}));
-    assert!(told["content"][0]["text"].as_str().unwrap().contains("traceparent"), "{told}");
+    let result = call_tool(&server, "one__meta", &json!({}), json!({}));
+    assert!(result["content"][0]["text"].as_str().unwrap().contains("traceparent"), "{result}");
     server.signal("TERM");
     assert!(server.wait_for_exit().success());
     assert_eq!(spans(&collector).iter().filter(|span| span.name == "tools/call one__meta").count(), 2);
@@ -185,7 +196,7 @@ fn a_served_call_belongs_to_the_trace_of_its_client() {
 #[test]
 fn workflow_steps_are_child_spans() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
-    let collector = Upstream::answering("");
+    let collector = Upstream::responding_with("");
     let shop = workspace.start_listening(&["demo", "--api"]);
     std::fs::write(workspace.path("shop.arazzo.yaml"), include_str!("../../../fixtures/shop.arazzo.yaml")).unwrap();
     let document = format!("{}/openapi.json", shop.url);
@@ -214,9 +225,9 @@ fn an_unreachable_collector_does_not_affect_commands() {
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url)];
         let began = Instant::now();
         let output = run(&workspace, &["call", "one__echo", "text=hi"], &variables);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && output.stdout == b"hi\n", "{said}");
-        assert!(said.contains("lost"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && output.stdout == b"hi\n", "{stderr}");
+        assert!(stderr.contains("lost"), "{stderr}");
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 
         let mut server = workspace.start_listening_with(&["serve", "--listen", "127.0.0.1:0"], &variables);
@@ -234,13 +245,13 @@ fn an_unreachable_collector_does_not_affect_commands() {
 #[test]
 fn unsupported_export_settings_are_reported() {
     let workspace = test_workspace();
-    let collector = Upstream::answering("");
+    let collector = Upstream::responding_with("");
     for (name, value) in [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "no address")] {
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str()), (name, value)];
         let output = run(&workspace, &["call", "one__echo", "text=hi"], &variables);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && said.contains("traces are not exported"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && stderr.contains("traces are not exported"), "{stderr}");
     }
     run(&workspace, &["sources"], &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url), ("OTEL_SDK_DISABLED", "true")]);
-    assert!(collector.asked().is_empty());
+    assert!(collector.requests().is_empty());
 }

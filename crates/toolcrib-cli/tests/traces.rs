@@ -24,9 +24,9 @@ fn traceparent() -> String {
 
 /// Asserts that a `traceparent` has the same trace and a new span.
 #[track_caller]
-fn assert_same_trace(told: &str) {
-    let parts: Vec<&str> = told.split('-').collect();
-    assert!(parts.len() == 4 && parts[1] == TRACE_ID && parts[2] != SPAN_ID && parts[3] == "01", "{told}");
+fn assert_same_trace(traceparent: &str) {
+    let parts: Vec<&str> = traceparent.split('-').collect();
+    assert!(parts.len() == 4 && parts[1] == TRACE_ID && parts[2] != SPAN_ID && parts[3] == "01", "{traceparent}");
 }
 
 /// A workspace with a stdio server that returns the `_meta` it received, and an API that records headers.
@@ -54,14 +54,14 @@ fn parse_meta(result: &Value) -> Value {
 
 #[test]
 fn a_trace_is_propagated_to_upstream_servers() {
-    let api = Upstream::answering("[]");
+    let api = Upstream::responding_with("[]");
     let workspace = test_workspace(&api);
     let server = workspace.serve();
 
-    let given = json!({ "traceparent": traceparent(), "tracestate": "rojo=1", "mine": 5 });
-    let told = parse_meta(&call_tool(&server, "one__meta", &json!({}), given.clone()));
-    assert_same_trace(told["traceparent"].as_str().unwrap());
-    assert_eq!((&told["tracestate"], &told["mine"]), (&json!("rojo=1"), &json!(5)));
+    let incoming = json!({ "traceparent": traceparent(), "tracestate": "rojo=1", "mine": 5 });
+    let meta = parse_meta(&call_tool(&server, "one__meta", &json!({}), incoming.clone()));
+    assert_same_trace(meta["traceparent"].as_str().unwrap());
+    assert_eq!((&meta["tracestate"], &meta["mine"]), (&json!("rojo=1"), &json!(5)));
 
     let headers = format!("traceparent: {}\r\n", traceparent());
     assert_same_trace(
@@ -70,53 +70,53 @@ fn a_trace_is_propagated_to_upstream_servers() {
             .unwrap(),
     );
 
-    let answer = request(
+    let response = request(
         &server.url,
         "POST",
         "/api/tools/one__meta/call",
         &format!("{headers}{JSON_HEADER}"),
         r#"{"arguments":{}}"#,
     );
-    assert_same_trace(parse_meta(&answer.json())["traceparent"].as_str().unwrap());
+    assert_same_trace(parse_meta(&response.json())["traceparent"].as_str().unwrap());
 
-    call_tool(&server, "shop__pets", &json!({}), given);
-    let asked = api.asked();
-    assert_same_trace(asked[0].header("traceparent").unwrap());
-    assert_eq!(asked[0].header("tracestate"), Some("rojo=1"));
+    call_tool(&server, "shop__pets", &json!({}), incoming);
+    let requests = api.requests();
+    assert_same_trace(requests[0].header("traceparent").unwrap());
+    assert_eq!(requests[0].header("tracestate"), Some("rojo=1"));
 }
 
 #[test]
 fn a_discovery_belongs_to_the_trace_of_its_request() {
-    let api = Upstream::answering(r#"{"openapi":"3.1.0","info":{"title":"Pets","version":"1"},"paths":{}}"#);
+    let api = Upstream::responding_with(r#"{"openapi":"3.1.0","info":{"title":"Pets","version":"1"},"paths":{}}"#);
     let sources = json!({ "pets": { "openapi": format!("{}/pets.json", api.url), "allow_private": true } });
     let workspace = TestWorkspace::new(&sources, &json!({}));
     let server = workspace.serve();
     let headers = format!("traceparent: {}\r\n{JSON_HEADER}", traceparent());
     assert_eq!(request(&server.url, "POST", "/api/sources/pets/refresh?force=true", &headers, "").status, 200);
-    assert_same_trace(api.asked().last().unwrap().header("traceparent").unwrap());
+    assert_same_trace(api.requests().last().unwrap().header("traceparent").unwrap());
 }
 
 #[test]
 fn no_trace_is_propagated_without_an_incoming_one() {
-    let api = Upstream::answering("[]");
+    let api = Upstream::responding_with("[]");
     let workspace = test_workspace(&api);
     let server = workspace.serve();
-    let told = parse_meta(&call_tool(&server, "one__meta", &json!({}), json!({})));
-    assert_eq!(told.get("traceparent"), None);
-    let told = parse_meta(&call_tool(&server, "one__meta", &json!({}), json!({ "traceparent": "junk" })));
-    assert_eq!(told["traceparent"], "junk", "what is no trace passes as anything else does");
+    let meta = parse_meta(&call_tool(&server, "one__meta", &json!({}), json!({})));
+    assert_eq!(meta.get("traceparent"), None);
+    let meta = parse_meta(&call_tool(&server, "one__meta", &json!({}), json!({ "traceparent": "junk" })));
+    assert_eq!(meta["traceparent"], "junk", "an invalid `traceparent` is passed on like any other field");
     call_tool(&server, "shop__pets", &json!({}), json!({}));
-    assert_eq!(api.asked()[0].header("traceparent"), None);
+    assert_eq!(api.requests()[0].header("traceparent"), None);
 }
 
 #[test]
 fn a_command_continues_the_trace_of_its_environment() {
-    let api = Upstream::answering("[]");
+    let api = Upstream::responding_with("[]");
     let workspace = test_workspace(&api);
     let mut command = workspace.toolcrib(&["call", "shop__pets"]);
     let output = command.env("TRACEPARENT", traceparent()).stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_same_trace(api.asked()[0].header("traceparent").unwrap());
+    assert_same_trace(api.requests()[0].header("traceparent").unwrap());
 }
 
 /// Log events and their required fields.
@@ -141,10 +141,10 @@ fn events_are_logged_with_trace_id_and_without_payloads() {
     let workspace = TestWorkspace::new(&sources, &json!({}));
     let server =
         workspace.start_listening_with(&["serve", "-v", "--listen", "127.0.0.1:0"], &[("TOOLCRIB_LOG_FORMAT", "json")]);
-    let given = || json!({ "traceparent": traceparent() });
+    let incoming = || json!({ "traceparent": traceparent() });
     for tool in ["one__echo", "one__echo", "broken__echo"] {
         let headers = format!("X-Request-Id: request-{tool}\r\ntraceparent: {}\r\n", traceparent());
-        call_tool_with_headers(&server, tool, &json!({ "text": "xyzzy-secret" }), given(), &headers);
+        call_tool_with_headers(&server, tool, &json!({ "text": "xyzzy-secret" }), incoming(), &headers);
     }
     workspace.configure(&json!({ "broken": sources["broken"] }), &json!({}));
     server.signal("HUP");
@@ -152,17 +152,17 @@ fn events_are_logged_with_trace_id_and_without_payloads() {
     wait_until("the source is removed", || log().contains("tools.registry.server.removed"));
     assert_eq!(request(&server.url, "GET", "/healthz", "", "").status, 200);
 
-    let said = log();
-    let lines: Vec<Value> = said
+    let log_text = log();
+    let lines: Vec<Value> = log_text
         .lines()
         .filter(|line| line.starts_with('{'))
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
         .collect();
     for (event, fields) in EXPECTED_EVENTS {
-        let told = lines.iter().filter(|line| line["message"] == event);
+        let matching = lines.iter().filter(|line| line["message"] == event);
         let full =
-            told.clone().find(|line| fields.iter().all(|field| line.get(*field).is_some_and(|it| !it.is_null())));
-        let full = full.unwrap_or_else(|| panic!("no {event} with {fields:?} in\n{said}"));
+            matching.clone().find(|line| fields.iter().all(|field| line.get(*field).is_some_and(|it| !it.is_null())));
+        let full = full.unwrap_or_else(|| panic!("no {event} with {fields:?} in\n{log_text}"));
         if fields.contains(&"trace_id") {
             assert_eq!(full["trace_id"], TRACE_ID, "{full}");
         }
@@ -170,5 +170,5 @@ fn events_are_logged_with_trace_id_and_without_payloads() {
     let finished = lines.iter().find(|line| line["message"] == "tools.call.finished").unwrap();
     assert_eq!((&finished["tool"], &finished["code"]), (&json!("one__echo"), &json!("OK")));
     assert_eq!(finished["span"]["request_id"], "request-one__echo", "{finished}");
-    assert!(!said.contains("xyzzy"), "no argument and no result is logged\n{said}");
+    assert!(!log_text.contains("xyzzy"), "no argument or result is logged\n{log_text}");
 }

@@ -47,9 +47,9 @@ fn an_untrusted_file_has_no_effect() {
     assert_eq!(config["expose"]["prefix"]["value"], true);
     assert!(config["untrusted"]["reason"].as_str().unwrap().ends_with("is not trusted yet"), "{config}");
 
-    let said = toolcrib.run_ok(&["trust"]).stdout;
-    assert!(said.contains("    replaces your own `mine`\n"), "{said}");
-    assert!(said.contains("  defaults: {\"ttl\":\"99m\"}\n  expose: {\"prefix\":false}\n"), "{said}");
+    let stdout = toolcrib.run_ok(&["trust"]).stdout;
+    assert!(stdout.contains("    replaces your own `mine`\n"), "{stdout}");
+    assert!(stdout.contains("  defaults: {\"ttl\":\"99m\"}\n  expose: {\"prefix\":false}\n"), "{stdout}");
     toolcrib.json(&["tools"]);
     assert_eq!(count_starts(&count), 1);
     assert_eq!(source_status(&toolcrib, "mine")["ttl_ms"], 99 * 60_000);
@@ -65,7 +65,7 @@ fn a_widening_change_needs_trust_and_keeps_cached_tools() {
     let tools = toolcrib.json(&["tools"])["tools"].as_array().unwrap().len();
 
     toolcrib.write("toolcrib.yaml", &file(", tools: { 'echo*': deny, '*': ask }, ttl: 1h, title: One"));
-    assert!(!asks_for_trust(&toolcrib), "narrowing is not asked about");
+    assert!(!asks_for_trust(&toolcrib), "narrowing needs no trust");
     for widened in ["", ", tools: { 'echo*': ask }", ", tools: { 'echo*': deny, echo: allow }"] {
         toolcrib.write("toolcrib.yaml", &file(widened));
         assert!(asks_for_trust(&toolcrib), "{widened}");
@@ -94,8 +94,8 @@ fn a_trusted_project_can_narrow_the_users_own_source() {
         "sources:\n  mine: { tools: { echo: deny, '*': allow } }\n  other: { enabled: false }\n",
     );
     assert_eq!(source_status(&toolcrib, "other")["enabled"], true, "not before it is trusted");
-    let said = toolcrib.run_ok(&["trust"]).stdout;
-    assert!(said.contains("  narrows your own `other`: {\"enabled\":false}\n"), "{said}");
+    let stdout = toolcrib.run_ok(&["trust"]).stdout;
+    assert!(stdout.contains("  narrows your own `other`: {\"enabled\":false}\n"), "{stdout}");
     assert_eq!(source_status(&toolcrib, "other")["enabled"], false);
     let called = toolcrib.json(&["call", "mine__echo", "text=hi"]);
     assert_eq!(called["error"]["code"], "FORBIDDEN", "{called}");
@@ -124,11 +124,11 @@ fn a_changed_server_in_a_document_needs_trust() {
     };
     toolcrib.write("shop.json", &document("http://127.0.0.1:9/v1", "An API"));
     toolcrib.write("toolcrib.yaml", "sources:\n  shop: { openapi: ./shop.json, auth: { bearer: '${env:HOME}' } }\n");
-    let said = toolcrib.run_ok(&["trust"]).stdout;
-    assert!(said.contains("    its document leads to http://127.0.0.1:9\n"), "{said}");
+    let stdout = toolcrib.run_ok(&["trust"]).stdout;
+    assert!(stdout.contains("    its document leads to http://127.0.0.1:9\n"), "{stdout}");
     toolcrib.run_ok(&["refresh", "shop"]);
     toolcrib.write("shop.json", &document("http://127.0.0.1:9/v2", "An API, explained better"));
-    assert!(!asks_for_trust(&toolcrib), "another path and another description are not asked about");
+    assert!(!asks_for_trust(&toolcrib), "another path and another description need no trust");
     toolcrib.run_ok(&["refresh", "shop"]);
 
     toolcrib.write("shop.json", &document("http://127.0.0.2:9/v2", "An API"));
@@ -153,8 +153,8 @@ fn a_changed_api_in_a_workflow_document_needs_trust() {
     };
     toolcrib.write("flows.json", &document("shop", "Flows"));
     toolcrib.write("toolcrib.yaml", "sources:\n  flows: { workflow: ./flows.json }\n");
-    let said = toolcrib.run_ok(&["trust"]).stdout;
-    assert!(said.contains("    its document leads to shop (./shop.json)\n"), "{said}");
+    let stdout = toolcrib.run_ok(&["trust"]).stdout;
+    assert!(stdout.contains("    its document leads to shop (./shop.json)\n"), "{stdout}");
     toolcrib.write("flows.json", &document("shop", "Flows, explained better"));
     assert!(!asks_for_trust(&toolcrib));
     toolcrib.write("flows.json", &document("bank", "Flows"));
@@ -171,17 +171,17 @@ fn trust_shows_commands_quoted_for_a_shell() {
          \x20env: { GIT_SSH_COMMAND: 'ssh -v', HTTPS_PROXY: 'http://me:hunter2@127.0.0.1:9', npm_config_registry: 'http://127.0.0.1:9' } }\n  \
          b: { url: 'http://127.0.0.1:9/mcp', tools: { 'delete_*': deny }, essential: ['x*'], lifecycle: per_client, enabled: false }\n",
     );
-    let said = toolcrib.run_ok(&["trust"]).stdout;
+    let stdout = toolcrib.run_ok(&["trust"]).stdout;
     let expected = "  a: LD_PRELOAD=./x.so TOKEN=*** sh -c 'echo '\\''hi'\\''; rm x' $'\\u001b[2K'\n";
-    assert!(said.contains(expected), "{said}");
+    assert!(stdout.contains(expected), "{stdout}");
     let expected = "  c: GIT_SSH_COMMAND='ssh -v' HTTPS_PROXY=http://***@127.0.0.1:9 npm_config_registry=http://127.0.0.1:9 node \
                     -e 'run('\\''0123456789abcdef0123'\\'')' --token *** 'http://***@h/?page=1'\n";
-    assert!(said.contains(expected), "{said}");
+    assert!(stdout.contains(expected), "{stdout}");
     for line in ["    tools: {\"delete_*\":\"deny\"}\n", "    essential: [\"x*\"]\n", "    lifecycle: \"per_client\"\n"]
     {
-        assert!(said.contains(line), "{line}{said}");
+        assert!(stdout.contains(line), "{line}{stdout}");
     }
-    assert!(said.contains("    enabled: false\n") && !said.contains("hunter2"), "{said}");
+    assert!(stdout.contains("    enabled: false\n") && !stdout.contains("hunter2"), "{stdout}");
 }
 
 #[test]
@@ -261,9 +261,9 @@ fn trust_covers_referenced_documents_and_symlinked_roots() {
         "toolcrib.yaml",
         "sources:\n  api: { openapi: '${env:PROJECT}/api.json' }\n  core: { builtin: all, roots: [./data] }\n",
     );
-    let said = toolcrib.run_ok(&["trust"]).stdout;
-    assert!(said.contains("    its document leads to http://127.0.0.1:9\n"), "{said}");
-    assert!(said.contains(&format!("    its roots are {}\n", project.join("one").display())), "{said}");
+    let stdout = toolcrib.run_ok(&["trust"]).stdout;
+    assert!(stdout.contains("    its document leads to http://127.0.0.1:9\n"), "{stdout}");
+    assert!(stdout.contains(&format!("    its roots are {}\n", project.join("one").display())), "{stdout}");
     assert!(!asks_for_trust(&toolcrib));
     toolcrib.write("api.json", &document("http://127.0.0.2:9"));
     assert!(asks_for_trust(&toolcrib));

@@ -26,25 +26,25 @@ fn a_workflow_runs_over_the_demo_api() {
     std::fs::write(workspace.path("shop.arazzo.yaml"), WORKFLOW_DOCUMENT).unwrap();
     let document = format!("{}/openapi.json", shop.url);
 
-    let (code, added, complained) = run(&workspace, &["add", "errands", "--workflow", "shop.arazzo.yaml"]);
-    assert_eq!(code, 0, "{complained}");
+    let (code, added, stderr) = run(&workspace, &["add", "errands", "--workflow", "shop.arazzo.yaml"]);
+    assert_eq!(code, 0, "{stderr}");
     assert!(added.starts_with("errands: 1 tool"), "{added}");
-    let (code, _, complained) = run(&workspace, &["call", "errands__buy_cheapest", "category=dairy"]);
+    let (code, _, stderr) = run(&workspace, &["call", "errands__buy_cheapest", "category=dairy"]);
     assert_ne!(code, 0);
-    assert!(complained.contains("`toolcrib add shop --openapi http://127.0.0.1:8080/openapi.json`"), "{complained}");
+    assert!(stderr.contains("`toolcrib add shop --openapi http://127.0.0.1:8080/openapi.json`"), "{stderr}");
 
-    let (code, _, complained) = run(&workspace, &["add", "shop", "--openapi", &document, "--allow-private"]);
-    assert_eq!(code, 0, "{complained}");
+    let (code, _, stderr) = run(&workspace, &["add", "shop", "--openapi", &document, "--allow-private"]);
+    assert_eq!(code, 0, "{stderr}");
     let call = ["--json", "call", "errands__buy_cheapest", "category=dairy", "quantity=3"];
-    let (code, said, complained) = run(&workspace, &call);
-    assert_eq!(code, 0, "{complained}");
-    let said: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(said["structured"], json!({ "product": "Milk, one litre", "order": 1, "total": 4.2 }), "{said}");
+    let (code, result, stderr) = run(&workspace, &call);
+    assert_eq!(code, 0, "{stderr}");
+    let result: Value = serde_json::from_str(&result).unwrap();
+    assert_eq!(result["structured"], json!({ "product": "Milk, one litre", "order": 1, "total": 4.2 }), "{result}");
 
-    let (code, _, complained) = run(&workspace, &["call", "errands__buy_cheapest", "category=dairy", "quantity=90"]);
+    let (code, _, stderr) = run(&workspace, &["call", "errands__buy_cheapest", "category=dairy", "quantity=90"]);
     assert_ne!(code, 0);
-    assert!(complained.contains("failed at step `order`"), "{complained}");
-    assert!(complained.contains("there are 57 of `milk-1`, not 90"), "{complained}");
+    assert!(stderr.contains("failed at step `order`"), "{stderr}");
+    assert!(stderr.contains("there are 57 of `milk-1`, not 90"), "{stderr}");
 }
 
 #[test]

@@ -38,8 +38,8 @@ async fn many_agents_share_one_process_per_server() {
             run_agent(&client, &format!("agent {number}")).await
         });
     }
-    let answers: usize = agents.join_all().await.into_iter().sum();
-    assert_eq!(answers, AGENT_COUNT * ROUNDS_PER_AGENT * 3);
+    let responses: usize = agents.join_all().await.into_iter().sum();
+    assert_eq!(responses, AGENT_COUNT * ROUNDS_PER_AGENT * 3);
     workspace.assert_each_server_started_once();
 }
 
@@ -56,16 +56,16 @@ async fn bridged_clients_share_the_servers_of_one_serve() {
         agents.spawn(async move {
             let target = ConnectTarget::Stream { reader: Box::new(reader), writer: Box::new(writer) };
             let client = McpClient::connect(target, client_options(number)).await.unwrap();
-            let answers = run_agent(&client, &format!("process {number}")).await;
+            let responses = run_agent(&client, &format!("process {number}")).await;
             client.close().await;
             // The bridge ends with its input.
             let ended = tokio::time::timeout(TEST_TIMEOUT, child.wait()).await.unwrap().unwrap();
             assert!(ended.success(), "{ended}");
-            answers
+            responses
         });
     }
-    let answers: usize = agents.join_all().await.into_iter().sum();
-    assert_eq!(answers, CLIENT_PROCESS_COUNT * ROUNDS_PER_AGENT * 3);
+    let responses: usize = agents.join_all().await.into_iter().sum();
+    assert_eq!(responses, CLIENT_PROCESS_COUNT * ROUNDS_PER_AGENT * 3);
     workspace.assert_each_server_started_once();
 }
 
@@ -99,21 +99,21 @@ fn client_options(number: usize) -> ClientOptions {
 }
 
 /// Searches, calls through `call_tool` and calls directly in a loop; returns the number of correct responses.
-async fn run_agent(client: &McpClient, who: &str) -> usize {
-    let mut answers = 0;
+async fn run_agent(client: &McpClient, agent: &str) -> usize {
+    let mut responses = 0;
     for round in 0..ROUNDS_PER_AGENT {
-        let source = SOURCES[(round + who.len()) % SOURCES.len()];
+        let source = SOURCES[(round + agent.len()) % SOURCES.len()];
         let tool = format!("{source}__echo");
-        let text = format!("{who}, round {round}");
+        let text = format!("{agent}, round {round}");
         let found = call_tool(client, "search_tools", &json!({"query": tool})).await;
         assert!(text_of(&found).contains(&format!("{tool}(")), "{found}");
         let called = call_tool(client, "call_tool", &json!({"name": tool, "arguments": {"text": text}})).await;
         assert_eq!(text_of(&called), text);
         let direct = call_tool(client, &tool, &json!({"text": text})).await;
         assert_eq!(text_of(&direct), text);
-        answers += 3;
+        responses += 3;
     }
-    answers
+    responses
 }
 
 pub(crate) async fn call_tool(client: &McpClient, name: &str, arguments: &Value) -> Value {

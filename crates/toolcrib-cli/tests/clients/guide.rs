@@ -15,11 +15,11 @@ fn import_reads_every_snippet_of_the_guide() {
         let toolcrib = Toolcrib::new();
         let (kind, text) = snippet(&guide, client);
         toolcrib.write(&format!("snippet.{kind}"), text);
-        let said = toolcrib.json(&["import", &format!("snippet.{kind}"), "--from", client, "--dry-run"]);
+        let report = toolcrib.json(&["import", &format!("snippet.{kind}"), "--from", client, "--dry-run"]);
         let results: Vec<(&Value, &Value)> =
-            said["results"].as_array().unwrap().iter().map(|line| (&line["source"], &line["status"])).collect();
-        assert_eq!(results, [(&"toolcrib".into(), &"imported".into())], "{client}: {said}");
-        assert_eq!(said["warnings"], Value::Array(Vec::new()), "{client}: {said}");
+            report["results"].as_array().unwrap().iter().map(|line| (&line["source"], &line["status"])).collect();
+        assert_eq!(results, [(&"toolcrib".into(), &"imported".into())], "{client}: {report}");
+        assert_eq!(report["warnings"], Value::Array(Vec::new()), "{client}: {report}");
     }
 }
 

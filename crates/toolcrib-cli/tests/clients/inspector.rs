@@ -32,13 +32,13 @@ fn the_inspector_lists_searches_and_calls() {
             names.sort_unstable();
             assert_eq!(names, ["call_tool", "describe_tools", "search_tools"]);
             let arguments = r#"arguments={"a": 2, "b": 3}"#;
-            let words = ["call_tool", "--tool-arg", "name=everything__get-sum", "--tool-arg", arguments];
-            workspace.assert_inspector_call(&inspector, target, era, &words, "is 5");
+            let cli_arguments = ["call_tool", "--tool-arg", "name=everything__get-sum", "--tool-arg", arguments];
+            workspace.assert_inspector_call(&inspector, target, era, &cli_arguments, "is 5");
         }
-        let words = ["search_tools", "--tool-arg", "query=add two numbers"];
-        workspace.assert_inspector_call(&inspector, &over_http, era, &words, "everything__get-sum(");
-        let words = ["describe_tools", "--tool-arg", r#"names=["time__convert_time"]"#];
-        workspace.assert_inspector_call(&inspector, &over_http, era, &words, "target_timezone");
+        let cli_arguments = ["search_tools", "--tool-arg", "query=add two numbers"];
+        workspace.assert_inspector_call(&inspector, &over_http, era, &cli_arguments, "everything__get-sum(");
+        let cli_arguments = ["describe_tools", "--tool-arg", r#"names=["time__convert_time"]"#];
+        workspace.assert_inspector_call(&inspector, &over_http, era, &cli_arguments, "target_timezone");
     }
 }
 
@@ -60,30 +60,47 @@ fn the_inspector_calls_tools_by_their_own_names() {
     assert!(ask("tools/list").contains("everything__get-tiny-image"));
     assert!(ask("prompts/list").contains("everything__"));
     assert!(ask("resources/list").contains("\"uri\""));
-    let words = ["everything__get-sum", "--tool-arg", "a=2", "b=3"];
-    workspace.assert_inspector_call(&inspector, &target, "modern", &words, "is 5");
+    let cli_arguments = ["everything__get-sum", "--tool-arg", "a=2", "b=3"];
+    workspace.assert_inspector_call(&inspector, &target, "modern", &cli_arguments, "is 5");
     workspace.assert_inspector_call(&inspector, &target, "legacy", &["everything__get-tiny-image"], "image/png");
 }
 
 impl TestWorkspace {
     /// Runs the Inspector for one method and returns its output.
     #[track_caller]
-    fn run_inspector(&self, (program, arguments): &Program, target: &[String], era: &str, words: &[&str]) -> Value {
+    fn run_inspector(
+        &self,
+        (program, arguments): &Program,
+        target: &[String],
+        era: &str,
+        cli_arguments: &[&str],
+    ) -> Value {
         let mut command = Command::new(program);
-        command.args(arguments).arg("--cli").args(target).args(["--protocol-era", era]).args(words);
+        command.args(arguments).arg("--cli").args(target).args(["--protocol-era", era]).args(cli_arguments);
         self.isolate(&mut command);
         let output = command.stdin(Stdio::null()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         let log = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{era} {words:?}\n{said}\n{log}\n{}", read_or_empty(&self.path("serve.log")));
-        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+        assert!(
+            output.status.success(),
+            "{era} {cli_arguments:?}\n{stdout}\n{log}\n{}",
+            read_or_empty(&self.path("serve.log"))
+        );
+        serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"))
     }
 
     /// Calls a tool and asserts that its result contains the text.
     #[track_caller]
-    fn assert_inspector_call(&self, inspector: &Program, target: &[String], era: &str, words: &[&str], wanted: &str) {
-        let words = [&["--method", "tools/call", "--tool-name"], words].concat();
-        let said = self.run_inspector(inspector, target, era, &words).to_string();
-        assert!(said.contains(wanted), "`{wanted}` is not in {said}");
+    fn assert_inspector_call(
+        &self,
+        inspector: &Program,
+        target: &[String],
+        era: &str,
+        cli_arguments: &[&str],
+        expected: &str,
+    ) {
+        let cli_arguments = [&["--method", "tools/call", "--tool-name"], cli_arguments].concat();
+        let stdout = self.run_inspector(inspector, target, era, &cli_arguments).to_string();
+        assert!(stdout.contains(expected), "`{expected}` is not in {stdout}");
     }
 }

@@ -30,15 +30,15 @@ fn check(test: &str, client: Option<Program>) {
 
     let server = workspace.serve();
     for era in ["legacy", "modern"] {
-        let said = workspace.run_client(&client, era, &call_requests(&workspace), &[server.mcp_url()]);
-        assert_responses(&said, era);
+        let report = workspace.run_client(&client, era, &call_requests(&workspace), &[server.mcp_url()]);
+        assert_responses(&report, era);
         workspace.assert_cancelled();
     }
     for era in ["legacy", "modern"] {
         let words = [vec![env!("CARGO_BIN_EXE_toolcrib").to_owned(), "mcp".to_owned()], workspace.location_arguments()]
             .concat();
-        let said = workspace.run_client(&client, era, &call_requests(&workspace), &words);
-        assert_responses(&said, era);
+        let report = workspace.run_client(&client, era, &call_requests(&workspace), &words);
+        assert_responses(&report, era);
         workspace.assert_cancelled();
     }
 }
@@ -64,9 +64,9 @@ fn the_official_clients_read_large_results_with_a_schema() {
     let echo = |text: &str| json!({"name": "s__echo", "arguments": {"text": text}, "read_on": true});
     let calls = json!([echo(&fits), echo(&large)]);
     for (client, era) in [(&typescript, "legacy"), (&typescript, "modern"), (&python, "legacy"), (&python, "modern")] {
-        let said = workspace.run_client(client, era, &calls, &[server.mcp_url()]);
-        assert_eq!(said["tools"], json!(["s__echo"]));
-        let [whole, paged] = said["results"].as_array().unwrap().as_slice() else { panic!("{said}") };
+        let report = workspace.run_client(client, era, &calls, &[server.mcp_url()]);
+        assert_eq!(report["tools"], json!(["s__echo"]));
+        let [whole, paged] = report["results"].as_array().unwrap().as_slice() else { panic!("{report}") };
         assert_eq!(whole["structuredContent"], json!({"text": fits}), "{whole}");
         assert_eq!(paged["isError"], true, "{paged}");
         let pages = [std::slice::from_ref(paged), paged["pages"].as_array().unwrap()].concat();
@@ -95,17 +95,21 @@ impl TestWorkspace {
         command.args(arguments).arg(era).arg(calls.to_string()).args(target);
         self.isolate(&mut command);
         let output = command.stdin(Stdio::null()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let report = String::from_utf8_lossy(&output.stdout);
         let log = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{era} {target:?}\n{said}\n{log}\n{}", read_or_empty(&self.path("serve.log")));
-        serde_json::from_str(said.trim()).unwrap()
+        assert!(
+            output.status.success(),
+            "{era} {target:?}\n{report}\n{log}\n{}",
+            read_or_empty(&self.path("serve.log"))
+        );
+        serde_json::from_str(report.trim()).unwrap()
     }
 
     /// Asserts that the cancellation reached the upstream server, and clears its log for the next client.
     #[track_caller]
     fn assert_cancelled(&self) {
         let log = self.path("hanging.log");
-        wait_until("the server hears of the cancellation", || read_or_empty(&log).contains("notifications/cancelled"));
+        wait_until("the cancellation at the server", || read_or_empty(&log).contains("notifications/cancelled"));
         std::fs::write(&log, "").unwrap();
     }
 }
@@ -129,18 +133,18 @@ fn call_requests(workspace: &TestWorkspace) -> Value {
 }
 
 #[track_caller]
-fn assert_responses(said: &Value, era: &str) {
-    assert_eq!(said["version"], if era == "modern" { "2026-07-28" } else { "2025-11-25" });
-    let instructions = said["instructions"].as_str().unwrap_or_default();
+fn assert_responses(report: &Value, era: &str) {
+    assert_eq!(report["version"], if era == "modern" { "2026-07-28" } else { "2025-11-25" });
+    let instructions = report["instructions"].as_str().unwrap_or_default();
     assert!(instructions.contains("search_tools"), "{instructions}");
-    let mut tools: Vec<&str> = said["tools"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let mut tools: Vec<&str> = report["tools"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     tools.sort_unstable();
     assert_eq!(tools, ["call_tool", "describe_tools", "search_tools"]);
 
-    let [found, described, called, faulty, sum, image, slow, asked, asked_anew, cancelled, unknown] =
-        said["results"].as_array().unwrap().as_slice()
+    let [found, described, called, faulty, sum, image, slow, elicited, elicited_modern, cancelled, unknown] =
+        report["results"].as_array().unwrap().as_slice()
     else {
-        panic!("not as many results as calls: {said}");
+        panic!("not as many results as calls: {report}");
     };
     assert_text_contains(found, "time__convert_time(");
     assert_text_contains(described, "target_timezone");
@@ -155,18 +159,18 @@ fn assert_responses(said: &Value, era: &str) {
     // The last step comes right before the response, and the TypeScript client may finish before it handles it. That
     // every step arrives before the response is tested with our own client.
     assert!(progress == [1.0, 2.0, 3.0] || progress == [1.0, 2.0], "{slow}");
-    assert_eq!(asked["asked"], json!(["What is your name?"]), "{asked}");
-    assert_text_contains(asked, "Hello, Ada!");
-    assert_eq!(asked_anew["asked"], json!(["What is your name?"]), "{asked_anew}");
-    assert_text_contains(asked_anew, "Hello, Grace!");
+    assert_eq!(elicited["asked"], json!(["What is your name?"]), "{elicited}");
+    assert_text_contains(elicited, "Hello, Ada!");
+    assert_eq!(elicited_modern["asked"], json!(["What is your name?"]), "{elicited_modern}");
+    assert_text_contains(elicited_modern, "Hello, Grace!");
     assert_eq!(cancelled["cancelled"], true, "{cancelled}");
     assert_text_contains(unknown, "TOOL_NOT_IMPLEMENTED");
     assert_text_contains(unknown, "everything__get-sum");
 }
 
 #[track_caller]
-fn assert_text_contains(result: &Value, wanted: &str) {
+fn assert_text_contains(result: &Value, expected: &str) {
     let parts = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let text: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
-    assert!(text.join("\n").contains(wanted), "`{wanted}` is not in {result}");
+    assert!(text.join("\n").contains(expected), "`{expected}` is not in {result}");
 }

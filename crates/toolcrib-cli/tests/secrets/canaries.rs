@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::operations::server_script;
 
-/// A secret value given to a source.
+/// A secret value canaries to a source.
 pub(super) struct Canary {
     pub(super) number: usize,
     pub(super) value: String,
@@ -106,16 +106,16 @@ impl Canaries<'_> {
 
 const PRIVATE_KEY: &str = "-----BEGIN PRIVATE KEY-----\nMIIEvQ*\nAASCBKcw\n-----END PRIVATE KEY-----";
 
-pub(super) fn canary_sources(given: &mut Canaries<'_>, python: &Path, port: u16) -> Value {
+pub(super) fn canary_sources(canaries: &mut Canaries<'_>, python: &Path, port: u16) -> Value {
     let http = format!("http://127.0.0.1:{port}");
     let script = server_script().to_string_lossy().into_owned();
-    let cwd = given.directory();
-    let programs = given.directory();
-    let linked = Path::new(&given.all[1].value).join("python3");
+    let cwd = canaries.directory();
+    let programs = canaries.directory();
+    let linked = Path::new(&canaries.all[1].value).join("python3");
     symlink(python, linked).unwrap();
-    given.variables.push(("S_INHERITED".to_owned(), String::new()));
-    let inherited = given.value("*", false);
-    if let Some((_, value)) = given.variables.iter_mut().find(|(name, _)| name == "S_INHERITED") {
+    canaries.variables.push(("S_INHERITED".to_owned(), String::new()));
+    let inherited = canaries.value("*", false);
+    if let Some((_, value)) = canaries.variables.iter_mut().find(|(name, _)| name == "S_INHERITED") {
         *value = inherited;
     }
     let repeats = json!({
@@ -124,65 +124,65 @@ pub(super) fn canary_sources(given: &mut Canaries<'_>, python: &Path, port: u16)
         "inherit_env": ["S_INHERITED"],
         "args": [
             script, "stdio",
-            given.env("*"),
-            "--token", given.env("*=="),
-            format!("--token={}", given.env("a/b+*=")),
-            format!("NAME={}", given.env("it's \"*\" \\ & more")),
-            given.file("*"),
-            given.default("*"),
-            "--token", given.literal("*="),
-            given.literal("--api-key=*=="),
-            "-H", given.literal("Authorization: Bearer *"),
-            "-e", given.literal("NAME=*"),
-            given.literal("postgres://me:*@db.example/x"),
-            given.literal("https://h.example/x?page=*"),
-            given.literal(r#"{"apiKey":"*"}"#),
-            given.literal("ghp_*0123456789"),
+            canaries.env("*"),
+            "--token", canaries.env("*=="),
+            format!("--token={}", canaries.env("a/b+*=")),
+            format!("NAME={}", canaries.env("it's \"*\" \\ & more")),
+            canaries.file("*"),
+            canaries.default("*"),
+            "--token", canaries.literal("*="),
+            canaries.literal("--api-key=*=="),
+            "-H", canaries.literal("Authorization: Bearer *"),
+            "-e", canaries.literal("NAME=*"),
+            canaries.literal("postgres://me:*@db.example/x"),
+            canaries.literal("https://h.example/x?page=*"),
+            canaries.literal(r#"{"apiKey":"*"}"#),
+            canaries.literal("ghp_*0123456789"),
         ],
         "env": {
-            "S_PLAIN": given.env("*"),
-            "S_LOGIN": given.env("me:*"),
-            "S_KEY": given.env(PRIVATE_KEY),
-            "S_JSON": given.env(r#"{"client":"x","secret":"*"}"#),
-            "S_BEARER": format!("Bearer {}", given.env("*")),
-            "S_FILE": given.file(r#"{"private_key":"-----BEGIN\n*\n-----END","n":1}"#),
-            "S_DOTENV": given.file("A=1\nTOKEN='*'"),
-            "S_LITERAL": given.literal("*"),
-            "S_PASSWORD": given.literal("pw *"),
-            "S_DEFAULT": given.default("*"),
-            "S_ADDRESS": given.env("https://hooks.example/services/*/x"),
+            "S_PLAIN": canaries.env("*"),
+            "S_LOGIN": canaries.env("me:*"),
+            "S_KEY": canaries.env(PRIVATE_KEY),
+            "S_JSON": canaries.env(r#"{"client":"x","secret":"*"}"#),
+            "S_BEARER": format!("Bearer {}", canaries.env("*")),
+            "S_FILE": canaries.file(r#"{"private_key":"-----BEGIN\n*\n-----END","n":1}"#),
+            "S_DOTENV": canaries.file("A=1\nTOKEN='*'"),
+            "S_LITERAL": canaries.literal("*"),
+            "S_PASSWORD": canaries.literal("pw *"),
+            "S_DEFAULT": canaries.default("*"),
+            "S_ADDRESS": canaries.env("https://hooks.example/services/*/x"),
         },
     });
     json!({
         "repeats": repeats,
         "broken": {
-            "command": python, "args": [script, "broken", given.env("*"), given.literal("--password=*")],
-            "env": { "S_A": given.env("*") },
+            "command": python, "args": [script, "broken", canaries.env("*"), canaries.literal("--password=*")],
+            "env": { "S_A": canaries.env("*") },
         },
-        "absent": { "command": given.env("/nowhere/*"), "args": [given.env("*")] },
+        "absent": { "command": canaries.env("/nowhere/*"), "args": [canaries.env("*")] },
         "web": {
-            "url": format!("http://{}:{}@127.0.0.1:{port}/mcp/{}?key={}&page={}", given.env("u*"), given.env("p*"),
-                given.env("*"), given.env("q*&="), given.literal("*")),
-            "headers": { "X-Tenant": given.env("*"), "X-Literal": given.literal("*") },
-            "auth": { "bearer": given.env("*") },
+            "url": format!("http://{}:{}@127.0.0.1:{port}/mcp/{}?key={}&page={}", canaries.env("u*"), canaries.env("p*"),
+                canaries.env("*"), canaries.env("q*&="), canaries.literal("*")),
+            "headers": { "X-Tenant": canaries.env("*"), "X-Literal": canaries.literal("*") },
+            "auth": { "bearer": canaries.env("*") },
         },
-        "basic": { "url": format!("{http}/mcp"), "auth": { "basic": { "user": given.env("*"), "password": given.file("*:x") } } },
-        "cookie": { "url": format!("{http}/mcp"), "auth": { "api_key": { "name": "sid", "in": "cookie", "value": given.env("*") } } },
-        "denied": { "url": format!("{http}/denied/{}", given.env("*")), "headers": { "X-Key": given.env("* *") } },
-        "hosted": { "url": format!("https://{}.invalid/mcp", given.env("*")) },
-        "whole": { "url": given.env(&format!("{http}/denied/*?x=y")) },
+        "basic": { "url": format!("{http}/mcp"), "auth": { "basic": { "user": canaries.env("*"), "password": canaries.file("*:x") } } },
+        "cookie": { "url": format!("{http}/mcp"), "auth": { "api_key": { "name": "sid", "in": "cookie", "value": canaries.env("*") } } },
+        "denied": { "url": format!("{http}/denied/{}", canaries.env("*")), "headers": { "X-Key": canaries.env("* *") } },
+        "hosted": { "url": format!("https://{}.invalid/mcp", canaries.env("*")) },
+        "whole": { "url": canaries.env(&format!("{http}/denied/*?x=y")) },
         "api": {
-            "openapi": format!("{http}/doc?key={}", given.env("*")), "base_url": format!("{http}/{}", given.env("*")),
-            "headers": { "X-Account": "{{ account }}" }, "variables": { "account": given.env("*") },
-            "auth": { "api_key": { "name": "key", "in": "query", "value": given.env("* /?") } }, "allow_private": true,
+            "openapi": format!("{http}/doc?key={}", canaries.env("*")), "base_url": format!("{http}/{}", canaries.env("*")),
+            "headers": { "X-Account": "{{ account }}" }, "variables": { "account": canaries.env("*") },
+            "auth": { "api_key": { "name": "key", "in": "query", "value": canaries.env("* /?") } }, "allow_private": true,
         },
         "granted": {
             "openapi": "api.json", "base_url": http, "allow_private": true,
-            "auth": { "oauth2": { "token_url": format!("{http}/token"), "client_id": given.env("*"), "client_secret": given.env("*&=") } },
+            "auth": { "oauth2": { "token_url": format!("{http}/token"), "client_id": canaries.env("*"), "client_secret": canaries.env("*&=") } },
         },
         "refused": {
             "openapi": "api.json", "base_url": http, "allow_private": true,
-            "auth": { "oauth2": { "token_url": format!("{http}/token/bad"), "client_id": "me", "client_secret": given.literal("*") } },
+            "auth": { "oauth2": { "token_url": format!("{http}/token/bad"), "client_id": "me", "client_secret": canaries.literal("*") } },
         },
     })
 }

@@ -31,14 +31,14 @@ fn no_secret_of_a_source_is_disclosed() {
     // `data` is searched for secrets; files that contain them are beside it.
     let beside = workspace.path("beside");
     fs::create_dir(&beside).unwrap();
-    let mut given = Canaries { directory: &beside, all: Vec::new(), variables: Vec::new() };
-    let granted = given.value("*", false);
-    given.all.clear();
+    let mut secrets = Canaries { directory: &beside, all: Vec::new(), variables: Vec::new() };
+    let granted = secrets.value("*", false);
+    secrets.all.clear();
     let repeats = RepeatingServer::start(&python, &collected, &granted.replace("c01", "c99").replace("01k", "99k"));
-    let sources = canary_sources(&mut given, &python, repeats.port);
-    let added = given.literal("*");
-    let proxy = given.value("http://me:*@127.0.0.1:9", false);
-    let Canaries { mut all, mut variables, .. } = given;
+    let sources = canary_sources(&mut secrets, &python, repeats.port);
+    let added = secrets.literal("*");
+    let proxy = secrets.value("http://me:*@127.0.0.1:9", false);
+    let Canaries { mut all, mut variables, .. } = secrets;
     all.push(Canary { number: 99, value: canary_core(99), is_literal: false });
     assert!(all.len() >= 47, "{} secrets", all.len());
     workspace.configure(&sources, &json!({}));
@@ -73,9 +73,9 @@ fn no_secret_of_a_source_is_disclosed() {
         find_canaries(&all, name, bytes, &mut found);
     }
     // The servers were contacted and did repeat their secrets.
-    let told = |wanted: &str| texts.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains(wanted));
-    for wanted in ["failed: ***", "refused: ***", "fatal: ***", "got ***", "Works with ***"] {
-        assert!(told(wanted), "`{wanted}` was never told");
+    let was_printed = |expected: &str| texts.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains(expected));
+    for expected in ["failed: ***", "refused: ***", "fatal: ***", "got ***", "Works with ***"] {
+        assert!(was_printed(expected), "`{expected}` was never printed");
     }
 
     let (others, definitions) = read_store(&python, &workspace.path("data"));

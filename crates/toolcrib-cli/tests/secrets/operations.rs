@@ -48,7 +48,8 @@ impl RepeatingServer {
 
 impl Drop for RepeatingServer {
     fn drop(&mut self) {
-        let _gone = self.child.kill().and_then(|()| self.child.wait());
+        // Fails if the process has already ended.
+        let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
@@ -155,13 +156,13 @@ impl SecretsRun<'_> {
     }
 
     pub(super) fn get(&mut self, server: &ServeProcess, path: &str) {
-        let answer = request(&server.url, "GET", path, "Accept: */*\r\n", "");
-        self.outputs.add(format!("GET {path}"), format!("{answer:?}"));
+        let response = request(&server.url, "GET", path, "Accept: */*\r\n", "");
+        self.outputs.add(format!("GET {path}"), format!("{response:?}"));
     }
 
     pub(super) fn post(&mut self, server: &ServeProcess, path: &str, headers: &str, body: &Value) {
-        let answer = request(&server.url, "POST", path, &format!("{JSON}{headers}"), &body.to_string());
-        self.outputs.add(format!("POST {path} {body}"), format!("{answer:?}"));
+        let response = request(&server.url, "POST", path, &format!("{JSON}{headers}"), &body.to_string());
+        self.outputs.add(format!("POST {path} {body}"), format!("{response:?}"));
     }
 
     pub(super) fn mcp(&mut self, server: &ServeProcess, method: &str, mut params: Value) {
@@ -172,14 +173,14 @@ impl SecretsRun<'_> {
         });
         let name = params["name"].as_str().map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-        let answer = request(
+        let response = request(
             &server.url,
             "POST",
             "/mcp?mode=full",
             &format!("{MCP_HEADERS}Mcp-Method: {method}\r\n{name}"),
             &body,
         );
-        self.outputs.add(format!("MCP {method} {body}"), format!("{answer:?}"));
+        self.outputs.add(format!("MCP {method} {body}"), format!("{response:?}"));
     }
 
     pub(super) fn run_server(&mut self, literal: &str) {
@@ -276,11 +277,11 @@ impl EventStream {
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(format!("GET /api/events HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).unwrap();
         let text = Arc::<Mutex<Vec<u8>>>::default();
-        let into = text.clone();
+        let received = text.clone();
         let reader = thread::spawn(move || {
             let mut buffer = vec![0; 64 * 1024];
             while let Ok(count @ 1..) = stream.read(&mut buffer) {
-                into.lock().unwrap().extend_from_slice(&buffer[..count]);
+                received.lock().unwrap().extend_from_slice(&buffer[..count]);
             }
         });
         EventStream { text, reader }
@@ -313,8 +314,8 @@ for (name,) in c.execute('select name from sqlite_master where type = ?', ('tabl
     (read("others"), read("definitions"))
 }
 
-pub(super) fn list_files(directory: &Path, into: &mut Vec<PathBuf>) {
+pub(super) fn list_files(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
-        if entry.file_type().unwrap().is_dir() { list_files(&entry.path(), into) } else { into.push(entry.path()) }
+        if entry.file_type().unwrap().is_dir() { list_files(&entry.path(), files) } else { files.push(entry.path()) }
     }
 }

@@ -110,14 +110,14 @@ impl CliOutput {
     }
 
     #[track_caller]
-    pub(crate) fn assert_stdout(&self, wanted: &str) -> &CliOutput {
-        assert!(self.stdout.contains(wanted), "`{wanted}` is not in\n{}\n{}", self.stdout, self.stderr);
+    pub(crate) fn assert_stdout(&self, expected: &str) -> &CliOutput {
+        assert!(self.stdout.contains(expected), "`{expected}` is not in\n{}\n{}", self.stdout, self.stderr);
         self
     }
 
     #[track_caller]
-    pub(crate) fn assert_stderr(&self, wanted: &str) -> &CliOutput {
-        assert!(self.stderr.contains(wanted), "`{wanted}` is not in\n{}", self.stderr);
+    pub(crate) fn assert_stderr(&self, expected: &str) -> &CliOutput {
+        assert!(self.stderr.contains(expected), "`{expected}` is not in\n{}", self.stderr);
         self
     }
 }

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::CliOutput;
 
+/// A temporary directory with a project, a home and a directory for temporary files.
 pub(crate) struct TestProject {
     directory: TempDir,
 }
@@ -25,6 +26,7 @@ impl TestProject {
         project
     }
 
+    /// Replaces the sources of the configuration.
     pub(crate) fn configure(&self, config: &str) {
         let config = config.replace("SERVER", &super::scripted_server());
         let indented: String = config.lines().map(|line| format!("  {}\n", line.trim())).collect();
@@ -76,12 +78,12 @@ impl TestProject {
     pub(crate) fn leftover_processes(&self) -> Vec<String> {
         let home = self.path("home").to_string_lossy().into_owned();
         let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-        let of_ours = |path: &Path| {
+        let own_command_line = |path: &Path| {
             let environment = fs::read(path.join("environ")).ok()?;
-            let ours = String::from_utf8_lossy(&environment).contains(&home);
-            ours.then(|| String::from_utf8_lossy(&fs::read(path.join("cmdline")).unwrap_or_default()).into_owned())
+            let is_ours = String::from_utf8_lossy(&environment).contains(&home);
+            is_ours.then(|| String::from_utf8_lossy(&fs::read(path.join("cmdline")).unwrap_or_default()).into_owned())
         };
-        processes.filter_map(|entry| of_ours(&entry.ok()?.path())).collect()
+        processes.filter_map(|entry| own_command_line(&entry.ok()?.path())).collect()
     }
 }
 

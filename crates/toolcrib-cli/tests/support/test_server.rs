@@ -15,6 +15,7 @@ use toolcrib_testkit::programs::Program;
 /// Timeout of every wait; long enough for a busy machine.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// A temporary directory with `toolcrib.json` and a data directory.
 pub(crate) struct TestWorkspace(TempDir);
 
 impl TestWorkspace {
@@ -25,6 +26,7 @@ impl TestWorkspace {
         workspace
     }
 
+    /// Writes the configuration; a running server reloads it.
     pub(crate) fn configure(&self, sources: &Value, expose: &Value) {
         let config = json!({"sources": sources, "expose": expose});
         fs::write(self.path("toolcrib.json"), config.to_string()).unwrap();
@@ -33,11 +35,11 @@ impl TestWorkspace {
     /// Number of processes that have this directory as `HOME`.
     pub(crate) fn process_count(&self) -> usize {
         let home = format!("HOME={}", self.0.path().display());
-        let ours = |entry: &fs::DirEntry| {
+        let is_ours = |entry: &fs::DirEntry| {
             let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
             environment.split(|byte| *byte == 0).any(|variable| variable == home.as_bytes())
         };
-        fs::read_dir("/proc").unwrap().filter_map(Result::ok).filter(|entry| ours(entry)).count()
+        fs::read_dir("/proc").unwrap().filter_map(Result::ok).filter(|entry| is_ours(entry)).count()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -58,6 +60,7 @@ impl TestWorkspace {
         command
     }
 
+    /// Clears the environment of a command except `PATH`, and runs it in this directory.
     pub(crate) fn isolate(&self, command: &mut Command) {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", self.0.path());
         command.current_dir(self.0.path());
@@ -101,9 +104,9 @@ impl TestWorkspace {
     pub(crate) fn start(&self, mut command: Command) -> ServeProcess {
         let log = fs::File::create(self.path("serve.log")).unwrap();
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let told = told(child.stdout.take().unwrap());
-        let url = told.recv_timeout(TEST_TIMEOUT).unwrap_or_default();
-        let server = ServeProcess { child, url, told: Mutex::new(told) };
+        let addresses = read_addresses(child.stdout.take().unwrap());
+        let url = addresses.recv_timeout(TEST_TIMEOUT).unwrap_or_default();
+        let server = ServeProcess { child, url, addresses: Mutex::new(addresses) };
         assert!(!server.url.is_empty(), "it did not start: {}", read_or_empty(&self.path("serve.log")));
         server
     }
@@ -114,20 +117,22 @@ pub(crate) struct ServeProcess {
     child: Child,
     /// `http://127.0.0.1:PORT`.
     pub(crate) url: String,
-    told: Mutex<mpsc::Receiver<String>>,
+    /// Addresses that it prints, in order.
+    addresses: Mutex<mpsc::Receiver<String>>,
 }
 
 impl ServeProcess {
     /// The console link that it prints next.
     #[track_caller]
     pub(crate) fn console_url(&self) -> String {
-        self.told.lock().unwrap().recv_timeout(TEST_TIMEOUT).unwrap()
+        self.addresses.lock().unwrap().recv_timeout(TEST_TIMEOUT).unwrap()
     }
 
     pub(crate) fn mcp_url(&self) -> String {
         format!("{}/mcp", self.url)
     }
 
+    /// Sends a signal by name (`TERM`, `HUP`).
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();
         assert!(sent.success(), "{sent}");
@@ -144,7 +149,7 @@ impl ServeProcess {
     #[track_caller]
     pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         let mut status = None;
-        wait_until("its end", || {
+        wait_until("the process to end", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
@@ -155,24 +160,24 @@ impl ServeProcess {
 impl Drop for ServeProcess {
     fn drop(&mut self) {
         // Fails if the process has already ended.
-        let _gone = self.child.kill().and_then(|()| self.child.wait());
+        let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
 /// Receives the printed listening address, then the console link. Reads all further output as well, so that the process
 /// never blocks on a full pipe.
-fn told(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
-    let (tell, told) = mpsc::channel();
+fn read_addresses(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (sender, addresses) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            let Ok(said) = serde_json::from_str::<Value>(&line) else { continue };
-            for url in ["listening", "console"].iter().filter_map(|key| said[key].as_str()) {
+            let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+            for url in ["listening", "console"].iter().filter_map(|key| message[key].as_str()) {
                 // The receiver may have been dropped.
-                let _ = tell.send(url.to_owned());
+                let _ = sender.send(url.to_owned());
             }
         }
     });
-    told
+    addresses
 }
 
 /// The configuration of a program as a source, with more arguments.
@@ -181,15 +186,17 @@ pub(crate) fn program_source((program, arguments): &Program, more: &[&str]) -> V
     json!({"command": program, "args": arguments})
 }
 
+/// Returns the content of a file, or an empty text without one.
 pub(crate) fn read_or_empty(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
+/// Polls until the condition holds; panics after [`TEST_TIMEOUT`].
 #[track_caller]
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + TEST_TIMEOUT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
+    while !condition() {
+        assert!(Instant::now() < deadline, "timed out waiting for {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }

@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedRequest {
     /// `POST /v1/traces HTTP/1.1`.
@@ -23,12 +24,12 @@ impl RecordedRequest {
 /// The server; runs until the test process ends.
 pub(crate) struct Upstream {
     pub(crate) url: String,
-    asked: Arc<Mutex<Vec<RecordedRequest>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl Upstream {
     /// Responds with this JSON.
-    pub(crate) fn answering(json: &'static str) -> Upstream {
+    pub(crate) fn responding_with(json: &'static str) -> Upstream {
         Upstream::new(Some(json))
     }
 
@@ -37,27 +38,28 @@ impl Upstream {
         Upstream::new(None)
     }
 
-    fn new(answer: Option<&'static str>) -> Upstream {
+    fn new(response: Option<&'static str>) -> Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::<Mutex<Vec<RecordedRequest>>>::default();
-        let keep = asked.clone();
+        let requests = Arc::<Mutex<Vec<RecordedRequest>>>::default();
+        let recorded = requests.clone();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let keep = keep.clone();
-                thread::spawn(move || serve(&stream, answer, &keep));
+                let recorded = recorded.clone();
+                thread::spawn(move || serve(&stream, response, &recorded));
             }
         });
-        Upstream { url, asked }
+        Upstream { url, requests }
     }
 
-    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// All requests so far.
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// Serves requests on one connection until the client closes it.
-fn serve(stream: &TcpStream, answer: Option<&str>, keep: &Mutex<Vec<RecordedRequest>>) -> Option<()> {
+fn serve(stream: &TcpStream, response: Option<&str>, recorded: &Mutex<Vec<RecordedRequest>>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = String::new();
@@ -68,15 +70,15 @@ fn serve(stream: &TcpStream, answer: Option<&str>, keep: &Mutex<Vec<RecordedRequ
         while !head.ends_with("\r\n\r\n") && head != "\r\n" {
             reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
         }
-        let mut asked = RecordedRequest { line: line.trim().to_owned(), head, body: Vec::new() };
-        let length = asked.header("content-length").and_then(|length| length.parse().ok()).unwrap_or_default();
-        asked.body.resize(length, 0);
-        reader.read_exact(&mut asked.body).ok()?;
-        keep.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
-        let Some(answer) = answer else { continue };
-        let length = answer.len();
+        let mut requests = RecordedRequest { line: line.trim().to_owned(), head, body: Vec::new() };
+        let length = requests.header("content-length").and_then(|length| length.parse().ok()).unwrap_or_default();
+        requests.body.resize(length, 0);
+        reader.read_exact(&mut requests.body).ok()?;
+        recorded.lock().unwrap_or_else(PoisonError::into_inner).push(requests);
+        let Some(response) = response else { continue };
+        let length = response.len();
         let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n");
         let mut writer = stream;
-        writer.write_all(head.as_bytes()).and_then(|()| writer.write_all(answer.as_bytes())).ok()?;
+        writer.write_all(head.as_bytes()).and_then(|()| writer.write_all(response.as_bytes())).ok()?;
     }
 }
