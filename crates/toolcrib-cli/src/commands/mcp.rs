@@ -57,10 +57,12 @@ impl From<ModeArgument> for ExposeMode {
     }
 }
 
+/// Runs until the client closes stdin, or a shutdown signal.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let shutdown_signals = ShutdownSignals::listen();
     if std::io::stdin().is_terminal() {
-        common.hint("hint: this command speaks MCP on stdin and stdout; it is meant to be started by an MCP client (see `--help`)");
+        common
+            .hint("hint: this command speaks MCP on stdin and stdout, for an MCP client that starts it (see `--help`)");
     }
     let mode = arguments.mode.map(ExposeMode::from);
     match arguments.connect {

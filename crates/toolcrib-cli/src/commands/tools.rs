@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// How to print them; a provider's format is the array that the provider expects
     #[arg(long, value_name = "FORMAT", value_parser = ["table", "json", "mcp", "anthropic", "openai", "openai-strict", "gemini"])]
     format: Option<String>,
-    /// With `anthropic`: leave what is not essential to the provider's own tool search
+    /// With `anthropic`: defer tools that are not essential to the provider's own tool search
     #[arg(long)]
     defer: bool,
     #[command(flatten)]

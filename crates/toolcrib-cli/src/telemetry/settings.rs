@@ -73,7 +73,7 @@ mod tests {
     fn reads_the_export_timeout() {
         let set = |pairs: &'static [(&str, &str)]| {
             read_export_timeout(|name| {
-                pairs.iter().find(|(given, _)| *given == name).map(|(_, value)| (*value).to_owned())
+                pairs.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
             })
         };
         assert_eq!(set(&[("OTEL_EXPORTER_OTLP_TIMEOUT", "30000")]), Some(Duration::from_secs(30)));

@@ -146,18 +146,19 @@ fn active_filters(kind: &SourceKind) -> Vec<&'static str> {
     }
 }
 
+/// Says where requests go, or that the document names no server.
 fn server_lines(servers: &[ApiServer]) -> Vec<String> {
-    let shown = |server: &ApiServer| sanitize_truncated(&server.url, 120);
+    let display_url = |server: &ApiServer| sanitize_truncated(&server.url, 120);
     match servers {
         [] => Vec::new(),
         [only] if only.url.is_empty() => {
             vec!["requests: the document names no server; `--base-url URL` says where they go".to_owned()]
         }
-        [only] => vec![format!("requests go to {}", shown(only))],
+        [only] => vec![format!("requests go to {}", display_url(only))],
         several => {
-            let each = several.iter().map(|server| match server.url.is_empty() {
-                true => format!("nowhere ({})", pluralize(server.tools, "tool")),
-                false => format!("{} ({})", shown(server), pluralize(server.tools, "tool")),
+            let each = several.iter().map(|server| {
+                let url = if server.url.is_empty() { "nowhere".to_owned() } else { display_url(server) };
+                format!("{url} ({})", pluralize(server.tools, "tool"))
             });
             let each: Vec<String> = each.collect();
             vec![format!(
@@ -168,6 +169,7 @@ fn server_lines(servers: &[ApiServer]) -> Vec<String> {
     }
 }
 
+/// Names the security schemes without credentials, and how to set them.
 fn missing_auth_line(schemes: &[MissingScheme]) -> Option<String> {
     let each: Vec<String> = schemes
         .iter()

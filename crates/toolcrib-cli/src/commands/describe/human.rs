@@ -163,8 +163,8 @@ mod tests {
                         note: deeply nested parts are omitted here; `--full` shows them\n";
         assert_eq!(console::strip_ansi_codes(&render_tool(&detail, false)), expected);
         let full = render_tool(&detail, true);
-        for wanted in ["deep  string", "Output schema", "a report", "Execution", "\"status\": \"/s\""] {
-            assert!(full.contains(wanted), "{wanted}\n{full}");
+        for expected_part in ["deep  string", "Output schema", "a report", "Execution", "\"status\": \"/s\""] {
+            assert!(full.contains(expected_part), "{expected_part}\n{full}");
         }
         assert!(!full.contains("omitted here"), "{full}");
     }

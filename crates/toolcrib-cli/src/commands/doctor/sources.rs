@@ -111,12 +111,12 @@ fn check_status(name: &str, source: &SourceView, probed: Option<&RefreshOutcome>
     if source.status == DiscoveryStatus::Failed {
         let failure = source.last_error.as_ref();
         let reason = failure.map_or("unknown reason", |failure| failure.message.as_str());
-        let kept = match (source.tool_count, source.last_checked) {
+        let still_listed = match (source.tool_count, source.last_checked) {
             (0, _) | (_, None) => String::new(),
             (_, Some(at)) => format!("; the {tools} it had {} are still listed", format_ago(at)),
         };
         let fix = advice::for_failure(source);
-        return DoctorCheck::fail(name, format!("failed, health {health}: {reason}{kept}"), Some(fix));
+        return DoctorCheck::fail(name, format!("failed, health {health}: {reason}{still_listed}"), Some(fix));
     }
     let checked =
         source.last_checked.map_or_else(|| "never checked".to_owned(), |at| format!("checked {}", format_ago(at)));

@@ -205,7 +205,7 @@ pub(super) fn tool_definitions() -> Vec<Value> {
         }),
         json!({
             "name": "borrow_book", "title": "Borrow a book",
-            "description": "Lends a book to a member. Fails when somebody else has it; `reserve_book` is for that case.",
+            "description": "Lends a book to a member. Fails when another member has it; use `reserve_book` then.",
             "inputSchema": {
                 "type": "object",
                 "properties": {

@@ -34,9 +34,9 @@ pub(super) fn parse_form_parts(content_type: &str, body: &[u8]) -> Result<Vec<Fo
 fn parse_form_part(bytes: &[u8]) -> Result<FormPart, &'static str> {
     let end = find_bytes(bytes, b"\r\n\r\n").ok_or("has a part without headers")?;
     let head = std::str::from_utf8(&bytes[..end]).map_err(|_| "has a part whose headers are no text")?;
-    let header = |wanted: &str| {
+    let header = |header_name: &str| {
         let mut lines = head.split("\r\n").filter_map(|line| line.split_once(':'));
-        lines.find(|(name, _)| name.trim().eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
+        lines.find(|(name, _)| name.trim().eq_ignore_ascii_case(header_name)).map(|(_, value)| value.trim())
     };
     let disposition = header("content-disposition").filter(|value| value.starts_with("form-data"));
     let disposition = disposition.ok_or("has a part that is not of a form")?;
@@ -49,7 +49,7 @@ fn parse_form_part(bytes: &[u8]) -> Result<FormPart, &'static str> {
 }
 
 /// Returns a parameter of a header value, quoted or not.
-fn header_parameter(value: &str, wanted: &str) -> Option<String> {
+fn header_parameter(value: &str, parameter_name: &str) -> Option<String> {
     let mut rest = value.split_once(';')?.1;
     loop {
         let (name, after) = rest.trim_start().split_once('=')?;
@@ -60,15 +60,16 @@ fn header_parameter(value: &str, wanted: &str) -> Option<String> {
             }
             None => after.split_once(';').unwrap_or((after, "")),
         };
-        if name.trim().eq_ignore_ascii_case(wanted) {
+        if name.trim().eq_ignore_ascii_case(parameter_name) {
             return Some(found.trim().to_owned());
         }
         rest = left;
     }
 }
 
-fn find_bytes(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+/// Returns the position of the first occurrence of `needle`, which must not be empty.
+fn find_bytes(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|window| window == needle)
 }
 
 #[cfg(test)]

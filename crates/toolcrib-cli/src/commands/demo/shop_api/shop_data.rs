@@ -222,14 +222,14 @@ impl ShopResponse {
 fn add_picture(path: &Value, request: &ValidatedRequest) -> ShopResponse {
     let Some(product) = find_product(path) else { return not_found("product") };
     let Some(image) = request.parts.iter().find(|part| part.name == "image") else { return not_found("image") };
-    let said = json!({
+    let description = json!({
         "sku": product.sku,
         "file": image.file_name,
         "content_type": image.content_type,
         "bytes": image.bytes.len(),
         "caption": request.values["body"]["caption"],
     });
-    ShopResponse::json(StatusCode::CREATED, said)
+    ShopResponse::json(StatusCode::CREATED, description)
 }
 
 fn find_product(values: &Value) -> Option<&'static Product> {

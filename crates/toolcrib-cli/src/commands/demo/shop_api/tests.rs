@@ -85,8 +85,8 @@ async fn an_invalid_request_is_rejected_with_the_path_of_the_violation() {
 #[tokio::test]
 async fn an_order_is_placed_and_cancelled_with_the_staff_token() {
     let shop = start_shop().await;
-    let wanted = r#"{"sku":"cheese-1","quantity":2,"gift":{"to":"Ada"}}"#;
-    let (status, head, order) = send(&shop, "POST /orders", JSON_HEADER, wanted).await;
+    let new_order = r#"{"sku":"cheese-1","quantity":2,"gift":{"to":"Ada"}}"#;
+    let (status, head, order) = send(&shop, "POST /orders", JSON_HEADER, new_order).await;
     assert_eq!((status, head.contains("location: /orders/1")), (201, true), "{head}");
     let expected = json!({
         "id": 1, "sku": "cheese-1", "quantity": 2, "note": null, "total": 17.8, "status": "placed", "gift": { "to": "Ada" },
@@ -115,10 +115,10 @@ async fn a_picture_is_uploaded_as_a_form_part() {
         )
     };
     let headers = "Content-Type: multipart/form-data; boundary=b\r\n";
-    let (status, _, said) = send(&shop, "POST /products/bread-1/picture", headers, &form("image/png")).await;
+    let (status, _, picture) = send(&shop, "POST /products/bread-1/picture", headers, &form("image/png")).await;
     let expected =
         json!({ "sku": "bread-1", "file": "loaf.png", "content_type": "image/png", "bytes": 5, "caption": "Fresh" });
-    assert_eq!((status, said), (201, expected));
+    assert_eq!((status, picture), (201, expected));
     let (status, _, refused) = send(&shop, "POST /products/bread-1/picture", headers, &form("text/html")).await;
     assert_eq!((status, &refused["faults"][0]["path"]), (400, &json!("/body/image")));
     shop.close().await;
