@@ -46,11 +46,11 @@ pub(crate) struct CommonArguments {
     /// Show neither hints nor progress
     #[arg(short, long, global = true, help_heading = "Common options")]
     pub(crate) quiet: bool,
-    // The fields below are not options: `commands::run` fills them in.
+    // The fields below are not options but state of this run.
     /// Trace and span queue of this run.
     #[arg(skip)]
     pub(crate) telemetry: Telemetry,
-    /// The wait for sources that Ctrl-C interrupts.
+    /// The current wait for sources, shared with the signal handler.
     #[arg(skip)]
     pub(crate) wait: InterruptibleWait,
 }

@@ -41,6 +41,7 @@ use crate::exit::CommandOutcome;
 use crate::log;
 use crate::telemetry::Telemetry;
 
+/// Runs the command within its tracing span, and exports its telemetry afterwards.
 pub(crate) async fn run(arguments: Arguments) -> Result<CommandOutcome> {
     let Arguments { common, command } = arguments;
     let name = command.name();

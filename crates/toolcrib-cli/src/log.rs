@@ -23,6 +23,7 @@ pub(crate) fn init(common: &CommonArguments, is_long_running: bool) {
         (false, 2) => "toolcrib=debug,toolcrib_mcp=debug,info",
         (false, _) => "trace",
     };
+    // A filter that cannot be parsed is ignored.
     let filter = std::env::var("TOOLCRIB_LOG").ok().and_then(|filter| EnvFilter::try_new(filter).ok());
     let filter = filter.unwrap_or_else(|| EnvFilter::new(level));
     let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(output::is_stderr_colored());

@@ -56,6 +56,7 @@ fn load_model(folder: &std::path::Path) -> Result<SearchMode> {
     let tokenizer = folder.join("tokenizer.json");
     let bytes = std::fs::read(&model).map_err(|error| unreadable(&model, error))?;
     let text = std::fs::read_to_string(&tokenizer).map_err(|error| unreadable(&tokenizer, error))?;
+    // The message names the folder, because the error only knows the content.
     let model = EmbeddingModel::parse(&bytes, &text).map_err(|mut error| {
         error.message = format!("`{}`: {}", folder.display(), error.message);
         error

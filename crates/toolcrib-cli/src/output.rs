@@ -21,6 +21,7 @@ pub(crate) fn print_part(text: &str) -> Result<()> {
 }
 
 fn ignore_broken_pipe(written: io::Result<()>) -> Result<()> {
+    // The reader has what it wanted; anything else (a full disk, say) is an error.
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context(Code::Internal, "write to standard output"),

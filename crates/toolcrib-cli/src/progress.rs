@@ -13,6 +13,7 @@ use crate::output;
 
 /// Runs `work`, and while it runs shows on stderr which sources are being discovered.
 pub(crate) async fn show_progress<T>(registry: &Registry, quiet: bool, work: impl Future<Output = T>) -> T {
+    // Without a terminal, or with `--quiet`, there is nothing to draw.
     if quiet || !output::stderr_is_terminal() {
         return work.await;
     }
@@ -54,6 +55,7 @@ struct ProgressBars {
 impl ProgressBars {
     fn start(&self, id: &SourceId) {
         let bar = self.multi_progress.add(ProgressBar::new_spinner());
+        // The style is a constant template; an error would only mean the default style.
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
             bar.set_style(style);
         }

@@ -11,6 +11,7 @@ use toolcrib::core::text::{sanitize, sanitize_truncated};
 /// Returns the command or address of a source in at most 300 characters, with every possible secret masked.
 pub(crate) fn summarize_source(source: &Source) -> String {
     let line = match &source.kind {
+        // A list shows less than a trust decision: every literal value is masked.
         SourceKind::Stdio(stdio) => render_command_line(stdio, mask_args, |_, value| mask_literals(value)),
         SourceKind::Http(_)
         | SourceKind::Sse(_)
@@ -47,6 +48,7 @@ pub(crate) fn describe_source(source: &Source) -> String {
 /// Returns the value of an environment variable for a trust decision. Literal values are masked, except for variables
 /// that decide what a program loads, runs or contacts (`LD_PRELOAD`, `NODE_OPTIONS`, `HTTPS_PROXY`).
 fn display_variable(name: &str, value: &str) -> String {
+    /// Variables of loaders, interpreters, package managers and version control.
     const PREFIXES: [&str; 15] = [
         "LD_",
         "DYLD_",
@@ -64,6 +66,7 @@ fn display_variable(name: &str, value: &str) -> String {
         "UV_",
         "DOTNET_",
     ];
+    /// Variables that name an address, a program or a path.
     const SUFFIXES: [&str; 9] =
         ["_PROXY", "_URL", "_HOST", "_ENDPOINT", "_REGISTRY", "_COMMAND", "_PATH", "_FILE", "_DIR"];
     const NAMES: [&str; 4] = ["EDITOR", "SHELL", "ENV", "IFS"];
@@ -80,6 +83,7 @@ fn render_command_line(
     mask_args: impl Fn(&[String]) -> Vec<String>,
     mask_variable: impl Fn(&str, &str) -> String,
 ) -> String {
+    // Order as in a shell: variables, command, arguments; then the working directory.
     let variables = stdio
         .env
         .iter()
@@ -116,6 +120,7 @@ fn quote_for_shell(word: &str) -> String {
     if escaped == word {
         return format!("'{}'", word.replace('\'', r"'\''"));
     }
+    // `$'…'` is the only shell quoting that can express control characters.
     let escaped = escape_invisible(&word.replace('\\', r"\\").replace('\'', r"\'"));
     format!("$'{escaped}'")
 }
@@ -128,6 +133,7 @@ pub(crate) fn escape_invisible(text: &str) -> String {
         match character {
             '\n' => visible.push_str("\\n"),
             '\t' => visible.push_str("\\t"),
+            // `sanitize` drops exactly the characters that a terminal would not show.
             _ if sanitize(character.encode_utf8(&mut [0; 4])).is_empty() => {
                 visible.push_str(&if code > 0xffff { format!("\\U{code:08x}") } else { format!("\\u{code:04x}") })
             }

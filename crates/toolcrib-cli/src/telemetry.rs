@@ -44,6 +44,7 @@ impl Telemetry {
     /// Starts the trace of a command and, if configured, the export task. Must be called within the async runtime.
     pub(crate) fn start(name: &'static str, is_long_running: bool) -> (Telemetry, CommandSpan) {
         let (spans, export_task) = start_export().unzip();
+        // A parent trace of the environment applies to this command only, not to requests that a server handles.
         let parent = parent_trace_from_env().filter(|_| !is_long_running);
         let command_trace = || match &spans {
             Some(spans) => SpanQueue::start_trace(spans, parent.as_ref()),

@@ -87,6 +87,7 @@ pub(crate) struct Arguments {
     workflow: Option<String>,
 }
 
+/// Declares and discovers the source. Offline, because only the new source is contacted.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let source = source_from_arguments(&arguments)?;
     let session = CliSession::open_offline(common).await?;
@@ -96,6 +97,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     result
 }
 
+/// Stores the declaration, discovers the source and prints the report. The declaration stays even if discovery fails.
 async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
     let common = &session.common;
     let id = &source.id;
@@ -109,6 +111,7 @@ async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
     if declared == DeclareOutcome::Changed {
         common.hint(&format!("`{id}` had another declaration, which is replaced"));
     }
+    // Discover even if the same source was discovered a moment ago: the user wants to see its current tools.
     let refresh = session.registry.refresh_source(id, Refresh { force: true, ..Refresh::default() });
     let outcome = progress::show_progress(&session.registry, common.quiet, refresh).await?;
     let view = session.registry.source(id).ok_or_else(|| session.registry.unknown_source_error(id.as_str()))?;
@@ -129,6 +132,7 @@ async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
 /// Translates the arguments into the keys of a configuration file and parses those, so that both ways of declaring a
 /// source are validated alike.
 fn source_from_arguments(arguments: &Arguments) -> Result<Source> {
+    // One block per kind of source; clap has checked that exactly one of them is given.
     let mut keys = Map::new();
     if let Some((command, rest)) = arguments.command.split_first() {
         keys.insert("command".into(), json!(command));
@@ -159,6 +163,7 @@ fn source_from_arguments(arguments: &Arguments) -> Result<Source> {
     if let Some(token) = &arguments.bearer {
         keys.insert("auth".into(), json!({ "bearer": token }));
     }
+    // Relative paths of the declaration are resolved against the current directory, as in a file beside it.
     let directory = std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")?;
     parse_source(&arguments.name, &keys.into(), &directory).map_err(|faults| invalid_declaration(&faults))
 }

@@ -43,6 +43,7 @@ pub(crate) struct Arguments {
     discovery: DiscoveryArguments,
 }
 
+/// Calls the tool. A result that the tool marks as an error is printed like any other, with exit code 1.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open(common).await?;
     let result = call(&session, &arguments).await;
@@ -52,6 +53,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         output::print_json(&output)?;
     } else {
         output::print_line(&render_output(&output))?;
+        // Notes go to stderr, so that stdout is the result alone.
         for note in toolcrib_notes(&output) {
             output::print_stderr_line(&format!("note: {}", sanitize(&note)));
         }
@@ -59,6 +61,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(if output.is_error() { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
+/// Discovers the source of the tool if needed, builds the arguments and calls.
 async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput> {
     let registry = &session.registry;
     let started_at = Instant::now();
@@ -66,6 +69,7 @@ async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput>
     // Discover only the source of this tool, within the time limit of the call.
     if let Some(source) = registry.source_for_tool_name(&arguments.name)? {
         let own = registry.effective_source(&source).map(|source| source.settings.call_timeout());
+        // `--wait`, else `--timeout`, else the source's own `call_timeout`.
         let limit = arguments.discovery.wait_limit().or(arguments.timeout).or(own).unwrap_or_default();
         session.ensure_for_call(required, source, limit).await;
     }
@@ -73,6 +77,7 @@ async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput>
     let json_arguments = read_json_arguments(arguments)?;
     let input = Value::Object(merge_pairs(registry, &arguments.name, json_arguments, &arguments.pairs)?);
     let options = CallOptions {
+        // The timeout covers discovery and call together.
         timeout: arguments.timeout.map(|timeout| timeout.saturating_sub(started_at.elapsed())),
         consent: arguments.yes,
         // A person or a pipe reads the complete result; only agents get it in pages.
@@ -116,12 +121,14 @@ fn merge_pairs(
     }
     // The call itself reports an unknown tool, with similar names.
     let schema = registry.tool(name).ok().and_then(|tool| serde_json::from_str::<Value>(tool.input_schema.get()).ok());
+    // Without a schema (unknown tool) all values stay strings.
     let schema = schema.unwrap_or_default();
     let mut seen_keys = std::collections::BTreeSet::new();
     for pair in pairs {
         let (key, text) = pair.split_once('=').ok_or_else(|| {
             Error::new(Code::BadRequest, format!("`{}` is no argument; write KEY=VALUE or KEY:=JSON", sanitize(pair)))
         })?;
+        // `KEY:=JSON` is JSON, `KEY=VALUE` text that the schema types.
         let value = match key.strip_suffix(':') {
             Some(_) => serde_json::from_str(text).map_err(|error| {
                 Error::new(Code::ToolInvalidInput, format!("`{}` is not JSON: {error}", sanitize(pair)))
@@ -149,6 +156,7 @@ fn toolcrib_notes(output: &CallOutput) -> Vec<String> {
 pub(crate) fn render_output(output: &CallOutput) -> String {
     let blocks: Vec<Value> = serde_json::from_str(output.content()).unwrap_or_default();
     let mut lines: Vec<String> = blocks.iter().map(render_content_block).collect();
+    // Structured content without a text block, as some servers send it.
     if lines.is_empty()
         && let Some(structured) = output.structured()
     {
@@ -157,9 +165,11 @@ pub(crate) fn render_output(output: &CallOutput) -> String {
     lines.join("\n")
 }
 
+/// Renders one MCP content block.
 fn render_content_block(block: &Value) -> String {
     let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
     match field("type") {
+        // Control characters could manipulate the terminal.
         "text" => sanitize(field("text")),
         kind @ ("image" | "audio") => {
             format!(

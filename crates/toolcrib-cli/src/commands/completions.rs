@@ -18,6 +18,7 @@ pub(crate) struct Arguments {
     shell: Shell,
 }
 
+/// Prints the script to stdout.
 pub(crate) fn run(arguments: &Arguments) -> Result<CommandOutcome> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut arguments::Arguments::command(), "toolcrib", &mut script);

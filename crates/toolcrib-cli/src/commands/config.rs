@@ -17,6 +17,7 @@ use crate::session::CliSession;
 #[command(after_help = "Examples:\n  toolcrib config\n  toolcrib config --json | jq .defaults.ttl")]
 pub(crate) struct Arguments {}
 
+/// Prints the merged configuration as JSON, or as YAML with origins.
 pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_read_only(common).await?;
     let merged = session.registry.effective_config(&session.loaded_config, &session.data_directory);

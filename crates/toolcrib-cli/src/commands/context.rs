@@ -27,11 +27,13 @@ pub(crate) struct Arguments {
     discovery: DiscoveryArguments,
 }
 
+/// Parses `--budget`, so that an invalid value is a usage error.
 fn parse_budget(text: &str) -> Result<usize, String> {
     let tokens = text.parse().map_err(|_| "a budget is a number of tokens, such as 500".to_owned())?;
     SummaryBudget::from_tokens(tokens).map(SummaryBudget::tokens).map_err(|error| error.message)
 }
 
+/// Prints the summary to stdout, so that it can be appended to a prompt, and the savings to stderr.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let budget = SummaryBudget::from_tokens(arguments.budget)?;
     // Loading the tokenizer takes a while; do it during discovery.
@@ -39,6 +41,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let session = CliSession::open(common).await?;
     let missing =
         session.ensure(arguments.discovery.required_freshness(), None, arguments.discovery.wait_policy()).await.missing;
+    // Token counts are kept in the store; count only tools that are new since the last time.
     session.registry.count_tokens().await;
     tokenizer_load.await.map_err(|error| Error::new(Code::Internal, "cannot load the tokenizer").with_cause(error))?;
     let summary = session.registry.view(&CliSession::caller()).summary(budget);
@@ -48,6 +51,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     } else {
         output::print_line(&summary.text)?;
     }
+    // Nothing is saved without tools.
     if summary.tools > 0 {
         common.hint(&format!("hint: {}", describe_savings(&summary)));
     }

@@ -26,7 +26,7 @@ use crate::{color, output, progress};
 use sandbox::DemoSandbox;
 use shop_api::ShopApi;
 
-/// See it work, without any configuration: discovers, finds, calls, and starts reopened from the cache
+/// See it work, without any configuration: discovers, finds, calls, and starts again from the cache
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib demo
@@ -58,6 +58,7 @@ const DEMO_TOOL: &str = "library__borrow_book";
 const DEMO_QUERY: &str = "lend somebody a book";
 const DEMO_OPERATION: &str = "shop__list_products";
 
+/// Runs the tour, or serves with `--api` or `--serve`.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     if arguments.api {
         return serve_api(common, &arguments.listen).await;
@@ -65,8 +66,10 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     if arguments.serve {
         return serve_tools::run(common, &arguments.listen).await;
     }
+    // The API gets any free port; its URL goes into the sandbox's configuration.
     let shop = ShopApi::start(serve::resolve_address("127.0.0.1:0").await?).await?;
     let sandbox = DemoSandbox::create(common, &shop.document_url())?;
+    // Close the API before reporting an error of the tour.
     let report = run_walkthrough(&sandbox).await;
     shop.close().await;
     let report = report?;
@@ -78,6 +81,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 
 /// Serves the bundled REST API alone (`--api`).
 async fn serve_api(common: &CommonArguments, listen: &str) -> Result<CommandOutcome> {
+    // Listen for signals before printing the address: a script may end the demo as soon as it has read it.
     let mut shutdown_signals = ShutdownSignals::listen();
     let shop = ShopApi::start(serve::resolve_address(listen).await?).await?;
     let url = shop.url();
@@ -129,6 +133,7 @@ async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
         "toolcrib sources",
     )?;
     let outcomes = discover(sandbox, &registry).await?;
+    // Discoveries run in parallel, so the slowest one determines the time.
     let discovered_ms: u64 = outcomes.iter().map(|outcome| outcome.elapsed_ms).max().unwrap_or(0);
     let discovered_starts = sandbox.server_starts();
     sandbox.print_output(&sources::sources_table(&registry.sources()).render())?;
@@ -172,10 +177,12 @@ async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
     let requested = registry.call(&CliSession::caller(), DEMO_OPERATION, input, CallOptions::default()).await?;
     sandbox.print_output(&call::render_output(&requested))?;
     sandbox.print_note(&format!("answered in {} ms", requested.elapsed_ms))?;
+    // Rendered before closing, to compare with the list after the restart.
     let list = view.render(Format::Mcp)?;
     registry.close().await;
 
-    sandbox.print_step(8, "Start reopened: everything is cached", "toolcrib tools")?;
+    sandbox.print_step(8, "Start again: everything is cached", "toolcrib tools")?;
+    // A new registry on the same store stands for a restart of Toolcrib.
     let before = sandbox.server_starts();
     let started_at = Instant::now();
     let reopened = sandbox.open_registry().await?;
@@ -189,7 +196,7 @@ async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
         pluralize(summary.tools, "tool"),
         format_milliseconds(elapsed),
         pluralize(started, "process"),
-        if is_identical { "; the is_identical list, byte for byte" } else { "; the list has changed" }
+        if is_identical { "; the same list, byte for byte" } else { "; the list has changed" }
     ))?;
 
     sandbox.print(&format!(

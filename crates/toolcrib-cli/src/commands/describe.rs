@@ -55,6 +55,7 @@ pub(crate) struct Arguments {
     discovery: DiscoveryArguments,
 }
 
+/// Looks up each name, then prints tools, provider definitions or losses.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     if let Some(when) = arguments.at {
         return historical::describe_at(common, &arguments, when).await;
@@ -64,6 +65,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     for name in &arguments.names {
         lookups.push((name, find_tool(&session, name, &arguments.discovery).await));
     }
+    // Project before the session closes: the projection reads the catalogue.
     let formatted = match arguments.format.as_deref() {
         Some(format) => project_tools(&session, format, &lookups).map(Some),
         None => Ok(None),
@@ -100,6 +102,7 @@ async fn find_tool(session: &CliSession, name: &str, discovery: &DiscoveryArgume
     session.registry.tool_detail(name)
 }
 
+/// Returns whether the name has no source part.
 fn is_bare_name(name: &str) -> bool {
     matches!(parse_tool_name(name), Ok(ParsedToolName::Bare(_)))
 }

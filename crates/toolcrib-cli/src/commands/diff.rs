@@ -53,9 +53,11 @@ enum DiffBase {
     Time(TimeSpec),
 }
 
+/// Compares, prints text, JSON or SARIF, and sets the exit code.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open(common).await?;
     let result = compare(&session, &arguments).await;
+    // SARIF needs the path of the configuration; read it before closing the session.
     let configuration = session.loaded_config.file.clone();
     session.close().await;
     let (base, difference) = result?;
@@ -64,6 +66,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         (false, DiffBase::Lock { path, .. }) => format!("nothing differs from `{}`", path.display()),
         (false, DiffBase::Time(_)) => "nothing differs".to_owned(),
     };
+    // JSON wins over SARIF: `--ci --json` is for scripts.
     match (arguments.ci, common.json) {
         (_, true) => output::print_json(&difference)?,
         (false, false) => output::print_line(&text)?,
@@ -72,9 +75,11 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             output::print_json(&to_sarif(&difference, &artifact, env!("CARGO_PKG_VERSION")))?;
         }
     }
+    // In a build the readable text goes to stderr, because stdout is the SARIF file.
     if arguments.ci {
         output::print_stderr_line(&text);
     }
+    // Without `--ci` a difference is a result, not a failure; an unreadable source still fails.
     let failed = if arguments.ci { difference.differs } else { difference.has_unreadable() };
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }

@@ -33,12 +33,15 @@ pub(crate) struct Arguments {
 /// Result of one check, as printed with `--json`.
 #[derive(Debug, Serialize)]
 struct DoctorCheck {
+    /// `source github`, `store`, …; several checks may share a name.
     name: String,
     status: CheckStatus,
     message: String,
+    /// What to do about it.
     fix: Option<String>,
 }
 
+/// `warn` does not change the exit code, `fail` does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum CheckStatus {
@@ -47,6 +50,7 @@ enum CheckStatus {
     Fail,
 }
 
+/// Runs all checks and prints them. Never fails itself: an unusable configuration or store is a failed check.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     // The checks report what opening a session would print as hints, and must not ask for trust.
     let silent = CommonArguments { quiet: true, json: true, ..common.clone() };
@@ -83,6 +87,7 @@ async fn check_store_and_sources(
     };
     let mut checks = environment::check_store(&session).await;
     checks.extend(environment::check_variables(&session));
+    // The refresh happens before the sources are read, so that their status is current.
     let outcomes = if arguments.probe {
         let refresh = Refresh { force: true, ..Refresh::default() };
         progress::show_progress(&session.registry, common.quiet, session.registry.refresh(refresh)).await
@@ -131,6 +136,7 @@ fn render_checks(checks: &[DoctorCheck]) -> String {
             CheckStatus::Warn => color::warning("warn"),
             CheckStatus::Fail => color::failure("FAIL"),
         };
+        // Align messages and fixes after status and name.
         let margin = " ".repeat(4 + 2 + widest + 2);
         let message = message.replace('\n', &format!("\n{margin}"));
         text.push_str(&format!("{mark}  {name:<widest$}  {message}\n"));

@@ -36,10 +36,12 @@ pub(crate) struct DisableArguments {
     names: Vec<String>,
 }
 
+/// Runs `toolcrib enable`.
 pub(crate) async fn enable(common: &CommonArguments, arguments: EnableArguments) -> Result<CommandOutcome> {
     run(common, &arguments.names, EnabledState::Enabled).await
 }
 
+/// Runs `toolcrib disable`.
 pub(crate) async fn disable(common: &CommonArguments, arguments: DisableArguments) -> Result<CommandOutcome> {
     run(common, &arguments.names, EnabledState::Disabled).await
 }
@@ -58,6 +60,7 @@ async fn set_all_enabled(session: &CliSession, names: &[String], new_state: Enab
     if let Some(error) = session.registry.damage_error() {
         return Err(error);
     }
+    // Sources named here count as enabled when tools are resolved: `enable github github__create_issue`.
     let sources: Vec<SourceId> = names.iter().filter_map(|name| find_source(session, name).ok().flatten()).collect();
     let targets = names.iter().map(|name| resolve_target(session, name, &sources)).collect::<Result<Vec<_>>>()?;
     for target in targets {
@@ -114,6 +117,7 @@ fn find_source(session: &CliSession, name: &str) -> Result<Option<SourceId>> {
     let Some(id) = SourceId::from_name(name).ok().filter(|id| session.registry.source(id).is_some()) else {
         return Ok(None);
     };
+    // Known to the configuration but not to the journal: blocked by missing trust, or invalid.
     if session.registry.inventory().source(&id).is_none() {
         if let Some(reason) = session.registry.blocked_sources().get(&id) {
             return Err(Error::new(Code::Forbidden, reason.clone()));
@@ -187,6 +191,7 @@ fn disabled_message(id: &SourceId) -> String {
 
 /// The error for a name of neither a source nor a tool, with similar names.
 fn not_found_error(session: &CliSession, name: &str, error: Error) -> Error {
+    // Suggest sources and tools alike; the lookup error has the similar tool names.
     let sources = session.registry.sources();
     let near_source = closest_match(name, sources.iter().map(|source| source.id.as_str())).map(str::to_owned);
     let details = error.details.unwrap_or_default();

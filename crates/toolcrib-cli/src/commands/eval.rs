@@ -50,6 +50,7 @@ struct EvalReport {
     p99_us: u64,
 }
 
+/// Reads the set, runs every query and prints the means.
 pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<CommandOutcome> {
     let search_mode = arguments.model.search_mode()?;
     let tools = read_file(&arguments.tools)?;
@@ -60,13 +61,15 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
         NamedText { name: &tools_name, text: &tools },
         NamedText { name: &queries_name, text: &queries },
     )?;
+    // Unknown ids are most likely mistakes in the set, which would lower the scores silently.
     if let Some(first) = set.unknown_ids.first() {
         let unknown = pluralize(set.unknown_ids.len(), "relevant id");
-        common.hint(&format!("warning: no tool has {unknown} (`{first}`), which counts as not results"));
+        common.hint(&format!("warning: no tool has {unknown} (`{first}`), which counts as not found"));
     }
     // Warm up: the first search builds the index that the others read.
     let searcher = search_mode.into_searcher(set.view.clone());
     searcher.search(&Query::new(""));
+    // One search per query with the largest cutoff; smaller cutoffs are computed from the same hits.
     let mut scores = Scores::with_cutoff(arguments.limit.get());
     let mut times = Vec::with_capacity(set.queries.len());
     for query in &set.queries {
@@ -86,10 +89,12 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
     Ok(CommandOutcome::Success)
 }
 
+/// Whole microseconds.
 fn to_micros(time: &Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Reads a file of the set; a missing one is a usage error.
 fn read_file(path: &Path) -> Result<String> {
     let unreadable = |error| Error::new(Code::BadRequest, format!("cannot read `{}`: {error}", path.display()));
     fs::read_to_string(path).map_err(unreadable)

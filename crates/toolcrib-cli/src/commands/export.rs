@@ -23,8 +23,10 @@ pub(crate) struct Arguments {
     secrets: bool,
 }
 
+/// Prints the configuration to stdout, and hints about masked or literal secrets to stderr.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_read_only(common).await?;
+    // Read everything before closing; an invalid declaration cannot be exported, only named.
     let declarations = session.registry.declarations();
     let unusable: Vec<String> = session.registry.sources().into_iter().filter_map(invalid_source_id).collect();
     session.close().await;

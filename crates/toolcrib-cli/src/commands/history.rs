@@ -45,6 +45,7 @@ pub(crate) struct Arguments {
     checks: bool,
 }
 
+/// Loads and prints the entries.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
     let result = if arguments.checks {
@@ -79,6 +80,7 @@ async fn load_records(session: &CliSession, arguments: &Arguments) -> Result<Vec
         ..HistoryQuery::after(0)
     };
     let mut records = session.registry.history(&query).await?;
+    // Filters apply to all records; the limit keeps the latest.
     let excess = records.len().saturating_sub(arguments.limit.unwrap_or(usize::MAX));
     records.drain(..excess);
     Ok(records)

@@ -49,6 +49,7 @@ struct ImportResult {
     reason: String,
 }
 
+/// The outcome for one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ImportStatus {
@@ -59,12 +60,15 @@ enum ImportStatus {
     Failed,
 }
 
+/// Reads the files of other clients, then declares their servers.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    // Read the files before opening the store: an unreadable named file changes nothing.
     let client = arguments.from.as_deref().and_then(McpClientKind::parse);
     let config_files = match &arguments.file {
         Some(file) => vec![ClientConfigFile::read_named(file, client)?],
         None => ClientConfigFile::read_default_paths(common, client)?,
     };
+    // Opening a store creates it; a dry run must not.
     let session = if arguments.dry_run {
         CliSession::open_read_only(common).await?
     } else {
@@ -101,14 +105,17 @@ async fn import_all(
     dry_run: bool,
 ) -> Result<Vec<ImportResult>> {
     let mut results = Vec::new();
+    // The first declaration of each id, with its file.
     let mut seen: BTreeMap<SourceId, (&Source, &str)> = BTreeMap::new();
     for config_file in config_files {
+        // Errors of the file itself, such as invalid JSON.
         results.extend(
             config_file.faults.iter().map(|fault| ImportResult::failure(None, &config_file.file, fault.to_string())),
         );
         for ConfiguredSource { id, source, .. } in &config_file.declarations {
             let source = match source {
                 Ok(source) => source,
+                // A server with an invalid declaration fails alone.
                 Err(faults) => {
                     let reason = faults.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("; ");
                     results.push(ImportResult::failure(Some(id.clone()), &config_file.file, reason));
@@ -147,10 +154,12 @@ async fn import_source(session: &CliSession, source: &Source, dry_run: bool) -> 
 }
 
 impl ImportResult {
+    /// A failed import.
     fn failure(source: Option<SourceId>, file: &str, reason: String) -> ImportResult {
         ImportResult { source, status: ImportStatus::Failed, file: file.to_owned(), reason }
     }
 
+    /// Renders the result as one line for people.
     fn render(&self, dry_run: bool) -> String {
         let ImportResult { status, file, reason, .. } = self;
         let source = self.source.as_ref().map_or("?", SourceId::as_str);

@@ -11,9 +11,11 @@ use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
 use crate::output;
 
+/// Name of the file that is written.
 const CONFIG_FILE_NAME: &str = "toolcrib.yaml";
 /// Other configuration files that the new one would hide, or that would be read instead of it.
 const OTHER_CONFIG_NAMES: [&str; 3] = ["toolcrib.yml", "toolcrib.toml", "toolcrib.json"];
+/// A valid configuration; samples are commented out with `#:`.
 const CONFIG_TEMPLATE: &str = include_str!("init/toolcrib.yaml");
 
 /// Write a commented `toolcrib.yaml` into the working directory
@@ -25,6 +27,7 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
+/// Writes the template, unless there is a configuration.
 pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<CommandOutcome> {
     let directory = std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")?;
     if !arguments.force
@@ -44,6 +47,7 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
             file.display()
         ))?;
     }
+    // Both formats can coexist, but only one is read.
     if directory.join(".mcp.json").is_file() {
         common.hint(
             "hint: `.mcp.json` here works with Toolcrib as it is, but `toolcrib.yaml` now takes precedence; \
@@ -53,6 +57,7 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
     Ok(CommandOutcome::Success)
 }
 
+/// Returns a configuration file that exists in the directory.
 fn find_existing_config(directory: &Path) -> Option<PathBuf> {
     std::iter::once(CONFIG_FILE_NAME)
         .chain(OTHER_CONFIG_NAMES)

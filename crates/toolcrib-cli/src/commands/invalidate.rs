@@ -19,6 +19,7 @@ pub(crate) struct Arguments {
     sources: Vec<String>,
 }
 
+/// Invalidates and prints the affected sources.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
     let result = invalidate(&session, &arguments.sources).await;

@@ -16,6 +16,7 @@ use crate::output;
 use crate::plural::pluralize;
 use crate::session::CliSession;
 
+/// Default name of a lockfile.
 const LOCKFILE_NAME: &str = "toolcrib.lock";
 
 /// Write a lockfile: every tool by its name and fingerprint, for `diff` to compare with
@@ -37,6 +38,7 @@ pub(crate) struct Arguments {
     discovery: DiscoveryArguments,
 }
 
+/// Refreshes the sources, then writes or prints the lockfile. All or nothing, unless `--cached` is given.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open(common).await?;
     let required = arguments.discovery.required_freshness_or(RequiredFreshness::Fresh);
@@ -51,10 +53,12 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             ));
         }
     }
+    // Compute path and lockfile while the session is open; write after closing it.
     let lock = session.registry.lockfile().await;
     let path = arguments.output.unwrap_or_else(|| default_lockfile_path(&session.loaded_config));
     session.close().await;
     let lock = lock?;
+    // A list that is missing or out of date would silently drop tools from the lockfile.
     if required != RequiredFreshness::Cached && !unread.is_empty() {
         let message = format!(
             "nothing was locked, because these sources could not be read: {}; `--cached` locks their cached lists",
@@ -102,6 +106,7 @@ fn write_atomically(path: &Path, text: &str) -> Result<()> {
     let write_error = |error: std::io::Error| {
         Error::new(Code::ConfigInvalid, format!("cannot write `{}`: {error}", path.display())).with_cause(error)
     };
+    // The process id makes the name unique among concurrent runs.
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let temporary = path.with_file_name(name);

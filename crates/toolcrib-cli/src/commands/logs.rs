@@ -22,6 +22,7 @@ pub(crate) struct Arguments {
     lines: usize,
 }
 
+/// Prints the lines, or a hint why there are none.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_read_only(common).await?;
     let log = session
@@ -48,12 +49,14 @@ fn read_last_lines(session: &CliSession, id: &SourceId, limit: usize) -> Result<
     let path = toolcrib::server_logs::log_path(&session.data_directory.join("logs"), id);
     let text = match std::fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        // No file yet: the server was never started, or wrote nothing.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => {
             let message = format!("cannot read `{}`: {error}", path.display());
             return Err(Error::new(Code::Internal, message).with_cause(error));
         }
     };
+    // The log was redacted when it was written; redact again with the secrets of the current declaration.
     let redactor = session.registry.effective_source(id).map(|source| Redactor::for_source(&source.kind));
     let text = redactor.map_or(text.clone(), |redactor| redactor.redact(&text).into_owned());
     let lines: Vec<String> = sanitize(&text).lines().map(str::to_owned).collect();

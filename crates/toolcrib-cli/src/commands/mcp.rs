@@ -71,6 +71,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             // Not a clap `env`: with the variable set, `toolcrib mcp` without `--connect` must still be accepted.
             let token =
                 arguments.token.or_else(|| std::env::var("TOOLCRIB_TOKEN").ok().filter(|token| !token.is_empty()));
+            // With a token the server's `identity.loopback` rules do not matter.
             let bridge = match token.as_deref().map(secret::resolve).transpose()? {
                 Some(token) => Bridge::open_with_token(url, token.trim()).await?,
                 None => Bridge::open(url).await?,
@@ -82,6 +83,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             let session = CliSession::open_long_running(common).await?;
             tokio::task::spawn_blocking(tokens::load_tokenizer);
             let expose = session.loaded_config.config.expose.clone();
+            // `--mode` overrides `expose.mode` of the configuration.
             let expose = Expose { mode: mode.unwrap_or(expose.mode), ..expose };
             serve::warm_at_start(&session.registry);
             serve_stdio(Arc::new(McpService::new(session.registry.clone(), expose)), shutdown_signals).await;
@@ -95,8 +97,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 /// including the end of the sources fits into the drain timeout.
 const SHUTDOWN_STEP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Until the client closes our input, or a signal asks us to shutdown_signals. Calls that cannot finish get an error response; a
-/// second signal waits for none of that.
+/// Serves MCP on stdin and stdout until the client closes stdin, or a shutdown signal. On a signal, calls that cannot finish
+/// get an error response; a second signal skips that.
 async fn serve_stdio(service: Arc<dyn Service>, mut shutdown_signals: ShutdownSignals) {
     let options = ServerOptions {
         cleanup_timeout: SHUTDOWN_STEP_TIMEOUT,
@@ -123,6 +125,7 @@ fn endpoint_url(mut url: Url, mode: Option<ExposeMode>) -> Result<Url> {
     if matches!(url.path(), "" | "/") {
         url.set_path("/mcp");
     }
+    // The mode of the remote endpoint is chosen by a query parameter.
     if let Some(mode) = mode {
         url.query_pairs_mut().append_pair("mode", mode.as_str());
     }

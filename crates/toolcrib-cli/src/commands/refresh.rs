@@ -27,10 +27,12 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
+/// Refreshes the named sources, or all, and prints each outcome.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open(common).await?;
     let named = arguments.sources.iter().map(|name| session.find_source(name)).collect::<Result<Vec<_>>>()?;
     let sources = (!named.is_empty()).then_some(named);
+    // Names and `force` as requested; other options have their defaults.
     let refresh = Refresh { sources, force: arguments.force, ..Refresh::default() };
     let outcomes = progress::show_progress(&session.registry, common.quiet, session.registry.refresh(refresh)).await;
     if common.json {
@@ -51,6 +53,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 /// Renders the outcome for one source: counts, and the tools that were added, changed, removed or renamed.
 pub(crate) fn render_outcome(outcome: &RefreshOutcome) -> String {
     let RefreshOutcome { source, added, changed, removed, unchanged, elapsed_ms, .. } = outcome;
+    // Removed tools are not part of the current total.
     let total = added.len() + changed.len() + unchanged;
     let total = plural::pluralize(total, "tool");
     match outcome.status {
@@ -70,6 +73,7 @@ pub(crate) fn render_outcome(outcome: &RefreshOutcome) -> String {
             for change in changed {
                 text.push_str(&format!("\n  changed: {}", describe_change(change)));
             }
+            // A rename is inferred from equal schemas, so it is only likely.
             for ToolRename { from, to } in &outcome.renamed {
                 text.push_str(&format!("\n  most likely renamed: {from} to {to}"));
             }

@@ -17,6 +17,7 @@ pub(crate) struct Arguments {
     source: String,
 }
 
+/// Removes the source and prints how many tools went with it.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
     let result = remove(&session, &arguments.source).await;
@@ -27,10 +28,12 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 
 async fn remove(session: &CliSession, name: &str) -> Result<()> {
     let id = session.find_source(name)?;
+    // Removing a configured source from the store would have no effect: the next command would add it again.
     if let Some(location) = session.loaded_config.declared_at(&id) {
         let message = format!("`{id}` is declared in `{location}`; remove it there, or run `toolcrib disable {id}`");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
+    // Count before removing.
     let tools = session.registry.source(&id).map_or(0, |source| source.tool_count);
     session.registry.remove(&id, CliSession::actor()).await?;
     if session.common.json {

@@ -38,6 +38,7 @@ pub(crate) struct Arguments {
     discovery: DiscoveryArguments,
 }
 
+/// Searches the tools visible to commands, after discovering what is missing.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let search_mode = arguments.model.search_mode()?;
     let session = CliSession::open(common).await?;
@@ -54,6 +55,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         output::print_json(&PartialResponse { response: results.to_response(), missing })?;
     } else if !results.hits.is_empty() {
         output::print_line(&results.hits.iter().map(render_hit).collect::<Vec<_>>().join("\n"))?;
+        // `also` names the same tool at other sources, which is shown with its hit.
         let more = results.total.saturating_sub(results.hits.iter().map(|hit| 1 + hit.also.len()).sum());
         if more > 0 {
             common.hint(&format!("hint: {more} more match; `-k 0` shows all"));

@@ -40,10 +40,12 @@ pub(crate) struct Arguments {
     require_token: bool,
 }
 
+/// Binds the address, opens the session, serves, and closes within the drain timeout.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     // Register the handlers first: a supervisor that reads `listening` may send a signal at once.
     let mut shutdown_signals = ShutdownSignals::listen();
     let hangup_signal = HangupSignal::listen();
+    // Bind before opening the store, so that a taken address is reported at once.
     let listener = bind(resolve_address(&arguments.listen).await?).await?;
     let session = CliSession::open_long_running(common).await?;
     let result =
@@ -60,6 +62,7 @@ async fn serve(
     require_token: bool,
     (shutdown_signals, hangup_signal): (&mut ShutdownSignals, HangupSignal),
 ) -> Result<()> {
+    // Load the tokenizer in the background; summaries need it.
     tokio::task::spawn_blocking(tokens::load_tokenizer);
     let mcp_service = McpService::new(session.registry.clone(), session.loaded_config.config.expose.clone());
     session.registry.load_counts().await?;
@@ -94,6 +97,7 @@ pub(super) async fn run_until_shutdown(
     background: impl Future<Output = ()>,
     shutdown_signals: &mut ShutdownSignals,
 ) {
+    // The loser of each race is dropped: the watcher with the server, the drain with the second signal.
     let shutdown = tokio_util::sync::CancellationToken::new();
     let serve = http_server.run(shutdown.clone().cancelled_owned());
     let mut serve = std::pin::pin!(serve);
@@ -115,6 +119,7 @@ pub(super) async fn run_until_shutdown(
 /// only to a terminal or with `--json`, and not into the log of a service.
 pub(super) fn print_addresses(common: &CommonArguments, http_server: &HttpServer, data: &Path) -> Result<()> {
     let address = http_server.address();
+    // `listening` shows the address as bound; links use one that works in a browser on this machine.
     let url = format!("http://{address}");
     let console = format!("http://{}", reachable_address(address));
     let link = || format!("{console}{}", http_server.app_state().create_login_path());
@@ -130,6 +135,7 @@ pub(super) fn print_addresses(common: &CommonArguments, http_server: &HttpServer
         let token = data.join("admin.token");
         common.hint(&format!("{endpoint}; sign in to the console with the token in `{}`", token.display()));
     }
+    // Tokens and results cross the network in clear text.
     if !address.ip().to_canonical().is_loopback() {
         common.hint("warning: connections are not encrypted; put a proxy with TLS in front (see docs/access.md)");
     }

@@ -17,6 +17,7 @@ use crate::table::Table;
 #[command(after_help = "Example:\n  toolcrib sources --json | jq '.sources[] | select(.status == \"failed\")'")]
 pub(crate) struct Arguments {}
 
+/// Prints the table, or the sources as JSON.
 pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
     let sources = session.registry.sources();
@@ -39,7 +40,9 @@ pub(crate) fn sources_table(sources: &[SourceView]) -> Table {
     for source in sources {
         table.add_row(vec![
             source.id.to_string(),
+            // A source with an invalid declaration has no transport.
             source.transport.unwrap_or("-").to_owned(),
+            // The status of a disabled source is that of its last discovery, which would mislead.
             if source.enabled { serialized_name(&source.status) } else { "disabled".to_owned() },
             serialized_name(&source.freshness),
             serialized_name(&source.health),
@@ -59,6 +62,7 @@ pub(crate) fn serialized_name(value: &impl serde::Serialize) -> String {
 /// Formats the time since: `3m ago`. Rounds down to one unit.
 pub(crate) fn format_ago(at: toolcrib::core::Timestamp) -> String {
     let seconds = toolcrib::clock::Clock::system().now().since(at).as_secs();
+    // Minutes below an hour, whole hours above: an age in a list needs no more precision.
     let rounded = match seconds {
         0..=59 => seconds,
         60..=3_599 => seconds / 60 * 60,

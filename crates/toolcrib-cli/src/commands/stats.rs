@@ -22,10 +22,12 @@ use crate::table::Table;
   toolcrib stats --json | jq '.tools[] | select(.errors > 0)'")]
 pub(crate) struct Arguments {}
 
+/// Loads the stored counts and prints them.
 pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
     let loaded = session.registry.load_counts().await;
     let stats = session.registry.stats();
+    // Close the session before reporting an error of the store.
     session.close().await;
     loaded?;
     if common.json {
@@ -36,8 +38,10 @@ pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<Comman
     Ok(CommandOutcome::Success)
 }
 
+/// Renders totals, then a table of sources and one of called tools.
 fn render_stats(stats: &Stats) -> String {
     let Stats { tool_count, hits, misses, calls, errors, .. } = stats;
+    // The ratio is unknown before the first use.
     let ratio = stats.hit_ratio.map(|ratio| format!(" ({:.0} % were hits)", ratio * 100.0)).unwrap_or_default();
     let mut text = format!(
         "tools  {tool_count}\ncalls  {calls}, {errors} failed\ncache  {hits} hits, {misses} misses{ratio}; a hit is a use of a fresh tool list\n"
@@ -71,6 +75,7 @@ fn render_stats(stats: &Stats) -> String {
     text
 }
 
+/// Formats an age, rounded down to one unit.
 fn format_age(millis: u64) -> String {
     let unit = match millis {
         0..60_000 => 1_000,

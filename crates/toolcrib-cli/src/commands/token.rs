@@ -31,6 +31,7 @@ pub(crate) struct Arguments {
     action: TokenCommand,
 }
 
+// The subcommands; not a doc comment, which clap would show as help.
 #[derive(Debug, Subcommand)]
 enum TokenCommand {
     /// Create a token; it is printed only now
@@ -57,10 +58,12 @@ enum TokenCommand {
     },
 }
 
+/// Parses `--expires`, which also knows days and weeks.
 fn parse_expiry(text: &str) -> Result<Duration, String> {
     parse_long_duration(text).ok_or_else(|| "write `12h`, `30d` or `8w`".to_owned())
 }
 
+/// Runs the subcommand.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
     let result = run_command(common, &session.registry, arguments.action).await;
@@ -68,9 +71,11 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     result.map(|()| CommandOutcome::Success)
 }
 
+/// Runs one subcommand against the registry.
 async fn run_command(common: &CommonArguments, registry: &Registry, action: TokenCommand) -> Result<()> {
     match action {
         TokenCommand::Create { name, role, expires } => {
+            // A random suffix keeps generated names unique.
             let name = name.unwrap_or_else(|| format!("{role}-{:04x}", rand::random::<u16>()));
             print_created(common, &registry.create_token(&name, role, expires, CliSession::actor()).await?)
         }
@@ -87,6 +92,7 @@ async fn run_command(common: &CommonArguments, registry: &Registry, action: Toke
     }
 }
 
+/// Prints the token alone to stdout, so that a script can capture it, and its description to stderr.
 fn print_created(common: &CommonArguments, created: &CreatedToken) -> Result<()> {
     if common.json {
         output::print_json(created)?
@@ -102,6 +108,7 @@ fn print_created(common: &CommonArguments, created: &CreatedToken) -> Result<()>
     Ok(())
 }
 
+/// Prints the table of tokens.
 fn print_list(tokens: &[TokenView]) -> Result<()> {
     if tokens.is_empty() {
         return output::print_line("there are no tokens; `toolcrib token create NAME --role agent` creates one");

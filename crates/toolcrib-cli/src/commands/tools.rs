@@ -43,6 +43,7 @@ pub(crate) struct Arguments {
     discovery: DiscoveryArguments,
 }
 
+/// Discovers what is missing, then prints the tools.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let format = resolve_format(common, &arguments)?;
     let session = CliSession::open(common).await?;
@@ -52,6 +53,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let policy =
         if among.is_some() { arguments.discovery.wait_policy_for_all() } else { arguments.discovery.wait_policy() };
     let missing = session.ensure(arguments.discovery.required_freshness(), among, policy).await.missing;
+    // Exit code 1 only if the one requested source has failed and nothing is cached for it.
     let failed = source
         .as_ref()
         .and_then(|id| session.registry.source(id))
@@ -92,6 +94,7 @@ fn append_missing(end: &str, missing: &[MissingSource]) -> Result<String> {
 
 /// Returns the format to print; `None` for a table.
 fn resolve_format(common: &CommonArguments, arguments: &Arguments) -> Result<Option<Format>> {
+    // `--format` wins over `--json`; both print JSON text.
     let format = match arguments.format.as_deref() {
         Some("table") => None,
         Some(format) => Some(Format::parse(format)?),
@@ -122,8 +125,10 @@ pub(crate) fn hint_excluded(common: &CommonArguments, format: Format, set_aside:
     }
 }
 
+/// Renders the tools for people; instead of the policy, the state of a tool that is not active.
 fn render_table<'a>(tools: impl Iterator<Item = ToolRef<'a>>) -> Result<String> {
     let mut tools = tools.peekable();
+    // An early message instead of an empty table.
     if tools.peek().is_none() {
         return Ok("no tools yet; `toolcrib sources` shows what there is, `toolcrib add` declares a source".into());
     }

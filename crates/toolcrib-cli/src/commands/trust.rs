@@ -26,12 +26,14 @@ contact or allow anything else than what was trusted, Toolcrib asks again; it do
 A file named by `--config` needs no trust.")]
 pub(crate) struct Arguments {}
 
+/// Records the trust and prints what it permits.
 pub(crate) fn run(common: &CommonArguments, _: &Arguments) -> Result<CommandOutcome> {
     let loaded_config = session::load_config(common)?;
     let Some(file) = loaded_config.file.clone() else {
         let message = "no project file from here upwards; `toolcrib init` writes one";
         return Err(Error::new(Code::NotFound, message));
     };
+    // Without a project part the file was named with `--config`, is the user's own, or has no settings.
     let Some(project) = loaded_config.project.clone() else {
         if common.json {
             output::print_json(&json!({ "file": file, "trusted": true, "changed": false, "sources": [] }))?;
@@ -71,6 +73,7 @@ pub(crate) fn trust_lines(project: &ProjectFile) -> Vec<String> {
     if let TrustState::Changed { keys, .. } = &project.trust_state {
         lines.push(format!("  changed since it was trusted: {}", keys.join(", ")));
     }
+    // A project may narrow a source of the user without declaring it; those are listed with the settings below.
     let is_narrowed = |id: &SourceId| project.config.narrowings.iter().any(|narrowing| narrowing.id == *id);
     let declared = project.config.sources.iter();
     for declaration in
@@ -86,6 +89,7 @@ pub(crate) fn trust_lines(project: &ProjectFile) -> Vec<String> {
             }
         }
     }
+    // Values come from an untrusted file and are shown for a decision, so nothing in them may be invisible.
     for (key, value) in settings_to_trust(&project.config) {
         let narrowed_id = key.strip_prefix("sources.");
         // A narrowing of a source that the user does not have is listed among the sources.
@@ -115,15 +119,18 @@ fn source_lines(
 ) -> Vec<String> {
     let id = &source.id;
     let mut lines = vec![format!("  {id}: {}", source_summary::describe_source(source))];
+    // A source with the id of one of the user's takes its place, with its tools and history.
     if project.replaces_user_source(id) {
         lines.push(format!("    replaces your own `{id}`"));
     }
+    // Documents decide where requests and credentials go, so their servers are part of the trust.
     if let Some(servers) = servers.get(id) {
         let names: Vec<String> = servers.iter().map(|server| source_summary::escape_invisible(server)).collect();
         let names = if names.is_empty() { "nothing that could be read".to_owned() } else { names.join(", ") };
         let what = if source.kind.is_builtin() { "its roots are" } else { "its document leads to" };
         lines.push(format!("    {what} {names}"));
     }
+    // All remaining keys: rules, timeouts, lifecycle.
     if let Value::Object(keys) = show_source_keys(source) {
         let others = keys.into_iter().filter(|(key, _)| !SUMMARIZED_KEYS.contains(&key.as_str()));
         lines.extend(

@@ -55,6 +55,7 @@ struct AcceptedDamage {
     set_aside: Option<PathBuf>,
 }
 
+/// Verifies the store, after accepting damage if requested.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
     let (session, acceptance) =
@@ -67,6 +68,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     } else {
         output::print_line(&render_report(&report, arguments.accept_damage))?;
     }
+    // A record of a newer version that must not be ignored counts as a failure, too.
     let is_sound = report.verification.faults.is_empty() && report.verification.upgrade.is_none();
     Ok(if is_sound { CommandOutcome::Success } else { CommandOutcome::Failure })
 }
@@ -74,6 +76,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 /// Records that the damage is accepted, if there is any. If the store file cannot be appended to any more, creates a new
 /// store with what can be read of it and keeps the old file under another name.
 async fn accept_damage(common: &CommonArguments, session: CliSession) -> Result<(CliSession, Option<AcceptedDamage>)> {
+    // Damage can be recorded in the same file as long as SQLite itself is sound.
     if !session.registry.needs_new_store() && session.registry.integrity_faults().await.is_empty() {
         let record = session.registry.accept_damage(CliSession::actor()).await?;
         return Ok((session, record.map(|record| AcceptedDamage { record, set_aside: None })));
@@ -125,6 +128,7 @@ fn render_report(report: &VerifyReport, accept_requested: bool) -> String {
     lines.join("\n")
 }
 
+/// Renders what was accepted, and what to check by hand because it may be lost.
 fn acceptance_lines(acceptance: &AcceptedDamage) -> Vec<String> {
     let AcceptedDamage { record: recorded, set_aside } = acceptance;
     let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };

@@ -52,6 +52,7 @@ fn span_attributes(details: &SpanDetails) -> (String, SpanKind, Vec<KeyValue>) {
             (format!("toolcrib {name}"), SpanKind::Internal, vec![KeyValue::new("toolcrib.command", *name)])
         }
         SpanDetails::Discovery { source, kind, tool_count, tools, cache_hit, hit_ratio } => {
+            // Names of tools, never their arguments or results.
             let names = tools.iter().cloned().map(StringValue::from).collect();
             let mut attributes = vec![
                 KeyValue::new("toolcrib.server_name", source.to_string()),
@@ -89,6 +90,7 @@ fn call_attributes(source: &SpanSource, attributes: &mut Vec<KeyValue>) -> (&'st
             attributes.push(KeyValue::new("gen_ai.tool.type", "extension"));
             attributes.push(KeyValue::new("mcp.method.name", "tools/call"));
             attributes.extend(source.protocol.clone().map(|version| KeyValue::new("mcp.protocol.version", version)));
+            // A stdio server is reached through a pipe, HTTP and SSE over TCP.
             let transport = if source.transport == "stdio" { "pipe" } else { "tcp" };
             attributes.push(KeyValue::new("network.transport", transport));
             ("tools/call", SpanKind::Client)

@@ -59,6 +59,7 @@ impl AddReport {
         let names: Vec<String> = own_tools().map(|tool| tool.name().to_string()).collect();
         let is_api = matches!(view.kind.as_str(), "openapi" | "workflow") && !names.is_empty();
         let mut api = None;
+        // Counting tokens needs the tokenizer, which takes a while to load; skip it for plain MCP servers.
         if is_api {
             registry.count_tokens().await;
             let full = own_tools().map(|tool| tool.catalog_source.segment.token_count(tool.entry) as usize).sum();
@@ -73,6 +74,7 @@ impl AddReport {
     /// Renders the report for people.
     pub(super) fn render(&self, outcome: &RefreshOutcome) -> String {
         let id = &self.view.id;
+        // A failed or disabled source has no tools to report.
         match outcome.status {
             RefreshStatus::Failed => format!("{id}: declared, but not discovered; `toolcrib refresh {id}` tries again"),
             RefreshStatus::Disabled => format!("{id}: declared, and disabled; `toolcrib enable {id}` enables it"),
@@ -118,6 +120,7 @@ impl AddReport {
 }
 
 impl ApiReport {
+    /// Renders where requests go, which credentials are missing, and the token costs.
     fn render_lines(&self) -> Vec<String> {
         let TokenCosts { full, summary } = self.tokens;
         let mut lines = server_lines(&self.needs.servers);
@@ -179,6 +182,7 @@ fn missing_auth_line(schemes: &[MissingScheme]) -> Option<String> {
             format!("`{scheme}` ({kind}) for {}", pluralize(missing.tools, "tool"))
         })
         .collect();
+    // A bearer token can be given on the command line; other schemes need a configuration file.
     let remedy = match schemes {
         [] => return None,
         [only] if matches!(only.kind.as_str(), "bearer" | "oauth2" | "openid_connect") => {

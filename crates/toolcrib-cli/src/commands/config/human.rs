@@ -48,6 +48,7 @@ pub(super) fn dim_comments(text: &str, coloured: bool) -> String {
     text.lines().map(line).collect()
 }
 
+/// Renders a source: its own keys, and overrides by commands or variables with their origin.
 fn render_source(text: &mut String, id: &str, keys: &Value, overrides: &Map<String, Value>) {
     text.push_str(&format!(
         "  {}:  # {}\n",
@@ -58,6 +59,7 @@ fn render_source(text: &mut String, id: &str, keys: &Value, overrides: &Map<Stri
         text.push_str(&format!("    # error: {fault}\n"));
     }
     let own = entries(keys).into_iter().filter(|(key, _)| !["origin", "faults"].contains(&key.as_str()));
+    // An overridden key is rendered below, with the value in effect.
     for (key, value) in own.filter(|(key, _)| !overrides.contains_key(key)) {
         text.push_str(&format!("    {key}: {}\n", render_scalar(&value)));
     }
@@ -66,11 +68,13 @@ fn render_source(text: &mut String, id: &str, keys: &Value, overrides: &Map<Stri
     }
 }
 
+/// Renders `key: value  # origin`.
 fn render_with_origin(text: &mut String, indent: &str, key: &str, value: &Value) {
     let origin = value["origin"].as_str().unwrap_or_default();
     text.push_str(&format!("{indent}{key}: {}  # {origin}\n", render_scalar(&value["value"])));
 }
 
+/// The entries of an object; none for any other value.
 fn entries(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
@@ -80,6 +84,7 @@ fn render_scalar(value: &Value) -> String {
     let is_word = |text: &str| {
         text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '/')
             && text.chars().all(|character| character.is_ascii_alphanumeric() || "_-./@".contains(character))
+            // Words that YAML would read as another type must be quoted.
             && !matches!(text, "true" | "false" | "yes" | "no" | "on" | "off" | "null")
             && text.parse::<f64>().is_err()
     };

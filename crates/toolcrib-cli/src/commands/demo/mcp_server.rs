@@ -19,6 +19,7 @@ const PROTOCOL_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", 
 
 /// Serves MCP until the end of stdin if the first argument is [`DEMO_SERVER_ARGUMENT`]; returns `None` otherwise.
 pub(crate) fn run_if_requested() -> Option<ExitCode> {
+    // Runs before argument parsing and without the async runtime: the server needs neither.
     let mut arguments = std::env::args_os().skip(1);
     arguments.next().filter(|argument| argument == DEMO_SERVER_ARGUMENT)?;
     let starts = arguments.next().filter(|argument| argument == "--starts").and_then(|_| arguments.next());
@@ -39,6 +40,7 @@ fn serve(input: &mut impl BufRead, output: &mut impl Write) -> io::Result<()> {
     let mut library = LendingLibrary::new();
     for line in input.lines() {
         let line = line?;
+        // Blank lines are not messages.
         if line.trim().is_empty() {
             continue;
         }
@@ -56,6 +58,7 @@ fn handle_line(library: &mut LendingLibrary, line: &str) -> Option<Value> {
         let error = json!({"code": -32700, "message": "Parse error"});
         return Some(json!({"jsonrpc": "2.0", "id": null, "error": error}));
     };
+    // A message without `id` is a notification, a message without `method` a response; neither gets a response.
     let id = message.get("id")?;
     let method = message.get("method")?.as_str()?;
     let outcome = handle_request(library, method, message.get("params").unwrap_or(&Value::Null));
@@ -90,6 +93,7 @@ fn handle_request(library: &mut LendingLibrary, method: &str, params: &Value) ->
                     "structuredContent": value,
                     "isError": false,
                 })),
+                // A failure of the tool itself is a result with `isError`, not a JSON-RPC error.
                 Some(Err(reason)) => Ok(json!({"content": [{"type": "text", "text": reason}], "isError": true})),
             }
         }
@@ -101,6 +105,7 @@ fn handle_request(library: &mut LendingLibrary, method: &str, params: &Value) ->
 mod tests {
     use super::*;
 
+    /// Serves the lines and compares results or errors with the expected ones.
     fn check(lines: &[Value], expected: &[Value]) {
         let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let mut output = Vec::new();

@@ -20,10 +20,12 @@ pub(super) async fn run(common: &CommonArguments, listen: &str) -> Result<Comman
     let shop = ShopApi::start(serve::resolve_address("127.0.0.1:0").await?).await?;
     let sandbox = DemoSandbox::create(common, &shop.document_url())?;
     let registry = sandbox.open_registry().await?;
+    // Loaded in the background; the first summary needs it.
     tokio::task::spawn_blocking(tokens::load_tokenizer);
     let serve = async {
         discover(&sandbox, &registry).await?;
         let mcp_service = McpService::new(registry.clone(), sandbox.loaded_config().config.expose);
+        // As with `toolcrib serve` on loopback, local processes of this user need no token.
         let server_config = ServerConfig {
             loaded_config: sandbox.loaded_config(),
             data_dir: sandbox.data_directory(),

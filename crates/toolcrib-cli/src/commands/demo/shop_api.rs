@@ -93,9 +93,11 @@ struct ShopApiState {
 /// Handles every route: finds the operation, checks the token, validates the request, runs the operation.
 async fn handle_request(State(state): State<Arc<ShopApiState>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
+    // 1. The document itself is served without any checks.
     if parts.uri.path() == OPENAPI_PATH {
         return state.document_response(&parts.headers);
     }
+    // 2. Find the operation of method and path.
     let method = parts.method.as_str();
     let path = parts.uri.path();
     let (operation, path_values) = match state.document.match_request(method, path) {
@@ -107,17 +109,20 @@ async fn handle_request(State(state): State<Arc<ShopApiState>>, request: Request
             return error_response(StatusCode::NOT_FOUND, "no such path; `/openapi.json` describes the API");
         }
     };
+    // 3. Authenticate before the body is read.
     if operation.requires_token && bearer_token(&parts.headers) != Some(STAFF_TOKEN) {
         let mut response =
             error_response(StatusCode::UNAUTHORIZED, "this operation requires the bearer token of staff");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
         return response;
     }
+    // 4. Read the body, bounded in size and time.
     let bytes = match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY_BYTES)).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => return error_response(StatusCode::PAYLOAD_TOO_LARGE, "the request is over 1 MiB"),
         Err(_) => return error_response(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time"),
     };
+    // 5. Validate, and run the operation. The lock is held for the synchronous operation only.
     let query = parts.uri.query().unwrap_or_default();
     let shop_request =
         validation::ShopRequest { path_values: &path_values, query, headers: &parts.headers, body: &bytes };
@@ -146,11 +151,13 @@ impl ShopApiState {
     }
 }
 
+/// Returns the token of an `Authorization: Bearer` header.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
+/// A JSON response with a message.
 fn error_response(status: StatusCode, message: &str) -> Response {
     ShopResponse::json(status, json!({ "message": message })).into_response()
 }

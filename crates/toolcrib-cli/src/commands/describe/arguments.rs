@@ -61,6 +61,7 @@ fn collect_rows(arguments: &outline::ArgumentList, depth: usize, rows: &mut Vec<
     rows.extend(arguments.omitted_note().map(|note| [indented(&note), String::new(), String::new()]));
 }
 
+/// Pads the text with spaces to the width; wide characters count as two columns.
 fn pad_right(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(console::measure_text_width(text))))
 }
@@ -75,6 +76,7 @@ pub(super) fn wrap_line(line: &str, margin: usize) -> Vec<String> {
     if console::measure_text_width(line) <= width {
         return vec![line.to_owned()];
     }
+    // Break at spaces only; a word longer than the line stays whole.
     let mut lines = vec![String::new()];
     for word in line.split(' ') {
         match lines.last_mut() {

@@ -39,6 +39,7 @@ pub(super) async fn describe_at(
     print_tools(common, lookups, |tool| tool_json(tool, full), |tool| render_historical_tool(tool, full))
 }
 
+/// Returns the JSON of the tool; with `full` the complete input schema replaces a pruned one.
 fn tool_json(tool: &HistoricalTool, full: bool) -> Result<Box<RawValue>> {
     let object = to_raw_value(tool).context(Code::Internal, "write a tool")?;
     let full_schema = tool.execution_spec.as_ref().and_then(|spec| spec.input_schema.clone());
@@ -48,7 +49,9 @@ fn tool_json(tool: &HistoricalTool, full: bool) -> Result<Box<RawValue>> {
     to_raw_value(&fields).context(Code::Internal, "write a tool")
 }
 
+/// Renders the page of the tool, with the time that it shows.
 fn render_historical_tool(tool: &HistoricalTool, full: bool) -> String {
+    // An API operation keeps complete schemas in its execution spec.
     let spec = tool.execution_spec.as_ref();
     let full_schema = spec.and_then(|spec| spec.input_schema.as_deref());
     let output_schema = tool.output_schema.as_deref().or_else(|| spec.and_then(|spec| spec.output_schema.as_deref()));

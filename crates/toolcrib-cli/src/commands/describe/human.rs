@@ -13,6 +13,7 @@ use crate::commands::sources::format_ago;
 /// Renders the page of a tool; `full` adds the complete schemas and the definition.
 pub(crate) fn render_tool(detail: &ToolDetail, full: bool) -> String {
     let view = &detail.view;
+    // `original_name` differs from the listed name if characters had to be replaced.
     let original_name = sanitize(&view.original_name);
     let renamed_from = if view.name.as_str().ends_with(&original_name) {
         String::new()
@@ -49,6 +50,7 @@ pub(crate) fn render_tool(detail: &ToolDetail, full: bool) -> String {
 
 /// Complete schemas, and the execution spec or the definition as the source sent it.
 fn json_sections(detail: &ToolDetail) -> [(&'static str, Option<String>); 3] {
+    // For an API operation the execution spec says more than the generated definition.
     let last = match &detail.execution_spec {
         Some(spec) => ("Execution", serde_json::to_string(&spec.execution).ok()),
         None => ("As the source gave it", serde_json::to_string(&detail.definition).ok()),
@@ -74,6 +76,7 @@ fn request_rows(detail: &ToolDetail) -> Vec<(&'static str, String)> {
     if execution.mode == "workflow" {
         rows.push(("steps", "several, run in sequence".to_owned()));
     }
+    // Security alternatives of the OpenAPI document: one of them suffices, each may need several schemes.
     let alternatives = execution.security.iter().map(|schemes| {
         if schemes.is_empty() {
             "none".to_owned()
@@ -88,6 +91,7 @@ fn request_rows(detail: &ToolDetail) -> Vec<(&'static str, String)> {
     rows
 }
 
+/// Policy and state; for a disabled tool the command that enables it.
 fn policy_text(detail: &ToolDetail) -> String {
     let policy = detail.view.policy.as_str();
     match detail.view.state {

@@ -28,17 +28,21 @@ pub(super) struct ToolPage<'a> {
 impl ToolPage<'_> {
     /// Renders the page. Text that comes from the source is stripped of control characters.
     pub(super) fn render(&self) -> String {
+        // Name and title.
         let mut text = color::bold(self.name);
         if let Some(title) = self.title {
             text.push_str(&format!(" — {}", sanitize_truncated(title, 120)));
         }
         text.push('\n');
+        // Facts, labels padded to ten columns.
         for (label, value) in self.rows.iter().filter(|(_, value)| !value.is_empty()) {
             text.push_str(&format!("  {}{value}\n", color::dim(&format!("{label:<10}"))));
         }
+        // Description, wrapped.
         let description: Vec<String> =
             sanitize(self.description).lines().map(|line| wrap_line(line, 2).join("\n")).collect();
         text.push_str(&format!("\n{}\n", indent(&description.join("\n"), "  ")));
+        // Arguments, from the schema.
         let schema: Value = serde_json::from_str(self.schema.get()).unwrap_or_default();
         text.push_str(&format!("\n  {}\n", color::bold("Arguments")));
         text.push_str(&render_arguments(&schema, !self.has_schema));
@@ -56,6 +60,7 @@ impl ToolPage<'_> {
     }
 }
 
+/// Indents every line; drops trailing spaces.
 fn indent(text: &str, by: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("{by}{line}").trim_end().to_owned()).collect();
     lines.join("\n")

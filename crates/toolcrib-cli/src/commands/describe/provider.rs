@@ -24,6 +24,7 @@ pub(super) fn project_tools(
     let format = Format::parse(format)?;
     let view = session.registry.view(&CliSession::caller());
     let mut tools = Vec::new();
+    // Only tools that were found; the caller reports the others.
     for detail in lookups.iter().filter_map(|(_, result)| result.as_ref().ok()) {
         let tool = view.catalog.find(detail.view.name.as_str())?;
         tools.push((tool.name().to_string(), view.project(&tool, format)?.into_owned()));
@@ -57,6 +58,7 @@ pub(super) fn print_losses(common: &CommonArguments, format: Format, tools: Vec<
     });
     let mut tool_losses: Vec<ToolLosses> = tool_losses.collect();
     if common.json {
+        // One tool is an object, several are a list, as without `--format`.
         return match tool_losses.len() {
             1 => output::print_json(&tool_losses.swap_remove(0)),
             _ => output::print_json(&json!({ "tools": tool_losses })),

@@ -34,6 +34,7 @@ const FAILURE_ADVICE: [(&str, &str); 10] = [
 pub(super) fn for_failure(source: &SourceView) -> String {
     let id = source.id.as_str();
     let Some(failure) = &source.last_error else { return format!("`toolcrib refresh {id}` tries again") };
+    // A missing program needs its installer, not a retry.
     if failure.message.contains("not found on PATH") {
         return for_command(source.command.as_deref().unwrap_or_default());
     }
@@ -75,12 +76,15 @@ pub(super) fn for_command(command: &str) -> String {
 /// Returns whether the program of a stdio server exists, looked up in the server's own `PATH` if its `env` sets one.
 pub(super) fn program_exists(stdio: &StdioSource) -> bool {
     let command = Path::new(&stdio.command);
+    // A path of several components is relative to the working directory, not searched in `PATH`.
     if command.components().count() > 1 || command.is_absolute() {
         let in_cwd = stdio.cwd.as_ref().map_or_else(|| command.to_owned(), |cwd| Path::new(cwd).join(command));
         return in_cwd.is_file() || command.is_file();
     }
     let own_path = stdio.env.get("PATH").map(std::ffi::OsString::from);
+    // Without any `PATH` nothing can be checked; assume that the program exists.
     let Some(path) = own_path.or_else(|| std::env::var_os("PATH")) else { return true };
+    // Windows starts scripts and programs by their extension.
     let endings: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd", ".bat"] } else { &[""] };
     std::env::split_paths(&path)
         .any(|directory| endings.iter().any(|ending| directory.join(format!("{}{ending}", stdio.command)).is_file()))

@@ -19,6 +19,7 @@ use crate::session::CliSession;
 pub(super) fn check_config(loaded_config: &LoadedConfig) -> Vec<DoctorCheck> {
     let count = pluralize(loaded_config.config.sources.len(), "source");
     let user_file = config_file::user_config_file().filter(|file| file.is_file());
+    // The project file has priority in the message; the user's own file is merged below it.
     let message = match (&loaded_config.file, user_file) {
         (Some(file), _) => format!("`{}` is read; {count} declared", file.display()),
         (None, Some(user_file)) => format!("`{}` is read; {count} declared", user_file.display()),
@@ -50,6 +51,7 @@ pub(super) fn check_trust(loaded_config: &LoadedConfig) -> Option<DoctorCheck> {
 
 /// Checks that the data directory is writable by its owner only. A missing one is created when the store is opened.
 pub(super) fn check_data_directory(common: &CommonArguments, directory: &Result<PathBuf>) -> Option<DoctorCheck> {
+    // With `--store` the data directory holds no store, so its permissions matter less.
     if common.store.is_some() {
         return None;
     }
@@ -65,6 +67,7 @@ pub(super) fn check_data_directory(common: &CommonArguments, directory: &Result<
         let fix = format!("take ownership (`chown`, `chmod u+rwx {path}`), or choose another with `--data DIR`");
         return Some(DoctorCheck::fail("data", format!("`{path}` cannot be written: {error}"), Some(fix)));
     }
+    // The directory decides what Toolcrib executes, so write access of others is a privilege problem.
     if is_writable_by_others(directory) {
         let message = format!("other users can write to `{path}`, whose store decides which commands are run");
         return Some(DoctorCheck::warn("data", message, format!("chmod 700 {path}")));
@@ -74,6 +77,7 @@ pub(super) fn check_data_directory(common: &CommonArguments, directory: &Result<
 
 /// Creates and removes a file.
 fn test_write(directory: &Path) -> std::io::Result<()> {
+    // A random name, so that concurrent runs do not collide.
     let probe = directory.join(format!(".doctor-{:016x}", rand::random::<u64>()));
     std::fs::write(&probe, b"")?;
     std::fs::remove_file(&probe)
@@ -83,6 +87,7 @@ fn test_write(directory: &Path) -> std::io::Result<()> {
 fn is_writable_by_others(directory: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
 
+    // The group and world write bits.
     std::fs::metadata(directory).is_ok_and(|metadata| metadata.permissions().mode() & 0o022 != 0)
 }
 
@@ -151,6 +156,7 @@ pub(super) async fn check_guard() -> DoctorCheck {
         let message = "servers are started without a guard on this system: their child processes may outlive Toolcrib";
         return DoctorCheck::warn("guard", message, "stop Toolcrib with a signal that it can handle, not with SIGKILL");
     }
+    // The same clean environment and launch path as for real servers.
     let env = clean_env(std::env::vars_os(), &[]);
     let launch = Launch { program: "true".into(), args: Vec::new(), env, cwd: None };
     let fix = || Some("check that this system allows Toolcrib to start processes".to_owned());

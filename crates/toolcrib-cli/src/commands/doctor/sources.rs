@@ -26,6 +26,7 @@ pub(super) fn check_source(
     source: &SourceView,
     probed: Option<&RefreshOutcome>,
 ) -> Vec<DoctorCheck> {
+    // A disabled or untrusted source is not contacted, so nothing else can be wrong with it.
     let name = format!("source {}", source.id);
     if !source.enabled {
         let message = "disabled; none of its tools is listed";
@@ -39,6 +40,7 @@ pub(super) fn check_source(
         Some(definition) => check_reachability(&name, definition),
         None => Vec::new(),
     };
+    // A declaration that cannot work explains a failure; do not report that twice.
     if checks.is_empty() {
         checks.push(check_status(&name, source, probed));
     }
@@ -74,6 +76,7 @@ fn check_reachability(name: &str, source: &Source) -> Vec<DoctorCheck> {
 
 /// Returns an error message for every reference in a declaration that cannot be resolved.
 fn unresolved_references(kind: &SourceKind) -> BTreeSet<String> {
+    // References may be part of any text in the declaration, at any depth.
     fn walk(value: &Value, into: &mut BTreeSet<String>) {
         match value {
             Value::String(text) => {
@@ -108,9 +111,11 @@ fn check_status(name: &str, source: &SourceView, probed: Option<&RefreshOutcome>
     });
     let answered = answered.unwrap_or_default();
     let tools = pluralize(source.tool_count, "tool");
+    // A failing source first: its status explains everything else.
     if source.status == DiscoveryStatus::Failed {
         let failure = source.last_error.as_ref();
         let reason = failure.map_or("unknown reason", |failure| failure.message.as_str());
+        // Cached tools of a failing source stay listed.
         let still_listed = match (source.tool_count, source.last_checked) {
             (0, _) | (_, None) => String::new(),
             (_, Some(at)) => format!("; the {tools} it had {} are still listed", format_ago(at)),
@@ -139,6 +144,7 @@ fn check_status(name: &str, source: &SourceView, probed: Option<&RefreshOutcome>
 
 /// Reports tools that agents do not get: invalid ones, and those with the name of a built-in tool.
 fn check_excluded_tools(session: &CliSession, source: &SourceView) -> Vec<DoctorCheck> {
+    // The segment knows the invalid tools; the source's list adds those that a built-in shadows.
     let catalog = session.registry.catalog();
     let invalid_tools = catalog.source(&source.id).map(|entry| entry.segment.excluded().to_vec()).unwrap_or_default();
     let (invalid, shadowed): (Vec<&SetAsideTool>, Vec<&SetAsideTool>) =

@@ -87,12 +87,14 @@ impl ClientConfigFile {
     }
 }
 
+/// Parses the file of a known client, or tries the formats of all.
 fn parse(
     path: &Path,
     text: &str,
     client: Option<McpClientKind>,
     project: &Path,
 ) -> Result<ImportedConfig, Vec<ConfigDiagnostic>> {
+    // Relative paths in the file are relative to its directory.
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let base = absolute.parent().unwrap_or(Path::new("/"));
     let file = path.display().to_string();
@@ -102,15 +104,18 @@ fn parse(
     }
 }
 
+/// The project directory, in which some clients keep a file of their own.
 fn working_directory() -> Result<PathBuf> {
     std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")
 }
 
+/// The home directory, below which most clients keep their files.
 fn home_directory() -> Result<PathBuf> {
     let no_home = || Error::new(Code::ConfigInvalid, "there is no home directory to search; name a FILE");
     std::env::home_dir().filter(|home| home.is_absolute()).ok_or_else(no_home)
 }
 
+/// The error that lists all paths that were tried.
 fn no_servers_error(paths: &[(McpClientKind, PathBuf)]) -> Error {
     let looked: Vec<String> =
         paths.iter().map(|(client, path)| format!("\n  {}: {}", client.as_str(), path.display())).collect();

@@ -30,6 +30,7 @@ pub(super) async fn watch_config(
     // No stamps yet, so that the first check also finds changes made since the files were loaded.
     let mut known: FileStamps = watched_paths(&current).map(|path| (path, None)).collect();
     loop {
+        // SIGHUP reloads even if no stamp has changed.
         let is_requested = tokio::select! {
             () = hangup_signal.wait() => true,
             () = tokio::time::sleep(POLL_INTERVAL) => false,
@@ -65,6 +66,7 @@ pub(super) async fn watch_config(
         session.registry.refresh_in_background();
         let changes = if changes.is_empty() { "the project file is trusted".to_owned() } else { changes.join(", ") };
         session.common.hint(&format!("configuration reloaded: {changes}"));
+        // Watch the new set of files, keeping the stamps of those that stay.
         known = watched_paths(&loaded).map(|path| (path.clone(), known.get(&path).copied().flatten())).collect();
         current = loaded;
     }
@@ -143,6 +145,7 @@ fn watched_paths(loaded: &LoadedConfig) -> impl Iterator<Item = PathBuf> {
     loaded.files.iter().cloned().chain(config_file::user_config_file()).chain(config_file::trust_file().ok())
 }
 
+/// Reads modification time and length of each path.
 async fn read_stamps(paths: impl Iterator<Item = &PathBuf>) -> FileStamps {
     let mut stamps = FileStamps::new();
     for path in paths {

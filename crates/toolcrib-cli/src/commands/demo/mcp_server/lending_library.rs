@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+/// One book of the fixed stock.
 struct Book {
     id: &'static str,
     title: &'static str,
@@ -13,6 +14,7 @@ struct Book {
     shelf: &'static str,
 }
 
+/// Constructor for the constant list below.
 const fn book(
     id: &'static str,
     title: &'static str,
@@ -36,8 +38,10 @@ const BOOKS: [Book; 8] = [
 ];
 
 const GENRES: [&str; 5] = ["fantasy", "horror", "novel", "science", "science fiction"];
+/// Loan period when `days` is not given, and after a renewal.
 const DEFAULT_LOAN_DAYS: u64 = 21;
 
+/// The lending library; every start of the server begins with the same state.
 pub(super) struct LendingLibrary {
     /// Borrower and remaining days, by book id.
     loans: BTreeMap<&'static str, (String, u64)>,
@@ -67,6 +71,7 @@ impl LendingLibrary {
         })
     }
 
+    /// `find_books`: filters by text, genre and availability.
     fn find_books(&self, arguments: &Value) -> Result<Value, String> {
         let text = |key: &str| arguments[key].as_str().unwrap_or_default().to_lowercase();
         let query = text("query");
@@ -84,12 +89,14 @@ impl LendingLibrary {
         Ok(json!({ "books": found }))
     }
 
+    /// A book as the tools return it.
     fn book_json(&self, book: &Book) -> Value {
         let Book { id, title, author, year, genre, shelf } = book;
         let available = !self.loans.contains_key(id);
         json!({"id": id, "title": title, "author": author, "year": year, "genre": genre, "shelf": shelf, "available": available})
     }
 
+    /// `list_loans`: all loans, or those of one member.
     fn list_loans(&self, arguments: &Value) -> Value {
         let member = arguments["member"].as_str();
         let loans = self.loans.iter().filter(|(_, (who, _))| member.is_none_or(|member| member == who));
@@ -98,6 +105,7 @@ impl LendingLibrary {
         json!({ "loans": loans })
     }
 
+    /// `borrow_book`: fails if the book is lent.
     fn borrow_book(&mut self, arguments: &Value) -> Result<Value, String> {
         let book = find_book(arguments)?;
         let member = required_member(arguments)?;
@@ -109,6 +117,7 @@ impl LendingLibrary {
         Ok(json!({"book": book.id, "member": member, "title": book.title, "due_in_days": days}))
     }
 
+    /// `return_book`: ends the loan and names the next waiting member.
     fn return_book(&mut self, arguments: &Value) -> Result<Value, String> {
         let book = find_book(arguments)?;
         let (member, _) = self.loans.remove(book.id).ok_or_else(|| format!("`{}` is not lent", book.id))?;
@@ -117,6 +126,7 @@ impl LendingLibrary {
         Ok(json!({"book": book.id, "returned_by": member, "next": next}))
     }
 
+    /// `renew_loan`: gives the loan its full period again.
     fn renew_loan(&mut self, arguments: &Value) -> Result<Value, String> {
         let book = find_book(arguments)?;
         let (_, days) = self.loans.get_mut(book.id).ok_or_else(|| format!("`{}` is not lent", book.id))?;
@@ -124,6 +134,7 @@ impl LendingLibrary {
         Ok(json!({"book": book.id, "due_in_days": days}))
     }
 
+    /// `reserve_book`: idempotent, a member waits at most once for a book.
     fn reserve_book(&mut self, arguments: &Value) -> Result<Value, String> {
         let book = find_book(arguments)?;
         let member = required_member(arguments)?;
@@ -135,17 +146,20 @@ impl LendingLibrary {
     }
 }
 
+/// Resolves the argument `book`.
 fn find_book(arguments: &Value) -> Result<&'static Book, String> {
     let id = arguments["book"].as_str().unwrap_or_default();
     let unknown = || format!("there is no book `{id}`; `find_books` gives the ids");
     BOOKS.iter().find(|book| book.id == id).ok_or_else(unknown)
 }
 
+/// Reads the argument `member`.
 fn required_member(arguments: &Value) -> Result<String, String> {
     let member = arguments["member"].as_str().filter(|member| !member.is_empty());
     member.map(str::to_owned).ok_or_else(|| "say which member".to_owned())
 }
 
+/// `opening_hours`: of one day, or of weekdays.
 fn opening_hours(arguments: &Value) -> Value {
     match arguments["day"].as_str() {
         Some("sunday") => json!({"day": "sunday", "open": false}),

@@ -66,10 +66,7 @@ impl ShopDocument {
                 operations.push(ShopOperation::from_document(&root, method, path, operation, &all)?);
             }
         }
-        Ok(ShopDocument {
-            etag: format!("\"{}\"", Fingerprint::digest(DOCUMENT_JSON).short_hex(16)),
-            operations: operations,
-        })
+        Ok(ShopDocument { etag: format!("\"{}\"", Fingerprint::digest(DOCUMENT_JSON).short_hex(16)), operations })
     }
 
     /// Finds the operation for a method and a path.

@@ -4,7 +4,9 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FormPart {
     pub(super) name: String,
+    /// File name, for a part that is a file.
     pub(super) file_name: Option<String>,
+    /// In lower case; `text/plain` by default.
     pub(super) content_type: String,
     pub(super) bytes: Vec<u8>,
 }
@@ -14,8 +16,10 @@ const MAX_FORM_PARTS: usize = 20;
 
 /// Parses a body; `content_type` carries the boundary. The error is a predicate for a message about the body.
 pub(super) fn parse_form_parts(content_type: &str, body: &[u8]) -> Result<Vec<FormPart>, &'static str> {
+    // RFC 2046 limits a boundary to 70 characters.
     let boundary = header_parameter(content_type, "boundary").filter(|boundary| (1..=70).contains(&boundary.len()));
     let boundary = format!("--{}", boundary.ok_or("has no boundary")?);
+    // Each part ends where the next boundary starts on a line of its own.
     let between = format!("\r\n{boundary}");
     let mut rest = body.strip_prefix(boundary.as_bytes()).ok_or("does not begin with its boundary")?;
     let mut parts = Vec::new();
@@ -31,6 +35,7 @@ pub(super) fn parse_form_parts(content_type: &str, body: &[u8]) -> Result<Vec<Fo
     if ended { Ok(parts) } else { Err("does not end with its boundary") }
 }
 
+/// Parses headers and content of one part.
 fn parse_form_part(bytes: &[u8]) -> Result<FormPart, &'static str> {
     let end = find_bytes(bytes, b"\r\n\r\n").ok_or("has a part without headers")?;
     let head = std::str::from_utf8(&bytes[..end]).map_err(|_| "has a part whose headers are no text")?;

@@ -35,6 +35,7 @@ const PENDING_POLLS: u32 = 2;
 /// Maximum number of orders, and of reports; the oldest entry is dropped for a new one.
 const MAX_STORED_ENTRIES: usize = 1000;
 
+/// A product of the fixed range.
 struct Product {
     sku: &'static str,
     name: &'static str,
@@ -44,10 +45,12 @@ struct Product {
     stock: u64,
 }
 
+/// Constructor for the constant list below.
 const fn product(sku: &'static str, name: &'static str, category: &'static str, price: u64, stock: u64) -> Product {
     Product { sku, name, category, price, stock }
 }
 
+/// All products; the stock is that of a new shop.
 const PRODUCTS: [Product; 12] = [
     product("apple-1", "Apple, red", "fruit", 45, 120),
     product("apple-2", "Apple, green", "fruit", 50, 80),
@@ -97,8 +100,10 @@ impl ShopData {
         }
     }
 
+    /// `list_products`: filters, sorts and pages; `next` is the cursor of the next page.
     fn list_products(&self, query: &Value) -> Value {
         let filter = &query["filter"];
+        // Prices are compared in hundredths.
         let price = |key: &str| filter[key].as_f64().map(|price| price * 100.0);
         let name_part = filter["name"].as_str().unwrap_or_default().to_lowercase();
         let categories = query["category"].as_array();
@@ -116,6 +121,7 @@ impl ShopData {
             Some("price") => products.sort_by_key(|product| product.price),
             Some(_) | None => products.sort_by_key(|product| product.name),
         }
+        // The cursor is simply the index of the first product.
         let number = |key: &str, default: usize| query[key].as_f64().map_or(default, |number| number as usize);
         let begin = number("cursor", 0);
         let end = begin + number("limit", 5);
@@ -125,15 +131,18 @@ impl ShopData {
         json!({ "items": items, "next": next })
     }
 
+    /// A product as the API returns it.
     fn product_json(&self, product: &Product) -> Value {
         let Product { sku, name, category, price, .. } = product;
         json!({ "sku": sku, "name": name, "category": category, "price": price_in_units(*price), "stock": self.stock_left(product) })
     }
 
+    /// Pieces left of a product.
     fn stock_left(&self, product: &Product) -> u64 {
         self.stock.get(product.sku).copied().unwrap_or(0)
     }
 
+    /// `place_order`: takes the pieces from stock, or responds 409 if there are too few.
     fn place_order(&mut self, body: &Value) -> ShopResponse {
         let Some(product) = find_product(body) else { return not_found("product") };
         let quantity = body["quantity"].as_f64().unwrap_or(1.0) as u64;
@@ -176,6 +185,7 @@ impl ShopData {
         ShopResponse { status: StatusCode::NO_CONTENT, location: None, body: None }
     }
 
+    /// `request_report`: starts a report and responds 202 with its location.
     fn request_report(&mut self, body: &Value) -> ShopResponse {
         let number = self.next_id();
         self.reports
@@ -187,6 +197,7 @@ impl ShopData {
         ShopResponse { location: Some(format!("/reports/{number}")), ..ShopResponse::json(StatusCode::ACCEPTED, begun) }
     }
 
+    /// `get_report`: pending for the first polls, then ready; a report about the weather fails.
     fn poll_report(&mut self, number: u64) -> ShopResponse {
         let Some(report) = self.reports.get_mut(&number) else { return not_found("report") };
         report.polls = report.polls.saturating_add(1);
@@ -207,6 +218,7 @@ impl ShopData {
         ShopResponse::json(StatusCode::OK, report)
     }
 
+    /// Ids of orders and reports share one counter.
     fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -214,11 +226,13 @@ impl ShopData {
 }
 
 impl ShopResponse {
+    /// A response with a JSON body.
     pub(super) fn json(status: StatusCode, body: Value) -> ShopResponse {
         ShopResponse { status, location: None, body: Some(body) }
     }
 }
 
+/// `add_picture`: describes the uploaded file without storing it.
 fn add_picture(path: &Value, request: &ValidatedRequest) -> ShopResponse {
     let Some(product) = find_product(path) else { return not_found("product") };
     let Some(image) = request.parts.iter().find(|part| part.name == "image") else { return not_found("image") };
@@ -232,18 +246,22 @@ fn add_picture(path: &Value, request: &ValidatedRequest) -> ShopResponse {
     ShopResponse::json(StatusCode::CREATED, description)
 }
 
+/// Finds the product of the field `sku`.
 fn find_product(values: &Value) -> Option<&'static Product> {
     PRODUCTS.iter().find(|product| values["sku"] == product.sku)
 }
 
+/// Reads the path parameter `id`; validation guarantees an integer.
 fn path_id(path: &Value) -> u64 {
     path["id"].as_f64().map_or(0, |id| id as u64)
 }
 
+/// Converts hundredths to the currency unit of the API.
 fn price_in_units(hundredths: u64) -> f64 {
     hundredths as f64 / 100.0
 }
 
+/// A 404 response.
 fn not_found(what: &str) -> ShopResponse {
     ShopResponse::json(StatusCode::NOT_FOUND, json!({ "message": format!("there is no such {what}") }))
 }
