@@ -29,6 +29,7 @@ pub(crate) fn failure(text: &str) -> String {
     apply_style(text, Style::new().red().bold())
 }
 
+/// Applies the style if stdout is coloured.
 fn apply_style(text: &str, style: Style) -> String {
     if output::is_stdout_colored() {
         // `console` has its own detection of terminals; ours has decided already.

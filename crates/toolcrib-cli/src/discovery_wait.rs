@@ -106,6 +106,7 @@ pub(crate) enum WaitPolicy {
 #[derive(Debug, Serialize)]
 pub(crate) struct MissingSource {
     pub(crate) source: SourceId,
+    /// Error message, or why there was no attempt.
     pub(crate) reason: String,
 }
 
@@ -354,6 +355,7 @@ async fn sleep_until_some(instant: Option<Instant>) {
 pub(crate) struct InterruptibleWait(Arc<Mutex<Option<CancellationToken>>>);
 
 impl InterruptibleWait {
+    /// Registers a wait; the token is cancelled by [`InterruptibleWait::stop`].
     fn begin(&self) -> CancellationToken {
         let token = CancellationToken::new();
         *self.current() = Some(token.clone());
@@ -369,10 +371,12 @@ impl InterruptibleWait {
         })
     }
 
+    /// Removes the wait, so that Ctrl-C ends the command again.
     fn end(&self) {
         self.current().take();
     }
 
+    /// Locks the current wait. A panic while it was locked leaves a valid value.
     fn current(&self) -> MutexGuard<'_, Option<CancellationToken>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

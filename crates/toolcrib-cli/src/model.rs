@@ -54,6 +54,7 @@ fn load_model(folder: &std::path::Path) -> Result<SearchMode> {
     };
     let model = folder.join("model.safetensors");
     let tokenizer = folder.join("tokenizer.json");
+    // Both files are read completely: a static embedding is small.
     let bytes = std::fs::read(&model).map_err(|error| unreadable(&model, error))?;
     let text = std::fs::read_to_string(&tokenizer).map_err(|error| unreadable(&tokenizer, error))?;
     // The message names the folder, because the error only knows the content.

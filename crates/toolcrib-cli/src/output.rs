@@ -20,8 +20,8 @@ pub(crate) fn print_part(text: &str) -> Result<()> {
     ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
 }
 
+/// Treats a closed pipe as success: the reader (`head`, a pager) has all it wants.
 fn ignore_broken_pipe(written: io::Result<()>) -> Result<()> {
-    // The reader has what it wanted; anything else (a full disk, say) is an error.
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context(Code::Internal, "write to standard output"),

@@ -53,6 +53,7 @@ struct ProgressBars {
 }
 
 impl ProgressBars {
+    /// Adds a spinner for a source.
     fn start(&self, id: &SourceId) {
         let bar = self.multi_progress.add(ProgressBar::new_spinner());
         // The style is a constant template; an error would only mean the default style.
@@ -64,6 +65,7 @@ impl ProgressBars {
         self.by_source.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(id.clone(), bar);
     }
 
+    /// Removes the spinner of a source.
     fn finish(&self, outcome: &RefreshOutcome) {
         let bar = self.by_source.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&outcome.source);
         if let Some(bar) = bar {
@@ -71,6 +73,7 @@ impl ProgressBars {
         }
     }
 
+    /// Removes all spinners, so that output can follow.
     fn clear(&self) {
         // If the terminal cannot be written to, nothing is shown that would have to be cleared.
         let _ = self.multi_progress.clear();

@@ -22,11 +22,13 @@ const SOURCES_CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A registry opened for one command, with the configuration and options it was opened with.
 pub(crate) struct CliSession {
+    /// Options of the command line.
     pub(crate) common: CommonArguments,
     /// The merged configuration files, with the trust state of the project file.
     pub(crate) loaded_config: LoadedConfig,
     /// Directory of the store (unless `--store` names another), server logs and `admin.token`.
     pub(crate) data_directory: PathBuf,
+    /// The open registry.
     pub(crate) registry: Registry,
 }
 
@@ -49,6 +51,7 @@ impl CliSession {
         CliSession::open_with_consent(common, SessionKind::LongRunning).await
     }
 
+    /// Loads the configuration, asks for trust, warns about invalid declarations, and opens the store.
     async fn open_with_consent(common: &CommonArguments, kind: SessionKind) -> Result<CliSession> {
         let loaded_config = ask_for_trust(common, load_config(common)?)?;
         let declarations = loaded_config.config.sources.iter();
@@ -80,6 +83,7 @@ impl CliSession {
         CliSession::build(common, loaded_config, data_directory, store, SessionKind::OneShot).await
     }
 
+    /// Opens the registry over an open store.
     async fn build(
         common: &CommonArguments,
         loaded_config: LoadedConfig,
@@ -172,6 +176,7 @@ pub(crate) fn data_directory(common: &CommonArguments, loaded_config: &LoadedCon
     }
 }
 
+/// Opens the store, creating the data directory if needed.
 async fn open_store(common: &CommonArguments, data_directory: &Path) -> Result<OpenedStore> {
     store::open_with_head(&store_url(common, data_directory), data_directory).await
 }

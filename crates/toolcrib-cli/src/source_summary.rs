@@ -69,6 +69,7 @@ fn display_variable(name: &str, value: &str) -> String {
     /// Variables that name an address, a program or a path.
     const SUFFIXES: [&str; 9] =
         ["_PROXY", "_URL", "_HOST", "_ENDPOINT", "_REGISTRY", "_COMMAND", "_PATH", "_FILE", "_DIR"];
+    /// Variables that shells and other programs evaluate.
     const NAMES: [&str; 4] = ["EDITOR", "SHELL", "ENV", "IFS"];
     let upper = name.to_ascii_uppercase();
     let steers_program = PREFIXES.iter().any(|prefix| upper.starts_with(prefix))

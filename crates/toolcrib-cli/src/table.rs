@@ -14,6 +14,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// A table without rows; headings are printed in upper case.
     pub(crate) fn new(headings: &[&'static str]) -> Table {
         Table { headings: headings.to_vec(), rows: Vec::new() }
     }

@@ -222,6 +222,7 @@ async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
     }))
 }
 
+/// Formats with one decimal: `12.3 ms`.
 fn format_milliseconds(duration: Duration) -> String {
     format!("{:.1} ms", duration.as_secs_f64() * 1000.0)
 }

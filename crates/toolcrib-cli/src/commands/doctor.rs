@@ -108,18 +108,22 @@ async fn check_store_and_sources(
 }
 
 impl DoctorCheck {
+    /// A check without a problem.
     fn ok(name: impl Into<String>, message: impl Into<String>) -> DoctorCheck {
         DoctorCheck { name: name.into(), status: CheckStatus::Ok, message: message.into(), fix: None }
     }
 
+    /// A problem that does not stop Toolcrib from working; always has a fix.
     fn warn(name: impl Into<String>, message: impl Into<String>, fix: impl Into<String>) -> DoctorCheck {
         DoctorCheck { name: name.into(), status: CheckStatus::Warn, message: message.into(), fix: Some(fix.into()) }
     }
 
+    /// A problem that stops something from working.
     fn fail(name: impl Into<String>, message: impl Into<String>, fix: Option<String>) -> DoctorCheck {
         DoctorCheck { name: name.into(), status: CheckStatus::Fail, message: message.into(), fix }
     }
 
+    /// Adds advice to a check without a problem.
     fn with_fix(mut self, fix: impl Into<String>) -> DoctorCheck {
         self.fix = Some(fix.into());
         self

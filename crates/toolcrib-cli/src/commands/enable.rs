@@ -46,6 +46,7 @@ pub(crate) async fn disable(common: &CommonArguments, arguments: DisableArgument
     run(common, &arguments.names, EnabledState::Disabled).await
 }
 
+/// Switches the named sources and tools. Offline: no source is contacted.
 async fn run(common: &CommonArguments, names: &[String], new_state: EnabledState) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
     let result = set_all_enabled(&session, names, new_state).await;
@@ -185,6 +186,7 @@ fn find_disabled_owner<'a>(inventory: &'a Inventory, tool: &str) -> Option<&'a S
     inventory.sources().find(|(_, state)| !state.enabled && offers(state)).map(|(id, _)| id)
 }
 
+/// The error message for a tool of a disabled source.
 fn disabled_message(id: &SourceId) -> String {
     format!("`{id}` is disabled, and all its tools with it; run `toolcrib enable {id}` first")
 }

@@ -100,6 +100,7 @@ fn read_file(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(unreadable)
 }
 
+/// Renders the report for people.
 fn render_table(EvalReport { means, p50_us, p99_us }: &EvalReport) -> String {
     let mut table = Table::new(&["measure", "value"]);
     let mut row = |name: &str, value: String| table.add_row(vec![name.to_owned(), value]);

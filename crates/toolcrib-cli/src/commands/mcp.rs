@@ -71,7 +71,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             // Not a clap `env`: with the variable set, `toolcrib mcp` without `--connect` must still be accepted.
             let token =
                 arguments.token.or_else(|| std::env::var("TOOLCRIB_TOKEN").ok().filter(|token| !token.is_empty()));
-            // With a token the server's `identity.loopback` rules do not matter.
+            // Without a token, the server decides by `identity.loopback` whether this process is admitted.
             let bridge = match token.as_deref().map(secret::resolve).transpose()? {
                 Some(token) => Bridge::open_with_token(url, token.trim()).await?,
                 None => Bridge::open(url).await?,

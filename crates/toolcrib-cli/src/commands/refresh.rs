@@ -73,7 +73,7 @@ pub(crate) fn render_outcome(outcome: &RefreshOutcome) -> String {
             for change in changed {
                 text.push_str(&format!("\n  changed: {}", describe_change(change)));
             }
-            // A rename is inferred from equal schemas, so it is only likely.
+            // A rename is inferred from a removed and an added tool that are otherwise alike, so it is only likely.
             for ToolRename { from, to } in &outcome.renamed {
                 text.push_str(&format!("\n  most likely renamed: {from} to {to}"));
             }

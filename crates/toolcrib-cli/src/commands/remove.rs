@@ -26,6 +26,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(CommandOutcome::Success)
 }
 
+/// Removes one source by name.
 async fn remove(session: &CliSession, name: &str) -> Result<()> {
     let id = session.find_source(name)?;
     // Removing a configured source from the store would have no effect: the next command would add it again.

@@ -119,7 +119,7 @@ fn source_lines(
 ) -> Vec<String> {
     let id = &source.id;
     let mut lines = vec![format!("  {id}: {}", source_summary::describe_source(source))];
-    // A source with the id of one of the user's takes its place, with its tools and history.
+    // A source with the id of one of the user's takes its place.
     if project.replaces_user_source(id) {
         lines.push(format!("    replaces your own `{id}`"));
     }

@@ -21,6 +21,7 @@ pub(super) struct CollectorClient {
 }
 
 impl CollectorClient {
+    /// Builds the client; the timeout comes from the environment.
     pub(super) fn new() -> Result<CollectorClient, String> {
         let http =
             toolcrib_mcp::ClientOptions::http_client(Duration::from_secs(2)).map_err(|error| error.to_string())?;
@@ -28,6 +29,7 @@ impl CollectorClient {
         Ok(CollectorClient { http, timeout })
     }
 
+    /// Sends one request and reads the bounded response.
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (head, body) = request.into_parts();
         let url = reqwest::Url::parse(&head.uri.to_string())?;

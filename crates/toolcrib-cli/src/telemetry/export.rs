@@ -67,6 +67,7 @@ struct BatchExporter {
 }
 
 impl BatchExporter {
+    /// Exports batches at each interval, and the rest when asked to finish.
     async fn run(mut self, mut finish_requested: oneshot::Receiver<()>) {
         let mut ticks = interval(EXPORT_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -27,7 +27,9 @@ use shop_data::{ShopData, ShopResponse};
 
 /// Bearer token for the operations that require one. Not a secret: the API only listens on loopback, for the demo.
 pub(crate) const STAFF_TOKEN: &str = "corner-shop";
+/// Path of the document, which the sandbox's configuration names.
 const OPENAPI_PATH: &str = "/openapi.json";
+/// Maximum size of a request body; larger ones get 413.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 /// Maximum time for a request body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);

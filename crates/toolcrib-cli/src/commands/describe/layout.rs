@@ -10,14 +10,17 @@ use crate::pretty_json::pretty_print;
 
 /// The content of a page.
 pub(super) struct ToolPage<'a> {
+    /// The name that agents see.
     pub(super) name: &'a str,
     pub(super) title: Option<&'a str>,
     /// Labelled facts, one per line; empty values are left out.
     pub(super) rows: Vec<(&'static str, String)>,
     pub(super) description: &'a str,
+    /// The input schema to render: complete, or pruned.
     pub(super) schema: &'a RawValue,
     /// Whether the source sent an input schema.
     pub(super) has_schema: bool,
+    /// Remarks on the tool, one per line.
     pub(super) notes: Vec<String>,
     /// Whether deeply nested parts of the schema are omitted.
     pub(super) is_pruned: bool,

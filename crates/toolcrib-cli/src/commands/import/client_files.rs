@@ -79,6 +79,7 @@ impl ClientConfigFile {
         ClientConfigFile::new(path, imported)
     }
 
+    /// Takes the parts of a parsed file.
     fn new(path: &Path, imported: ImportedConfig) -> ClientConfigFile {
         let ImportedConfig { config, errors: faults } = imported;
         let declarations = config.sources;

@@ -26,6 +26,7 @@ const fn book(
     Book { id, title, author, year, genre, shelf }
 }
 
+/// All books.
 const BOOKS: [Book; 8] = [
     book("dune", "Dune", "Frank Herbert", 1965, "science fiction", "A3"),
     book("emma", "Emma", "Jane Austen", 1815, "novel", "B1"),
@@ -37,6 +38,7 @@ const BOOKS: [Book; 8] = [
     book("sicp", "Structure and Interpretation of Computer Programs", "Abelson and Sussman", 1985, "science", "D1"),
 ];
 
+/// The genres of [`BOOKS`], for the schema.
 const GENRES: [&str; 5] = ["fantasy", "horror", "novel", "science", "science fiction"];
 /// Loan period when `days` is not given, and after a renewal.
 const DEFAULT_LOAN_DAYS: u64 = 21;

@@ -27,11 +27,13 @@ pub(super) struct ShopOperation {
     method: String,
     /// Segments of the path template; `{name}` matches any non-empty segment.
     segments: Vec<String>,
+    /// Parameters of the path item and the operation, with references resolved.
     pub(super) parameters: Vec<OperationParameter>,
     /// Media type of the request body.
     pub(super) body: Option<String>,
     /// Allowed media types of the parts of a multipart body, by part name.
     pub(super) parts: BTreeMap<String, String>,
+    /// Whether the operation has a `security` requirement; the only scheme is the bearer token.
     pub(super) requires_token: bool,
     /// Validates an object with `path`, `query` and `body`.
     pub(super) validator: Validator,
@@ -85,6 +87,7 @@ impl ShopDocument {
 }
 
 impl ShopOperation {
+    /// Collects everything that matching and validation need from one operation.
     fn from_document(
         root: &Value,
         method: &str,
@@ -171,6 +174,7 @@ fn resolve_parameters<'a>(root: &'a Value, list: &'a Value) -> Vec<&'a Value> {
     list.as_array().into_iter().flatten().map(resolve).collect()
 }
 
+/// The entries of an object; none for any other value.
 fn entries(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
     object.as_object().into_iter().flatten().map(|(key, value)| (key.as_str(), value))
 }

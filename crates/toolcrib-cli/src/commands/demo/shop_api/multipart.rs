@@ -3,6 +3,7 @@
 /// One part of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FormPart {
+    /// Name of the form field.
     pub(super) name: String,
     /// File name, for a part that is a file.
     pub(super) file_name: Option<String>,

@@ -20,7 +20,9 @@ pub(super) struct ShopData {
 /// A response before it is converted to HTTP.
 pub(super) struct ShopResponse {
     pub(super) status: StatusCode,
+    /// Value of the `Location` header, for created resources.
     pub(super) location: Option<String>,
+    /// JSON body; `None` for 204.
     pub(super) body: Option<Value>,
 }
 
@@ -67,6 +69,7 @@ const PRODUCTS: [Product; 12] = [
 ];
 
 impl ShopData {
+    /// A shop with full stock and no orders.
     pub(super) fn new() -> ShopData {
         let stock = PRODUCTS.iter().map(|product| (product.sku, product.stock)).collect();
         ShopData { stock, orders: BTreeMap::new(), reports: BTreeMap::new(), last_id: 0 }

@@ -16,6 +16,7 @@ use super::multipart::{self, FormPart};
 pub(super) struct ShopRequest<'a> {
     /// Path parameters by name, percent-encoded.
     pub(super) path_values: &'a BTreeMap<String, String>,
+    /// The query string, without `?`.
     pub(super) query: &'a str,
     pub(super) headers: &'a HeaderMap,
     pub(super) body: &'a Bytes,
