@@ -7,14 +7,14 @@ use std::thread;
 
 /// A received request.
 #[derive(Debug, Clone)]
-pub(crate) struct RecordedRequest {
+pub(crate) struct CapturedHttpRequest {
     /// `POST /v1/traces HTTP/1.1`.
     pub(crate) line: String,
     head: String,
     pub(crate) body: Vec<u8>,
 }
 
-impl RecordedRequest {
+impl CapturedHttpRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
         fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
@@ -24,7 +24,7 @@ impl RecordedRequest {
 /// The server; runs until the test process ends.
 pub(crate) struct Upstream {
     pub(crate) url: String,
-    requests: Arc<Mutex<Vec<RecordedRequest>>>,
+    requests: Arc<Mutex<Vec<CapturedHttpRequest>>>,
 }
 
 impl Upstream {
@@ -41,7 +41,7 @@ impl Upstream {
     fn new(response: Option<&'static str>) -> Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let requests = Arc::<Mutex<Vec<RecordedRequest>>>::default();
+        let requests = Arc::<Mutex<Vec<CapturedHttpRequest>>>::default();
         let recorded = requests.clone();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -53,13 +53,13 @@ impl Upstream {
     }
 
     /// All requests so far.
-    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+    pub(crate) fn requests(&self) -> Vec<CapturedHttpRequest> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// Serves requests on one connection until the client closes it.
-fn serve(stream: &TcpStream, response: Option<&str>, recorded: &Mutex<Vec<RecordedRequest>>) -> Option<()> {
+fn serve(stream: &TcpStream, response: Option<&str>, recorded: &Mutex<Vec<CapturedHttpRequest>>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = String::new();
@@ -70,7 +70,7 @@ fn serve(stream: &TcpStream, response: Option<&str>, recorded: &Mutex<Vec<Record
         while !head.ends_with("\r\n\r\n") && head != "\r\n" {
             reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
         }
-        let mut requests = RecordedRequest { line: line.trim().to_owned(), head, body: Vec::new() };
+        let mut requests = CapturedHttpRequest { line: line.trim().to_owned(), head, body: Vec::new() };
         let length = requests.header("content-length").and_then(|length| length.parse().ok()).unwrap_or_default();
         requests.body.resize(length, 0);
         reader.read_exact(&mut requests.body).ok()?;

@@ -39,12 +39,12 @@ pub(super) struct AddReport {
 struct ApiReport {
     #[serde(flatten)]
     needs: ApiRequirements,
-    tokens: TokenCosts,
+    tokens: ApiTokenCosts,
 }
 
 /// Number of tokens (o200k_base) in a model's context.
 #[derive(Debug, Serialize)]
-struct TokenCosts {
+struct ApiTokenCosts {
     /// All tools of this source with their schemas.
     full: usize,
     /// The summary of all tools of all sources.
@@ -63,7 +63,7 @@ impl AddReport {
         if is_api {
             registry.count_tokens().await;
             let full = own_tools().map(|tool| tool.catalog_source.segment.token_count(tool.entry) as usize).sum();
-            let tokens = TokenCosts { full, summary: catalog_view.summary(SummaryBudget::default()).tokens };
+            let tokens = ApiTokenCosts { full, summary: catalog_view.summary(SummaryBudget::default()).tokens };
             api = Some(ApiReport { needs: registry.api_requirements(&view.id), tokens });
         }
         let filters =
@@ -122,7 +122,7 @@ impl AddReport {
 impl ApiReport {
     /// Renders where requests go, which credentials are missing, and the token costs.
     fn render_lines(&self) -> Vec<String> {
-        let TokenCosts { full, summary } = self.tokens;
+        let ApiTokenCosts { full, summary } = self.tokens;
         let mut lines = server_lines(&self.needs.servers);
         lines.extend(missing_auth_line(&self.needs.auth_missing));
         lines.push(format!(

@@ -28,7 +28,7 @@ pub(super) struct ShopOperation {
     /// Segments of the path template; `{name}` matches any non-empty segment.
     segments: Vec<String>,
     /// Parameters of the path item and the operation, with references resolved.
-    pub(super) parameters: Vec<OperationParameter>,
+    pub(super) parameters: Vec<ShopParameter>,
     /// Media type of the request body.
     pub(super) body: Option<String>,
     /// Allowed media types of the parts of a multipart body, by part name.
@@ -40,7 +40,7 @@ pub(super) struct ShopOperation {
 }
 
 /// A parameter in the path or the query.
-pub(super) struct OperationParameter {
+pub(super) struct ShopParameter {
     pub(super) name: String,
     /// `path` or `query`.
     pub(super) location: String,
@@ -107,7 +107,7 @@ impl ShopOperation {
             segments: path.trim_start_matches('/').split('/').map(str::to_owned).collect(),
             parameters: parameters
                 .iter()
-                .map(|parameter| OperationParameter {
+                .map(|parameter| ShopParameter {
                     name: text(&parameter["name"]),
                     location: text(&parameter["in"]),
                     schema: parameter["schema"].clone(),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use toolcrib::core::schema::ArgumentError;
 use url::form_urlencoded;
 
-use super::document::{OperationParameter, ShopOperation};
+use super::document::{ShopOperation, ShopParameter};
 use super::multipart::{self, FormPart};
 
 /// The parts of a request that are validated.
@@ -86,7 +86,7 @@ fn parse_query(operation: &ShopOperation, query: &str) -> Result<Value, Vec<Argu
         };
         let at = format!("/query/{key}");
         let unknown = || violation(&at, "is not in the document");
-        let is_named = |parameter: &&OperationParameter| parameter.location == "query" && parameter.name == name;
+        let is_named = |parameter: &&ShopParameter| parameter.location == "query" && parameter.name == name;
         let schema = &operation.parameters.iter().find(is_named).ok_or_else(unknown)?.schema;
         match (schema["type"].as_str(), inner) {
             (Some("object"), Some(inner)) => {
