@@ -1,6 +1,6 @@
 //! Authentication of `toolcrib serve` with the real binary: tokens, the console login link, and rejected requests.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! The console in a real browser: live updates between two windows, layout and accessibility of every page, and escaping of
 //! text from sources. The browser scripts are in `fixtures/browser`.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 

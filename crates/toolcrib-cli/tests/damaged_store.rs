@@ -1,6 +1,6 @@
 //! Commands, `serve` and `verify --accept-damage` with a damaged store, through the real binary.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Sources that hang: how long commands wait for them, what they print, and what they report.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! `history`, `diff`, `lock` and `describe --at`, through the real binary and a server whose tool list changes.
 
-#![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 

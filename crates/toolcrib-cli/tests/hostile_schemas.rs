@@ -1,6 +1,6 @@
 //! Tools whose small schema expands to 2^40 paths stay listed and callable and do not affect other tools.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 

@@ -2,8 +2,8 @@
 //! with servers that Toolcrib itself started. Starting a process of another user requires root; without it these tests
 //! report that they are skipped.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+#![expect(clippy::unwrap_used, reason = "test code")]
+#![expect(clippy::print_stderr, reason = "skipped tests are reported on stderr")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Monitoring of `toolcrib serve`: health, readiness, metrics and request ids.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 

@@ -2,7 +2,7 @@
 //! the arguments from the schemas that agents see, openapi-core validates the requests. The scripts are in
 //! `fixtures/generated`; the expectations are here.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! However Toolcrib ends, no process of a server survives it: children, grandchildren, or processes that left the process
 //! group.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,6 +1,6 @@
 //! `toolcrib serve` through the real binary: rejected requests, reload of the configuration, shutdown, and warm-up.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 

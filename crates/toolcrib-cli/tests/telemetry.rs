@@ -1,7 +1,7 @@
 //! Export of traces to an OpenTelemetry collector: the exported spans, and that an unreachable collector does not affect
 //! commands.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 mod support;
 

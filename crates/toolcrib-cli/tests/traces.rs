@@ -1,6 +1,6 @@
 //! Trace propagation: W3C trace context from clients to upstream servers, and trace ids in the log.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 mod support;
 

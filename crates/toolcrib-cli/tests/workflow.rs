@@ -1,6 +1,6 @@
 //! Workflows over the API that `toolcrib demo --api` serves, through the real binary.
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "these are tests")]
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Toolcrib with real MCP clients: the official SDKs, the Inspector, and many agents at once, over HTTP and stdio.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 mod official;
 
