@@ -105,7 +105,7 @@ fn the_printed_login_link_works_once() {
     drop(server);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let (code, _, stderr) = run(&workspace, &["serve", "--listen", "127.0.0.1:0"]);
-    assert!(code == 2 && stderr.contains("can be read by others"), "{code} {stderr}");
+    assert!(code == 2 && stderr.contains("can be read by other users"), "{code} {stderr}");
 }
 
 #[test]

@@ -101,7 +101,7 @@ hub__search_issues
     assert_eq!(explained.assert_code(0).stdout, expected);
     assert_eq!(
         project.json(0, &["describe", "put", "--format", "openai-strict", "--explain"]),
-        json!({"tool": "hub__put", "losses": [], "set_aside": "/properties/fields: an object with fields of any name is not supported"})
+        json!({"tool": "hub__put", "losses": [], "set_aside": "/properties/fields: an object with arbitrary fields is not supported"})
     );
     project
         .run(&["describe", "put", "--format", "mcp", "--explain"])

@@ -81,7 +81,7 @@ fn describe_at_shows_a_tool_in_the_past() {
         .assert_code(1)
         .assert_stderr("no tool named `old` was known at 2020");
     project.run(&["describe", "old", "--at", "yesterday"]).assert_code(2);
-    project.run(&["describe", "old", "--at", "2999-01-01"]).assert_code(2).assert_stderr("yet to come");
+    project.run(&["describe", "old", "--at", "2999-01-01"]).assert_code(2).assert_stderr("in the future");
     // The layout is that of a current tool.
     let [now, then] = ["labels_list", "list_labels"].map(|name| {
         let at: &[&str] = if name == "list_labels" { &["--at", before.as_str().unwrap()] } else { &[] };
@@ -125,7 +125,7 @@ fn diff_ci_fails_when_a_tool_differs_from_the_lockfile() {
     let since = project.json(0, &["diff", "--against", "2020-01-01"]);
     assert_eq!(string_values(&since["sources"][0]["added"]), ["hub__create_issue", "hub__labels_list", "hub__new"]);
     project.run(&["diff", "--against", "nonsense"]).assert_code(2);
-    project.run(&["diff", "--against", "2999-01-01"]).assert_code(2).assert_stderr("yet to come");
+    project.run(&["diff", "--against", "2999-01-01"]).assert_code(2).assert_stderr("in the future");
     project
         .run(&["diff", "--against", "other.lock"])
         .assert_code(2)
@@ -200,7 +200,7 @@ fn cached_locks_and_compares_without_requests() {
     same.assert_code(0).assert_stderr("the list of hub may be old").assert_stderr("nothing differs");
     let log: Value = serde_json::from_str(&same.stdout).unwrap();
     let notes = &log["runs"][0]["invocations"][0]["toolExecutionNotifications"];
-    assert_eq!(notes[0]["message"]["text"], json!("the list of `hub` may be old"));
+    assert_eq!(notes[0]["message"]["text"], json!("the tool list of `hub` may be outdated"));
     assert_eq!(project.json(0, &["diff", "--cached"])["stale"], json!(["hub"]));
 }
 

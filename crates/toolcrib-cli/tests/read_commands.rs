@@ -50,7 +50,7 @@ odd__odd_tool — An odd one
     again    object, as above
     * required
 
-  note: characters that hide or steer were removed from its text
+  note: hidden and control characters were removed from its text
   note: `--full` has the text as the source gave it
 ";
     assert_eq!(output.assert_code(0).stdout, expected);
@@ -58,7 +58,7 @@ odd__odd_tool — An odd one
         .run(&["describe", "odd/bare"])
         .assert_code(0)
         .assert_stdout("not known")
-        .assert_stdout("the source gave no schema");
+        .assert_stdout("the source provides no input schema");
     project.run(&["describe", "odd:forms"]).assert_code(0).assert_stdout("one of several forms");
     let full = project.run(&["describe", "odd__odd_tool", "--full"]);
     full.assert_code(0)

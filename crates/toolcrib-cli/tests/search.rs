@@ -155,12 +155,12 @@ fn semantic_search_reports_an_invalid_model() {
     search("error: cannot read `model/model.safetensors`: ");
     write_model(&project);
     project.write("model/tokenizer.json", "{}");
-    search("error: `model`: read the word pieces of an embedding");
+    search("error: `model`: parse the tokenizer of the embedding model");
     project.write("model/tokenizer.json", r#"{"model":{"type":"BPE","vocab":{}}}"#);
-    search("error: `model`: the embedding cannot be used: its tokenizer is `BPE`, and only `WordPiece` is understood");
+    search("error: `model`: the embedding model cannot be used: its tokenizer is `BPE`; only `WordPiece` is supported");
     project.write("model/tokenizer.json", r#"{"model":{"vocab":{"rain":0}}}"#);
     project.write("model/model.safetensors", "damaged");
-    search("error: `model`: the embedding cannot be used: it is cut short");
+    search("error: `model`: the embedding model cannot be used: `model.safetensors` is truncated");
     assert!(!project.path("home/data").exists(), "nothing else is done");
 }
 
