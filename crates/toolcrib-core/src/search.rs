@@ -1,5 +1,8 @@
-//! Finding tools by what they are for. Words are weighed by where they stand and how rare they are (BM25F); a name that
-//! was asked for comes first, whatever its spelling. Reads take no lock and touch no disk.
+//! Full-text search over the tools of a catalogue: BM25F with weighted fields, exact and misspelled tool names first.
+//!
+//! A query passes through these modules in order: [`parsed_query`] tokenizes it, [`resolved_query`] looks its terms up in
+//! the [`index`], [`rank`] scores all tools, [`rerank`] refines the best ones, [`duplicates`] collapses copies of a tool.
+//! Searching takes no lock and does no I/O; the index is built by the first search in a catalogue.
 
 mod response;
 
@@ -49,54 +52,60 @@ pub(crate) use postings::Postings;
 use rank::{RankedHit, Ranking};
 pub use response::{SearchResponse, SearchResponseHit};
 
-/// What is looked for, and among what.
+/// A search request: the text to search for, and optional filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
-    /// Anything: a name, a few words, a whole task, in any script and of any length.
+    /// A tool name, a few words or a whole task description, in any script. Only the first 4096 bytes are read.
     pub text: String,
-    /// At most so many hits; 0 is all.
+    /// Maximum number of hits; 0 returns all.
     pub limit: usize,
+    /// Restricts the search to the tools of one source.
     pub source: Option<SourceId>,
-    /// A tag of the source.
+    /// Restricts the search to sources with this configured tag.
     pub tag: Option<String>,
 }
 
+/// One tool that matches a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
     pub name: ToolName,
     pub score: f32,
-    /// `name(required*: type, optional: type)`.
+    /// Call signature: `name(required*: type, optional: type)`.
     pub signature: String,
-    /// The first sentence of its description.
+    /// First sentence of the tool's description.
     pub summary: String,
-    /// The same tool at other sources, left out of the list.
+    /// The same tool at other sources; these do not appear as hits of their own.
     pub also: Vec<ToolName>,
 }
 
+/// Result of [`View::search`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SearchResults {
-    /// The best first.
+    /// Hits in descending order of score.
     pub hits: Vec<Hit>,
-    /// What to try instead, when nothing was found.
+    /// Suggestion for another query; set when there are no hits.
     pub hint: Option<String>,
-    /// How many tools match, shown or not.
+    /// Number of tools that match, including those beyond the limit and collapsed duplicates.
     pub total: usize,
 }
 
 impl Query {
+    /// Number of hits when the caller sets no limit.
     pub const DEFAULT_LIMIT: usize = 5;
 
+    /// Creates a query over all sources with [`Query::DEFAULT_LIMIT`].
     pub fn new(text: impl Into<String>) -> Query {
         Query { text: text.into(), limit: Query::DEFAULT_LIMIT, source: None, tag: None }
     }
 
+    /// Returns the query with another limit; 0 returns all hits.
     pub fn with_limit(self, limit: usize) -> Query {
         Query { limit, ..self }
     }
 }
 
 impl Hit {
-    /// `name(required*: type, optional: type) — first sentence`, and where else it can be had.
+    /// Formats the hit as agents see it: `signature — first sentence (also: other sources)`.
     pub fn to_line(&self) -> String {
         let mut line = self.signature.clone();
         if !self.summary.is_empty() {
@@ -111,34 +120,37 @@ impl Hit {
 }
 
 impl View {
-    /// The tools that fit a query best, among those that an agent may be offered and may call.
+    /// Returns the best matching tools among those that an agent may see and call; hidden, denied and disabled tools
+    /// are left out.
     pub fn search(&self, query: &Query) -> SearchResults {
         self.search_with(query, |_, _| {})
     }
 
-    /// As [`View::search`], and by what texts mean. `meanings` of another catalogue are left out of account.
+    /// Like [`View::search`], with semantic similarity added to the term scores. Embeddings that were built for another
+    /// catalogue are ignored.
     #[cfg(feature = "embeddings")]
-    pub fn search_with_embeddings(&self, query: &Query, meanings: &embeddings::ToolEmbeddings) -> SearchResults {
+    pub fn search_with_embeddings(&self, query: &Query, embeddings: &embeddings::ToolEmbeddings) -> SearchResults {
         self.search_with(query, |text, scores| {
-            if meanings.is_for(&self.catalog) {
-                meanings.add_similarity(text, scores);
+            if embeddings.is_for(&self.catalog) {
+                embeddings.add_similarity(text, scores);
             }
         })
     }
 
-    /// `mix` may change what words alone have scored.
+    /// Searches with a hook `mix` that may change the term scores before ranking.
     fn search_with(&self, query: &Query, mix: impl FnOnce(&str, &mut [f32])) -> SearchResults {
-        let directory = self.catalog.search_index();
-        let Ranking { hits: lines, total } = rank::rank_tools(directory, query, mix);
-        let hits: Vec<Hit> = lines.into_iter().filter_map(|line| build_hit(directory, line)).collect();
+        let index = self.catalog.search_index();
+        let Ranking { hits: ranked, total } = rank::rank_tools(index, query, mix);
+        let hits: Vec<Hit> = ranked.into_iter().filter_map(|hit| build_hit(index, hit)).collect();
         let hint = hits.is_empty().then(|| no_match_hint(query));
         SearchResults { hits, hint, total }
     }
 }
 
-fn build_hit(directory: &SearchIndex, RankedHit { scored, duplicates: also }: RankedHit) -> Option<Hit> {
-    let name = |tool: u32| directory.tool(tool).map(|tool| tool.name().clone());
-    let card = directory.card(scored.tool)?;
+/// Converts a ranked tool to a public hit. Returns `None` if the tool number is unknown to the index.
+fn build_hit(index: &SearchIndex, RankedHit { scored, duplicates: also }: RankedHit) -> Option<Hit> {
+    let name = |tool: u32| index.tool(tool).map(|tool| tool.name().clone());
+    let card = index.card(scored.tool)?;
     Some(Hit {
         name: name(scored.tool)?,
         score: scored.score,
@@ -148,6 +160,7 @@ fn build_hit(directory: &SearchIndex, RankedHit { scored, duplicates: also }: Ra
     })
 }
 
+/// Suggests how to change a query that found nothing.
 fn no_match_hint(query: &Query) -> String {
     let within = match (&query.source, &query.tag) {
         (Some(source), _) => format!(" in `{source}`; search without a source, or"),

@@ -1,25 +1,28 @@
-//! A tool as search reads it: a few fields of text, each with its own weight.
+//! A tool as a search document: text fields with their BM25F weights and length normalisation.
 
 use serde_json::Value;
 
 use crate::outline;
 use crate::tool::Tool;
 
-/// Nesting is read so far: what lies deeper says little about what a tool is for.
+/// Maximum depth of schema nesting that is indexed; deeper texts say little about the purpose of a tool.
 const MAX_SCHEMA_DEPTH: usize = 6;
 
+/// Field of a tool's document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DocumentField {
     Name,
     /// The title, and the first sentence of the description.
     Summary,
-    /// The rest of the description.
+    /// The description after its first sentence.
     Details,
+    /// The source id, shared by all of its tools.
     Source,
-    /// What the source says about itself.
+    /// The source's description of itself, e.g. title and `instructions` of an MCP server; shared by all of its tools.
     About,
     ArgumentName,
     ArgumentDescription,
+    /// A value of an `enum`.
     Choice,
 }
 
@@ -35,7 +38,7 @@ impl DocumentField {
         DocumentField::Choice,
     ];
 
-    /// How much one word here counts.
+    /// Weight of one occurrence of a word in this field.
     pub(super) fn weight(self) -> f32 {
         match self {
             DocumentField::Name => 2.5,
@@ -49,8 +52,8 @@ impl DocumentField {
         }
     }
 
-    /// How many words such a field usually has. A constant, so that a source can be indexed without knowing the others;
-    /// measured against averages over the whole catalogue, it finds as well.
+    /// Typical number of words in this field, for length normalisation. A constant instead of the average over the
+    /// catalogue, so that a segment is indexed independently of the others; measured, it ranks as well.
     pub(super) fn typical_length(self) -> f32 {
         match self {
             DocumentField::Name => 3.5,
@@ -64,7 +67,7 @@ impl DocumentField {
         }
     }
 
-    /// How much a long text is held against its words, from 0 to 1.
+    /// Strength of length normalisation (`b` in BM25), from 0 to 1.
     pub(super) fn length_penalty(self) -> f32 {
         match self {
             DocumentField::Summary | DocumentField::Details | DocumentField::About => 0.8,
@@ -77,7 +80,7 @@ impl DocumentField {
     }
 }
 
-/// Calls `take` with every text of a tool, except what it shares with its whole source.
+/// Calls `take` with each text of a tool. Texts shared by the whole source are left to the caller.
 pub(super) fn for_each_text(tool: &Tool, schema: &Value, mut take: impl FnMut(DocumentField, &str)) {
     take(DocumentField::Name, &tool.name);
     if let Some(title) = &tool.listing.title {
@@ -89,7 +92,7 @@ pub(super) fn for_each_text(tool: &Tool, schema: &Value, mut take: impl FnMut(Do
     read_schema(schema, 0, &mut take);
 }
 
-/// Follows no reference, so every node is read at most once.
+/// Reads names, descriptions and choices of a schema. Follows no references, so each node is visited once.
 fn read_schema(schema: &Value, depth: usize, take: &mut impl FnMut(DocumentField, &str)) {
     let Value::Object(keywords) = schema else { return };
     if depth > MAX_SCHEMA_DEPTH {

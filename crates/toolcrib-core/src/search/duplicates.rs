@@ -1,4 +1,4 @@
-//! The same tool at several sources takes one line: the best of them, and where else it can be had.
+//! Collapses the same tool at several sources into one hit that lists the other sources.
 
 use std::collections::HashMap;
 
@@ -6,68 +6,70 @@ use super::index::{SearchIndex, TermMap};
 use super::name_match::NameMatch;
 use super::rank::{RankedHit, ScoredTool};
 
-/// How much of two tools' texts must be the same, from 0 to 1.
+/// Minimum share of common terms (Jaccard similarity) for two tools of the same name to count as duplicates.
 const MIN_SIMILARITY: f32 = 0.8;
-/// With fewer words between them, two tools may well be about different things: `search`, `list projects`.
+/// Minimum number of distinct terms for the comparison: very short texts such as `search` or `list projects` can be
+/// equal for tools with different purposes.
 const MIN_COMPARED_TERMS: usize = 6;
 
-/// The lines of an answer, at most `limit`. A tool whose very name was asked for keeps its own. Tools of one name are
-/// compared with each other, and their words only where they are of different sources.
+/// Returns at most `limit` hits. A tool whose name the query contains keeps a hit of its own. Only tools with the same
+/// name and of different sources are compared.
 pub(super) fn collapse_duplicates(
-    directory: &SearchIndex,
+    index: &SearchIndex,
     best: Vec<ScoredTool>,
     named: &HashMap<u32, NameMatch>,
     limit: usize,
 ) -> Vec<RankedHit> {
-    let mut lines: Vec<RankedHit> = Vec::new();
-    let mut words = TermSets { directory, by_tool: HashMap::new() };
+    let mut hits: Vec<RankedHit> = Vec::new();
+    let mut term_sets = TermSets { index, by_tool: HashMap::new() };
     let mut by_name: TermMap<Vec<usize>> = TermMap::default();
     for scored in best {
-        let alike = by_name.entry(directory.forward_index().name_key(scored.tool)).or_default();
-        let asked_for = named.get(&scored.tool).is_some_and(|named| named.is_certain());
-        let same = alike
+        let same_name = by_name.entry(index.forward_index().name_key(scored.tool)).or_default();
+        let is_name_match = named.get(&scored.tool).is_some_and(|name_match| name_match.is_certain());
+        let duplicate_of = same_name
             .iter()
             .copied()
-            .find(|&line| !asked_for && words.are_duplicates(lines[line].scored.tool, scored.tool));
-        match same {
-            Some(line) => lines[line].duplicates.push(scored.tool),
-            // Beyond the last line, only copies of what is shown are of interest.
-            None if lines.len() >= limit => continue,
+            .find(|&hit| !is_name_match && term_sets.are_duplicates(hits[hit].scored.tool, scored.tool));
+        match duplicate_of {
+            Some(hit) => hits[hit].duplicates.push(scored.tool),
+            // Past the limit, tools only matter as duplicates of hits already listed.
+            None if hits.len() >= limit => continue,
             None => {
-                alike.push(lines.len());
-                lines.push(RankedHit { scored, duplicates: Vec::new() });
+                same_name.push(hits.len());
+                hits.push(RankedHit { scored, duplicates: Vec::new() });
             }
         }
     }
-    lines
+    hits
 }
 
-/// The words of tools that were compared, each once, in order.
+/// Sorted, distinct terms of the tools compared so far.
 struct TermSets<'a> {
-    directory: &'a SearchIndex,
+    index: &'a SearchIndex,
     by_tool: HashMap<u32, Vec<u32>>,
 }
 
 impl TermSets<'_> {
-    fn are_duplicates(&mut self, one: u32, other: u32) -> bool {
-        if self.directory.segment_of(one) == self.directory.segment_of(other) {
+    /// Compares two tools by their text; tools of one source are never duplicates of each other.
+    fn are_duplicates(&mut self, a: u32, b: u32) -> bool {
+        if self.index.segment_of(a) == self.index.segment_of(b) {
             return false;
         }
-        for tool in [one, other] {
+        for tool in [a, b] {
             self.by_tool.entry(tool).or_insert_with(|| {
-                let mut words = self.directory.forward_index().sequence(tool).to_vec();
-                words.sort_unstable();
-                words.dedup();
-                words
+                let mut terms = self.index.forward_index().sequence(tool).to_vec();
+                terms.sort_unstable();
+                terms.dedup();
+                terms
             });
         }
-        term_similarity(&self.by_tool[&one], &self.by_tool[&other]) >= MIN_SIMILARITY
+        term_similarity(&self.by_tool[&a], &self.by_tool[&b]) >= MIN_SIMILARITY
     }
 }
 
-/// The share of words that two texts have in common.
-fn term_similarity(one: &[u32], other: &[u32]) -> f32 {
-    let common = one.iter().filter(|word| other.binary_search(word).is_ok()).count();
-    let all = one.len() + other.len() - common;
-    if all < MIN_COMPARED_TERMS { 0.0 } else { common as f32 / all as f32 }
+/// Jaccard similarity of two sorted term lists, or 0 for texts that are too short to compare.
+fn term_similarity(a: &[u32], b: &[u32]) -> f32 {
+    let common = a.iter().filter(|word| b.binary_search(word).is_ok()).count();
+    let union = a.len() + b.len() - common;
+    if union < MIN_COMPARED_TERMS { 0.0 } else { common as f32 / union as f32 }
 }

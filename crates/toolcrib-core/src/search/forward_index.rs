@@ -1,24 +1,25 @@
-//! The words of every tool of a catalogue, one tool after the other, by the numbers of their terms: a closer look goes
-//! through a hundred and fifty tools of as many sources, and must not go to each of those.
+//! Forward index: the terms of each tool, stored contiguously for all tools of a catalogue. Reranking reads the terms of
+//! 150 tools from as many sources, and visiting each segment for that would be slow.
 
 use super::postings::{Postings, ToolCard};
 use super::tokenize;
 
+/// Term numbers of all tools. Term numbers are those of the [`SearchIndex`](super::SearchIndex).
 #[derive(Debug)]
 pub(super) struct ForwardIndex {
     terms: Vec<u32>,
-    /// By tool, and one more that marks the end.
+    /// By tool number, with one extra entry that marks the end.
     tools: Vec<ToolText>,
 }
 
-/// Where the words of a tool begin: those of its name, each once, then its text.
+/// Position of a tool's terms: first the distinct terms of its name, then its text.
 #[derive(Debug, Default, Clone, Copy)]
 struct ToolText {
     name_start: u32,
     sequence_start: u32,
-    /// How rare the words of its name are, together.
+    /// Sum of the rarities of the name's terms.
     name_rarity: f32,
-    /// Names its own name, letters and digits alone.
+    /// Hash of the normalised name without source prefix.
     name_key: u64,
 }
 
@@ -29,39 +30,40 @@ impl Default for ForwardIndex {
 }
 
 impl ForwardIndex {
-    /// Takes in the tools of the next segment; `numbers` and `rarities` are those of its terms in the catalogue.
+    /// Appends the tools of the next segment. `numbers` maps the segment's terms to term numbers; `rarities` is indexed
+    /// by term number.
     pub(super) fn add_segment(&mut self, postings: &Postings, numbers: &[u32], rarities: &[f32]) {
         let number = |term: &u32| numbers[*term as usize];
-        for ToolCard { name_terms: name, sequence, normalized_name: own, .. } in &postings.cards {
+        for ToolCard { name_terms, sequence, normalized_name, .. } in &postings.cards {
             if let Some(text) = self.tools.last_mut() {
-                text.sequence_start += name.len() as u32;
-                text.name_rarity = name.iter().map(|term| rarities[number(term) as usize]).sum();
-                text.name_key = tokenize::hash_key(own);
+                text.sequence_start += name_terms.len() as u32;
+                text.name_rarity = name_terms.iter().map(|term| rarities[number(term) as usize]).sum();
+                text.name_key = tokenize::hash_key(normalized_name);
             }
-            self.terms.extend(name.iter().chain(sequence).map(number));
+            self.terms.extend(name_terms.iter().chain(sequence).map(number));
             let end = self.terms.len() as u32;
             self.tools.push(ToolText { name_start: end, sequence_start: end, ..ToolText::default() });
         }
     }
 
-    /// The terms of a tool's name, each once.
+    /// Distinct terms of a tool's name.
     pub(super) fn name_terms(&self, tool: u32) -> &[u32] {
         let text = self.tool_text(tool);
         self.terms.get(text.name_start as usize..text.sequence_start as usize).unwrap_or_default()
     }
 
-    /// Name and description in their order, without words that say nothing.
+    /// Terms of name and description in text order, without stop words.
     pub(super) fn sequence(&self, tool: u32) -> &[u32] {
         let range = self.tool_text(tool).sequence_start as usize..self.tool_text(tool + 1).name_start as usize;
         self.terms.get(range).unwrap_or_default()
     }
 
-    /// How rare the words of a tool's name are, together.
+    /// Sum of the rarities of the terms in a tool's name.
     pub(super) fn name_rarity(&self, tool: u32) -> f32 {
         self.tool_text(tool).name_rarity
     }
 
-    /// The same number for the same name, letters and digits alone.
+    /// Hash of the normalised name without source prefix; equal for tools of the same name.
     pub(super) fn name_key(&self, tool: u32) -> u64 {
         self.tool_text(tool).name_key
     }

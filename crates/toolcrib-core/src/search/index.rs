@@ -1,6 +1,6 @@
-//! Where each term of a whole catalogue is found, and how rare it is: the postings of all segments, laid one after the
-//! other by term, for a search through two thousand sources must not go to each of them for each word.
-//! Made by the first search in a catalogue, from what its segments have worked out already.
+//! Inverted index of a whole catalogue: for each term its postings over all segments and its rarity.
+//! Postings of all segments are concatenated by term, so that a search over thousands of sources does not visit each
+//! segment for each word. Built by the first search in a catalogue from the per-segment [`Postings`](super::Postings).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -15,136 +15,148 @@ use super::term_text::TermTexts;
 use super::tokenize::{self, Word};
 use crate::catalog::{CatalogSource, ToolRef};
 
-/// What a word of a source's title or tags is worth for its tools. A configuration may change them while the list stays,
-/// so that they are no part of the postings.
+/// Score of a term in a source's title or tags, for each of its tools. Labels come from the configuration, which can
+/// change while the tool list stays, so they are not part of the segment's postings.
 const LABEL_WEIGHT: f32 = 0.3;
-/// How far rarity counts: less than in full, for what is rarest in a task is often the name of a person or a file.
+/// Exponent that dampens inverse document frequency: the rarest words of a task are often names of people or files.
 const RARITY_EXPONENT: f32 = 0.8;
 
+/// Search index of one catalogue. Tools are numbered consecutively over all segments.
 #[derive(Debug, Default)]
 pub(crate) struct SearchIndex {
     segments: Vec<SegmentRange>,
-    /// For every tool, the number of its place.
+    /// By tool number: the position of its segment in `segments`.
     segment_of: Vec<u32>,
-    /// The tools that no search finds, in order.
+    /// Numbers of hidden, denied, disabled and masked tools, sorted. They are indexed but never returned.
     unsearchable: Vec<u32>,
     terms: TermMap<TermStats>,
-    /// By term, then by tool.
+    /// Sorted by term, then by tool; [`TermStats`] holds the range of each term.
     postings: Vec<Posting>,
-    /// The places whose title or tags have a term.
+    /// By term key: positions of the segments whose title or tags contain the term.
     label_segments: TermMap<Vec<u32>>,
     forward_index: ForwardIndex,
     name_index: NameIndex,
-    /// Made when a search needs it.
+    /// Built by the first search that needs substring or typo matching.
     term_texts: OnceLock<TermTexts>,
 }
 
-/// One segment, and the number of its first tool.
+/// One source's segment and the number of its first tool.
 #[derive(Debug)]
 struct SegmentRange {
     source: Arc<CatalogSource>,
     first_tool: u32,
 }
 
-/// A term over all sources: where it stands in `postings`, in how many tools, and how rare that makes it.
+/// Statistics of a term over all segments.
 #[derive(Debug, Default)]
 pub(super) struct TermStats {
+    /// Hash of the stemmed text, see [`tokenize::hash_key`].
     pub(super) key: u64,
-    /// What it goes by in [`Texts`].
+    /// Consecutive number of the term in this index, used by [`ForwardIndex`].
     pub(super) number: u32,
-    /// How much it tells tools apart.
+    /// Dampened inverse document frequency.
     pub(super) rarity: f32,
+    /// Number of tools with the term, in their text or through labels.
     tool_count: u32,
+    /// Range in [`SearchIndex::postings`].
     postings: Range<u32>,
 }
 
+/// Map by term key. Keys are hashes already, so they are not hashed again.
 pub(super) type TermMap<T> = HashMap<u64, T, BuildHasherDefault<IdentityHasher>>;
 
 impl SearchIndex {
-    /// `parts` come with what their catalogue leaves out of them.
+    /// Builds the index. Each source comes with the sorted positions of the entries that the catalogue masks.
     pub(crate) fn build<'a>(parts: impl Iterator<Item = (&'a Arc<CatalogSource>, &'a [usize])>) -> SearchIndex {
-        let mut directory = SearchIndex::default();
-        for (part, masked) in parts {
-            let base = directory.segment_of.len() as u32;
-            let entries = part.segment.entries();
+        let mut index = SearchIndex::default();
+        for (source, masked) in parts {
+            let first_tool = index.segment_of.len() as u32;
+            let entries = source.segment.entries();
             for (position, entry) in entries.iter().enumerate() {
-                let findable =
-                    ToolRef { catalog_source: part, entry }.is_searchable() && masked.binary_search(&position).is_err();
-                if !findable {
-                    directory.unsearchable.push(base + position as u32);
+                let is_searchable = ToolRef { catalog_source: source, entry }.is_searchable()
+                    && masked.binary_search(&position).is_err();
+                if !is_searchable {
+                    index.unsearchable.push(first_tool + position as u32);
                 }
             }
-            directory.segment_of.resize(directory.segment_of.len() + entries.len(), directory.segments.len() as u32);
-            directory.segments.push(SegmentRange { source: part.clone(), first_tool: base });
+            index.segment_of.resize(index.segment_of.len() + entries.len(), index.segments.len() as u32);
+            index.segments.push(SegmentRange { source: source.clone(), first_tool });
         }
-        directory.index_labels();
-        directory.index_terms();
-        directory.name_index = NameIndex::build(directory.cards());
-        directory
+        index.index_labels();
+        index.index_terms();
+        index.name_index = NameIndex::build(index.cards());
+        index
     }
 
+    /// Indexes titles and tags of the sources.
     fn index_labels(&mut self) {
-        for (number, SegmentRange { source: part, .. }) in self.segments.iter().enumerate() {
-            for text in part.options.tags.iter().chain(&part.options.title) {
+        for (number, SegmentRange { source, .. }) in self.segments.iter().enumerate() {
+            for text in source.options.tags.iter().chain(&source.options.title) {
                 tokenize::for_each_word(text, |Word { whole, parts }| {
                     for word in parts.iter().chain([&whole]) {
-                        let places = self.label_segments.entry(tokenize::term_key(word)).or_default();
-                        if places.last() != Some(&(number as u32)) {
-                            places.push(number as u32);
+                        let segments = self.label_segments.entry(tokenize::term_key(word)).or_default();
+                        if segments.last() != Some(&(number as u32)) {
+                            segments.push(number as u32);
                         }
                     }
                 });
             }
         }
-        for (key, places) in &self.label_segments {
-            let tools = places.iter().map(|place| self.segments[*place as usize].tool_numbers().len() as u32);
+        for (key, segments) in &self.label_segments {
+            let tools = segments.iter().map(|segment| self.segments[*segment as usize].tool_numbers().len() as u32);
             let number = self.terms.len() as u32;
             self.terms.insert(*key, TermStats { key: *key, number, tool_count: tools.sum(), ..TermStats::default() });
         }
     }
 
+    /// Concatenates the postings of all segments by term and fills the forward index.
     fn index_terms(&mut self) {
-        // For each place, the numbers of its terms in this catalogue.
+        // First pass: number all terms and count their postings. `numbers` maps each segment's terms to these numbers.
         let mut numbers: Vec<Vec<u32>> = Vec::with_capacity(self.segments.len());
-        for place in &self.segments {
-            let postings = place.source.segment.postings();
-            let number = |(term, known): (usize, &PostingTerm)| {
+        for segment in &self.segments {
+            let postings = segment.source.segment.postings();
+            let number = |(term, posting_term): (usize, &PostingTerm)| {
                 let next = self.terms.len() as u32;
-                let spread =
-                    self.terms.entry(known.key).or_insert_with(|| TermStats { number: next, ..TermStats::default() });
-                spread.key = known.key;
-                spread.postings.end += postings.for_term(term as u32).len() as u32;
-                spread.number
+                let stats = self
+                    .terms
+                    .entry(posting_term.key)
+                    .or_insert_with(|| TermStats { number: next, ..TermStats::default() });
+                stats.key = posting_term.key;
+                stats.postings.end += postings.for_term(term as u32).len() as u32;
+                stats.number
             };
             numbers.push(postings.terms.iter().enumerate().map(number).collect());
         }
-        let all = self.segment_of.len() as f32;
-        let (mut free, mut rarities) = (vec![0; self.terms.len()], vec![0.0; self.terms.len()]);
+        // Second pass: give each term its range in `postings`, and compute its rarity.
+        let tool_count = self.segment_of.len() as f32;
+        let mut next_free = vec![0; self.terms.len()];
+        let mut rarities = vec![0.0; self.terms.len()];
         let mut start = 0;
-        for spread in self.terms.values_mut() {
-            let length = spread.postings.end;
-            spread.postings = start..start + length;
-            spread.tool_count += length;
-            spread.rarity = rarity(all, spread.tool_count as f32);
-            free[spread.number as usize] = start as usize;
-            rarities[spread.number as usize] = spread.rarity;
+        for stats in self.terms.values_mut() {
+            let length = stats.postings.end;
+            stats.postings = start..start + length;
+            stats.tool_count += length;
+            stats.rarity = rarity(tool_count, stats.tool_count as f32);
+            next_free[stats.number as usize] = start as usize;
+            rarities[stats.number as usize] = stats.rarity;
             start += length;
         }
+        // Third pass: copy the postings into the ranges. Segments come in order, so each range is sorted by tool.
         self.postings = vec![Posting { tool: 0, impact: 0.0 }; start as usize];
-        for (SegmentRange { source: part, first_tool: base }, numbers) in self.segments.iter().zip(&numbers) {
-            let postings = part.segment.postings();
+        for (SegmentRange { source, first_tool }, numbers) in self.segments.iter().zip(&numbers) {
+            let postings = source.segment.postings();
             for (term, number) in numbers.iter().enumerate() {
-                let free = &mut free[*number as usize];
+                let next_free = &mut next_free[*number as usize];
                 for Posting { tool, impact } in postings.for_term(term as u32) {
-                    self.postings[*free] = Posting { tool: base + tool, impact: *impact };
-                    *free += 1;
+                    self.postings[*next_free] = Posting { tool: first_tool + tool, impact: *impact };
+                    *next_free += 1;
                 }
             }
             self.forward_index.add_segment(postings, numbers, &rarities);
         }
     }
 
-    /// How many tools there are, findable or not.
+    /// Number of tools in the index, searchable or not.
     pub(super) fn len(&self) -> usize {
         self.segment_of.len()
     }
@@ -153,44 +165,44 @@ impl SearchIndex {
         self.unsearchable.binary_search(&tool).is_err()
     }
 
-    /// Takes every score from the tools that cannot be found, or are not of the source and tag that a query is about.
+    /// Sets the score to 0 for tools that are not searchable or excluded by the source or tag of the query.
     pub(super) fn clear_excluded_scores(&self, query: &Query, scores: &mut [f32]) {
         self.unsearchable.iter().for_each(|tool| scores[*tool as usize] = 0.0);
         if query.source.is_none() && query.tag.is_none() {
             return;
         }
-        for place in &self.segments {
-            let fits = query.source.as_ref().is_none_or(|source| source == place.source.segment.source())
-                && query.tag.as_ref().is_none_or(|tag| place.source.options.tags.contains(tag));
-            if !fits {
-                scores[place.tool_numbers()].fill(0.0);
+        for segment in &self.segments {
+            let matches = query.source.as_ref().is_none_or(|source| source == segment.source.segment.source())
+                && query.tag.as_ref().is_none_or(|tag| segment.source.options.tags.contains(tag));
+            if !matches {
+                scores[segment.tool_numbers()].fill(0.0);
             }
         }
     }
 
-    /// A term, if any tool has it.
+    /// Returns the statistics of a term, or `None` if no tool has it.
     pub(super) fn term(&self, key: u64) -> Option<&TermStats> {
         self.terms.get(&key)
     }
 
-    /// In how many tools a term stands.
+    /// Number of tools that contain a term.
     pub(super) fn document_frequency(&self, key: u64) -> u32 {
-        self.term(key).map_or(0, |spread| spread.tool_count)
+        self.term(key).map_or(0, |stats| stats.tool_count)
     }
 
-    /// Calls `take` with every tool that has the term, and what the term is worth there.
-    pub(super) fn for_each_posting(&self, spread: &TermStats, mut take: impl FnMut(u32, f32)) {
-        for Posting { tool, impact } in self.postings(spread) {
+    /// Calls `take` with the number of each tool that has the term, and the term's score there.
+    pub(super) fn for_each_posting(&self, stats: &TermStats, mut take: impl FnMut(u32, f32)) {
+        for Posting { tool, impact } in self.postings(stats) {
             take(*tool, *impact);
         }
-        for number in self.label_segments.get(&spread.key).into_iter().flatten() {
+        for number in self.label_segments.get(&stats.key).into_iter().flatten() {
             self.segments[*number as usize].tool_numbers().for_each(|tool| take(tool as u32, LABEL_WEIGHT));
         }
     }
 
-    /// The tools that have a term, in order.
-    pub(super) fn postings(&self, spread: &TermStats) -> &[Posting] {
-        let range = spread.postings.start as usize..spread.postings.end as usize;
+    /// Returns the postings of a term in tool texts (without labels), sorted by tool.
+    pub(super) fn postings(&self, stats: &TermStats) -> &[Posting] {
+        let range = stats.postings.start as usize..stats.postings.end as usize;
         self.postings.get(range).unwrap_or_default()
     }
 
@@ -204,36 +216,36 @@ impl SearchIndex {
 
     pub(super) fn term_texts(&self) -> &TermTexts {
         self.term_texts.get_or_init(|| {
-            let postings = self.segments.iter().map(|place| place.source.segment.postings());
+            let postings = self.segments.iter().map(|segment| segment.source.segment.postings());
             TermTexts::build(postings.flat_map(|postings| &postings.terms).map(|term| (term.key, &*term.text)))
         })
     }
 
-    /// Every tool with its card, findable or not.
+    /// Iterates over all tools with their cards, searchable or not.
     pub(super) fn cards(&self) -> impl Iterator<Item = (u32, &ToolCard)> {
-        self.segments.iter().flat_map(|place| {
-            let cards = &place.source.segment.postings().cards;
-            cards.iter().enumerate().map(|(position, card)| (place.first_tool + position as u32, card))
+        self.segments.iter().flat_map(|segment| {
+            let cards = &segment.source.segment.postings().cards;
+            cards.iter().enumerate().map(|(position, card)| (segment.first_tool + position as u32, card))
         })
     }
 
     pub(super) fn card(&self, tool: u32) -> Option<&ToolCard> {
-        let SegmentRange { source: part, first_tool: base } = self.segment(tool)?;
-        part.segment.postings().cards.get((tool - base) as usize)
+        let SegmentRange { source, first_tool } = self.segment(tool)?;
+        source.segment.postings().cards.get((tool - first_tool) as usize)
     }
 
     pub(super) fn tool(&self, tool: u32) -> Option<ToolRef<'_>> {
-        let SegmentRange { source: part, first_tool: base } = self.segment(tool)?;
-        let entry = part.segment.entries().get((tool - base) as usize)?;
-        Some(ToolRef { catalog_source: part, entry })
+        let SegmentRange { source, first_tool } = self.segment(tool)?;
+        let entry = source.segment.entries().get((tool - first_tool) as usize)?;
+        Some(ToolRef { catalog_source: source, entry })
     }
 
-    /// How many sources there are.
+    /// Number of segments, i.e. of sources.
     pub(super) fn segment_count(&self) -> usize {
         self.segments.len()
     }
 
-    /// The number of a tool's source.
+    /// Position of a tool's segment.
     pub(super) fn segment_of(&self, tool: u32) -> u32 {
         self.segment_of.get(tool as usize).copied().unwrap_or_default()
     }
@@ -244,18 +256,20 @@ impl SearchIndex {
 }
 
 impl SegmentRange {
+    /// Numbers of the tools in the segment.
     fn tool_numbers(&self) -> Range<usize> {
         self.first_tool as usize..self.first_tool as usize + self.source.segment.entries().len()
     }
 }
 
-fn rarity(all: f32, having: f32) -> f32 {
-    // A label may make a word count twice for a tool.
-    let having = having.min(all);
-    (1.0 + (all - having + 0.5) / (having + 0.5)).ln().powf(RARITY_EXPONENT)
+/// Inverse document frequency as in BM25, dampened by [`RARITY_EXPONENT`].
+fn rarity(tool_count: f32, occurrences: f32) -> f32 {
+    // Labels are added to the text occurrences, so a term may count twice for one tool.
+    let occurrences = occurrences.min(tool_count);
+    (1.0 + (tool_count - occurrences + 0.5) / (occurrences + 0.5)).ln().powf(RARITY_EXPONENT)
 }
 
-/// Keys are hashes already.
+/// Hasher that returns the key itself, for keys that are hashes already.
 #[derive(Debug, Default)]
 pub(super) struct IdentityHasher(u64);
 

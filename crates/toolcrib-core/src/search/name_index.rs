@@ -1,87 +1,104 @@
-//! The names of all tools, to be found in any spelling: letters and digits alone, or by the stems of their words.
+//! Index of all tool names of a catalogue by normalised spelling, by stems, by substring and by edit distance.
 
 use super::index::TermMap;
 use super::postings::ToolCard;
 use super::text_block::TextBlock;
 use super::tokenize::{self, Word};
 
+/// Tool numbers by name.
 #[derive(Debug, Default)]
 pub(super) struct NameIndex {
+    /// By hash of the normalised name, with and without the source prefix.
     by_normalized_name: TermMap<Vec<u32>>,
+    /// By hash of the stemmed words of the name without prefix.
     by_stems: TermMap<Vec<u32>>,
-    /// What is compared before a name itself is, by the length of the name.
+    /// Sorted by length; narrows the candidates for edit distance.
     name_shapes: Vec<NameShape>,
-    /// Every tool's name with its source, letters and digits alone.
+    /// Normalised names with source prefix, at the position of the tool number.
     full_names: TextBlock,
 }
 
+/// Length and letters of a name: a cheap lower bound for its edit distance to another name.
 #[derive(Debug, Clone, Copy)]
 struct NameShape {
     tool: u32,
+    /// In characters.
     length: u32,
+    /// See [`tokenize::letter_mask`].
     letter_mask: u64,
+    /// Whether the name includes the source prefix.
     is_full_name: bool,
 }
 
 impl NameIndex {
-    /// The cards of all tools, in order.
+    /// Builds the index from the cards of all tools, in order of their numbers.
     pub(super) fn build<'a>(cards: impl Iterator<Item = (u32, &'a ToolCard)>) -> NameIndex {
-        let mut roll = NameIndex::default();
+        let mut index = NameIndex::default();
         for (tool, card) in cards {
-            roll.add_name(tool, &card.normalized_name, false);
+            index.add_name(tool, &card.normalized_name, false);
             if card.normalized_full_name != card.normalized_name {
-                roll.add_name(tool, &card.normalized_full_name, true);
+                index.add_name(tool, &card.normalized_full_name, true);
             }
-            if let Some(cut) = &card.normalized_cut_name {
-                roll.by_normalized_name.entry(tokenize::hash_key(cut)).or_default().push(tool);
+            // A shortened name is known to agents, so it is found too, with and without its prefix.
+            if let Some(cut_name) = &card.normalized_cut_name {
+                index.by_normalized_name.entry(tokenize::hash_key(cut_name)).or_default().push(tool);
                 let source = card.normalized_full_name.strip_suffix(&*card.normalized_name).unwrap_or_default();
-                if let Some(own) = cut.strip_prefix(source).filter(|own| **own != **cut) {
-                    roll.by_normalized_name.entry(tokenize::hash_key(own)).or_default().push(tool);
+                if let Some(name) = cut_name.strip_prefix(source).filter(|name| **name != **cut_name) {
+                    index.by_normalized_name.entry(tokenize::hash_key(name)).or_default().push(tool);
                 }
             }
-            roll.by_stems.entry(card.stems_key).or_default().push(tool);
-            roll.full_names.push(&card.normalized_full_name);
+            index.by_stems.entry(card.stems_key).or_default().push(tool);
+            index.full_names.push(&card.normalized_full_name);
         }
-        roll.name_shapes.sort_by_key(|shape| shape.length);
-        roll
+        index.name_shapes.sort_by_key(|shape| shape.length);
+        index
     }
 
-    fn add_name(&mut self, tool: u32, name: &str, whole: bool) {
+    /// Adds one normalised name of a tool.
+    fn add_name(&mut self, tool: u32, name: &str, is_full_name: bool) {
         self.by_normalized_name.entry(tokenize::hash_key(name)).or_default().push(tool);
-        let (length, letters) = (name.chars().count() as u32, tokenize::letter_mask(name));
-        self.name_shapes.push(NameShape { tool, length, letter_mask: letters, is_full_name: whole });
+        let length = name.chars().count() as u32;
+        let letter_mask = tokenize::letter_mask(name);
+        self.name_shapes.push(NameShape { tool, length, letter_mask, is_full_name });
     }
 
-    /// Tools that are called so, letters and digits alone.
-    pub(super) fn find_normalized(&self, squashed: &str) -> &[u32] {
-        // Names of marks alone are all alike.
-        let found = self.by_normalized_name.get(&tokenize::hash_key(squashed)).filter(|_| !squashed.is_empty());
+    /// Tools with this normalised name.
+    pub(super) fn find_normalized(&self, normalized: &str) -> &[u32] {
+        // All names without letters and digits are empty when normalised; they match nothing.
+        let found = self.by_normalized_name.get(&tokenize::hash_key(normalized)).filter(|_| !normalized.is_empty());
         found.map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Tools whose own names consist of the same words, in whatever form.
+    /// Tools whose name without prefix consists of the same stemmed words in the same order.
     pub(super) fn find_by_stems(&self, text: &str) -> &[u32] {
         let stems = stems_key(text);
         let found = self.by_stems.get(&stems).filter(|_| stems != tokenize::hash_key(""));
         found.map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Tools with this inside of their names.
-    pub(super) fn find_containing(&self, squashed: &str) -> impl Iterator<Item = u32> {
-        self.full_names.containing(squashed).into_iter().map(|tool| tool as u32)
+    /// Tools whose normalised full name contains the text.
+    pub(super) fn find_containing(&self, normalized: &str) -> impl Iterator<Item = u32> {
+        self.full_names.containing(normalized).into_iter().map(|tool| tool as u32)
     }
 
-    /// Tools whose names may differ by so many letters and no more; whether it is the name with the source or without.
-    pub(super) fn find_within_distance(&self, squashed: &str, most: usize) -> impl Iterator<Item = (u32, bool)> {
-        let (length, letters) = (squashed.chars().count(), tokenize::letter_mask(squashed));
-        let start = self.name_shapes.partition_point(|shape| (shape.length as usize) + most < length);
-        let near = self.name_shapes[start..].iter().take_while(move |shape| shape.length as usize <= length + most);
-        let alike = near.filter(move |shape| tokenize::may_be_typo(shape.letter_mask, letters, most));
-        alike.map(|shape| (shape.tool, shape.is_full_name))
+    /// Candidates within an edit distance, judged by length and letters; callers compute the exact distance. The flag
+    /// tells whether the name includes the source prefix.
+    pub(super) fn find_within_distance(
+        &self,
+        normalized: &str,
+        max_distance: usize,
+    ) -> impl Iterator<Item = (u32, bool)> {
+        let length = normalized.chars().count();
+        let letter_mask = tokenize::letter_mask(normalized);
+        let start = self.name_shapes.partition_point(|shape| (shape.length as usize) + max_distance < length);
+        let near =
+            self.name_shapes[start..].iter().take_while(move |shape| shape.length as usize <= length + max_distance);
+        let similar = near.filter(move |shape| tokenize::may_be_typo(shape.letter_mask, letter_mask, max_distance));
+        similar.map(|shape| (shape.tool, shape.is_full_name))
     }
 }
 
-/// Names the words of a text in their order, whatever their form.
+/// Hash of the stemmed words of a text, in order.
 pub(super) fn stems_key(text: &str) -> u64 {
     let mut joined = String::new();
     tokenize::for_each_word(text, |Word { whole, parts }| {

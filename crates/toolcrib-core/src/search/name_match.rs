@@ -1,4 +1,4 @@
-//! A name that was asked for comes first: in any spelling, in the middle of a sentence, and with a slip of the finger.
+//! Recognises tool names in a query, in any spelling, inside a sentence or misspelled, and ranks those tools first.
 
 use std::collections::HashMap;
 
@@ -7,33 +7,34 @@ use super::parsed_query::ParsedQuery;
 use super::rank::{ScoredTool, compare_scores};
 use super::tokenize;
 
-/// Shorter names are too near to each other to be guessed.
+/// Minimum and maximum length of a name for typo matching. Shorter names are too close to each other; longer ones exceed
+/// the maximum length of tool names.
 const MIN_GUESSED_LEN: usize = 5;
 const MAX_GUESSED_LEN: usize = 64;
-/// From this length on, two slips are forgiven.
+/// Minimum length of a name for an edit distance of 2.
 const MIN_TWO_TYPOS_LEN: usize = 9;
-/// A longer query is a sentence, not a name.
+/// Maximum number of words in a query that is compared with names as a whole; longer ones are sentences.
 const MAX_NAME_WORDS: usize = 6;
 /// Maximum number of words of a query that are looked up as names.
 const MAX_IDENTIFIERS: usize = 48;
-/// What being named adds to a score: more than words can.
+/// Score added for a name match; larger than any sum of term scores.
 const NAME_MATCH_SCORE: f32 = 1000.0;
 
-/// How well a tool's name meets the query.
+/// How a tool's name matches the query. Ordered from weak to strong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NameMatch {
-    /// In other forms of its words: perhaps no more than words.
+    /// Same words in other inflections; the query may just use these words.
     SameStems,
-    /// With a slip of the finger.
+    /// Within a small edit distance.
     Typo,
-    /// In another spelling.
+    /// Equal after removal of case and punctuation.
     Normalized,
-    /// To the letter.
+    /// Equal character by character.
     Exact,
 }
 
 impl NameMatch {
-    /// Whether it was surely this name that was asked for, so that copies of the tool may not stand for it.
+    /// Whether the query means this very name, so that the tool must not be collapsed into a duplicate.
     pub(super) fn is_certain(self) -> bool {
         match self {
             NameMatch::Exact | NameMatch::Normalized | NameMatch::Typo => true,
@@ -42,34 +43,34 @@ impl NameMatch {
     }
 }
 
-/// The tools whose names were asked for.
-pub(super) fn match_names(directory: &SearchIndex, question: &ParsedQuery<'_>) -> HashMap<u32, NameMatch> {
+/// Returns the tools whose names occur in the query.
+pub(super) fn match_names(index: &SearchIndex, parsed: &ParsedQuery<'_>) -> HashMap<u32, NameMatch> {
     let mut named: HashMap<u32, NameMatch> = HashMap::new();
-    let mut add = |tools: &[u32], text: &str, how: NameMatch| {
-        for tool in tools.iter().filter(|tool| directory.is_searchable(**tool)) {
-            let to_the_letter =
-                directory.tool(*tool).is_some_and(|tool| tool.name().as_str() == text || tool.original_name() == text);
-            let how = if to_the_letter { NameMatch::Exact } else { how };
-            named.entry(*tool).and_modify(|known| *known = how.max(*known)).or_insert(how);
+    let mut add = |tools: &[u32], text: &str, match_kind: NameMatch| {
+        for tool in tools.iter().filter(|tool| index.is_searchable(**tool)) {
+            let is_exact =
+                index.tool(*tool).is_some_and(|tool| tool.name().as_str() == text || tool.original_name() == text);
+            let match_kind = if is_exact { NameMatch::Exact } else { match_kind };
+            named.entry(*tool).and_modify(|current| *current = match_kind.max(*current)).or_insert(match_kind);
         }
     };
-    let squashed = tokenize::normalize_name(question.text);
-    add(directory.name_index().find_normalized(&squashed), question.text.trim(), NameMatch::Normalized);
-    let identifiers = question.text.split_whitespace().filter(|word| is_identifier(word)).map(trim_punctuation);
-    // Thousands of tools may go by one spelling, and a query may repeat it a thousand times.
+    let normalized = tokenize::normalize_name(parsed.text);
+    add(index.name_index().find_normalized(&normalized), parsed.text.trim(), NameMatch::Normalized);
+    let identifiers = parsed.text.split_whitespace().filter(|word| is_identifier(word)).map(trim_punctuation);
+    // Bounded, because thousands of tools may share one normalised name and a query may repeat it a thousand times.
     for word in identifiers.take(MAX_IDENTIFIERS) {
-        add(directory.name_index().find_normalized(&tokenize::normalize_name(word)), word, NameMatch::Normalized);
+        add(index.name_index().find_normalized(&tokenize::normalize_name(word)), word, NameMatch::Normalized);
     }
-    if question.words.len() <= MAX_NAME_WORDS {
-        add(directory.name_index().find_by_stems(question.text), question.text, NameMatch::SameStems);
+    if parsed.words.len() <= MAX_NAME_WORDS {
+        add(index.name_index().find_by_stems(parsed.text), parsed.text, NameMatch::SameStems);
     }
     if named.is_empty() {
-        named.extend(typo_matches(directory, question, &squashed));
+        named.extend(typo_matches(index, parsed, &normalized));
     }
     named
 }
 
-/// Puts named tools before all others.
+/// Raises the scores of tools matched by name above all others and sorts `best` again.
 pub(super) fn boost_named(named: &HashMap<u32, NameMatch>, best: &mut [ScoredTool]) {
     if named.is_empty() {
         return;
@@ -85,40 +86,39 @@ pub(super) fn boost_named(named: &HashMap<u32, NameMatch>, best: &mut [ScoredToo
     best.sort_by(compare_scores);
 }
 
-/// Written as names are: `create_issue`, `github/create_issue`, `create-issue`, `createIssue`.
+/// Whether a word is written like an identifier: `create_issue`, `github/create_issue`, `create-issue`, `createIssue`.
 fn is_identifier(word: &str) -> bool {
     let inner = trim_punctuation(word);
     let mut neighbours = inner.chars().zip(inner.chars().skip(1));
-    inner.contains(['_', '/', ':', '-', '.'])
-        || neighbours.any(|(one, other)| one.is_lowercase() && other.is_uppercase())
+    inner.contains(['_', '/', ':', '-', '.']) || neighbours.any(|(a, b)| a.is_lowercase() && b.is_uppercase())
 }
 
-/// A word without the marks around it.
+/// Strips punctuation from both ends of a word.
 fn trim_punctuation(word: &str) -> &str {
     word.trim_matches(|character: char| !character.is_alphanumeric())
 }
 
-/// The names that differ from the query by a slip or two. Only where a word is unknown: `get_user` is no slip of
-/// `set_user`.
-fn typo_matches(directory: &SearchIndex, question: &ParsedQuery<'_>, squashed: &str) -> HashMap<u32, NameMatch> {
-    let length = squashed.chars().count();
-    let unknown = question.terms.iter().any(|term| directory.document_frequency(term.key) == 0);
-    if !(MIN_GUESSED_LEN..=MAX_GUESSED_LEN).contains(&length) || question.words.len() > MAX_NAME_WORDS || !unknown {
+/// Returns the names with the smallest edit distance to the query, at most 1 or 2. Only for queries with an unknown
+/// term: `get_user` is a name of its own and no misspelling of `set_user`.
+fn typo_matches(index: &SearchIndex, parsed: &ParsedQuery<'_>, normalized: &str) -> HashMap<u32, NameMatch> {
+    let length = normalized.chars().count();
+    let unknown = parsed.terms.iter().any(|term| index.document_frequency(term.key) == 0);
+    if !(MIN_GUESSED_LEN..=MAX_GUESSED_LEN).contains(&length) || parsed.words.len() > MAX_NAME_WORDS || !unknown {
         return HashMap::new();
     }
-    let most = if length < MIN_TWO_TYPOS_LEN { 1 } else { 2 };
+    let max_distance = if length < MIN_TWO_TYPOS_LEN { 1 } else { 2 };
     let mut nearest: HashMap<u32, NameMatch> = HashMap::new();
-    let mut least = most;
-    for (tool, whole) in directory.name_index().find_within_distance(squashed, most) {
-        let Some(card) = directory.card(tool) else { continue };
-        let name = if whole { &card.normalized_full_name } else { &card.normalized_name };
-        let distance = strsim::osa_distance(squashed, name);
-        if distance > least || !directory.is_searchable(tool) {
+    let mut min_distance = max_distance;
+    for (tool, is_full_name) in index.name_index().find_within_distance(normalized, max_distance) {
+        let Some(card) = index.card(tool) else { continue };
+        let name = if is_full_name { &card.normalized_full_name } else { &card.normalized_name };
+        let distance = strsim::osa_distance(normalized, name);
+        if distance > min_distance || !index.is_searchable(tool) {
             continue;
         }
-        if distance < least {
+        if distance < min_distance {
             nearest.clear();
-            least = distance;
+            min_distance = distance;
         }
         nearest.insert(tool, NameMatch::Typo);
     }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_that_is_written_like_a_name() {
+    fn identifiers_are_recognised_by_separators_and_camel_case() {
         for word in ["create_issue", "`github__create_issue`", "github/create", "createIssue,", "a:b", "get-user."] {
             assert!(is_identifier(word), "{word}");
         }

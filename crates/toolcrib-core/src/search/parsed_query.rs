@@ -1,76 +1,84 @@
-//! A query, read: the terms it asks for, those related to them, and which stood side by side.
+//! Tokenized query: its terms, related terms (synonyms) and adjacent pairs. Independent of any catalogue.
 
 use super::tokenize::{self, Word};
 use super::vocabulary::vocabulary;
 
-/// A query is read so far, in bytes. More says less, and an agent may paste a book.
+/// Maximum number of bytes of a query that are read. The rest is ignored: agents paste whole documents.
 const MAX_QUERY_BYTES: usize = 4096;
+/// Maximum number of distinct terms; bounds the work per query.
 const MAX_QUERY_TERMS: usize = 48;
+/// Maximum number of related terms.
 const MAX_RELATED_TERMS: usize = 96;
 
+/// A query as terms.
 #[derive(Debug, Default)]
 pub(super) struct ParsedQuery<'a> {
-    /// As it was written, cut to a bearable length.
+    /// The original text, truncated to [`MAX_QUERY_BYTES`].
     pub(super) text: &'a str,
-    /// Every term once: a word that is repeated is not meant twice.
+    /// Distinct terms: repeating a word does not raise its weight.
     pub(super) terms: Vec<QueryTerm>,
-    /// Terms that nobody wrote and that mean nearly the same as one that was written.
+    /// Synonyms and related terms that the query does not contain itself.
     pub(super) related: Vec<RelatedTerm>,
-    /// Terms that stood side by side, but for words that say nothing.
+    /// Keys of terms that are adjacent in the query, ignoring stop words.
     pub(super) pairs: Vec<(u64, u64)>,
-    /// The words, lower-cased, as they were written.
+    /// Words in lower case, not stemmed.
     pub(super) words: Vec<String>,
 }
 
+/// A term of the query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct QueryTerm {
     pub(super) key: u64,
     pub(super) weight: f32,
 }
 
+/// A related term, weighted by the term it replaces.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct RelatedTerm {
     pub(super) key: u64,
     pub(super) weight: f32,
-    /// Position of the term it stands for.
+    /// Position in [`ParsedQuery::terms`] of the term it replaces.
     pub(super) term_index: usize,
 }
 
 impl<'a> ParsedQuery<'a> {
+    /// Tokenizes a query. Stop words are dropped unless the query is a single stop word.
     pub(super) fn parse(text: &'a str) -> ParsedQuery<'a> {
-        let mut question = ParsedQuery { text: truncate_query(text), ..ParsedQuery::default() };
-        question.add_words(|word| !vocabulary().is_stop_word(word));
-        if question.terms.is_empty() {
-            // A single one that usually says nothing may be meant; several say nothing together.
-            question.add_words(|_| true);
-            if question.terms.len() > 1 {
-                question = ParsedQuery { text: question.text, ..ParsedQuery::default() };
+        let mut parsed = ParsedQuery { text: truncate_query(text), ..ParsedQuery::default() };
+        parsed.add_words(|word| !vocabulary().is_stop_word(word));
+        if parsed.terms.is_empty() {
+            // One stop word alone may be meant literally (`who`); several of them say nothing.
+            parsed.add_words(|_| true);
+            if parsed.terms.len() > 1 {
+                parsed = ParsedQuery { text: parsed.text, ..ParsedQuery::default() };
             }
         }
-        question.add_related();
-        question
+        parsed.add_related();
+        parsed
     }
 
-    fn add_words(&mut self, speaks: impl Fn(&str) -> bool) {
+    /// Adds all words that `is_significant` accepts.
+    fn add_words(&mut self, is_significant: impl Fn(&str) -> bool) {
         let text = self.text;
-        let mut before = None;
+        let mut previous = None;
         tokenize::for_each_word(text, |Word { whole, parts }| {
-            if self.terms.len() >= MAX_QUERY_TERMS || !speaks(&whole) {
+            if self.terms.len() >= MAX_QUERY_TERMS || !is_significant(&whole) {
                 return;
             }
             let key = self.add_term(&whole);
             parts.iter().for_each(|part| {
                 self.add_term(part);
             });
-            if let Some(before) = before.replace(key)
-                && !self.pairs.contains(&(before, key))
+            if let Some(previous) = previous.replace(key)
+                && !self.pairs.contains(&(previous, key))
             {
-                self.pairs.push((before, key));
+                self.pairs.push((previous, key));
             }
             self.words.push(whole);
         });
     }
 
+    /// Adds a word as a term, unless it is known, and returns its key.
     fn add_term(&mut self, word: &str) -> u64 {
         let key = tokenize::term_key(word);
         if self.terms.iter().all(|term| term.key != key) {
@@ -79,8 +87,9 @@ impl<'a> ParsedQuery<'a> {
         key
     }
 
+    /// Adds related terms of the vocabulary; of several weights for the same term, the highest counts.
     fn add_related(&mut self) {
-        for (to, term) in self.terms.iter().enumerate() {
+        for (term_index, term) in self.terms.iter().enumerate() {
             for &(key, weight) in vocabulary().related(term.key) {
                 let weight = weight * term.weight;
                 if self.terms.iter().any(|term| term.key == key) {
@@ -88,9 +97,9 @@ impl<'a> ParsedQuery<'a> {
                 }
                 match self.related.iter().position(|related| related.key == key) {
                     Some(known) if self.related[known].weight >= weight => {}
-                    Some(known) => self.related[known] = RelatedTerm { key, weight, term_index: to },
+                    Some(known) => self.related[known] = RelatedTerm { key, weight, term_index },
                     None if self.related.len() < MAX_RELATED_TERMS => {
-                        self.related.push(RelatedTerm { key, weight, term_index: to })
+                        self.related.push(RelatedTerm { key, weight, term_index })
                     }
                     None => return,
                 }
@@ -99,7 +108,7 @@ impl<'a> ParsedQuery<'a> {
     }
 }
 
-/// Cut between characters.
+/// Truncates to [`MAX_QUERY_BYTES`] at a character boundary.
 fn truncate_query(text: &str) -> &str {
     let mut end = MAX_QUERY_BYTES.min(text.len());
     while !text.is_char_boundary(end) {
@@ -119,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_say_nothing_are_left_out_unless_there_are_no_others() {
+    fn stop_words_are_dropped_unless_the_query_is_a_single_one() {
         check("What is the weather in Rome?", &["weather", "rome"]);
         check("who", &["who"]);
         check("the of a please", &[]);
@@ -127,15 +136,15 @@ mod tests {
     }
 
     #[test]
-    fn a_word_counts_once() {
+    fn a_repeated_word_is_one_term() {
         check("issue issues ISSUE", &["issue"]);
         check("GitHub git", &["github", "git", "hub"]);
     }
 
     #[test]
-    fn however_long_it_is_it_is_read_to_an_end() {
+    fn a_very_long_query_is_truncated() {
         let text: String = (0..1_000_000).map(|number| format!("é{number} ")).collect();
-        let question = ParsedQuery::parse(&text);
-        assert!(question.text.len() <= MAX_QUERY_BYTES && question.terms.len() <= MAX_QUERY_TERMS + 8);
+        let parsed = ParsedQuery::parse(&text);
+        assert!(parsed.text.len() <= MAX_QUERY_BYTES && parsed.terms.len() <= MAX_QUERY_TERMS + 8);
     }
 }

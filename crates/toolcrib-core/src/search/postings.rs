@@ -1,5 +1,5 @@
-//! The words of one source's tools, and how much each counts for which tool. Built by the first search, from the segment
-//! alone: how rare a word is over all sources is asked of the [`Directory`](super::directory::Directory).
+//! Inverted index of one segment: its terms and their scores for each tool. Built by the first search from the segment
+//! alone; the rarity of a term over all sources belongs to the [`SearchIndex`](super::SearchIndex).
 
 use std::collections::HashMap;
 
@@ -13,55 +13,64 @@ use crate::catalog::{Segment, SegmentEntry};
 use crate::outline;
 use crate::tool::Tool;
 
-/// How quickly more of the same word counts less.
+/// Term frequency saturation (`k1` in BM25F): how quickly further occurrences of a term add less.
 const SATURATION: f32 = 1.4;
-/// So many words of a tool are kept in their order.
+/// Maximum number of terms per tool in [`ToolCard::sequence`].
 const MAX_SEQUENCE_LEN: usize = 96;
 
+/// Terms, postings and cards of the tools of one segment.
 #[derive(Debug, Default)]
 pub(crate) struct Postings {
     pub(super) terms: Vec<PostingTerm>,
-    /// By term, then by tool.
+    /// Sorted by term, then by tool; see [`Postings::for_term`].
     postings: Vec<Posting>,
-    /// By the position of the tool in its segment.
+    /// By the position of the tool in the segment.
     pub(super) cards: Vec<ToolCard>,
 }
 
+/// A distinct term of the segment.
 #[derive(Debug)]
 pub(super) struct PostingTerm {
+    /// Stemmed text.
     pub(super) text: Box<str>,
-    /// Names the term in every segment alike.
+    /// Hash of the text, equal in all segments.
     pub(super) key: u64,
+    /// End of the term's range in the postings; the range starts where that of the term before ends.
     postings_end: u32,
 }
 
+/// Occurrence of a term in a tool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Posting {
+    /// Position in the segment, or tool number in the index of the catalogue.
     pub(super) tool: u32,
-    /// Between 0 and 1: what the word is worth for this tool.
+    /// BM25F score of the term for this tool without rarity, between 0 and 1.
     pub(super) impact: f32,
 }
 
-/// What a hit shows of a tool, how its name is recognised, and what a second look at it needs.
+/// Per-tool data for hits, name matching and reranking.
 #[derive(Debug, Default)]
 pub(super) struct ToolCard {
     pub(super) signature: String,
     pub(super) summary: String,
-    /// The tool's own name and the one with its source, letters and digits alone.
+    /// The source's name for the tool, letters and digits only.
     pub(super) normalized_name: Box<str>,
+    /// The same with the source prefix.
     pub(super) normalized_full_name: Box<str>,
-    /// The name that agents see, where it had to be cut.
+    /// The name in the catalogue, where it was shortened.
     pub(super) normalized_cut_name: Option<Box<str>>,
-    /// Its own name by the stems of its words.
+    /// Hash of the stemmed words of the name, see [`name_index::stems_key`].
     pub(super) stems_key: u64,
-    /// The terms of its own name, each once, by their position in `terms`.
+    /// Distinct terms of the name, as positions in `terms`.
     pub(super) name_terms: Box<[u32]>,
-    /// Name and description in their order, without words that say nothing; likewise.
+    /// Terms of name and description in text order without stop words, as positions in `terms`.
     pub(super) sequence: Box<[u32]>,
 }
 
 impl Postings {
+    /// Indexes all tools of a segment.
     pub(crate) fn build(segment: &Segment) -> Postings {
+        // Texts shared by all tools of the source are tokenized once.
         let mut lexicon = Lexicon::default();
         let mut shared = FieldTerms::default();
         lexicon.add_text(segment.source().as_str(), &mut shared[DocumentField::Source as usize]);
@@ -71,7 +80,7 @@ impl Postings {
         let mut cards = Vec::with_capacity(segment.entries().len());
         let mut weights: HashMap<u32, f32> = HashMap::new();
         for (position, entry) in segment.entries().iter().enumerate() {
-            // A stored tool that cannot be read is found by its name alone.
+            // A stored tool that cannot be parsed is still found by its name.
             let tool = segment.tool(entry).ok();
             let schema = tool.as_ref().and_then(|tool| serde_json::from_str(tool.listing.input_schema.get()).ok());
             let schema: Value = schema.unwrap_or_default();
@@ -84,19 +93,22 @@ impl Postings {
                 }
                 None => lexicon.add_text(segment.original_name(entry), &mut fields[DocumentField::Name as usize]),
             }
-            for (field, words) in DocumentField::ALL.into_iter().zip(&fields) {
-                let (penalty, length) = (field.length_penalty(), words.len() as f32 / field.typical_length());
-                let each = field.weight() / (1.0 - penalty + penalty * length);
-                words.iter().for_each(|word| *weights.entry(*word).or_default() += each);
+            for (field, field_terms) in DocumentField::ALL.into_iter().zip(&fields) {
+                // BM25F: sum the weighted, length-normalised occurrences over all fields, then saturate.
+                let penalty = field.length_penalty();
+                let length = field_terms.len() as f32 / field.typical_length();
+                let weight_each = field.weight() / (1.0 - penalty + penalty * length);
+                field_terms.iter().for_each(|term| *weights.entry(*term).or_default() += weight_each);
             }
-            for (word, weight) in weights.drain() {
-                entries.push((word, Posting { tool: position as u32, impact: weight / (SATURATION + weight) }));
+            for (term, weight) in weights.drain() {
+                entries.push((term, Posting { tool: position as u32, impact: weight / (SATURATION + weight) }));
             }
             cards.push(build_card(segment, entry, tool.as_ref(), &schema, &mut lexicon));
         }
-        entries.sort_unstable_by_key(|(word, posting)| (*word, posting.tool));
+        entries.sort_unstable_by_key(|(term, posting)| (*term, posting.tool));
         let mut terms = lexicon.terms;
-        entries.iter().for_each(|(word, _)| terms[*word as usize].postings_end += 1);
+        // `postings_end` counts the postings of each term first and then becomes their running sum.
+        entries.iter().for_each(|(term, _)| terms[*term as usize].postings_end += 1);
         let mut end = 0;
         for term in &mut terms {
             end += term.postings_end;
@@ -105,6 +117,7 @@ impl Postings {
         Postings { terms, postings: entries.into_iter().map(|(_, posting)| posting).collect(), cards }
     }
 
+    /// Returns the postings of a term by its position in `terms`.
     pub(super) fn for_term(&self, term: u32) -> &[Posting] {
         let end = |term: usize| self.terms.get(term).map_or(0, |term| term.postings_end as usize);
         let start = if term == 0 { 0 } else { end(term as usize - 1) };
@@ -112,6 +125,7 @@ impl Postings {
     }
 }
 
+/// Prepares the card of one tool, adding its terms to the lexicon.
 fn build_card(
     segment: &Segment,
     entry: &SegmentEntry,
@@ -119,60 +133,66 @@ fn build_card(
     schema: &Value,
     lexicon: &mut Lexicon,
 ) -> ToolCard {
-    let original = segment.original_name(entry);
-    let mut name: Vec<u32> = Vec::new();
-    tokenize::for_each_word(original, |Word { whole, parts }| {
+    let original_name = segment.original_name(entry);
+    let mut name_terms: Vec<u32> = Vec::new();
+    tokenize::for_each_word(original_name, |Word { whole, parts }| {
         let parts = if parts.is_empty() { vec![whole] } else { parts };
-        name.extend(parts.iter().map(|part| lexicon.intern(part)));
+        name_terms.extend(parts.iter().map(|part| lexicon.intern(part)));
     });
     let description = tool.map(|tool| tool.listing.description.as_str()).unwrap_or_default();
-    let mut sequence = name.clone();
+    let mut sequence = name_terms.clone();
     tokenize::for_each_word(description, |Word { whole, .. }| {
         if sequence.len() < MAX_SEQUENCE_LEN && !vocabulary().is_stop_word(&whole) {
             sequence.push(lexicon.intern(&whole));
         }
     });
-    // Everywhere in one order, so that what is added up comes out the same.
-    name.sort_unstable_by_key(|term| lexicon.terms[*term as usize].key);
-    name.dedup();
-    let full = tokenize::normalize_name(&format!("{}{original}", segment.prefix()));
-    let form = if tool.is_some_and(|tool| tool.execution_spec.is_some()) {
+    // The order by key is the same in every segment, so that floating-point sums over the terms are too.
+    name_terms.sort_unstable_by_key(|term| lexicon.terms[*term as usize].key);
+    name_terms.dedup();
+    let normalized_full_name = tokenize::normalize_name(&format!("{}{original_name}", segment.prefix()));
+    // OpenAPI sources have hundreds of tools with long signatures, so their hits list required arguments only.
+    let format_signature = if tool.is_some_and(|tool| tool.execution_spec.is_some()) {
         outline::short_signature
     } else {
         outline::call_signature
     };
     ToolCard {
-        signature: form(entry.name.as_str(), schema),
+        signature: format_signature(entry.name.as_str(), schema),
         summary: outline::first_sentence(description),
-        normalized_name: tokenize::normalize_name(original).into(),
+        normalized_name: tokenize::normalize_name(original_name).into(),
         normalized_cut_name: Some(tokenize::normalize_name(entry.name.as_str()))
-            .filter(|cut| *cut != full)
+            .filter(|cut_name| *cut_name != normalized_full_name)
             .map(Into::into),
-        normalized_full_name: full.into(),
-        stems_key: name_index::stems_key(original),
-        name_terms: name.into(),
+        normalized_full_name: normalized_full_name.into(),
+        stems_key: name_index::stems_key(original_name),
+        name_terms: name_terms.into(),
         sequence: sequence.into(),
     }
 }
 
+/// Terms of one tool by field, in text order, repetitions included.
 type FieldTerms = [Vec<u32>; DocumentField::ALL.len()];
 
-/// Every word once. The same word is met again and again, so that what it stems to is remembered.
+/// Interns terms. Remembers the stem of each word, because words repeat and stemming is slow.
 #[derive(Default)]
 struct Lexicon {
     terms: Vec<PostingTerm>,
+    /// Position in `terms` by stem.
     by_stem: HashMap<Box<str>, u32>,
+    /// Position in `terms` by word.
     by_word: HashMap<Box<str>, u32>,
 }
 
 impl Lexicon {
-    fn add_text(&mut self, text: &str, into: &mut Vec<u32>) {
+    /// Appends the terms of a text: whole words, and the parts of compound words.
+    fn add_text(&mut self, text: &str, terms: &mut Vec<u32>) {
         tokenize::for_each_word(text, |Word { whole, parts }| {
-            into.push(self.intern(&whole));
-            into.extend(parts.iter().map(|part| self.intern(part)));
+            terms.push(self.intern(&whole));
+            terms.extend(parts.iter().map(|part| self.intern(part)));
         });
     }
 
+    /// Returns the position of a word's term, adding the term if it is new.
     fn intern(&mut self, word: &str) -> u32 {
         if let Some(&term) = self.by_word.get(word) {
             return term;

@@ -1,5 +1,5 @@
-//! Scoring every tool that shares a word with the query, and taking the best: first by words alone, then a closer look at
-//! the best of those.
+//! Ranks the tools of a catalogue for a query: scores all tools by terms and names, selects the best candidates, reranks
+//! them and collapses duplicates.
 
 use std::cmp::Ordering;
 
@@ -8,18 +8,19 @@ use super::parsed_query::ParsedQuery;
 use super::resolved_query::{ResolvedQuery, ResolvedTerm};
 use super::{Query, duplicates, fuzzy, name_match, rerank};
 
-/// At least so many tools get the closer look.
+/// Minimum number of tools that the reranking pass considers.
 const MIN_CANDIDATES: usize = 150;
-/// Several times as many, so that few columns have two of the best.
+/// Number of columns in [`select_best`]. Several times [`MIN_CANDIDATES`], so that few columns hold two of the best.
 const SCORE_COLUMNS: usize = 1024;
 
+/// A tool number with its score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ScoredTool {
     pub(super) score: f32,
     pub(super) tool: u32,
 }
 
-/// One line of the answer.
+/// A hit before it is formatted.
 #[derive(Debug, PartialEq)]
 pub(super) struct RankedHit {
     pub(super) scored: ScoredTool,
@@ -27,25 +28,30 @@ pub(super) struct RankedHit {
     pub(super) duplicates: Vec<u32>,
 }
 
+/// Result of [`rank_tools`].
 #[derive(Debug, Default)]
 pub(super) struct Ranking {
     pub(super) hits: Vec<RankedHit>,
+    /// Number of tools with a positive score.
     pub(super) total: usize,
 }
 
-pub(super) fn rank_tools(directory: &SearchIndex, query: &Query, mix: impl FnOnce(&str, &mut [f32])) -> Ranking {
-    let question = ParsedQuery::parse(&query.text);
-    let asked = ResolvedQuery::new(directory, &question);
-    let mut scores = score_terms(directory, &asked);
-    mix(question.text, &mut scores);
-    fuzzy::add_fuzzy_scores(directory, &question, &mut scores);
-    let named = name_match::match_names(directory, &question);
+/// Ranks all searchable tools. `mix` may change the term scores, e.g. add semantic similarity.
+pub(super) fn rank_tools(index: &SearchIndex, query: &Query, mix: impl FnOnce(&str, &mut [f32])) -> Ranking {
+    // Score every tool.
+    let parsed = ParsedQuery::parse(&query.text);
+    let resolved = ResolvedQuery::new(index, &parsed);
+    let mut scores = score_terms(index, &resolved);
+    mix(parsed.text, &mut scores);
+    fuzzy::add_fuzzy_scores(index, &parsed, &mut scores);
+    let named = name_match::match_names(index, &parsed);
     for &tool in named.keys() {
-        // A name that was asked for is found even when none of its words is.
+        // A tool matched by name is a result even if none of its terms matches.
         scores[tool as usize] = scores[tool as usize].max(f32::MIN_POSITIVE);
     }
-    directory.clear_excluded_scores(query, &mut scores);
+    index.clear_excluded_scores(query, &mut scores);
 
+    // Select candidates: twice the limit, as duplicates will be collapsed. Tools matched by name are always among them.
     let total = scores.iter().filter(|score| **score > 0.0).count();
     let limit = if query.limit == 0 { total } else { query.limit };
     let keep = MIN_CANDIDATES.max(limit.saturating_mul(2)).min(total);
@@ -54,37 +60,39 @@ pub(super) fn rank_tools(directory: &SearchIndex, query: &Query, mix: impl FnOnc
         let named = named.keys().map(|tool| ScoredTool { score: scores[*tool as usize], tool: *tool });
         best.extend(named.filter(|named| named.score > 0.0 && compare_scores(&last, named) == Ordering::Less));
     }
-    rerank::rerank(directory, &asked, &mut best);
+    // Refine their order.
+    rerank::rerank(index, &resolved, &mut best);
     name_match::boost_named(&named, &mut best);
-    let lines = duplicates::collapse_duplicates(directory, best, &named, limit);
-    Ranking { hits: lines, total }
+    let hits = duplicates::collapse_duplicates(index, best, &named, limit);
+    Ranking { hits, total }
 }
 
-/// BM25F: what each word is worth for a tool, times how rare it is.
-fn score_terms(directory: &SearchIndex, asked: &ResolvedQuery<'_>) -> Vec<f32> {
-    let mut scores = vec![0.0_f32; directory.len()];
-    for ResolvedTerm { stats: spread, weight } in asked.terms.iter().chain(&asked.related) {
-        directory.for_each_posting(spread, |tool, impact| scores[tool as usize] += weight * impact);
+/// BM25F: sums term score times rarity over all terms of the query.
+fn score_terms(index: &SearchIndex, resolved: &ResolvedQuery<'_>) -> Vec<f32> {
+    let mut scores = vec![0.0_f32; index.len()];
+    for ResolvedTerm { stats, weight } in resolved.terms.iter().chain(&resolved.related) {
+        index.for_each_posting(stats, |tool, impact| scores[tool as usize] += weight * impact);
     }
     scores
 }
 
-/// The best so many tools that have a score, in no order. They are dealt out to columns: at least so many tools reach
-/// what so many columns have, and only columns that have it are looked through.
+/// Returns the `keep` tools with the highest positive scores, unsorted. Faster than a selection over all tools: scores
+/// are dealt out to columns, the `keep`-th highest column maximum is a lower bound for the result, and only columns that
+/// reach it are scanned.
 fn select_best(scores: &[f32], keep: usize) -> Vec<ScoredTool> {
     let mut columns = [0.0_f32; SCORE_COLUMNS];
     for row in scores.chunks(SCORE_COLUMNS) {
-        for (highest, score) in columns.iter_mut().zip(row) {
-            *highest = if score > highest { *score } else { *highest };
+        for (column_best, score) in columns.iter_mut().zip(row) {
+            *column_best = if score > column_best { *score } else { *column_best };
         }
     }
-    let reached = match keep {
-        1..=SCORE_COLUMNS => *columns.clone().select_nth_unstable_by(keep - 1, |one, other| other.total_cmp(one)).1,
+    let threshold = match keep {
+        1..=SCORE_COLUMNS => *columns.clone().select_nth_unstable_by(keep - 1, |a, b| b.total_cmp(a)).1,
         _ => 0.0,
     };
-    let floor = reached.max(f32::MIN_POSITIVE);
+    let floor = threshold.max(f32::MIN_POSITIVE);
     let mut best: Vec<ScoredTool> = Vec::with_capacity(2 * keep);
-    for (column, _) in columns.iter().enumerate().filter(|(_, highest)| **highest >= floor) {
+    for (column, _) in columns.iter().enumerate().filter(|(_, column_best)| **column_best >= floor) {
         let tools = (column..scores.len()).step_by(SCORE_COLUMNS);
         let scored = tools.map(|tool| ScoredTool { score: scores[tool], tool: tool as u32 });
         best.extend(scored.filter(|scored| scored.score >= floor));
@@ -96,9 +104,9 @@ fn select_best(scores: &[f32], keep: usize) -> Vec<ScoredTool> {
     best
 }
 
-/// The better score, then the name that stands first.
-pub(super) fn compare_scores(one: &ScoredTool, other: &ScoredTool) -> Ordering {
-    other.score.total_cmp(&one.score).then(one.tool.cmp(&other.tool))
+/// Orders by descending score, then by tool number, i.e. by name within a source.
+pub(super) fn compare_scores(a: &ScoredTool, b: &ScoredTool) -> Ordering {
+    b.score.total_cmp(&a.score).then(a.tool.cmp(&b.tool))
 }
 
 #[cfg(test)]
@@ -120,18 +128,18 @@ mod tests {
     }
 
     #[test]
-    fn the_best_are_the_best_around_the_number_of_columns() {
+    fn select_best_is_correct_around_the_number_of_columns() {
         for tools in [0, 1, SCORE_COLUMNS - 1, SCORE_COLUMNS, SCORE_COLUMNS + 1, 5 * SCORE_COLUMNS] {
-            let few_values: Vec<f32> = (0..tools).map(|tool| (tool * 7919 % 13) as f32).collect();
+            let scores: Vec<f32> = (0..tools).map(|tool| (tool * 7919 % 13) as f32).collect();
             for keep in [0, 1, 150, SCORE_COLUMNS, SCORE_COLUMNS + 1, tools] {
-                check(&few_values, keep);
+                check(&scores, keep);
             }
         }
     }
 
     proptest! {
         #[test]
-        fn the_best_are_those_a_sort_gives(seeds in prop::collection::vec(0_u8..40, 0..4000), keep in 0_usize..2000) {
+        fn select_best_equals_a_full_sort(seeds in prop::collection::vec(0_u8..40, 0..4000), keep in 0_usize..2000) {
             check(&seeds.iter().map(|seed| f32::from(*seed) / 4.0).collect::<Vec<_>>(), keep);
         }
     }

@@ -1,41 +1,44 @@
-//! A query as one catalogue knows it: every term is looked up once, with what it counts there. Terms that no tool has
-//! are left out.
+//! A parsed query resolved against the index of one catalogue: each term is looked up once and weighted by its rarity
+//! there. Terms that occur in no tool are dropped.
 
 use super::index::{SearchIndex, TermStats};
 use super::parsed_query::{ParsedQuery, QueryTerm};
 
+/// Terms of a query with their statistics in one catalogue.
 #[derive(Debug)]
 pub(super) struct ResolvedQuery<'a> {
     pub(super) terms: Vec<ResolvedTerm<'a>>,
-    /// Those that nobody wrote.
+    /// Synonyms and related terms that the query does not contain itself.
     pub(super) related: Vec<ResolvedTerm<'a>>,
-    /// Terms that stood side by side.
+    /// Terms that are adjacent in the query, ignoring stop words.
     pub(super) pairs: Vec<(&'a TermStats, &'a TermStats)>,
 }
 
+/// A query term that occurs in the catalogue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResolvedTerm<'a> {
     pub(super) stats: &'a TermStats,
-    /// What it counts, with how rare it is.
+    /// Weight of the term in the query, multiplied by its rarity in the catalogue.
     pub(super) weight: f32,
 }
 
 impl<'a> ResolvedQuery<'a> {
-    pub(super) fn new(directory: &'a SearchIndex, question: &ParsedQuery<'_>) -> ResolvedQuery<'a> {
-        let spreads: Vec<Option<&TermStats>> = question.terms.iter().map(|term| directory.term(term.key)).collect();
-        let known = |(term, spread): (&QueryTerm, &Option<&'a TermStats>)| {
-            let spread = (*spread)?;
-            Some(ResolvedTerm { stats: spread, weight: term.weight * spread.rarity })
+    /// Looks up all terms of `parsed` in `index`.
+    pub(super) fn new(index: &'a SearchIndex, parsed: &ParsedQuery<'_>) -> ResolvedQuery<'a> {
+        let stats_by_term: Vec<Option<&TermStats>> = parsed.terms.iter().map(|term| index.term(term.key)).collect();
+        let resolve = |(term, stats): (&QueryTerm, &Option<&'a TermStats>)| {
+            let stats = (*stats)?;
+            Some(ResolvedTerm { stats, weight: term.weight * stats.rarity })
         };
-        let terms: Vec<ResolvedTerm<'a>> = question.terms.iter().zip(&spreads).filter_map(known).collect();
-        let related = question.related.iter().filter_map(|related| {
-            let spread = directory.term(related.key)?;
-            // Standing for a word, it is no rarer than that.
-            let rarity = spreads[related.term_index].map_or(spread.rarity, |to| spread.rarity.min(to.rarity));
-            Some(ResolvedTerm { stats: spread, weight: related.weight * rarity })
+        let terms: Vec<ResolvedTerm<'a>> = parsed.terms.iter().zip(&stats_by_term).filter_map(resolve).collect();
+        let related = parsed.related.iter().filter_map(|related| {
+            let stats = index.term(related.key)?;
+            // A related term replaces a query term, so it must not count as rarer than that term.
+            let rarity = stats_by_term[related.term_index].map_or(stats.rarity, |term| stats.rarity.min(term.rarity));
+            Some(ResolvedTerm { stats, weight: related.weight * rarity })
         });
-        let find = |key: u64| terms.iter().map(|term| term.stats).find(|spread| spread.key == key);
-        let pairs = question.pairs.iter().filter_map(|(one, other)| Some((find(*one)?, find(*other)?)));
+        let find = |key: u64| terms.iter().map(|term| term.stats).find(|stats| stats.key == key);
+        let pairs = parsed.pairs.iter().filter_map(|(first, second)| Some((find(*first)?, find(*second)?)));
         ResolvedQuery { related: related.collect(), pairs: pairs.collect(), terms }
     }
 }

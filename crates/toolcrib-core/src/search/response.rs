@@ -1,4 +1,4 @@
-//! What was found, as programs get it: `toolcrib search --json` and `GET /api/search`.
+//! JSON form of search results: `toolcrib search --json` and `GET /api/search`.
 
 use serde::Serialize;
 
@@ -6,17 +6,19 @@ use super::{Hit, SearchResults};
 use crate::tokens;
 use crate::tool::ToolName;
 
+/// Serialised search results. Field names are part of the public contract.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SearchResponse<'a> {
     pub hits: Vec<SearchResponseHit<'a>>,
-    /// How many tools match, shown or not.
+    /// Number of tools that match, including those not in `hits`.
     pub total: usize,
-    /// What the lines of the hits cost an agent, in tokens of `o200k_base`.
+    /// Tokens (`o200k_base`) of the hits as text lines, i.e. what an agent pays for reading them.
     pub tokens: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<&'a str>,
 }
 
+/// One [`Hit`], borrowed for serialisation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SearchResponseHit<'a> {
     pub name: &'a str,
@@ -28,6 +30,7 @@ pub struct SearchResponseHit<'a> {
 }
 
 impl SearchResults {
+    /// Returns the serialisable form. Counts tokens, which loads the tokenizer on first use.
     pub fn to_response(&self) -> SearchResponse<'_> {
         let lines: Vec<String> = self.hits.iter().map(Hit::to_line).collect();
         SearchResponse {

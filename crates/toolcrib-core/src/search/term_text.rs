@@ -1,46 +1,48 @@
-//! The texts of all terms of a catalogue, to be searched as texts: for what stands inside of them, and for what differs
-//! from a word by a slip of the finger.
+//! Texts of all terms of a catalogue, for matching by substring and by edit distance.
 
 use super::index::TermMap;
 use super::text_block::TextBlock;
 use super::tokenize;
 
-/// In the order of the texts.
+/// Term texts in ascending order. `texts` and `shapes` have the same positions.
 #[derive(Debug, Default)]
 pub(super) struct TermTexts {
     texts: TextBlock,
     shapes: Vec<TermShape>,
 }
 
+/// Key of a term, with length and letters as a cheap lower bound for edit distances.
 #[derive(Debug, Clone, Copy)]
 struct TermShape {
     key: u64,
-    /// What is compared before a text itself is.
+    /// In characters.
     length: u32,
+    /// See [`tokenize::letter_mask`].
     letter_mask: u64,
 }
 
 impl TermTexts {
-    /// A term may come more than once.
+    /// Builds the index. A term may occur several times, once per segment.
     pub(super) fn build<'a>(terms: impl Iterator<Item = (u64, &'a str)>) -> TermTexts {
         let texts: TermMap<&str> = terms.collect();
         let mut terms: Vec<(&str, u64)> = texts.into_iter().map(|(key, text)| (text, key)).collect();
         terms.sort_unstable();
-        let mut spellings = TermTexts::default();
+        let mut index = TermTexts::default();
         for (text, key) in terms {
-            spellings.texts.push(text);
-            spellings.shapes.push(TermShape {
+            index.texts.push(text);
+            index.shapes.push(TermShape {
                 key,
                 length: text.chars().count() as u32,
                 letter_mask: tokenize::letter_mask(text),
             });
         }
-        spellings
+        index
     }
 
-    /// The keys of the terms that have a word or its stem inside, but for the stem itself.
+    /// Keys of the terms that contain the word or its stem, except the stem itself, which is an exact match.
     pub(super) fn find_containing(&self, word: &str, stem: &str) -> Vec<u64> {
         let mut found = self.texts.containing(stem);
+        // A stem is not always a prefix of its word (`repositori`), so search for both then.
         if !word.contains(stem) {
             found.extend(self.texts.containing(word));
             found.sort_unstable();
@@ -50,22 +52,23 @@ impl TermTexts {
         found.into_iter().map(|position| self.shapes[position].key).collect()
     }
 
-    /// The keys of the terms that begin with the same letter and differ by so many letters and no more.
-    pub(super) fn find_within_distance(&self, stem: &str, most: usize) -> Vec<u64> {
-        let (length, letters) = (stem.chars().count() as u32, tokenize::letter_mask(stem));
+    /// Keys of the terms with the same first letter within an edit distance (optimal string alignment).
+    pub(super) fn find_within_distance(&self, stem: &str, max_distance: usize) -> Vec<u64> {
+        let length = stem.chars().count() as u32;
+        let letter_mask = tokenize::letter_mask(stem);
         let first = stem.chars().next().unwrap_or_default();
         let start = self.texts.partition_point(|text| !text.starts_with(first) && text < stem);
         let mut found = Vec::new();
-        for (position, mark) in self.shapes.iter().enumerate().skip(start) {
+        for (position, shape) in self.shapes.iter().enumerate().skip(start) {
             let text = self.texts.get(position);
             if !text.starts_with(first) {
                 break;
             }
-            if mark.length.abs_diff(length) as usize <= most
-                && tokenize::may_be_typo(mark.letter_mask, letters, most)
-                && strsim::osa_distance(text, stem) <= most
+            if shape.length.abs_diff(length) as usize <= max_distance
+                && tokenize::may_be_typo(shape.letter_mask, letter_mask, max_distance)
+                && strsim::osa_distance(text, stem) <= max_distance
             {
-                found.push(mark.key);
+                found.push(shape.key);
             }
         }
         found

@@ -1,29 +1,35 @@
-//! Many short texts in one, so that all can be searched in one go.
+//! Many short texts concatenated into one, so that a substring search scans them all in a single pass.
 
 use memchr::memmem;
 
+/// Texts joined by line breaks, addressed by position.
 #[derive(Debug, Default)]
 pub(super) struct TextBlock {
-    /// Each with a line break after it, which none has within.
+    /// Each text followed by a line break. Texts contain no line breaks themselves.
     text: String,
+    /// Byte offset of each text.
     starts: Vec<u32>,
 }
 
 impl TextBlock {
+    /// Appends a text.
     pub(super) fn push(&mut self, line: &str) {
         self.starts.push(self.text.len() as u32);
         self.text.push_str(line);
         self.text.push('\n');
     }
 
+    /// Returns the text at a position, or an empty one past the end.
     pub(super) fn get(&self, position: usize) -> &str {
         let start = |position: usize| self.starts.get(position).map_or(self.text.len(), |start| *start as usize);
         self.text.get(start(position)..start(position + 1).saturating_sub(1)).unwrap_or_default()
     }
 
-    /// How many come before the first that is not `before`; they must be in order.
+    /// Number of texts at the front for which `before` is true. Requires texts sorted accordingly, like
+    /// [`slice::partition_point`].
     pub(super) fn partition_point(&self, before: impl Fn(&str) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.starts.len());
+        let mut low = 0;
+        let mut high = self.starts.len();
         while low < high {
             let middle = low.midpoint(high);
             if before(self.get(middle)) {
@@ -35,11 +41,11 @@ impl TextBlock {
         low
     }
 
-    /// The positions of those that have `part` inside, in order. It must not be empty.
+    /// Positions of the texts that contain `part`, in ascending order. `part` must not be empty.
     pub(super) fn containing(&self, part: &str) -> Vec<usize> {
         let mut found: Vec<usize> = Vec::new();
-        for at in memmem::find_iter(self.text.as_bytes(), part) {
-            let position = self.starts.partition_point(|start| *start as usize <= at).saturating_sub(1);
+        for offset in memmem::find_iter(self.text.as_bytes(), part) {
+            let position = self.starts.partition_point(|start| *start as usize <= offset).saturating_sub(1);
             if found.last() != Some(&position) {
                 found.push(position);
             }
@@ -52,26 +58,26 @@ impl TextBlock {
 mod tests {
     use super::*;
 
-    fn text_block(all: &[&str]) -> TextBlock {
-        let mut lines = TextBlock::default();
-        all.iter().for_each(|line| lines.push(line));
-        lines
+    fn text_block(texts: &[&str]) -> TextBlock {
+        let mut block = TextBlock::default();
+        texts.iter().for_each(|text| block.push(text));
+        block
     }
 
     #[test]
-    fn a_part_is_found_within_lines_once_in_each() {
-        let lines = text_block(&["banana", "", "an", "nab", "größe"]);
-        assert_eq!(lines.containing("an"), [0, 2]);
-        assert_eq!(lines.containing("na"), [0, 3]);
-        assert_eq!(lines.containing("öß"), [4]);
-        assert_eq!(lines.containing("nn"), [0; 0]);
-        assert_eq!((lines.get(0), lines.get(1), lines.get(4), lines.get(5)), ("banana", "", "größe", ""));
+    fn containing_finds_each_text_once() {
+        let block = text_block(&["banana", "", "an", "nab", "größe"]);
+        assert_eq!(block.containing("an"), [0, 2]);
+        assert_eq!(block.containing("na"), [0, 3]);
+        assert_eq!(block.containing("öß"), [4]);
+        assert_eq!(block.containing("nn"), [0; 0]);
+        assert_eq!((block.get(0), block.get(1), block.get(4), block.get(5)), ("banana", "", "größe", ""));
     }
 
     #[test]
-    fn lines_in_order_are_parted() {
-        let lines = text_block(&["a", "b", "b", "c"]);
-        assert_eq!(lines.partition_point(|line| line < "b"), 1);
-        assert_eq!(lines.partition_point(|line| line < "d"), 4);
+    fn partition_point_splits_sorted_texts() {
+        let block = text_block(&["a", "b", "b", "c"]);
+        assert_eq!(block.partition_point(|line| line < "b"), 1);
+        assert_eq!(block.partition_point(|line| line < "d"), 4);
     }
 }

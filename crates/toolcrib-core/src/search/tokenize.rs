@@ -1,19 +1,21 @@
-//! Text as words that can be compared: split at every boundary a name may have, lower-cased, stemmed.
-//! Scripts without spaces become pairs of characters.
+//! Tokenizer: splits text at every boundary that identifiers have, lower-cases and stems words. Scripts without spaces
+//! become pairs of characters (bigrams).
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// A word longer than this is no word: a key, a hash, a page without spaces.
+/// Maximum length of a word in bytes; longer ones are keys, hashes or text without spaces and are skipped.
 const MAX_WORD_LEN: usize = 48;
 
-/// One word as it stands in a text. `GitHub` is one whole and two parts; `issues` is one whole without parts.
+/// One word of a text. `GitHub` has the parts `git` and `hub`; a simple word such as `issues` has none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Word {
+    /// Lower case, not stemmed.
     pub(super) whole: String,
+    /// Parts of a compound identifier, lower case.
     pub(super) parts: Vec<String>,
 }
 
-/// Calls `take` with each word of a text, in order, lower-cased and not yet stemmed.
+/// Calls `take` with each word of a text, in order.
 pub(super) fn for_each_word(text: &str, mut take: impl FnMut(Word)) {
     let mut run = String::new();
     for character in text.chars() {
@@ -29,12 +31,12 @@ pub(super) fn for_each_word(text: &str, mut take: impl FnMut(Word)) {
     }
 }
 
-/// The letters and digits of a text alone, lower-cased: `create_issue`, `createIssue` and `Create issue` are one.
+/// Reduces a name to lower-case letters and digits: `create_issue`, `createIssue` and `Create issue` become equal.
 pub(super) fn normalize_name(text: &str) -> String {
     text.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// What a word has in common with its other forms.
+/// English stem of a word (Porter 2). Words with digits or non-ASCII letters stay as they are.
 pub(super) fn stem(word: &str) -> String {
     if !word.is_ascii() || word.bytes().any(|byte| byte.is_ascii_digit()) {
         return word.to_owned();
@@ -42,30 +44,31 @@ pub(super) fn stem(word: &str) -> String {
     Stemmer::create(Algorithm::English).stem(word).into_owned()
 }
 
-/// The term of a word: what names it and its other forms.
+/// Key of the term that a word belongs to: the hash of its stem.
 pub(super) fn term_key(word: &str) -> u64 {
     hash_key(&stem(word))
 }
 
-/// A number that names a term: sixty-four bits, so that two terms of one catalogue never share theirs in practice.
+/// FNV-1a hash of a term. 64 bits make collisions within one catalogue improbable.
 pub(super) fn hash_key(term: &str) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
     term.bytes().fold(OFFSET, |key, byte| (key ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
-/// Which letters and digits occur in a text.
+/// Bit set of the characters of a text, modulo 64.
 pub(super) fn letter_mask(text: &str) -> u64 {
-    text.chars().fold(0, |letters, character| letters | 1 << (character as u32 % 64))
+    text.chars().fold(0, |mask, character| mask | 1 << (character as u32 % 64))
 }
 
-/// Whether texts with these letters may differ by so many slips and no more: each takes one letter at most, and adds one.
-pub(super) fn may_be_typo(one: u64, other: u64, most: usize) -> bool {
-    let most = most as u32;
-    (one & !other).count_ones() <= most && (other & !one).count_ones() <= most
+/// Whether texts with these letter masks can be within an edit distance: each edit removes at most one letter and adds at
+/// most one. May be true for texts that are farther apart.
+pub(super) fn may_be_typo(a: u64, b: u64, max_distance: usize) -> bool {
+    let max_distance = max_distance as u32;
+    (a & !b).count_ones() <= max_distance && (b & !a).count_ones() <= max_distance
 }
 
-/// A run of letters and digits: pieces of one script, then the parts of each.
+/// Splits a run of letters and digits into pieces of one script, and these into words.
 fn split_run(run: &str, take: &mut impl FnMut(Word)) {
     let characters: Vec<char> = run.chars().collect();
     let mut start = 0;
@@ -82,6 +85,7 @@ fn split_run(run: &str, take: &mut impl FnMut(Word)) {
     }
 }
 
+/// Bigrams of a script without spaces; a single character is a word of its own.
 fn push_pairs(piece: &[char], take: &mut impl FnMut(Word)) {
     let mut word = |characters: &[char]| take(Word { whole: characters.iter().collect(), parts: Vec::new() });
     match piece {
@@ -90,14 +94,15 @@ fn push_pairs(piece: &[char], take: &mut impl FnMut(Word)) {
     }
 }
 
+/// One word with its parts, or the parts alone if the whole is too long.
 fn push_parts(piece: &[char], take: &mut impl FnMut(Word)) {
     let lower = |characters: &[char]| characters.iter().copied().flat_map(char::to_lowercase).collect::<String>();
     let mut parts = Vec::new();
     let mut start = 0;
-    for at in 1..piece.len() {
-        if is_boundary(piece, at) {
-            parts.push(lower(&piece[start..at]));
-            start = at;
+    for position in 1..piece.len() {
+        if is_boundary(piece, position) {
+            parts.push(lower(&piece[start..position]));
+            start = position;
         }
     }
     let whole = lower(piece);
@@ -112,17 +117,19 @@ fn push_parts(piece: &[char], take: &mut impl FnMut(Word)) {
     }
 }
 
-/// `get|User`, `HTTP|Server`, `page|2`, `2|fa`.
-fn is_boundary(piece: &[char], at: usize) -> bool {
-    let (before, here) = (piece[at - 1], piece[at]);
-    if before.is_numeric() != here.is_numeric() {
+/// Whether a new part begins at a position: `get|User`, `HTTP|Server`, `page|2`, `2|fa`.
+fn is_boundary(piece: &[char], position: usize) -> bool {
+    let previous = piece[position - 1];
+    let current = piece[position];
+    if previous.is_numeric() != current.is_numeric() {
         return true;
     }
-    let begins_word = piece.get(at + 1).is_some_and(|next| next.is_lowercase());
-    here.is_uppercase() && (before.is_lowercase() || begins_word)
+    let begins_word = piece.get(position + 1).is_some_and(|next| next.is_lowercase());
+    current.is_uppercase() && (previous.is_lowercase() || begins_word)
 }
 
-/// Scripts that put no spaces between words.
+/// Whether a character belongs to a script that puts no spaces between words: Thai, Lao, Burmese, Khmer, Japanese,
+/// Chinese, Korean.
 fn is_unspaced(character: char) -> bool {
     matches!(character,
         '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
@@ -144,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_split_at_every_boundary() {
+    fn identifiers_are_split_at_every_boundary() {
         check("create_issue", &["create", "issue"]);
         check("createIssue", &["createissue=create+issue"]);
         check("GitHub-API v2", &["github=git+hub", "api", "v2=v+2"]);
@@ -155,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn unspaced_scripts_become_pairs() {
+    fn scripts_without_spaces_become_bigrams() {
         check("搜索关键词", &["搜索", "索关", "关键", "键词"]);
         check("词", &["词"]);
         check("用Google搜索", &["用", "google", "搜索"]);
@@ -163,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_no_word() {
+    fn words_beyond_the_maximum_length_are_skipped() {
         check(&"x".repeat(49), &[]);
         check(&format!("{}Tail", "x".repeat(60)), &["tail"]);
     }
 
     #[test]
-    fn forms_of_one_word_are_one() {
+    fn inflections_have_the_same_stem() {
         for (word, same) in [("issues", "issue"), ("searching", "search"), ("repositories", "repository")] {
             assert_eq!(stem(word), stem(same));
         }
@@ -178,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_a_name_is_one() {
+    fn every_spelling_of_a_name_normalises_to_the_same_text() {
         for text in ["create_issue", "createIssue", "Create issue", "create-issue!"] {
             assert_eq!(normalize_name(text), "createissue");
         }

@@ -1,16 +1,16 @@
-//! What is known about words beforehand: which say nothing, which say little, and which mean nearly the same.
+//! Built-in knowledge about English words: stop words, weak words and related words (synonyms).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use super::tokenize;
 
-/// How much a related word counts, against one that was really asked for.
+/// Weight of a related word relative to a word of the query.
 const RELATED_WEIGHT: f32 = 0.3;
-/// Verbs stand in most names, so that those which could stand for each other tell less.
+/// Weight of a related verb. Lower, because verbs such as `get` and `fetch` are in most tool names and discriminate less.
 const RELATED_VERB_WEIGHT: f32 = 0.15;
 
-/// Words that say nothing about a tool.
+/// Stop words: they say nothing about a tool.
 const STOP_WORDS: &str = "
 a an the and or but nor so yet if then else than that this these those there here
 i me my mine myself we us our ours ourselves you your yours yourself he him his she her hers they them their theirs
@@ -23,7 +23,7 @@ only own same too very just also even ever never
 s t d m ll re ve don didn doesn isn aren wasn weren won wouldn couldn shouldn
 please thanks thank hello hi hey ok okay";
 
-/// Words that people wrap a wish in, and that now and then are the wish itself.
+/// Words that usually frame a request (`I want to`, `help me`), but are sometimes what it is about.
 const WEAK_WORDS: &str = "
 want need like help provide give tell let know get find show see look make use using used able try
 interested information detail available specific currently recent latest best good great new
@@ -34,19 +34,23 @@ suggest recommend suggestion recommendation assist assistance support advice tip
 understand learn today now soon time day week month year really actually maybe perhaps sure possible possibly quickly
 easily friend family company wife husband people person user fetch retrieve obtain check ensure access return";
 
-/// One line a group. Words before `>` lead to those after it and not back; `!` marks verbs.
+/// Groups of related words, one per line. Words before `>` are related to those after it, but not vice versa; lines that
+/// start with `!` are verbs.
 const RELATED_WORDS: &str = include_str!("related.txt");
 
+/// Weight of a weak word of a query.
 const WEAK_WORD_WEIGHT: f32 = 0.7;
 
+/// Parsed word lists.
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary {
     stop_words: HashSet<&'static str>,
     weak_terms: HashSet<u64>,
+    /// By term key: related terms and their weights.
     related: HashMap<u64, Vec<(u64, f32)>>,
 }
 
-/// The one there is, read when it is first needed.
+/// Returns the vocabulary, which is parsed on first use.
 pub(super) fn vocabulary() -> &'static Vocabulary {
     static VOCABULARY: OnceLock<Vocabulary> = OnceLock::new();
     VOCABULARY.get_or_init(Vocabulary::load)
@@ -63,6 +67,7 @@ impl Vocabulary {
         vocabulary
     }
 
+    /// Adds one line of `related.txt`.
     fn add_group(&mut self, line: &str) {
         let (line, weight) = match line.strip_prefix('!') {
             Some(line) => (line, RELATED_VERB_WEIGHT),
@@ -71,24 +76,26 @@ impl Vocabulary {
         let (from, to) = line.split_once('>').unwrap_or((line, line));
         let to: Vec<u64> = to.split_whitespace().map(tokenize::term_key).collect();
         for word in from.split_whitespace().map(tokenize::term_key) {
-            let known = self.related.entry(word).or_default();
+            let related = self.related.entry(word).or_default();
             for other in &to {
-                if *other != word && known.iter().all(|(known, _)| known != other) {
-                    known.push((*other, weight));
+                if *other != word && related.iter().all(|(related, _)| related != other) {
+                    related.push((*other, weight));
                 }
             }
         }
     }
 
+    /// Whether a lower-case word is a stop word.
     pub(super) fn is_stop_word(&self, word: &str) -> bool {
         self.stop_words.contains(word)
     }
 
-    /// How much a word of a query counts before it is known how rare it is.
+    /// Weight of a query term before rarity is taken into account.
     pub(super) fn weight(&self, term: u64) -> f32 {
         if self.weak_terms.contains(&term) { WEAK_WORD_WEIGHT } else { 1.0 }
     }
 
+    /// Related terms with their weights.
     pub(super) fn related(&self, term: u64) -> &[(u64, f32)] {
         self.related.get(&term).map(Vec::as_slice).unwrap_or_default()
     }
@@ -103,25 +110,25 @@ mod tests {
     }
 
     #[test]
-    fn words_of_one_group_lead_to_each_other() {
-        for (one, other) in [("repo", "repository"), ("delete", "remove"), ("k8s", "kubernetes"), ("emails", "mail")] {
-            assert!(leads_to(one, other) && leads_to(other, one), "{one} {other}");
+    fn words_of_a_group_are_related_both_ways() {
+        for (a, b) in [("repo", "repository"), ("delete", "remove"), ("k8s", "kubernetes"), ("emails", "mail")] {
+            assert!(leads_to(a, b) && leads_to(b, a), "{a} {b}");
         }
     }
 
     #[test]
-    fn a_word_leads_to_its_subject_and_not_back() {
+    fn words_before_an_arrow_are_related_one_way() {
         assert!(leads_to("umbrella", "weather"));
         assert!(!leads_to("weather", "umbrella"));
     }
 
     #[test]
-    fn no_word_leads_to_itself_or_to_one_that_says_nothing() {
+    fn no_word_is_related_to_itself_or_to_a_stop_word() {
         for (term, related) in &vocabulary().related {
             assert!(related.iter().all(|(other, _)| other != term));
         }
         let listed = RELATED_WORDS.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-        let silent: Vec<&str> = listed.filter(|word| vocabulary().is_stop_word(word)).collect();
-        assert_eq!(silent, Vec::<&str>::new());
+        let stop_words: Vec<&str> = listed.filter(|word| vocabulary().is_stop_word(word)).collect();
+        assert_eq!(stop_words, Vec::<&str>::new());
     }
 }

@@ -1,4 +1,4 @@
-//! A table of word pieces and their vectors.
+//! Static embedding model: a WordPiece vocabulary and one vector per piece.
 
 use std::collections::HashMap;
 
@@ -6,18 +6,22 @@ use serde::Deserialize;
 
 use crate::error::{Code, Error, Result, ResultExt};
 
-/// Texts are read so far, in pieces.
+/// Maximum number of pieces per text; the rest of a text is ignored.
 const MAX_PIECES: usize = 256;
-/// A longer word is not taken apart.
+/// Maximum length of a word in bytes. Longer ones are skipped, as splitting takes quadratic time.
 const MAX_WORD_LEN: usize = 64;
 
+/// Embedding model in memory.
 #[derive(Debug)]
 pub struct EmbeddingModel {
+    /// Row of each piece in `values`.
     pieces: HashMap<String, u32>,
+    /// Row-major matrix with `dimensions` columns.
     values: Vec<f32>,
     dimensions: usize,
 }
 
+/// The parts of `tokenizer.json` that are used.
 #[derive(Deserialize)]
 struct TokenizerFile {
     model: TokenizerModel,
@@ -30,6 +34,7 @@ struct TokenizerModel {
     vocab: HashMap<String, u32>,
 }
 
+/// Entry of a tensor in the safetensors header.
 #[derive(Deserialize)]
 struct TensorHeader {
     dtype: String,
@@ -38,22 +43,25 @@ struct TensorHeader {
 }
 
 impl EmbeddingModel {
-    /// `safetensors` are the bytes of `model.safetensors`, `tokenizer` the text of `tokenizer.json` (word pieces).
+    /// Parses a model from the bytes of `model.safetensors` and the text of `tokenizer.json`.
+    ///
+    /// # Errors
+    /// `CONFIG_INVALID` for another tokenizer than WordPiece, an unknown data type or inconsistent sizes.
     pub fn parse(safetensors: &[u8], tokenizer: &str) -> Result<EmbeddingModel> {
-        let tokenizer: TokenizerFile =
-            serde_json::from_str(tokenizer).context(Code::ConfigInvalid, "read the word pieces of an embedding")?;
+        let tokenizer: TokenizerFile = serde_json::from_str(tokenizer)
+            .context(Code::ConfigInvalid, "parse the tokenizer of the embedding model")?;
         if let Some(kind) = tokenizer.model.kind.filter(|kind| kind != "WordPiece") {
-            return Err(unusable_error(&format!("its tokenizer is `{kind}`, and only `WordPiece` is understood")));
+            return Err(unusable_error(&format!("its tokenizer is `{kind}`; only `WordPiece` is supported")));
         }
         let (values, dimensions) = parse_embeddings(safetensors)?;
         let rows = values.len() / dimensions;
         if tokenizer.model.vocab.values().any(|row| *row as usize >= rows) {
-            return Err(unusable_error("it has fewer vectors than word pieces"));
+            return Err(unusable_error("it has fewer vectors than vocabulary entries"));
         }
         Ok(EmbeddingModel { pieces: tokenizer.model.vocab, values, dimensions })
     }
 
-    /// The mean of a text's pieces, at length one; zero for a text without any.
+    /// Returns the normalised mean vector of the text's pieces, or the zero vector if no piece is known.
     pub(super) fn embed(&self, text: &str) -> Vec<f32> {
         let mut sum = vec![0.0_f32; self.dimensions];
         for row in self.piece_rows(text).into_iter().take(MAX_PIECES) {
@@ -68,6 +76,7 @@ impl EmbeddingModel {
         sum
     }
 
+    /// Rows of the text's pieces.
     fn piece_rows(&self, text: &str) -> Vec<u32> {
         let lower = text.to_lowercase();
         let words = lower.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -78,14 +87,16 @@ impl EmbeddingModel {
             .collect()
     }
 
-    /// The longest known beginning, then the longest known continuation (`##…`), and so on; nothing when one is unknown.
+    /// Splits a word as WordPiece does: the longest known prefix, then the longest known continuations (`##…`). Returns
+    /// nothing if a part is unknown.
     fn split_pieces(&self, word: &str) -> Vec<u32> {
-        let (mut rows, mut start) = (Vec::new(), 0);
+        let mut rows = Vec::new();
+        let mut start = 0;
         while start < word.len() {
-            let mark = if start == 0 { "" } else { "##" };
+            let prefix = if start == 0 { "" } else { "##" };
             let ends = (start + 1..=word.len()).rev().filter(|end| word.is_char_boundary(*end));
             let found = ends
-                .map(|end| (end, format!("{mark}{}", &word[start..end])))
+                .map(|end| (end, format!("{prefix}{}", &word[start..end])))
                 .find_map(|(end, piece)| self.pieces.get(&piece).map(|row| (end, *row)));
             let Some((end, row)) = found else { return Vec::new() };
             rows.push(row);
@@ -95,36 +106,40 @@ impl EmbeddingModel {
     }
 }
 
-/// The tensor `embeddings`: eight bytes for the length of a JSON header, the header, the values.
+/// Reads the tensor `embeddings` from a safetensors file: 8 bytes header length, JSON header, values. Returns the values
+/// and the number of dimensions.
 fn parse_embeddings(bytes: &[u8]) -> Result<(Vec<f32>, usize)> {
-    let short = || unusable_error("it is cut short");
+    let short = || unusable_error("`model.safetensors` is truncated");
     let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
     let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| short())?;
     let header = rest.get(..length).ok_or_else(short)?;
     let header: HashMap<String, serde_json::Value> =
-        serde_json::from_slice(header).context(Code::ConfigInvalid, "read the header of an embedding")?;
+        serde_json::from_slice(header).context(Code::ConfigInvalid, "parse the header of `model.safetensors`")?;
     let tensor = header.get("embeddings").cloned().ok_or_else(|| unusable_error("it has no tensor `embeddings`"))?;
     let tensor: TensorHeader =
-        serde_json::from_value(tensor).context(Code::ConfigInvalid, "read the header of an embedding")?;
+        serde_json::from_value(tensor).context(Code::ConfigInvalid, "parse the header of `model.safetensors`")?;
     let [start, end] = tensor.data_offsets;
     let data = rest[length..].get(start..end).ok_or_else(short)?;
     let values: Vec<f32> = match tensor.dtype.as_str() {
-        "F32" => data.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect(),
-        "F16" => data.chunks_exact(2).map(|two| decode_half(u16::from_le_bytes([two[0], two[1]]))).collect(),
-        other => return Err(unusable_error(&format!("its values are `{other}`; `F32` and `F16` are understood"))),
+        "F32" => {
+            data.chunks_exact(4).map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])).collect()
+        }
+        "F16" => data.chunks_exact(2).map(|bytes| decode_half(u16::from_le_bytes([bytes[0], bytes[1]]))).collect(),
+        other => return Err(unusable_error(&format!("its values are `{other}`; only `F32` and `F16` are supported"))),
     };
     match tensor.shape[..] {
         [rows, dimensions] if dimensions > 0 && rows.checked_mul(dimensions) == Some(values.len()) => {
             Ok((values, dimensions))
         }
-        _ => Err(unusable_error("its shape is not that of its values")),
+        _ => Err(unusable_error("the shape of its tensor does not match its values")),
     }
 }
 
-/// Sixteen bits: sign, five of exponent, ten of fraction.
+/// Decodes an IEEE 754 half-precision float. Infinity and NaN become 0.
 fn decode_half(bits: u16) -> f32 {
     let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
-    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f32::from(bits & 0x3ff) / 1024.0);
+    let exponent = i32::from(bits >> 10 & 0x1f);
+    let fraction = f32::from(bits & 0x3ff) / 1024.0;
     match exponent {
         0 => sign * fraction * 2.0_f32.powi(-14),
         31 => 0.0,
@@ -133,7 +148,7 @@ fn decode_half(bits: u16) -> f32 {
 }
 
 fn unusable_error(reason: &str) -> Error {
-    Error::new(Code::ConfigInvalid, format!("the embedding cannot be used: {reason}"))
+    Error::new(Code::ConfigInvalid, format!("the embedding model cannot be used: {reason}"))
 }
 
 #[cfg(test)]
@@ -157,27 +172,26 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_mean_the_same_point_the_same_way() {
-        let vectors = EmbeddingModel::parse(&f32_file(), TOKENIZER).unwrap();
-        let likeness = |one: &str, other: &str| -> f32 {
-            vectors.embed(one).iter().zip(vectors.embed(other)).map(|(one, other)| one * other).sum()
-        };
-        assert!(likeness("Rainy!", "cloud") > 0.9);
-        assert!(likeness("rainy", "mail") < 0.2);
-        assert_eq!(vectors.embed("unheard of"), [0.0, 0.0]);
-        assert_eq!(vectors.split_pieces("rainyx"), Vec::<u32>::new());
+    fn similar_texts_have_similar_vectors() {
+        let model = EmbeddingModel::parse(&f32_file(), TOKENIZER).unwrap();
+        let similarity =
+            |a: &str, b: &str| -> f32 { model.embed(a).iter().zip(model.embed(b)).map(|(a, b)| a * b).sum() };
+        assert!(similarity("Rainy!", "cloud") > 0.9);
+        assert!(similarity("rainy", "mail") < 0.2);
+        assert_eq!(model.embed("unheard of"), [0.0, 0.0]);
+        assert_eq!(model.split_pieces("rainyx"), Vec::<u32>::new());
     }
 
     #[test]
-    fn half_precision_is_read() {
+    fn half_precision_values_are_decoded() {
         let halves: Vec<u8> = [0x3c00_u16, 0xc000, 0x3800, 0, 1, 0x7bff, 0, 0, 0, 0].map(u16::to_le_bytes).concat();
-        let vectors = EmbeddingModel::parse(&safetensors_file("F16", &halves), TOKENIZER).unwrap();
-        assert_eq!(vectors.values[..4], [1.0, -2.0, 0.5, 0.0]);
-        assert_eq!(vectors.values[5], 65504.0);
+        let model = EmbeddingModel::parse(&safetensors_file("F16", &halves), TOKENIZER).unwrap();
+        assert_eq!(model.values[..4], [1.0, -2.0, 0.5, 0.0]);
+        assert_eq!(model.values[5], 65504.0);
     }
 
     #[test]
-    fn a_file_that_does_not_fit_is_refused() {
+    fn an_unusable_model_is_rejected() {
         for (bytes, tokenizer) in [
             (vec![], TOKENIZER),
             (vec![255; 20], TOKENIZER),

@@ -1,34 +1,36 @@
-//! The usual measures: recall, NDCG with one gain for each needed tool, and the reciprocal rank of the first found.
+//! Ranking metrics: recall, NDCG (gain 1 per needed tool) and mean reciprocal rank.
 
 use std::collections::BTreeSet;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// Recall is always told at these.
+/// Cutoffs at which recall is always reported.
 const RECALL_CUTOFFS: [usize; 4] = [1, 3, 5, DEFAULT_CUTOFF];
 const DEFAULT_CUTOFF: usize = 10;
 
+/// Accumulates metrics over queries.
 #[derive(Debug, Clone)]
 pub struct Scores {
     queries: usize,
     recall: Vec<CutoffSum>,
     ndcg: Vec<CutoffSum>,
+    /// Sum over all queries.
     reciprocal_ranks: f64,
 }
 
-/// Of all queries, with the first so many hits of each.
+/// Sum of a metric over all queries, considering the first `cutoff` hits of each.
 #[derive(Debug, Clone)]
 struct CutoffSum {
     cutoff: usize,
     sum: f64,
 }
 
-/// Means over all queries.
+/// Mean metrics over all queries, rounded to four digits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeanScores {
     pub queries: usize,
-    /// By what they are called: `recall@5`, `ndcg@10`, `mrr`.
+    /// Metric name and value: `recall@5`, `ndcg@10`, `mrr`.
     pub measures: Vec<(String, f64)>,
 }
 
@@ -39,57 +41,59 @@ impl Default for Scores {
 }
 
 impl Scores {
-    /// The usual measures, and the same with the first so many hits.
-    pub fn with_cutoff(cut: usize) -> Scores {
-        let sums = |usual: &[usize]| -> Vec<CutoffSum> {
-            let cuts: BTreeSet<usize> = usual.iter().copied().chain([cut]).collect();
-            cuts.into_iter().map(|cut| CutoffSum { cutoff: cut, sum: 0.0 }).collect()
+    /// Creates an accumulator with the default cutoffs and one more.
+    pub fn with_cutoff(cutoff: usize) -> Scores {
+        let sums = |default_cutoffs: &[usize]| -> Vec<CutoffSum> {
+            let cutoffs: BTreeSet<usize> = default_cutoffs.iter().copied().chain([cutoff]).collect();
+            cutoffs.into_iter().map(|cutoff| CutoffSum { cutoff, sum: 0.0 }).collect()
         };
         Scores { queries: 0, recall: sums(&RECALL_CUTOFFS), ndcg: sums(&[DEFAULT_CUTOFF]), reciprocal_ranks: 0.0 }
     }
 
-    /// How many hits must be known.
+    /// Largest cutoff, i.e. the number of hits to request per query.
     pub fn max_cutoff(&self) -> usize {
         self.recall.last().map_or(DEFAULT_CUTOFF, |sum| sum.cutoff)
     }
 
-    /// `ranking` names tools by their position; the first found of a group counts.
+    /// Adds one query. `ranking` lists the tools found, by position; each group counts once, at its first tool.
     pub fn add(&mut self, groups: &[Vec<usize>], ranking: &[Option<usize>]) {
         let mut ranks: Vec<usize> = Vec::new();
-        let mut met = vec![false; groups.len()];
+        let mut is_found = vec![false; groups.len()];
         for (rank, tool) in ranking.iter().enumerate() {
             let Some(tool) = tool else { continue };
-            let group = (0..groups.len()).find(|&group| !met[group] && groups[group].contains(tool));
+            let group = (0..groups.len()).find(|&group| !is_found[group] && groups[group].contains(tool));
             if let Some(group) = group {
-                met[group] = true;
+                is_found[group] = true;
                 ranks.push(rank);
             }
         }
         self.queries += 1;
         self.reciprocal_ranks += ranks.first().map_or(0.0, |rank| 1.0 / (*rank as f64 + 1.0));
-        for CutoffSum { cutoff: cut, sum } in &mut self.recall {
-            let found = ranks.iter().filter(|rank| *rank < cut).count();
-            *sum += found as f64 / groups.len().max(1) as f64;
+        for CutoffSum { cutoff, sum } in &mut self.recall {
+            let found_count = ranks.iter().filter(|rank| *rank < cutoff).count();
+            *sum += found_count as f64 / groups.len().max(1) as f64;
         }
         let gain = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
-        for CutoffSum { cutoff: cut, sum } in &mut self.ndcg {
-            let ideal: f64 = (0..groups.len().min(*cut)).map(gain).sum();
-            let gained: f64 = ranks.iter().filter(|rank| *rank < cut).map(|rank| gain(*rank)).sum();
+        for CutoffSum { cutoff, sum } in &mut self.ndcg {
+            let ideal: f64 = (0..groups.len().min(*cutoff)).map(gain).sum();
+            let gained: f64 = ranks.iter().filter(|rank| *rank < cutoff).map(|rank| gain(*rank)).sum();
             *sum += if ideal > 0.0 { gained / ideal } else { 0.0 };
         }
     }
 
+    /// Returns the means over all queries added so far.
     pub fn means(&self) -> MeanScores {
-        // Four digits: more would be noise.
+        // More than four digits would be noise.
         let mean = |sum: f64| (sum / self.queries.max(1) as f64 * 1e4).round() / 1e4;
-        let recall = self.recall.iter().map(|CutoffSum { cutoff: cut, sum }| (format!("recall@{cut}"), mean(*sum)));
-        let ndcg = self.ndcg.iter().map(|CutoffSum { cutoff: cut, sum }| (format!("ndcg@{cut}"), mean(*sum)));
+        let recall = self.recall.iter().map(|CutoffSum { cutoff, sum }| (format!("recall@{cutoff}"), mean(*sum)));
+        let ndcg = self.ndcg.iter().map(|CutoffSum { cutoff, sum }| (format!("ndcg@{cutoff}"), mean(*sum)));
         let measures = recall.chain(ndcg).chain([("mrr".to_owned(), mean(self.reciprocal_ranks))]);
         MeanScores { queries: self.queries, measures: measures.collect() }
     }
 }
 
 impl MeanScores {
+    /// Returns a metric by name, e.g. `ndcg@10`.
     pub fn get(&self, measure: &str) -> Option<f64> {
         self.measures.iter().find(|(name, _)| name == measure).map(|(_, mean)| *mean)
     }
