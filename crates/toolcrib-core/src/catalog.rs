@@ -1,5 +1,6 @@
-//! The read model: an immutable list of segments, one per source, replaced whole and read without a lock.
-//! Building one costs by the number of sources, not of tools: a segment is built once per manifest and shared.
+//! The catalogue: immutable read model of all tools, a list of [`Segment`]s with one segment per source. It is replaced
+//! as a whole and read without locks. Building it costs time in the number of sources, not of tools, because a segment
+//! is built once per manifest and shared by all later catalogues.
 
 mod essential;
 mod find;
@@ -21,57 +22,65 @@ pub use essential::Essentials;
 pub use segment::{CallSpec, Segment, SegmentEntry};
 pub use view::{Caller, ToolRef, ToolStatus, View};
 
+/// Immutable snapshot of all enabled sources and their tools.
 #[derive(Debug, Default)]
 pub struct Catalog {
+    /// Sequence number of the journal record that the catalogue was built from.
     pub version: u64,
-    /// Sources with a prefix, in the order of `source__`.
+    /// Sources whose tools have a prefix, sorted by `source__` so that lookups by prefix can use binary search.
     prefixed_sources: Vec<PositionedSource>,
-    /// Built-in sources, whose names stand among the others.
+    /// Built-in sources; their tools have no prefix and are sorted in among the others.
     builtin_sources: Vec<PositionedSource>,
-    /// Globs on tools that every agent should know of, whatever their source.
+    /// Globs on essential tools of any source, from the top-level configuration.
     essential_globs: Vec<String>,
-    /// Whether anything is called essential, here or by a source.
+    /// Whether the configuration or any source defines essential tools.
     essential_configured: bool,
+    /// `None` only for the default catalogue, which has no sources.
     hash: Option<Fingerprint>,
-    /// Made by the first search.
+    /// Built by the first search.
     search_index: OnceLock<SearchIndex>,
 }
 
-/// One enabled source's share of the catalogue.
+/// One enabled source: its tools, its state and its options.
 #[derive(Debug)]
 pub struct CatalogSource {
     pub segment: Arc<Segment>,
     pub state: Arc<SourceState>,
     pub options: SourceOptions,
+    /// Digest of everything that affects the tool lists of this source; part of [`Catalog::hash`].
     digest: Fingerprint,
 }
 
-/// What a source's declaration says about its tools, beyond what the source itself offers.
+/// Options from a source's declaration that apply to its tools.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SourceOptions {
+    /// Kind of the source as in the configuration: `mcp`, `openapi`, `builtin` or `workflow`.
     pub kind: String,
     pub builtin: bool,
     pub rules: Rules,
     pub title: Option<String>,
     pub tags: Vec<String>,
-    /// Globs on tools that every agent should know of.
+    /// Globs on essential tools of this source.
     pub essential: Vec<String>,
+    /// Whether tools that have the name of a built-in tool stay in the catalogue (`on_conflict: keep`).
     pub keep_conflicts: bool,
-    /// What built-in tools are unless a rule says otherwise.
+    /// Default verdicts of built-in tools, by name; rules take precedence.
     pub verdicts: BTreeMap<String, Verdict>,
-    /// Built-in tools that no list shows.
+    /// Names of built-in tools that appear in no list.
     pub internal: BTreeSet<String>,
 }
 
-/// A part in its catalogue: what depends on other parts is a mask here, never in the segment.
+/// A source together with its mask in one catalogue. What depends on other sources belongs here and never into the
+/// segment, which several catalogues share.
 #[derive(Debug)]
 struct PositionedSource {
     source: Arc<CatalogSource>,
-    /// Entries left out because a built-in has their name, in order.
+    /// Sorted positions of the entries left out because a built-in tool has their name.
     masked: Vec<usize>,
 }
 
 impl SourceOptions {
+    /// Takes the options from a declared source. Verdicts and internal tools of built-ins are added by the caller.
     pub fn from_source(source: &Source) -> SourceOptions {
         SourceOptions {
             kind: source.kind.name().to_owned(),
@@ -85,7 +94,7 @@ impl SourceOptions {
         }
     }
 
-    /// A rule holds whether it names the tool as its source does or as agents see it, without the prefix.
+    /// Returns the verdict for a tool. Rules match its original name as well as its name in the catalogue without prefix.
     pub fn verdict(&self, original: &str, shown: &str) -> Verdict {
         let unruled = self.verdicts.get(original).copied().unwrap_or_default();
         self.rules.verdict(&[original, shown], unruled)
@@ -93,55 +102,58 @@ impl SourceOptions {
 }
 
 impl CatalogSource {
-    pub fn new(segment: Arc<Segment>, state: Arc<SourceState>, manner: SourceOptions) -> CatalogSource {
+    /// Combines a segment with its source's state and options, and computes the digest.
+    pub fn new(segment: Arc<Segment>, state: Arc<SourceState>, options: SourceOptions) -> CatalogSource {
+        // A NUL byte separates the parts of the digest's input.
         let mut text = format!("{} {}", segment.source(), segment.fingerprint());
         for (name, _) in state.tools.iter().filter(|(_, tool)| tool.disabled) {
             text.push_str(&format!("\0-{name}"));
         }
-        for (index, list) in manner.rules.lists().enumerate() {
-            let place = if index == 0 { String::new() } else { format!("{index} ") };
+        for (index, list) in options.rules.lists().enumerate() {
+            let list_prefix = if index == 0 { String::new() } else { format!("{index} ") };
             for rule in list {
-                text.push_str(&format!("\0{place}{} {}", rule.glob, rule.verdict.as_str()));
+                text.push_str(&format!("\0{list_prefix}{} {}", rule.glob, rule.verdict.as_str()));
             }
         }
-        text.push_str(&format!("\0{:?}{}", manner.tags, manner.keep_conflicts));
-        for glob in &manner.essential {
+        text.push_str(&format!("\0{:?}{}", options.tags, options.keep_conflicts));
+        for glob in &options.essential {
             text.push_str(&format!("\0!{glob}"));
         }
-        CatalogSource { digest: Fingerprint::digest(text), segment, state, options: manner }
+        CatalogSource { digest: Fingerprint::digest(text), segment, state, options }
     }
 
+    /// Returns the inventory state of a tool by its original name.
     fn tool_state(&self, tool: &str) -> ToolState {
         self.state.tools.get(tool).copied().unwrap_or_default()
     }
 }
 
 impl Catalog {
-    /// Puts the parts in order and masks what a built-in shadows.
-    pub fn build(version: u64, parts: Vec<Arc<CatalogSource>>) -> Catalog {
-        let (builtin, mut prefixed): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.options.builtin);
-        prefixed.sort_by(|one, other| one.segment.prefix().cmp(other.segment.prefix()));
+    /// Builds a catalogue: sorts the sources and masks tools that have the name of a built-in tool.
+    pub fn build(version: u64, sources: Vec<Arc<CatalogSource>>) -> Catalog {
+        let (builtin, mut prefixed): (Vec<_>, Vec<_>) = sources.into_iter().partition(|source| source.options.builtin);
+        prefixed.sort_by(|a, b| a.segment.prefix().cmp(b.segment.prefix()));
         let reserved: BTreeSet<&str> =
-            builtin.iter().flat_map(|part| part.segment.entries()).map(|entry| entry.name.as_str()).collect();
-        let place = |part: Arc<CatalogSource>| {
+            builtin.iter().flat_map(|source| source.segment.entries()).map(|entry| entry.name.as_str()).collect();
+        let position = |source: Arc<CatalogSource>| {
             let mut masked = Vec::new();
-            if !part.options.keep_conflicts {
-                masked.extend(reserved.iter().filter_map(|name| part.segment.position_of_original(name)));
+            if !source.options.keep_conflicts {
+                masked.extend(reserved.iter().filter_map(|name| source.segment.position_of_original(name)));
                 masked.sort_unstable();
             }
-            PositionedSource { source: part, masked }
+            PositionedSource { source, masked }
         };
-        let prefixed: Vec<PositionedSource> = prefixed.into_iter().map(place).collect();
+        let prefixed: Vec<PositionedSource> = prefixed.into_iter().map(position).collect();
         let builtin: Vec<PositionedSource> =
-            builtin.iter().map(|part| PositionedSource { source: part.clone(), masked: Vec::new() }).collect();
+            builtin.iter().map(|source| PositionedSource { source: source.clone(), masked: Vec::new() }).collect();
         let digests: String = builtin
             .iter()
             .chain(&prefixed)
-            .map(|placed| placed.source.digest.to_string())
+            .map(|positioned| positioned.source.digest.to_string())
             .collect::<Vec<_>>()
             .join(" ");
         let essential_configured =
-            builtin.iter().chain(&prefixed).any(|placed| !placed.source.options.essential.is_empty());
+            builtin.iter().chain(&prefixed).any(|positioned| !positioned.source.options.essential.is_empty());
         let hash = Some(Fingerprint::digest(digests));
         Catalog {
             version,
@@ -154,7 +166,7 @@ impl Catalog {
         }
     }
 
-    /// The same, with globs on tools of any source that every agent should know of.
+    /// Adds globs on essential tools of any source.
     pub fn with_essential(mut self, globs: Vec<String>) -> Catalog {
         if !globs.is_empty() {
             self.hash = Some(Fingerprint::digest(format!("{} {globs:?}", self.hash())));
@@ -164,64 +176,73 @@ impl Catalog {
         self
     }
 
-    /// Changes when what lists show or set aside changes, and with nothing else.
+    /// Digest of the tool lists, including excluded tools. Independent of the order of `sources` and of the version.
     pub fn hash(&self) -> Fingerprint {
         self.hash.unwrap_or_else(|| Fingerprint::digest(""))
     }
 
+    /// Iterates over all sources, built-in ones first.
     pub fn sources(&self) -> impl Iterator<Item = &Arc<CatalogSource>> {
-        self.positioned_sources().map(|placed| &placed.source)
+        self.positioned_sources().map(|positioned| &positioned.source)
     }
 
+    /// Returns a source by id.
     pub fn source(&self, id: &SourceId) -> Option<&Arc<CatalogSource>> {
-        self.find_source(id.as_str()).map(|placed| &placed.source)
+        self.find_source(id.as_str()).map(|positioned| &positioned.source)
     }
 
-    /// How many tools of a source are in the catalogue.
+    /// Number of tools of a source in the catalogue, including hidden and disabled ones.
     pub fn tool_count(&self, id: &SourceId) -> usize {
-        self.find_source(id.as_str()).map_or(0, |placed| placed.source.segment.entries().len() - placed.masked.len())
+        self.find_source(id.as_str())
+            .map_or(0, |positioned| positioned.source.segment.entries().len() - positioned.masked.len())
     }
 
-    /// How many of them lists show: those that a rule hides are not among them.
+    /// Number of tools of a source that lists show, i.e. without hidden and internal ones.
     pub fn listed_count(&self, id: &SourceId) -> usize {
-        let Some(placed) = self.find_source(id.as_str()) else { return 0 };
-        let manner = &placed.source.options;
-        // Most sources have no rules, and very many tools.
-        match manner.rules.is_empty() && manner.verdicts.is_empty() && manner.internal.is_empty() {
-            true => self.tool_count(id),
-            false => placed.tools().filter(|tool| tool.verdict() != Verdict::Hide && !tool.is_internal()).count(),
+        let Some(positioned) = self.find_source(id.as_str()) else { return 0 };
+        let options = &positioned.source.options;
+        // Without rules every tool is listed. This is the usual case, and a source may have thousands of tools.
+        if options.rules.is_empty() && options.verdicts.is_empty() && options.internal.is_empty() {
+            self.tool_count(id)
+        } else {
+            positioned.tools().filter(|tool| tool.verdict() != Verdict::Hide && !tool.is_internal()).count()
         }
     }
 
-    /// What a source offers and agents do not get, and why.
+    /// Returns the tools that a source offers but that are not in the catalogue, with the reasons.
     pub fn excluded_tools(&self, id: &SourceId) -> Vec<SetAsideTool> {
-        let Some(placed) = self.find_source(id.as_str()) else { return Vec::new() };
-        let segment = &placed.source.segment;
+        let Some(positioned) = self.find_source(id.as_str()) else { return Vec::new() };
+        let segment = &positioned.source.segment;
         let shadowed =
-            placed.masked.iter().filter_map(|&index| segment.entries().get(index)).map(|entry| SetAsideTool {
+            positioned.masked.iter().filter_map(|&index| segment.entries().get(index)).map(|entry| SetAsideTool {
                 name: segment.original_name(entry).to_owned(),
                 reason: "a built-in tool has this name; `on_conflict: keep` on the source keeps both".into(),
             });
-        let mut set_aside: Vec<SetAsideTool> = segment.excluded().iter().cloned().chain(shadowed).collect();
-        set_aside.sort();
-        set_aside
+        let mut excluded: Vec<SetAsideTool> = segment.excluded().iter().cloned().chain(shadowed).collect();
+        excluded.sort();
+        excluded
     }
 
-    /// The words and names of all tools.
+    /// Returns the full-text index, which the first search builds.
     pub(crate) fn search_index(&self) -> &SearchIndex {
         self.search_index.get_or_init(|| {
-            SearchIndex::build(self.positioned_sources().map(|placed| (&placed.source, &placed.masked[..])))
+            SearchIndex::build(self.positioned_sources().map(|positioned| (&positioned.source, &positioned.masked[..])))
         })
     }
 
+    /// Finds a source by id: binary search among the prefixed sources, then the few built-in ones.
     fn find_source(&self, id: &str) -> Option<&PositionedSource> {
         let prefix = || id.bytes().chain(SEPARATOR.bytes());
-        let position =
-            self.prefixed_sources.binary_search_by(|placed| placed.source.segment.prefix().bytes().cmp(prefix()));
+        let position = self
+            .prefixed_sources
+            .binary_search_by(|positioned| positioned.source.segment.prefix().bytes().cmp(prefix()));
         let prefixed = position.ok().and_then(|position| self.prefixed_sources.get(position));
-        prefixed.or_else(|| self.builtin_sources.iter().find(|placed| placed.source.segment.source().as_str() == id))
+        prefixed.or_else(|| {
+            self.builtin_sources.iter().find(|positioned| positioned.source.segment.source().as_str() == id)
+        })
     }
 
+    /// All sources in catalogue order: built-in ones first.
     fn positioned_sources(&self) -> impl Iterator<Item = &PositionedSource> {
         self.builtin_sources.iter().chain(&self.prefixed_sources)
     }

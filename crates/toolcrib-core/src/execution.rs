@@ -1,5 +1,6 @@
-//! How a call to a tool is carried out where that is not simply passed on: the request that an operation of an OpenAPI
-//! document wants, as the manifest keeps it. Making requests of it is `openapi::request`, sending them is left to others.
+//! Execution specification stored with a tool: for OpenAPI operations, how arguments map to an HTTP request; for
+//! workflows, which one to run. Built by `openapi::convert` and `arazzo`, turned into a request by `openapi::request`,
+//! sent by the connector. The serialised form is stored in manifests.
 
 use std::collections::BTreeMap;
 
@@ -9,44 +10,47 @@ use serde_json::value::RawValue;
 use crate::manifest::sanitize_schema;
 use crate::source::{KeyLocation, PollSettings};
 
-/// What lies behind a tool that its list does not show. Stored with it.
+/// How Toolcrib executes a tool itself, and what its listing leaves out. Stored with the tool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ExecutionSpec {
     pub execution: ExecutionMode,
-    /// The whole input schema, where the one that is listed was pruned.
+    /// Full input schema, if the listed one was pruned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Box<RawValue>>,
-    /// Of a successful answer.
+    /// Schema of a successful response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Box<RawValue>>,
+    /// Tags of the OpenAPI operation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub deprecated: bool,
 }
 
+/// Kind of execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "snake_case")]
 pub enum ExecutionMode {
-    /// Passed on to an MCP server.
+    /// The call is forwarded to an MCP server.
     McpCall,
-    /// One HTTP request and its answer.
+    /// One HTTP request and its response.
     SyncHttp(Operation),
-    /// A request that starts something, and then a look at how it goes until it is done.
+    /// A request that starts a job, followed by polling until the job is done.
     AsyncPoll { operation: Operation, poll: PollSettings },
-    /// The steps of a workflow; its document has them.
+    /// A workflow of an Arazzo document, by id; the steps stay in the document.
     Workflow { id: String },
 }
 
-/// An operation of an OpenAPI document: where its request goes and how arguments become parts of it.
+/// Operation of an OpenAPI document: the target of its request and how arguments map to it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Operation {
-    /// In capitals.
+    /// HTTP method in upper case.
     pub method: String,
-    /// The address that paths begin at, variables filled, without a slash at its end. Empty where the document has none.
+    /// Base URL of the operation with variables filled in and without trailing slash. Empty if the document has no
+    /// servers.
     pub server: String,
-    /// As the document has it, with `{name}` in it.
+    /// Path template of the document, with `{name}` placeholders.
     pub path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation_id: Option<String>,
@@ -54,23 +58,24 @@ pub struct Operation {
     pub parameters: Vec<OperationParameter>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<BodySpec>,
-    /// Any one of these will do; an empty one means that nobody need say who they are. None at all where the document
-    /// says nothing.
+    /// Alternative sets of security schemes; a request must satisfy all schemes of one set. An empty set allows
+    /// anonymous requests. Empty if the document does not specify security.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub security: Vec<Vec<SecurityRequirement>>,
-    /// The document says in so many words that this one needs no credentials.
+    /// The document states explicitly that the operation needs no credentials.
     #[serde(skip_serializing_if = "is_false")]
     pub public: bool,
-    /// The media types that it answers with.
+    /// Media types of its responses, for the `Accept` header.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accept: Vec<String>,
 }
 
+/// Parameter of an operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperationParameter {
-    /// The name agents use.
+    /// Name of the argument in the tool's input schema.
     pub argument: String,
-    /// The name on the wire.
+    /// Name in the HTTP request.
     pub name: String,
     #[serde(rename = "place")]
     pub location: ParameterLocation,
@@ -80,6 +85,7 @@ pub struct OperationParameter {
     pub serialization: Serialization,
 }
 
+/// Part of the request that a parameter goes into (`in` of OpenAPI).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ParameterLocation {
@@ -87,11 +93,11 @@ pub enum ParameterLocation {
     Query,
     Header,
     Cookie,
-    /// The whole query at once (OpenAPI 3.2).
+    /// The parameter is the entire query string (OpenAPI 3.2).
     Querystring,
 }
 
-/// How a value is written.
+/// How a value is serialised as text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Serialization {
@@ -101,10 +107,11 @@ pub enum Serialization {
         #[serde(default, skip_serializing_if = "is_false")]
         allow_reserved: bool,
     },
-    /// As a document of this media type.
+    /// As a document of a media type, e.g. JSON in a query parameter.
     Content { media_type: String },
 }
 
+/// Serialisation styles of OpenAPI (`style`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ParameterStyle {
@@ -114,54 +121,55 @@ pub enum ParameterStyle {
     Form,
     SpaceDelimited,
     PipeDelimited,
-    /// Swagger 2.0 alone.
+    /// Swagger 2.0 only (`collectionFormat: tsv`).
     TabDelimited,
     DeepObject,
-    /// OpenAPI 3.2: `a=x; b=y`, nothing encoded.
+    /// OpenAPI 3.2: `a=x; b=y` without percent-encoding.
     Cookie,
 }
 
+/// Request body of an operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BodySpec {
-    /// The name agents use.
+    /// Name of the argument in the tool's input schema.
     pub argument: String,
     #[serde(default, skip_serializing_if = "is_false")]
     pub required: bool,
     pub media_type: String,
     pub content: BodyEncoding,
-    /// What the document says of single properties of a form.
+    /// Encoding of individual form fields, where the document specifies it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fields: BTreeMap<String, FormField>,
 }
 
-/// What a body is made of.
+/// Encoding of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BodyEncoding {
     Json,
-    /// One JSON text a line.
+    /// One JSON value per line.
     JsonLines,
     Urlencoded,
     Multipart,
-    /// Text as it is, XML included.
+    /// Text passed on unchanged, including XML.
     Text,
-    /// The argument is base64.
+    /// The argument is base64 and decoded before sending.
     Binary,
 }
 
-/// One property of a form.
+/// Encoding of one field of a form body.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FormField {
-    /// The argument is base64, or `{"name","base64"}`; of an array, each item is.
+    /// The argument is base64, or an object `{"name","base64"}`; for arrays, each item is.
     #[serde(skip_serializing_if = "is_false")]
     pub binary: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// As a parameter of a query is written, where the document says how.
+    /// Serialisation as for query parameters, where the document specifies it.
     #[serde(rename = "form", skip_serializing_if = "Option::is_none")]
     pub serialization: Option<Serialization>,
-    /// A list or an object that must be there, of which something must be sent: empty, it would leave no trace.
+    /// A required list or object. It must not be empty: serialised as form fields, it would vanish from the request.
     #[serde(skip_serializing_if = "is_false")]
     pub required: bool,
 }
@@ -169,13 +177,14 @@ pub struct FormField {
 /// One security scheme that a request must satisfy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SecurityRequirement {
-    /// The document's name for it.
+    /// Name of the scheme in the document.
     pub scheme: String,
     pub kind: SecurityScheme,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
 }
 
+/// Kind of authentication that a scheme requires.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecurityScheme {
@@ -187,12 +196,12 @@ pub enum SecurityScheme {
     },
     Oauth2,
     OpenIdConnect,
-    /// A kind that nothing here can satisfy, in the document's words.
+    /// Unsupported kind, as the document names it.
     Other(String),
 }
 
 impl ExecutionSpec {
-    /// With the texts of its schemas cleaned as those of a list are.
+    /// Removes hidden characters from the texts of its schemas, as lists do.
     pub(crate) fn sanitized(mut self) -> ExecutionSpec {
         for schema in [&mut self.input_schema, &mut self.output_schema].into_iter().flatten() {
             if let Some(clean) = sanitize_schema(schema) {
@@ -204,7 +213,7 @@ impl ExecutionSpec {
 }
 
 impl SecurityScheme {
-    /// As surfaces show it.
+    /// Name in API responses and command output.
     pub fn name(&self) -> &str {
         match self {
             SecurityScheme::Bearer => "bearer",
@@ -212,13 +221,13 @@ impl SecurityScheme {
             SecurityScheme::ApiKey { .. } => "api_key",
             SecurityScheme::Oauth2 => "oauth2",
             SecurityScheme::OpenIdConnect => "openid_connect",
-            SecurityScheme::Other(words) => words,
+            SecurityScheme::Other(name) => name,
         }
     }
 }
 
 impl ExecutionMode {
-    /// As surfaces show it.
+    /// Name in API responses and command output; equals the serialised `mode`.
     pub fn mode(&self) -> &'static str {
         match self {
             ExecutionMode::McpCall => "mcp_call",
@@ -228,7 +237,7 @@ impl ExecutionMode {
         }
     }
 
-    /// The request that a call begins with, where it is one over HTTP.
+    /// The HTTP operation that a call starts with, if it is executed over HTTP.
     pub fn operation(&self) -> Option<&Operation> {
         match self {
             ExecutionMode::SyncHttp(operation) | ExecutionMode::AsyncPoll { operation, .. } => Some(operation),

@@ -1,5 +1,6 @@
-//! The text for a system prompt: which sources there are, some of their tools, and how to find the others. It keeps
-//! within its budget of tokens whatever the catalogue; names are all it takes from sources, and names are made legal.
+//! Summary of the catalogue for a system prompt: the sources, some of their tools, and how to find the others. It stays
+//! within a token budget for any catalogue. Only names are taken from sources, and these are sanitised, so the text
+//! cannot carry instructions from a source.
 
 mod layout;
 mod selection;
@@ -12,18 +13,21 @@ use crate::catalog::View;
 use crate::error::{Code, Error, Result};
 use crate::tokens;
 
-/// The most tokens that a summary may have.
+/// Maximum number of tokens of a summary; at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SummaryBudget(NonZeroUsize);
 
 impl SummaryBudget {
+    /// Budget when the caller sets none.
     pub const DEFAULT_TOKENS: usize = 500;
 
+    /// Creates a budget; `BAD_REQUEST` for 0.
     pub fn from_tokens(tokens: usize) -> Result<SummaryBudget> {
-        let none = || Error::new(Code::BadRequest, "a budget is at least 1 token");
+        let none = || Error::new(Code::BadRequest, "the budget must be at least 1 token");
         NonZeroUsize::new(tokens).map(SummaryBudget).ok_or_else(none)
     }
 
+    /// The budget in tokens.
     pub fn tokens(self) -> usize {
         self.0.get()
     }
@@ -35,23 +39,24 @@ impl Default for SummaryBudget {
     }
 }
 
+/// A summary with its size. Serialised as JSON by the command line and the REST API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Summary {
     pub text: String,
     pub tokens: usize,
-    /// What all tools would be with their schemas.
+    /// Tokens of all tools with their schemas, for comparison.
     pub tokens_full: usize,
-    /// How many tools there are.
+    /// Number of tools that agents see.
     pub tools: usize,
 }
 
 impl View {
-    /// The text alone, without counting what it saves.
+    /// Returns only the text, without counting the tokens of all tools.
     pub fn summary_text(&self, budget: SummaryBudget) -> String {
         layout::render_text(&selection::select_sources(self), budget.tokens())
     }
 
-    /// The same catalogue and budget give the same text.
+    /// Renders the summary. Deterministic: the same catalogue and budget give the same text.
     pub fn summary(&self, budget: SummaryBudget) -> Summary {
         let sources = selection::select_sources(self);
         let text = layout::render_text(&sources, budget.tokens());

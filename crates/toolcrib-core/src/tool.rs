@@ -1,4 +1,4 @@
-//! A tool: identity, the name an agent sees, and its content as the source describes it, normalised.
+//! A tool: its identity, its name in the catalogue, and its content as the source describes it, normalised.
 
 use std::fmt;
 
@@ -12,48 +12,52 @@ use crate::json::{self, RawFields};
 use crate::source::SourceId;
 use crate::text::{sanitize, sanitize_truncated};
 
-/// Identity: two fields, never one string. The name is the source's own.
+/// Identity of a tool. Two fields and never one string, because names may contain any separator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ToolId {
     pub source: SourceId,
+    /// The source's own name for the tool.
     pub name: String,
 }
 
-/// One capability as its source describes it. Schemas and unknown fields stay the text they were.
+/// A tool as its source describes it, normalised. Schemas and unknown fields keep their original JSON text.
+///
+/// The serialised form is stored in manifests, so field names are fixed by `serde` attributes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tool {
-    /// The source's own name.
+    /// The source's own name for the tool.
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Box<RawValue>>,
-    /// How it is carried out, where this process knows that itself: a [`Backing`]. No list
-    /// shows it.
+    /// [`ExecutionSpec`] as JSON, for tools that Toolcrib executes itself (OpenAPI operations, workflows). Not listed.
     #[serde(rename = "backing", default, skip_serializing_if = "Option::is_none")]
     pub execution_spec: Option<Box<RawValue>>,
-    /// Every other field the source gave, in its order.
+    /// All other fields that the source sent, in their order.
     #[serde(default, skip_serializing_if = "RawFields::is_empty")]
     pub extra: RawFields,
-    /// Raw text of fields that are shown otherwise than they were given.
+    /// Original JSON of the fields that normalisation changed, by field name.
     #[serde(default, skip_serializing_if = "RawFields::is_empty")]
     pub original: RawFields,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<ToolNote>,
-    /// Last, so that its text can be cut out of a stored tool without parsing it.
+    /// Must stay the last field: its text is cut out of the stored tool without parsing.
     #[serde(rename = "face")]
     pub listing: ToolListing,
 }
 
-/// What lists show of a tool.
+/// The part of a tool that lists show.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ToolListing {
     pub title: Option<String>,
-    /// As an agent sees it; what the source wrote is in the tool's `original` when it differs.
+    /// Sanitised; the source's text is in [`Tool::original`] if it differs.
     pub description: String,
+    /// JSON Schema of the arguments; for OpenAPI operations it may be pruned.
     pub input_schema: Box<RawValue>,
+    /// MCP annotations, such as `readOnlyHint`.
     pub annotations: Option<Box<RawValue>>,
 }
 
-/// What had to be supplied or left out to make a tool usable.
+/// Something that normalisation added to a tool or removed from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolNote {
@@ -65,86 +69,96 @@ pub enum ToolNote {
 }
 
 impl ToolNote {
+    /// Describes the note for people.
     pub fn text(self) -> &'static str {
         match self {
-            ToolNote::NoSchema => "the source gave no schema, so any arguments are passed on as they are",
-            ToolNote::NoDescription => "the source gave no description",
-            ToolNote::TextCleaned => "characters that hide or steer were removed from its text",
-            ToolNote::OutputSchemaIgnored => "its output schema cannot be used and is left out",
-            ToolNote::AnnotationsIgnored => "its annotations are not an object and were left out",
+            ToolNote::NoSchema => "the source provides no input schema; arguments are passed on without validation",
+            ToolNote::NoDescription => "the source provides no description",
+            ToolNote::TextCleaned => "hidden and control characters were removed from its text",
+            ToolNote::OutputSchemaIgnored => "its output schema is invalid and was removed",
+            ToolNote::AnnotationsIgnored => "its annotations are not an object and were removed",
         }
     }
 }
 
-/// A hint a source gives about a tool. Only a plain boolean counts.
+/// MCP annotations that affect retries. Values other than booleans count as `false`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Hints {
-    #[serde(deserialize_with = "boolean_or_nothing")]
+    #[serde(deserialize_with = "deserialize_bool_or_false")]
     pub read_only_hint: bool,
-    #[serde(deserialize_with = "boolean_or_nothing")]
+    #[serde(deserialize_with = "deserialize_bool_or_false")]
     pub idempotent_hint: bool,
 }
 
-fn boolean_or_nothing<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+/// Deserialises a boolean; any other value becomes `false` instead of an error.
+fn deserialize_bool_or_false<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(serde_json::Value::deserialize(deserializer)?.as_bool().unwrap_or(false))
 }
 
-/// The key of an offered tool under which a connector says how it is carried out.
+/// Key under which a connector puts the [`ExecutionSpec`] of a tool that it offers.
 pub const EXECUTION_SPEC_KEY: &str = "x-toolcrib-backing";
 
 impl Tool {
-    /// The tool as its source offered it.
+    /// Returns the fields of the tool as its source sent them.
     pub fn to_offered_fields(&self) -> RawFields {
         let mut offered = RawFields::default();
-        let absent = |note: ToolNote| self.notes.contains(&note);
+        let has_note = |note: ToolNote| self.notes.contains(&note);
         let ToolListing { title, description, input_schema, annotations } = &self.listing;
-        let given = [
+        let fields = [
             ("name", Some(json::raw_string(&self.name))),
             ("title", title.as_deref().map(json::raw_string)),
-            ("description", (!absent(ToolNote::NoDescription)).then(|| json::raw_string(description))),
-            ("inputSchema", (!absent(ToolNote::NoSchema)).then(|| input_schema.clone())),
+            ("description", (!has_note(ToolNote::NoDescription)).then(|| json::raw_string(description))),
+            ("inputSchema", (!has_note(ToolNote::NoSchema)).then(|| input_schema.clone())),
             ("outputSchema", self.output_schema.clone()),
             ("annotations", annotations.clone()),
             (EXECUTION_SPEC_KEY, self.execution_spec.clone()),
         ];
-        for (key, shown) in given {
-            if let Some(given) = self.original.get(key).map(ToOwned::to_owned).or(shown) {
-                offered.insert(key, given);
+        // The original text of a field wins over the normalised one.
+        for (key, listed) in fields {
+            if let Some(value) = self.original.get(key).map(ToOwned::to_owned).or(listed) {
+                offered.insert(key, value);
             }
         }
         offered.extend(&self.extra);
         offered
     }
 
-    /// How it is carried out, where this process knows that itself.
+    /// Parses the execution specification, if the tool has one.
     pub fn parse_execution_spec(&self) -> Option<ExecutionSpec> {
         serde_json::from_str(self.execution_spec.as_ref()?.get()).ok()
     }
 
+    /// Parses the annotations that affect retries; all `false` if there are none.
     pub fn hints(&self) -> Hints {
         self.listing.annotations.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
     }
 }
 
-/// What an agent sees: `source__tool`, or a built-in's bare name. At most 64 characters of `[A-Za-z0-9_-]`.
+/// Name of a tool in the catalogue: `source__tool`, or the bare name of a built-in. At most 64 characters of
+/// `[A-Za-z0-9_-]`, which all providers accept.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ToolName(String);
 
+/// Separates source and tool in a [`ToolName`].
 pub const SEPARATOR: &str = "__";
+/// Maximum length of a [`ToolName`], the smallest limit among the providers.
 pub(crate) const MAX_TOOL_NAME_LEN: usize = 64;
 
 impl ToolName {
-    /// The plain name of a tool: illegal characters become `_`, and one that is too long is cut and gets a short hash.
+    /// Derives the name from the original one: illegal characters become `_`; a name that is too long is cut and gets a
+    /// hash.
     pub fn from_original(prefix: &str, tool: &str) -> ToolName {
         let name = sanitize_with_prefix(prefix, tool);
         if name.len() <= MAX_TOOL_NAME_LEN { ToolName(name) } else { ToolName::with_hash(prefix, tool) }
     }
 
-    /// The name when the plain one is taken or too long: cut, plus `_` and eight digits of the original name's hash.
+    /// Derives a unique name when the plain one is taken or too long: cut, plus `_` and 8 hex digits of the original
+    /// name's hash.
     pub fn with_hash(prefix: &str, tool: &str) -> ToolName {
         let mut name = sanitize_with_prefix(prefix, tool);
+        // Leaves room for `_` and 8 digits.
         name.truncate(MAX_TOOL_NAME_LEN - 9);
         ToolName(format!("{name}_{}", Fingerprint::digest(tool).short_hex(8)))
     }
@@ -154,21 +168,26 @@ impl ToolName {
     }
 }
 
-/// Only ASCII comes out, so a cut never falls inside a character.
+/// Replaces illegal characters of a tool's name by `_`. The result is ASCII, so it can be truncated at any byte.
 fn sanitize_with_prefix(prefix: &str, tool: &str) -> String {
     let legal = |character: char| character.is_ascii_alphanumeric() || character == '_' || character == '-';
     let tool = sanitize(tool);
     prefix.chars().chain(tool.chars().map(|character| if legal(character) { character } else { '_' })).collect()
 }
 
-/// A tool as somebody asked for it, before the catalogue is consulted.
+/// A tool name as a client wrote it, split but not yet looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParsedToolName<'a> {
+    /// Name with a source.
     Qualified { source: &'a str, tool: &'a str },
+    /// Name without a separator.
     Bare(&'a str),
 }
 
-/// The one parser of `source__tool`, `source/tool`, `source:tool` and bare names.
+/// Parses `source__tool`, `source/tool`, `source:tool` and bare names. The only parser of tool names.
+///
+/// # Errors
+/// `TOOL_INVALID_INPUT` if the text is empty, too long, has control characters or lacks one of the parts.
 pub fn parse_tool_name(text: &str) -> Result<ParsedToolName<'_>> {
     let malformed = |reason: &str| {
         let message = format!("`{}` is not a tool name: {reason}", sanitize_truncated(text, 80));
@@ -180,7 +199,7 @@ pub fn parse_tool_name(text: &str) -> Result<ParsedToolName<'_>> {
     if text.len() > 512 || text.chars().any(char::is_control) {
         return malformed("it is too long or has control characters");
     }
-    // Whichever stands first: a tool's own name may hold any of them.
+    // The first separator counts, as the original name of a tool may contain any of them.
     let split = match (text.find(SEPARATOR), text.find(['/', ':'])) {
         (Some(separator), Some(other)) if other < separator => text.split_once(['/', ':']),
         (Some(_), _) => text.split_once(SEPARATOR),
@@ -188,8 +207,8 @@ pub fn parse_tool_name(text: &str) -> Result<ParsedToolName<'_>> {
     };
     match split {
         None => Ok(ParsedToolName::Bare(text)),
-        Some(("", _)) => malformed("nothing stands before the separator; write `source__tool`"),
-        Some((_, "")) => malformed("nothing stands after the separator; write `source__tool`"),
+        Some(("", _)) => malformed("the source is missing before the separator; write `source__tool`"),
+        Some((_, "")) => malformed("the tool is missing after the separator; write `source__tool`"),
         Some((source, tool)) => Ok(ParsedToolName::Qualified { source, tool }),
     }
 }
@@ -213,7 +232,7 @@ mod tests {
     #[test]
     fn a_name_is_split_at_the_first_separator() {
         let qualified = |source, tool| ParsedToolName::Qualified { source, tool };
-        for (text, asked) in [
+        for (text, expected) in [
             ("git__push", qualified("git", "push")),
             ("git__push__all", qualified("git", "push__all")),
             ("git___push", qualified("git", "_push")),
@@ -224,7 +243,7 @@ mod tests {
             ("push", ParsedToolName::Bare("push")),
             ("_push_", ParsedToolName::Bare("_push_")),
         ] {
-            assert_eq!(parse_tool_name(text).unwrap(), asked, "{text}");
+            assert_eq!(parse_tool_name(text).unwrap(), expected, "{text}");
         }
         for text in ["", "__push", "git__", "__", "/push", "git:", "a\nb", &"x".repeat(513)] {
             assert_eq!(parse_tool_name(text).unwrap_err().code, Code::ToolInvalidInput, "{text}");

@@ -1,27 +1,28 @@
-//! Which tools every agent should know of: those that the configuration names or, where it names none, those that most
-//! people would.
+//! Essential tools: those that every agent should know of. The configuration selects them with globs; without any, a
+//! list of common words in tool names does.
 
 use super::{Catalog, CatalogSource, ToolRef, View};
 use crate::policy::{Verdict, glob_matches};
 
-/// Names that hold one of these are essential where nothing is configured.
+/// Tools with one of these words in their name are essential when nothing is configured.
 const DEFAULT_ESSENTIAL_WORDS: [&str; 7] = ["search", "github", "slack", "confluence", "jira", "calendar", "email"];
 
-/// The essential tools of one catalogue.
+/// Selects the essential tools of one catalogue.
 #[derive(Debug, Clone, Copy)]
 pub struct Essentials<'a> {
     catalog: &'a Catalog,
 }
 
 impl Catalog {
+    /// Returns the selector of essential tools.
     pub fn essentials(&self) -> Essentials<'_> {
         Essentials { catalog: self }
     }
 }
 
 impl View {
-    /// The tools that the configuration calls essential, in name order; none where it says nothing. One that is denied
-    /// is of no use to anybody.
+    /// Iterates over the tools that the configuration calls essential, in name order; empty without configuration.
+    /// Denied tools are left out, as every call to them fails.
     pub fn configured_essentials(&self) -> impl Iterator<Item = ToolRef<'_>> {
         let essentials = self.catalog.essentials();
         self.offered_tools().filter(move |tool| essentials.is_configured(tool) && tool.verdict() != Verdict::Deny)
@@ -29,23 +30,24 @@ impl View {
 }
 
 impl Essentials<'_> {
-    /// By the configuration or, where there is none, by the usual words.
+    /// Whether a tool is essential, by configuration or, without any, by the default words.
     pub fn contains(&self, tool: &ToolRef<'_>) -> bool {
-        match self.catalog.essential_configured {
-            true => self.is_configured(tool),
-            false => has_essential_word(tool.name().as_str()),
+        if self.catalog.essential_configured {
+            self.is_configured(tool)
+        } else {
+            has_essential_word(tool.name().as_str())
         }
     }
 
-    /// A glob holds whether it means the name agents see, the same without its prefix, or the source's own.
+    /// Whether a configured glob matches the tool: by its full name, its name without prefix or its original name.
     pub fn is_configured(&self, tool: &ToolRef<'_>) -> bool {
         if !self.catalog.essential_configured {
             return false;
         }
-        let CatalogSource { segment, options: manner, .. } = tool.catalog_source;
+        let CatalogSource { segment, options, .. } = tool.catalog_source;
         let name = tool.name().as_str();
         let names = [name, name.strip_prefix(segment.prefix()).unwrap_or(name), tool.original_name()];
-        let mut globs = self.catalog.essential_globs.iter().chain(&manner.essential);
+        let mut globs = self.catalog.essential_globs.iter().chain(&options.essential);
         globs.any(|glob| names.iter().any(|name| glob_matches(glob, name)))
     }
 }

@@ -1,4 +1,4 @@
-//! Finding the tool somebody asked for by name, or saying which they may have meant.
+//! Finds a tool by name and, if there is none, suggests similar names.
 
 use serde_json::json;
 
@@ -9,12 +9,17 @@ use crate::source::SourceId;
 use crate::text::sanitize_truncated;
 use crate::tool::{ParsedToolName, parse_tool_name};
 
+/// Maximum number of names in "did you mean".
 const MAX_SUGGESTIONS: usize = 3;
-/// How close a name must be to be worth mentioning, from 0 to 1.
+/// Minimum similarity of a suggested name, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.6;
 
 impl Catalog {
-    /// By the name agents see, by `source__tool`, `source/tool` or `source:tool`, or bare when it is unique.
+    /// Finds a tool by its name in the catalogue, by `source__tool`, `source/tool` or `source:tool`, or by its original
+    /// name if that is unique.
+    ///
+    /// # Errors
+    /// `TOOL_INVALID_INPUT` for malformed and ambiguous names, `TOOL_NOT_IMPLEMENTED` for unknown ones.
     pub fn find(&self, name: &str) -> Result<ToolRef<'_>> {
         let found = match parse_tool_name(name)? {
             ParsedToolName::Qualified { source, tool } => self.find_qualified(source, tool),
@@ -24,7 +29,7 @@ impl Catalog {
                 several => return Err(ambiguous_name_error(tool, several)),
             },
         };
-        // A tool's own name may hold a separator too.
+        // The original name of a tool may contain a separator, so try the whole text as a bare name.
         let found = found.or_else(|| match &self.find_by_bare_name(name)[..] {
             [only] => Some(*only),
             _ => None,
@@ -32,7 +37,7 @@ impl Catalog {
         found.ok_or_else(|| self.unknown_tool_error(name))
     }
 
-    /// `TOOL_NOT_IMPLEMENTED`, with the names that come nearest; what can be no name at all is a wrong one.
+    /// Error for an unknown name, with suggestions. The code is `TOOL_INVALID_INPUT` if no tool could have that name.
     pub fn unknown_tool_error(&self, name: &str) -> Error {
         let near = self.similar_names(name);
         let shown = sanitize_truncated(name, 80);
@@ -43,35 +48,41 @@ impl Catalog {
                 format!("no tool named `{shown}`; did you mean {}?", names.join(" or "))
             }
         };
-        let odd = |letter: char| letter.is_whitespace() || (letter.is_ascii_punctuation() && !"_-.:/".contains(letter));
-        let code = if name.contains(odd) { Code::ToolInvalidInput } else { Code::ToolNotImplemented };
+        let is_illegal =
+            |letter: char| letter.is_whitespace() || (letter.is_ascii_punctuation() && !"_-.:/".contains(letter));
+        let code = if name.contains(is_illegal) { Code::ToolInvalidInput } else { Code::ToolNotImplemented };
         Error::new(code, message).with_details(json!({ "near": near }))
     }
 
+    /// Finds a tool of a given source by its name without prefix or its original name.
     fn find_qualified(&self, source: &str, tool: &str) -> Option<ToolRef<'_>> {
-        // Most write the id as it is; any other spelling is made one first.
-        let placed =
+        // Try the id as written before normalising it: agents mostly use the exact id.
+        let positioned =
             self.find_source(source).or_else(|| self.find_source(SourceId::normalise_name(source).ok()?.as_str()))?;
-        let segment = &placed.source.segment;
+        let segment = &positioned.source.segment;
         let name = format!("{}{tool}", segment.prefix());
         let position = segment.position_of_name(&name).or_else(|| segment.position_of_original(tool))?;
         let entry = &segment.entries()[position];
-        placed.masked.binary_search(&position).is_err().then_some(ToolRef { catalog_source: &placed.source, entry })
+        positioned
+            .masked
+            .binary_search(&position)
+            .is_err()
+            .then_some(ToolRef { catalog_source: &positioned.source, entry })
     }
 
-    /// Every tool whose own name this is; a built-in goes before all others.
+    /// Returns all visible tools with this original name, or only the built-in one if there is one.
     fn find_by_bare_name(&self, tool: &str) -> Vec<ToolRef<'_>> {
         let mut found = Vec::new();
-        for placed in self.positioned_sources() {
-            let segment = &placed.source.segment;
+        for positioned in self.positioned_sources() {
+            let segment = &positioned.source.segment;
             let name = format!("{}{tool}", segment.prefix());
             let position = segment.position_of_original(tool).or_else(|| segment.position_of_name(&name));
-            let Some(position) = position.filter(|position| placed.masked.binary_search(position).is_err()) else {
+            let Some(position) = position.filter(|position| positioned.masked.binary_search(position).is_err()) else {
                 continue;
             };
             let entry = &segment.entries()[position];
-            let tool = ToolRef { catalog_source: &placed.source, entry };
-            if placed.source.options.builtin {
+            let tool = ToolRef { catalog_source: &positioned.source, entry };
+            if positioned.source.options.builtin {
                 return vec![tool];
             }
             if tool.verdict() != Verdict::Hide {
@@ -81,22 +92,23 @@ impl Catalog {
         found
     }
 
+    /// Returns up to [`MAX_SUGGESTIONS`] names of active tools, most similar first.
     fn similar_names(&self, name: &str) -> Vec<String> {
-        let wanted = NameMatcher::new(name);
-        let seen = self.tools().filter(|tool| {
+        let matcher = NameMatcher::new(name);
+        let candidates = self.tools().filter(|tool| {
             tool.verdict() != Verdict::Hide && !tool.is_internal() && tool.status() == ToolStatus::Active
         });
         let mut nearest: Vec<(f64, &str)> = Vec::with_capacity(MAX_SUGGESTIONS + 1);
-        for tool in seen {
-            // Whoever is farther than the last of a full list need not be measured.
+        for tool in candidates {
+            // Once the list is full, names less similar than its last need no exact comparison.
             let floor = nearest.get(MAX_SUGGESTIONS - 1).map_or(MIN_SIMILARITY, |(score, _)| *score);
-            let full = wanted.similarity(tool.name().as_str(), floor);
-            let score = full.max(wanted.similarity(tool.original_name(), floor));
+            let full_name_score = matcher.similarity(tool.name().as_str(), floor);
+            let score = full_name_score.max(matcher.similarity(tool.original_name(), floor));
             if score > MIN_SIMILARITY {
-                let place = nearest.partition_point(|(better, name)| {
-                    better.total_cmp(&score).reverse().then((*name).cmp(tool.name().as_str())).is_lt()
+                let position = nearest.partition_point(|(other_score, name)| {
+                    other_score.total_cmp(&score).reverse().then((*name).cmp(tool.name().as_str())).is_lt()
                 });
-                nearest.insert(place, (score, tool.name().as_str()));
+                nearest.insert(position, (score, tool.name().as_str()));
                 nearest.truncate(MAX_SUGGESTIONS);
             }
         }
@@ -104,10 +116,13 @@ impl Catalog {
     }
 }
 
-/// A name that somebody asked for, to be compared with every name there is: hence the quick look before the exact one.
+/// Compares one name with many. Counts letters for a cheap upper bound of the similarity before the exact computation.
 struct NameMatcher {
+    /// Lower case.
     text: String,
+    /// In characters.
     length: usize,
+    /// Number of occurrences by character code modulo [`LETTER_BUCKETS`].
     letter_counts: [i32; LETTER_BUCKETS],
 }
 
@@ -116,34 +131,37 @@ const LETTER_BUCKETS: usize = 128;
 impl NameMatcher {
     fn new(name: &str) -> NameMatcher {
         let text = name.to_lowercase();
-        let mut letters = [0; LETTER_BUCKETS];
-        text.chars().for_each(|letter| letters[letter as usize % LETTER_BUCKETS] += 1);
-        NameMatcher { length: text.chars().count(), text, letter_counts: letters }
+        let mut letter_counts = [0; LETTER_BUCKETS];
+        text.chars().for_each(|letter| letter_counts[letter as usize % LETTER_BUCKETS] += 1);
+        NameMatcher { length: text.chars().count(), text, letter_counts }
     }
 
-    /// A slip of the finger is close; so is a name that holds all that was asked for. Below `floor` it may be any less.
+    /// Similarity from 0 to 1: normalised edit distance, or 0.7 for a name that contains the text. Exact only if it is at
+    /// least `floor`; below that, the result may be lower.
     fn similarity(&self, name: &str, floor: f64) -> f64 {
         let name = name.to_lowercase();
-        let held = if self.length > 3 && name.contains(&self.text) { 0.7 } else { 0.0 };
+        let substring_score = if self.length > 3 && name.contains(&self.text) { 0.7 } else { 0.0 };
         if self.max_similarity(&name) < floor {
-            return held;
+            return substring_score;
         }
-        strsim::normalized_damerau_levenshtein(&self.text, &name).max(held)
+        strsim::normalized_damerau_levenshtein(&self.text, &name).max(substring_score)
     }
 
-    /// No edit makes up for more than one letter too many and one too few.
+    /// Upper bound of the similarity: one edit corrects at most one surplus and one missing letter.
     fn max_similarity(&self, name: &str) -> f64 {
-        let (mut letters, mut length) = (self.letter_counts, 0);
+        let mut surplus = self.letter_counts;
+        let mut length = 0;
         for letter in name.chars() {
-            letters[letter as usize % LETTER_BUCKETS] -= 1;
+            surplus[letter as usize % LETTER_BUCKETS] -= 1;
             length += 1;
         }
-        let too_many: i32 = letters.iter().map(|surplus| (*surplus).max(0)).sum();
-        let too_few: i32 = letters.iter().map(|surplus| (-surplus).max(0)).sum();
+        let too_many: i32 = surplus.iter().map(|count| (*count).max(0)).sum();
+        let too_few: i32 = surplus.iter().map(|count| (-count).max(0)).sum();
         1.0 - f64::from(too_many.max(too_few)) / self.length.max(length).max(1) as f64
     }
 }
 
+/// Error for a bare name that several sources have.
 fn ambiguous_name_error(tool: &str, several: &[ToolRef<'_>]) -> Error {
     let names: Vec<&str> = several.iter().map(|tool| tool.name().as_str()).collect();
     let message = format!("`{}` is offered by several sources: {}", sanitize_truncated(tool, 80), names.join(", "));
@@ -158,11 +176,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_quick_look_never_rules_out_what_is_close(wanted in "[a-cé_]{0,12}", name in "[A-Ca-cé_]{0,12}") {
-            let exact = strsim::normalized_damerau_levenshtein(&wanted, &name.to_lowercase());
-            let wanted = NameMatcher::new(&wanted);
-            prop_assert!(wanted.max_similarity(&name.to_lowercase()) >= exact);
-            prop_assert!(wanted.similarity(&name, exact) >= exact);
+        fn max_similarity_is_an_upper_bound(name in "[a-cé_]{0,12}", candidate in "[A-Ca-cé_]{0,12}") {
+            let exact = strsim::normalized_damerau_levenshtein(&name, &candidate.to_lowercase());
+            let matcher = NameMatcher::new(&name);
+            prop_assert!(matcher.max_similarity(&candidate.to_lowercase()) >= exact);
+            prop_assert!(matcher.similarity(&candidate, exact) >= exact);
         }
     }
 }

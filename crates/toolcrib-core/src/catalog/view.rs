@@ -1,4 +1,4 @@
-//! A catalogue as one caller may see it.
+//! A catalogue as one caller sees it, and the tools in it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,25 +13,27 @@ use crate::policy::Verdict;
 use crate::source::SourceId;
 use crate::tool::{Tool, ToolId, ToolName};
 
-/// Who asks.
+/// Identity of a client that reads the catalogue or calls tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     pub name: String,
 }
 
+/// A catalogue as seen by one caller.
 #[derive(Debug, Clone)]
 pub struct View {
     pub catalog: Arc<Catalog>,
     pub caller: Caller,
 }
 
-/// One tool in its catalogue.
+/// Reference to a tool in a catalogue. Cheap to copy; parses nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolRef<'a> {
     pub catalog_source: &'a CatalogSource,
     pub entry: &'a SegmentEntry,
 }
 
+/// Whether a tool is enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolStatus {
@@ -40,6 +42,7 @@ pub enum ToolStatus {
 }
 
 impl ToolStatus {
+    /// Name in JSON lists.
     pub fn as_str(self) -> &'static str {
         match self {
             ToolStatus::Active => "active",
@@ -49,12 +52,12 @@ impl ToolStatus {
 }
 
 impl View {
-    /// What somebody who manages tools sees: disabled ones too, hidden ones not.
+    /// Tools for users who manage them: disabled ones included, hidden and internal ones not.
     pub fn listed_tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
         self.catalog.tools().filter(ToolRef::is_listed)
     }
 
-    /// The names an agent may be offered, by their sources.
+    /// Names of the tools that agents see, by source.
     pub fn by_source(&self) -> BTreeMap<SourceId, Vec<ToolName>> {
         let mut sources: BTreeMap<SourceId, Vec<ToolName>> = BTreeMap::new();
         for tool in self.offered_tools() {
@@ -63,21 +66,21 @@ impl View {
         sources
     }
 
-    /// What an agent may be offered.
+    /// Tools that agents see: neither hidden nor internal nor disabled.
     pub fn offered_tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
         self.catalog.tools().filter(ToolRef::is_offered)
     }
 }
 
 impl Catalog {
-    /// Every tool, in byte order of the names, built-ins among the others.
+    /// Iterates over all tools in byte order of their names; merges built-in tools with the prefixed ones.
     pub fn tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
         let mut builtin: Vec<ToolRef<'_>> = self.builtin_sources.iter().flat_map(PositionedSource::tools).collect();
-        builtin.sort_by(|one, other| one.name().cmp(other.name()));
+        builtin.sort_by(|a, b| a.name().cmp(b.name()));
         let mut builtin = builtin.into_iter().peekable();
         let mut prefixed = self.prefixed_sources.iter().flat_map(PositionedSource::tools).peekable();
         std::iter::from_fn(move || match (builtin.peek(), prefixed.peek()) {
-            (Some(one), Some(other)) if one.name() < other.name() => builtin.next(),
+            (Some(a), Some(b)) if a.name() < b.name() => builtin.next(),
             (_, Some(_)) => prefixed.next(),
             (_, None) => builtin.next(),
         })
@@ -85,72 +88,81 @@ impl Catalog {
 }
 
 impl PositionedSource {
+    /// Tools of the source that are not masked.
     pub(super) fn tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
-        let part = &*self.source;
-        let entries = part.segment.entries().iter().enumerate();
+        let catalog_source = &*self.source;
+        let entries = catalog_source.segment.entries().iter().enumerate();
         entries
             .filter(|(index, _)| self.masked.binary_search(index).is_err())
-            .map(|(_, entry)| ToolRef { catalog_source: part, entry })
+            .map(|(_, entry)| ToolRef { catalog_source, entry })
     }
 }
 
 impl<'a> ToolRef<'a> {
+    /// Name in the catalogue.
     pub fn name(&self) -> &'a ToolName {
         &self.entry.name
     }
 
+    /// Id of its source.
     pub fn source(&self) -> &'a SourceId {
         self.catalog_source.segment.source()
     }
 
-    /// The source's own name for it.
+    /// The source's own name for the tool.
     pub fn original_name(&self) -> &'a str {
         self.catalog_source.segment.original_name(self.entry)
     }
 
+    /// Identity of the tool: source and original name.
     pub fn id(&self) -> ToolId {
         ToolId { source: self.source().clone(), name: self.original_name().to_owned() }
     }
 
-    /// Whether somebody who manages tools sees it.
+    /// Whether users who manage tools see it.
     pub fn is_listed(&self) -> bool {
         self.verdict() != Verdict::Hide && !self.is_internal()
     }
 
-    /// Whether an agent may be offered it.
+    /// Whether agents see it.
     pub fn is_offered(&self) -> bool {
         self.is_listed() && self.status() == ToolStatus::Active
     }
 
-    /// Whether a search may find it: one that every call refuses would only lead an agent astray.
+    /// Whether search may return it. Denied tools are listed but not found: every call to them fails.
     pub fn is_searchable(&self) -> bool {
         self.is_offered() && self.verdict() != Verdict::Deny
     }
 
+    /// Policy verdict for the tool.
     pub fn verdict(&self) -> Verdict {
         let shown = self.name().as_str();
         let shown = shown.strip_prefix(self.catalog_source.segment.prefix()).unwrap_or(shown);
         self.catalog_source.options.verdict(self.original_name(), shown)
     }
 
+    /// Whether it is a built-in tool that appears in no list.
     pub fn is_internal(&self) -> bool {
         self.catalog_source.options.internal.contains(self.original_name())
     }
 
+    /// Whether it is enabled.
     pub fn status(&self) -> ToolStatus {
         if self.inventory_state().disabled { ToolStatus::Disabled } else { ToolStatus::Active }
     }
 
+    /// State of the tool in the inventory: enabled or not, when created and updated.
     pub fn inventory_state(&self) -> ToolState {
         self.catalog_source.tool_state(self.original_name())
     }
 
-    /// The tool's content, parsed.
+    /// Parses the stored tool.
     pub fn tool(&self) -> Result<Tool> {
         self.catalog_source.segment.tool(self.entry)
     }
 
-    /// What lies behind it, where this process carries it out itself. What a server says there counts for nothing.
+    /// Returns how Toolcrib itself executes the tool, with sanitised schemas. `None` for MCP servers: whatever such a
+    /// server sends in this field is untrusted and ignored.
     pub fn execution_spec(&self) -> Result<Option<ExecutionSpec>> {
         if !matches!(self.catalog_source.options.kind.as_str(), "openapi" | "workflow") {
             return Ok(None);
@@ -158,7 +170,7 @@ impl<'a> ToolRef<'a> {
         Ok(self.tool()?.parse_execution_spec().map(ExecutionSpec::sanitized))
     }
 
-    /// The tool with what lists leave out: the whole input schema and the output schema.
+    /// Returns the tool with what lists leave out: the full input schema and the output schema.
     pub fn with_full_schemas(&self) -> Result<Tool> {
         let mut tool = self.tool()?;
         if let Some(ExecutionSpec { input_schema, output_schema, .. }) = self.execution_spec()? {
@@ -168,6 +180,7 @@ impl<'a> ToolRef<'a> {
         Ok(tool)
     }
 
+    /// Returns what a call needs, see [`CallSpec`].
     pub fn call_spec(&self) -> Result<&'a Arc<CallSpec>> {
         self.catalog_source.segment.call_spec(self.entry)
     }

@@ -1,31 +1,33 @@
-//! Fitting a summary into its budget. Tokens of whole lines add up, so a line is counted once and only as many are made
-//! as can fit; the whole is counted at the end all the same.
+//! Fits a summary into its token budget. The token counts of whole lines add up, so each line is counted once and no more
+//! lines are rendered than can fit; the complete text is counted at the end to be certain.
 
 use super::selection::{MAX_NAMED_TOOLS, SummarySource};
 use crate::tokens;
 
-/// How many tools of a source are named: what is useful, and what is left of that where names are long.
+/// Numbers of tools named per source, tried in this order: fewer if names are long.
 const NAMED_TOOL_COUNTS: [usize; 3] = [MAX_NAMED_TOOLS, 3, 1];
 
+/// Texts for an empty catalogue, longest first.
 const EMPTY_CATALOG_TEXTS: [&str; 2] = [
     "No tools are known yet. Tools will be discovered when they are first needed: \
      ask search_tools(query) for what you want to do, and again a little later.",
     "Tools will be discovered when they are first needed.",
 ];
 
-/// The text; empty when the budget is too small to say anything.
+/// Renders the summary. Returns an empty text if not even the shortest header fits.
 pub(super) fn render_text(sources: &[SummarySource<'_>], budget: usize) -> String {
-    let heads = match sources {
+    let headers = match sources {
         [] => EMPTY_CATALOG_TEXTS.map(str::to_owned).to_vec(),
         _ => header_variants(sources),
     };
-    // The sources are what is asked for, so the head is short where a long one would take their place.
-    let within = |most: usize| heads.iter().find(|head| tokens::count(head) <= most);
-    let Some(head) = within(budget / 3).or_else(|| within(budget)) else { return String::new() };
-    let mut lines = vec![head.clone()];
+    // Prefer a header within a third of the budget, to leave room for the sources.
+    let within = |max_tokens: usize| headers.iter().find(|header| tokens::count(header) <= max_tokens);
+    let Some(header) = within(budget / 3).or_else(|| within(budget)) else { return String::new() };
+    let mut lines = vec![header.clone()];
     if !sources.is_empty() {
-        lines.extend(source_lines(sources, budget - tokens::count(head)));
+        lines.extend(source_lines(sources, budget - tokens::count(header)));
     }
+    // Safety net: token counts of lines can differ from that of the joined text.
     loop {
         let text = lines.concat().trim_end().to_owned();
         if tokens::count(&text) <= budget {
@@ -35,7 +37,7 @@ pub(super) fn render_text(sources: &[SummarySource<'_>], budget: usize) -> Strin
     }
 }
 
-/// From the longest to the shortest.
+/// Headers from long to short.
 fn header_variants(sources: &[SummarySource<'_>]) -> Vec<String> {
     let tools = pluralize(sources.iter().map(|source| source.tool_count).sum(), "tool");
     let from = pluralize(sources.len(), "source");
@@ -60,87 +62,94 @@ Some of what there is, by source:
     ]
 }
 
-/// A line for each source that fits, and one for those that do not.
-fn source_lines(sources: &[SummarySource<'_>], room: usize) -> Vec<String> {
-    for most in NAMED_TOOL_COUNTS {
-        let lines = lines_within(sources, most, room);
+/// Returns one line per source that fits, and a last line for the rest. Falls back to source names only.
+fn source_lines(sources: &[SummarySource<'_>], max_tokens: usize) -> Vec<String> {
+    for max_names in NAMED_TOOL_COUNTS {
+        let lines = lines_within(sources, max_names, max_tokens);
         if !lines.is_empty() {
             return lines;
         }
     }
-    vec![names_line(sources, room, "Sources: ", "").unwrap_or_default()]
+    vec![names_line(sources, max_tokens, "Sources: ", "").unwrap_or_default()]
 }
 
-fn lines_within(sources: &[SummarySource<'_>], most: usize, room: usize) -> Vec<String> {
-    let (mut lines, mut used) = (Vec::new(), 0);
+/// Returns one line per source with up to `max_names` tools, within `max_tokens`.
+fn lines_within(sources: &[SummarySource<'_>], max_names: usize, max_tokens: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut used = 0;
     for source in sources {
-        let line = source_line(source, most);
+        let line = source_line(source, max_names);
         let cost = tokens::count(&line);
-        if used + cost > room {
+        if used + cost > max_tokens {
             break;
         }
         used += cost;
         lines.push((line, cost));
     }
     if lines.len() < sources.len() {
-        // To know that a source exists is worth more than the tools of yet another: half of the room is theirs.
-        let share = room / 2;
+        // Naming the remaining sources is worth more than listing tools of one more source: drop lines until half of the
+        // budget, or what they need, is left for that.
+        let share = max_tokens / 2;
         while let Some((_, cost)) = lines.last() {
-            if used + tokens::count(&remaining_line(&sources[lines.len()..], share)) <= room {
+            if used + tokens::count(&remaining_line(&sources[lines.len()..], share)) <= max_tokens {
                 break;
             }
             used -= cost;
             lines.pop();
         }
         if !lines.is_empty() {
-            lines.push((remaining_line(&sources[lines.len()..], room - used), 0));
+            lines.push((remaining_line(&sources[lines.len()..], max_tokens - used), 0));
         }
     }
     lines.into_iter().map(|(line, _)| line).collect()
 }
 
-/// `github: create_issue, search_code (+24 more)`.
-fn source_line(source: &SummarySource<'_>, most: usize) -> String {
-    let best = &source.best_names[..most.min(source.best_names.len())];
-    let more = match source.tool_count - best.len() {
+/// Formats a source: `github: create_issue, search_code (+24 more)`.
+fn source_line(source: &SummarySource<'_>, max_names: usize) -> String {
+    let names = &source.best_names[..max_names.min(source.best_names.len())];
+    let more = match source.tool_count - names.len() {
         0 => String::new(),
         more => format!(" (+{more} more)"),
     };
-    let bare = if source.is_unprefixed { " (no prefix)" } else { "" };
-    format!("{}{bare}: {}{more}\n", source.id, best.join(", "))
+    let no_prefix = if source.is_unprefixed { " (no prefix)" } else { "" };
+    format!("{}{no_prefix}: {}{more}\n", source.id, names.join(", "))
 }
 
-/// `and 90 other tools in airtable, arxiv and 3 more sources`, with as many names as fit.
-fn remaining_line(sources: &[SummarySource<'_>], room: usize) -> String {
+/// Formats the sources without a line: `and 90 other tools in airtable, arxiv and 3 more sources`, with as many names as
+/// fit.
+fn remaining_line(sources: &[SummarySource<'_>], max_tokens: usize) -> String {
     let tools = sources.iter().map(|source| source.tool_count).sum();
     let tools = format!("and {}", pluralize(tools, "other tool"));
-    names_line(sources, room, &format!("{tools} in "), " source").unwrap_or_else(|| format!("{tools}\n"))
+    names_line(sources, max_tokens, &format!("{tools} in "), " source").unwrap_or_else(|| format!("{tools}\n"))
 }
 
-/// `BEFORE a, b and 3 more WHATs`; nothing when not even one name fits.
-fn names_line(sources: &[SummarySource<'_>], room: usize, before: &str, what: &str) -> Option<String> {
-    let whole = |names: usize| {
+/// Formats `BEFORE a, b and 3 more NOUNs` with as many source names as fit; `None` if not even one fits.
+fn names_line(sources: &[SummarySource<'_>], max_tokens: usize, before: &str, noun: &str) -> Option<String> {
+    let render = |names: usize| {
         let shown: Vec<&str> = sources[..names].iter().map(|source| source.id.as_str()).collect();
-        let more = match (sources.len() - names, what) {
+        let more = match (sources.len() - names, noun) {
             (0, _) => String::new(),
             (more, "") => format!(" and {more} more"),
-            (more, what) => format!(" and {}", pluralize(more, &format!("more{what}"))),
+            (more, noun) => format!(" and {}", pluralize(more, &format!("more{noun}"))),
         };
         format!("{before}{}{more}\n", shown.join(", "))
     };
-    // A name with its comma is at least two tokens.
-    let most = sources.len().min(room / 2);
-    let (mut fits, mut too_many) = (0, most + 1);
+    // A name with its comma is at least two tokens. Binary search for the largest number of names that fits.
+    let upper_bound = sources.len().min(max_tokens / 2);
+    let mut fits = 0;
+    let mut too_many = upper_bound + 1;
     while fits + 1 < too_many {
         let middle = fits.midpoint(too_many);
-        match tokens::count(&whole(middle)) <= room {
-            true => fits = middle,
-            false => too_many = middle,
+        if tokens::count(&render(middle)) <= max_tokens {
+            fits = middle;
+        } else {
+            too_many = middle;
         }
     }
-    (fits > 0).then(|| whole(fits))
+    (fits > 0).then(|| render(fits))
 }
 
-fn pluralize(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+/// `1 tool`, `2 tools`.
+fn pluralize(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

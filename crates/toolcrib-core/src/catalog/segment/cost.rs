@@ -1,5 +1,5 @@
-//! What tools cost an agent that is shown them all, in tokens. Counts are stored with a manifest and taken over by the
-//! next one, so that each tool is counted once in its life; neither a start nor a discovery waits for the tokenizer.
+//! Token counts of tools. Counts are stored with the manifest and carried over to the next one, so that each version of a
+//! tool is counted once; neither startup nor discovery waits for the tokenizer.
 
 use super::{Segment, SegmentEntry};
 use crate::catalog::View;
@@ -8,25 +8,25 @@ use crate::render;
 use crate::tokens;
 
 impl View {
-    /// The tokens of everything an agent may be offered, each tool as MCP lists it.
+    /// Tokens of all tools that agents see, each as MCP lists it.
     pub fn full_token_count(&self) -> usize {
         self.offered_tools().map(|tool| tool.catalog_source.segment.token_count(tool.entry) as usize).sum()
     }
 }
 
 impl Segment {
-    /// The tokens of one tool. Asking for the first counts those of the whole segment that are not stored.
+    /// Tokens of one tool. The first call counts all tools of the segment without a stored count.
     pub fn token_count(&self, entry: &SegmentEntry) -> u32 {
         let counts = self.token_counts.get_or_init(|| self.count_tokens());
         counts.get(entry.tool_index).copied().unwrap_or_default()
     }
 
-    /// Whether asking for tokens costs time.
+    /// Whether all counts are known, so that [`Segment::token_count`] does not need the tokenizer.
     pub fn has_token_counts(&self) -> bool {
         self.token_counts.get().is_some() || self.packed.tools.iter().all(|tool| tool.tokens > 0)
     }
 
-    /// The manifest with the tokens of every tool, as it should be stored.
+    /// Returns the manifest with the counts of all tools, to be stored.
     pub fn with_token_counts(&self) -> PackedManifest {
         let counts = self.token_counts.get_or_init(|| self.count_tokens());
         let mut packed = PackedManifest::clone(&self.packed);
@@ -36,26 +36,29 @@ impl Segment {
         packed
     }
 
-    /// Gives a newer manifest the counts that hold for it too.
+    /// Copies the counts of unchanged tools to a newer manifest.
     pub fn copy_token_counts(&self, newer: &mut PackedManifest) {
         let counts = self.token_counts.get();
-        let known = |position: usize| match counts {
+        let token_count = |position: usize| match counts {
             Some(counts) => counts.get(position).copied().unwrap_or_default(),
             None => self.packed.tools[position].tokens,
         };
         for tool in &mut newer.tools {
-            let position = self.packed.tools.binary_search_by(|known| known.name.cmp(&tool.name));
-            if let Some(position) = position.ok().filter(|&at| self.packed.tools[at].fingerprint == tool.fingerprint) {
-                tool.tokens = known(position);
+            let position = self.packed.tools.binary_search_by(|old| old.name.cmp(&tool.name));
+            if let Some(position) =
+                position.ok().filter(|&position| self.packed.tools[position].fingerprint == tool.fingerprint)
+            {
+                tool.tokens = token_count(position);
             }
         }
     }
 
+    /// Counts the tools without a stored count, which is 0 then.
     fn count_tokens(&self) -> Vec<u32> {
         let mut counts: Vec<u32> = self.packed.tools.iter().map(|tool| tool.tokens).collect();
         let mut text = String::new();
         for entry in self.entries.iter().filter(|entry| self.packed.tools[entry.tool_index].tokens == 0) {
-            // A tool that cannot be read is not shown to anybody.
+            // A tool that cannot be parsed appears in no list and costs nothing.
             let Ok(tool) = self.tool(entry) else { continue };
             text.clear();
             render::mcp::push_tool(entry.name.as_str(), &tool, &mut text);
