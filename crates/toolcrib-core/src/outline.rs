@@ -1,4 +1,5 @@
-//! A schema as people read it: a list of arguments, or one line. Whatever a source wrote, this ends and says something.
+//! Input schemas for people: a list of arguments, or a one-line signature. Bounded and total: any schema, also a malformed or
+//! recursive one, gives a result.
 
 mod limits;
 mod reader;
@@ -10,108 +11,117 @@ use crate::text::sanitize_truncated;
 pub use limits::describe_limits;
 use reader::{MAX_CHOICES, SchemaOutliner, text_prefix};
 
-/// How many characters of a line the arguments get, how many more if they are required, and what the sentence gets.
+/// Maximum length of the arguments in a signature, in characters.
 const MAX_ARGUMENTS_LEN: usize = 90;
+/// Additional length for required arguments.
 const EXTRA_REQUIRED_LEN: usize = 300;
+/// Maximum length of [`first_sentence`], in characters.
 const MAX_SENTENCE_LEN: usize = 120;
 
+/// One argument, described for people. All texts are sanitised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentOutline {
     pub name: String,
+    /// Type in words: `string`, `integer or null`, `array of object`.
     pub kind: String,
     pub required: bool,
     pub description: String,
     pub default: Option<String>,
+    /// Values of `enum`; the last one may be `and 20 more`.
     pub choices: Vec<String>,
-    /// What else it must be, in words.
+    /// Further restrictions in words, see [`describe_limits`].
     pub limits: Vec<String>,
-    /// The fields of an object, or of the objects in an array.
+    /// Fields of an object, or of the objects in an array.
     pub nested: ArgumentList,
 }
 
-/// Arguments in the order of their schema; where not all are told, the required ones come first.
+/// Arguments in the order of the schema. If some are omitted, required ones come first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ArgumentList {
     pub items: Vec<ArgumentOutline>,
-    /// How many more there are.
+    /// Number of arguments beyond the limit.
     pub omitted: usize,
 }
 
 impl ArgumentList {
+    /// Whether there are no arguments at all, not even omitted ones.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty() && self.omitted == 0
     }
 
-    /// What to write after the last one, when there are more.
+    /// Note to print after the last argument if some are omitted.
     pub fn omitted_note(&self) -> Option<String> {
         (self.omitted > 0).then(|| format!("… (+{} more)", self.omitted))
     }
 }
 
-/// The arguments that a tool's input schema lists.
+/// Lists the arguments of an input schema.
 pub fn list_arguments(schema: &Value) -> ArgumentList {
     list_arguments_with(schema, MAX_CHOICES)
 }
 
-/// Like [`arguments`], with up to so many choices of each.
+/// Like [`list_arguments`], with up to `choices` values of each `enum`.
 pub fn list_arguments_with(schema: &Value, choices: usize) -> ArgumentList {
     SchemaOutliner::new(schema).with_choices(choices).read_fields(schema, &mut Vec::new())
 }
 
-/// `name(required*: type, optional: type)`: everything that is required, then what finds room, then `…+3` for the rest.
+/// Formats `name(required*: type, optional: type)`: all required arguments, then as many as fit, then `…+3` for the rest.
 pub fn call_signature(name: &str, schema: &Value) -> String {
     call_signature_with(name, schema, &[])
 }
 
-/// `name(required*, another*)`: what must be given, by name alone. For tools that come by the hundred and whose schema
-/// is looked at before a call in any case.
+/// Formats `name(required*, another*)` with the required arguments only. For sources with hundreds of tools, whose schemas
+/// agents read before a call in any case.
 pub fn short_signature(name: &str, schema: &Value) -> String {
     let mut required = SchemaOutliner::new(schema).top_level_arguments(schema);
     required.retain(|(_, _, required)| *required);
-    let mut form = format!("{name}(");
-    let room = form.chars().count() + MAX_ARGUMENTS_LEN + EXTRA_REQUIRED_LEN;
+    let mut signature = format!("{name}(");
+    let max_len = signature.chars().count() + MAX_ARGUMENTS_LEN + EXTRA_REQUIRED_LEN;
     for (index, (name, _, _)) in required.iter().enumerate() {
         let separator = if index > 0 { ", " } else { "" };
         let argument = format!("{separator}{}*", sanitize_truncated(text_prefix(name, 80), 80));
-        if form.chars().count() + argument.chars().count() > room {
-            form.push_str(&format!("{separator}…+{}", required.len() - index));
+        if signature.chars().count() + argument.chars().count() > max_len {
+            signature.push_str(&format!("{separator}…+{}", required.len() - index));
             break;
         }
-        form.push_str(&argument);
+        signature.push_str(&argument);
     }
-    form.push(')');
-    form
+    signature.push(')');
+    signature
 }
 
-/// Like [`call_form`], with some arguments that must not be missing.
-pub fn call_signature_with(name: &str, schema: &Value, wanted: &[&str]) -> String {
+/// Like [`call_signature`], with some arguments shown in any case.
+pub fn call_signature_with(name: &str, schema: &Value, always_shown: &[&str]) -> String {
     let reader = SchemaOutliner::new(schema);
     let mut arguments = reader.top_level_arguments(schema);
-    let needed = |name: &str, required: bool| required || wanted.contains(&name);
-    arguments.sort_by_key(|(name, _, required)| (!required, !needed(name, *required)));
-    let (mut form, mut left) = (format!("{name}("), arguments.len());
-    let room = form.chars().count() + MAX_ARGUMENTS_LEN;
+    let is_needed = |name: &str, required: bool| required || always_shown.contains(&name);
+    arguments.sort_by_key(|(name, _, required)| (!required, !is_needed(name, *required)));
+    // `remaining` counts the arguments that are not shown yet.
+    let mut signature = format!("{name}(");
+    let mut remaining = arguments.len();
+    let max_len = signature.chars().count() + MAX_ARGUMENTS_LEN;
     for (name, property, required) in &arguments {
-        let room = if needed(name, *required) { room + EXTRA_REQUIRED_LEN } else { room };
-        let (name, kind) = (sanitize_truncated(text_prefix(name, 80), 80), reader.short_type(property, 0));
-        let separator = if left < arguments.len() { ", " } else { "" };
+        let max_len = if is_needed(name, *required) { max_len + EXTRA_REQUIRED_LEN } else { max_len };
+        let name = sanitize_truncated(text_prefix(name, 80), 80);
+        let kind = reader.short_type(property, 0);
+        let separator = if remaining < arguments.len() { ", " } else { "" };
         let argument = format!("{separator}{name}{}: {kind}", if *required { "*" } else { "" });
-        if form.chars().count() + argument.chars().count() > room {
+        if signature.chars().count() + argument.chars().count() > max_len {
             break;
         }
-        form.push_str(&argument);
-        left -= 1;
+        signature.push_str(&argument);
+        remaining -= 1;
     }
-    match left {
-        0 => form.push(')'),
-        all if all == arguments.len() => form.push_str(&format!("…{all})")),
-        more => form.push_str(&format!(", …+{more})")),
+    match remaining {
+        0 => signature.push(')'),
+        all if all == arguments.len() => signature.push_str(&format!("…{all})")),
+        more => signature.push_str(&format!(", …+{more})")),
     }
-    form
+    signature
 }
 
-/// The beginning of a text, up to the end of its first sentence, cut at a word when that is long. Headings before it
-/// say nothing, and a line may end in the middle of it.
+/// Returns the first sentence of a description, without headings before it; a long one is cut at a word. The sentence may
+/// span several lines.
 pub fn first_sentence(text: &str) -> String {
     let line = sanitize_truncated(take_sentence(skip_headings(text)).trim_end_matches('.'), 2 * MAX_SENTENCE_LEN);
     if line.chars().count() <= MAX_SENTENCE_LEN {
@@ -122,30 +132,31 @@ pub fn first_sentence(text: &str) -> String {
     format!("{}…", cut[..end].trim_end_matches([',', ';', ':', '.', ' ', '(', '-']))
 }
 
-/// Without the lines at its beginning that only announce what follows: `# Usage`, `🎯 Purpose:`.
+/// Skips lines that only introduce the text: `# Usage`, `🎯 Purpose:`.
 fn skip_headings(text: &str) -> &str {
     const MAX_HEADING_LEN: usize = 40;
-    // White space at the end goes first: looked for after each of many headings, it would be walked over each time.
+    // Trim the end once: trimming after each heading would make many headings before much white space quadratic.
     let mut rest = text.trim();
     while let Some((line, after)) = rest.split_once('\n') {
-        let heading = line.trim_end().ends_with(':') || line.starts_with('#');
-        if !heading || line.len() > MAX_HEADING_LEN || after.trim_start().is_empty() {
+        let is_heading = line.trim_end().ends_with(':') || line.starts_with('#');
+        if !is_heading || line.len() > MAX_HEADING_LEN || after.trim_start().is_empty() {
             break;
         }
         rest = after.trim_start();
     }
     let item = rest.trim_start_matches(|letter: char| letter.is_ascii_digit() || "-*•# ".contains(letter));
-    // A number may begin a sentence, or count an item of a list.
+    // Strip `1. ` of a list item, but keep a number that begins the sentence.
     item.strip_prefix(". ").unwrap_or_else(|| rest.trim_start_matches(['-', '*', '•', '#', ' ']))
 }
 
-/// Up to a full stop that ends a sentence, an empty line or the next item of a list.
+/// Returns the text up to the full stop that ends the sentence, an empty line or the next list item.
 fn take_sentence(text: &str) -> &str {
     const ABBREVIATIONS: [&str; 5] = ["e.g", "i.e", "etc", "vs", "incl"];
-    let ends = text.match_indices(['.', '\n']).find(|(at, mark)| {
-        let (before, after) = (&text[..*at], &text[at + 1..]);
+    let end = text.match_indices(['.', '\n']).find(|(position, separator)| {
+        let before = &text[..*position];
+        let after = &text[position + 1..];
         let next = after.chars().next();
-        match *mark {
+        match *separator {
             "." => next.is_none_or(char::is_whitespace) && !ABBREVIATIONS.iter().any(|word| before.ends_with(word)),
             _ => {
                 let line = after.trim_start_matches([' ', '\t']);
@@ -155,10 +166,10 @@ fn take_sentence(text: &str) -> &str {
             }
         }
     });
-    ends.map_or(text, |(at, _)| &text[..at])
+    end.map_or(text, |(position, _)| &text[..position])
 }
 
-/// A text's first sentence, and the rest.
+/// Splits the first sentence, as far as it is on the first line, from the rest. Cheaper than [`first_sentence`].
 pub fn split_first_sentence(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     let line = text.lines().next().unwrap_or_default();

@@ -1,21 +1,30 @@
-//! Lists as bytes: our own JSON, and the forms that MCP, Anthropic, OpenAI and Gemini take. The same catalogue gives the
-//! same bytes. A provider's form is a projection with known limits: what it loses is told, and a tool that cannot be had
-//! in it is set aside for that form alone.
+//! Renders tool lists: our own JSON, and the formats of MCP, Anthropic, OpenAI and Gemini. Deterministic: the same
+//! catalogue gives the same bytes.
+//!
+//! A provider format is a projection of the tool: keywords that the provider does not support are dropped and reported as
+//! [`Loss`]; a tool that cannot be expressed at all is excluded from that format only.
+
+mod json;
+mod page;
 
 pub mod mcp;
 
 mod anthropic;
-mod gemini;
-mod json;
-mod limits;
-mod merge;
 mod openai;
-mod page;
 mod passthrough;
-mod projection;
-mod root;
-mod schema;
 mod strict;
+
+mod gemini;
+
+mod projection;
+
+mod root;
+
+mod schema;
+
+mod merge;
+
+mod limits;
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -29,23 +38,27 @@ pub use json::push_tool as push_json;
 pub use page::RenderedPage;
 pub use projection::{Loss, ProjectedTool};
 
+/// Output format of a tool list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
+    /// Toolcrib's own format, with policy, state and dates.
     Json,
     Mcp,
     Anthropic,
-    /// What is not essential is left to the provider's own search.
+    /// Like `Anthropic`, with `defer_loading` on tools that are not essential: the provider's own search finds them.
     AnthropicDeferred,
     Openai,
+    /// OpenAI with Structured Outputs.
     OpenaiStrict,
     Gemini,
 }
 
 impl Format {
-    /// Those that have a name of their own.
+    /// All formats that can be selected by name.
     pub const ALL: [Format; 6] =
         [Format::Json, Format::Mcp, Format::Anthropic, Format::Openai, Format::OpenaiStrict, Format::Gemini];
 
+    /// Name on the command line and in URLs.
     pub fn as_str(self) -> &'static str {
         match self {
             Format::Json => "json",
@@ -57,13 +70,17 @@ impl Format {
         }
     }
 
+    /// Parses a name.
+    ///
+    /// # Errors
+    /// `BAD_REQUEST` for an unknown name.
     pub fn parse(text: &str) -> Result<Format> {
         let known = || Format::ALL.map(Format::as_str).join(", ");
         let unknown = || Error::new(Code::BadRequest, format!("no format named `{text}`; there are {}", known()));
         Format::ALL.into_iter().find(|format| format.as_str() == text).ok_or_else(unknown)
     }
 
-    /// The same, with what is not essential left to be searched for.
+    /// Returns the variant with deferred loading; `BAD_REQUEST` for formats without one.
     pub fn deferred(self) -> Result<Format> {
         match self {
             Format::Anthropic | Format::AnthropicDeferred => Ok(Format::AnthropicDeferred),
@@ -76,45 +93,47 @@ impl Format {
 }
 
 impl View {
-    /// The whole list. Providers get what an agent may be offered, as an array; `json` has disabled tools too.
+    /// Renders the whole list. Provider formats are an array of the tools that agents see; `json` is an object and
+    /// includes disabled tools.
     pub fn render(&self, format: Format) -> Result<String> {
         self.render_filtered(format, |_| true)
     }
 
-    /// The tools that `wanted` picks.
-    pub fn render_filtered(&self, format: Format, wanted: impl Fn(&ToolRef<'_>) -> bool) -> Result<String> {
-        let mut whole = String::new();
-        self.render_chunks(format, wanted, |piece| {
-            whole.push_str(piece);
+    /// Renders the tools that `filter` accepts.
+    pub fn render_filtered(&self, format: Format, filter: impl Fn(&ToolRef<'_>) -> bool) -> Result<String> {
+        let mut text = String::new();
+        self.render_chunks(format, filter, |chunk| {
+            text.push_str(chunk);
             Ok(())
         })?;
-        Ok(whole)
+        Ok(text)
     }
 
-    /// The same in pieces, for whoever passes them on: a long list need not be held whole. Returns what is not in it.
+    /// Renders in chunks of about 64 KiB, so that long lists need not be held in memory. Returns the tools that the format
+    /// cannot express.
     pub fn render_chunks(
         &self,
         format: Format,
-        wanted: impl Fn(&ToolRef<'_>) -> bool,
+        filter: impl Fn(&ToolRef<'_>) -> bool,
         mut emit: impl FnMut(&str) -> Result<()>,
     ) -> Result<Vec<SetAsideTool>> {
         let mut out = String::with_capacity(CHUNK_BYTES * 2);
-        let mut set_aside = Vec::new();
+        let mut excluded = Vec::new();
         if format == Format::Json {
             out.push_str("{\"tools\":");
-            push_array(self.listed_tools().filter(wanted), &mut out, &mut emit, CHUNK_BYTES, |tool, out| {
+            push_array(self.listed_tools().filter(filter), &mut out, &mut emit, CHUNK_BYTES, |tool, out| {
                 json::push_tool(tool, out);
                 Ok(PushOutcome::Appended)
             })?;
             out.push_str(&format!(",\"inventory_hash\":\"{}\"}}", self.catalog.hash()));
         } else {
-            push_array(self.offered_tools().filter(wanted), &mut out, &mut emit, CHUNK_BYTES, |tool, out| {
+            push_array(self.offered_tools().filter(filter), &mut out, &mut emit, CHUNK_BYTES, |tool, out| {
                 let projected = self.project(tool, format)?;
                 match (&projected.text, &projected.unsupported_reason) {
                     (Some(text), _) => out.push_str(text),
                     (None, reason) => {
                         let reason = reason.clone().unwrap_or_default();
-                        set_aside.push(SetAsideTool { name: tool.name().to_string(), reason });
+                        excluded.push(SetAsideTool { name: tool.name().to_string(), reason });
                         return Ok(PushOutcome::Skipped);
                     }
                 }
@@ -122,10 +141,10 @@ impl View {
             })?;
         }
         emit(&out)?;
-        Ok(set_aside)
+        Ok(excluded)
     }
 
-    /// One tool as a provider takes it.
+    /// Projects one tool to a format.
     pub fn project<'a>(&self, tool: &ToolRef<'a>, format: Format) -> Result<Cow<'a, ProjectedTool>> {
         let name = tool.name().as_str();
         let projected = match format {
@@ -141,12 +160,12 @@ impl View {
             }
             Format::Anthropic => anthropic::project(name, &tool.tool()?, Loading::Now),
             Format::AnthropicDeferred => {
-                let essential = self.catalog.essentials().contains(tool);
-                let loading = if essential { Loading::Now } else { Loading::Deferred };
+                let is_essential = self.catalog.essentials().contains(tool);
+                let loading = if is_essential { Loading::Now } else { Loading::Deferred };
                 anthropic::project(name, &tool.tool()?, loading)
             }
             Format::Openai => openai::project(name, &tool.tool()?),
-            // These two rewrite every schema: once, and then it is kept.
+            // These two rewrite every schema, so the result is cached in the segment.
             Format::OpenaiStrict => {
                 return tool.entry.openai_strict.get_or_project(|| Ok(openai::project_strict(name, &tool.tool()?)));
             }
@@ -156,31 +175,34 @@ impl View {
     }
 }
 
-/// What a pipe holds.
+/// Size of a chunk: the capacity of a pipe on Linux.
 const CHUNK_BYTES: usize = 64 * 1024;
 
+/// Whether [`push_array`]'s callback wrote a tool.
 enum PushOutcome {
     Appended,
+    /// Nothing was written; the separator is taken back.
     Skipped,
 }
 
+/// Writes a JSON array of tools to `out`, and emits and clears `out` whenever it exceeds `chunk_bytes`.
 fn push_array<'a>(
     tools: impl Iterator<Item = ToolRef<'a>>,
     out: &mut String,
     emit: &mut impl FnMut(&str) -> Result<()>,
-    piece: usize,
+    chunk_bytes: usize,
     mut push: impl FnMut(&ToolRef<'a>, &mut String) -> Result<PushOutcome>,
 ) -> Result<()> {
     out.push('[');
     let mut separator = "";
     for tool in tools {
-        let before = out.len();
+        let length_before = out.len();
         out.push_str(separator);
         match push(&tool, out)? {
             PushOutcome::Appended => separator = ",",
-            PushOutcome::Skipped => out.truncate(before),
+            PushOutcome::Skipped => out.truncate(length_before),
         }
-        if out.len() >= piece {
+        if out.len() >= chunk_bytes {
             emit(out)?;
             out.clear();
         }
@@ -189,11 +211,12 @@ fn push_array<'a>(
     Ok(())
 }
 
-/// A projection that is made when somebody first asks for it.
+/// Projection of a tool, computed on first use.
 #[derive(Debug, Default)]
 pub(crate) struct CachedProjection(OnceLock<Box<ProjectedTool>>);
 
 impl CachedProjection {
+    /// Returns the cached projection or computes it. Errors are not cached.
     fn get_or_project(&self, project: impl FnOnce() -> Result<ProjectedTool>) -> Result<Cow<'_, ProjectedTool>> {
         if let Some(projected) = self.0.get() {
             return Ok(Cow::Borrowed(projected));

@@ -72,7 +72,7 @@ impl ToolNote {
     /// Describes the note for people.
     pub fn text(self) -> &'static str {
         match self {
-            ToolNote::NoSchema => "the source provides no input schema; arguments are passed on without validation",
+            ToolNote::NoSchema => "the source provides no input schema; any arguments are passed on",
             ToolNote::NoDescription => "the source provides no description",
             ToolNote::TextCleaned => "hidden and control characters were removed from its text",
             ToolNote::OutputSchemaIgnored => "its output schema is invalid and was removed",

@@ -1,32 +1,35 @@
-//! Finding one's way in a schema that comes from outside: references, alternatives, lists.
+//! Navigation in untrusted schemas: references, alternatives, lists.
 
 use serde_json::Value;
 
 use crate::json::follow_reference;
 
+/// Maximum length of a chain of references.
 const MAX_REFERENCE_HOPS: usize = 8;
+/// Maximum number of alternatives that are looked at.
 const MAX_ALTERNATIVES: usize = 12;
 
-/// Where local references lead; the schema itself where they lead nowhere.
+/// Follows local references to the schema they lead to. An unresolvable reference is returned itself.
 pub fn resolve_references<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    let mut at = schema;
+    let mut current = schema;
     for _ in 0..MAX_REFERENCE_HOPS {
-        match at.get("$ref").and_then(Value::as_str).and_then(|reference| follow_reference(root, reference)) {
-            Some(target) => at = target,
-            None => return at,
+        match current.get("$ref").and_then(Value::as_str).and_then(|reference| follow_reference(root, reference)) {
+            Some(target) => current = target,
+            None => return current,
         }
     }
-    at
+    current
 }
 
-/// The alternatives that are not null, where there are any.
+/// Returns the alternatives (`anyOf`, `oneOf`) that are not null.
 pub fn non_null_alternatives<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     let all = array_at(schema, "anyOf").iter().chain(array_at(schema, "oneOf")).take(MAX_ALTERNATIVES);
-    let is_null = |one: &Value| one.get("type").and_then(Value::as_str) == Some("null");
-    all.map(|one| resolve_references(root, one)).filter(|one| !is_null(one)).collect()
+    let is_null = |alternative: &Value| alternative.get("type").and_then(Value::as_str) == Some("null");
+    all.map(|alternative| resolve_references(root, alternative)).filter(|alternative| !is_null(alternative)).collect()
 }
 
-/// What may be left out is often written as one of two, a value or null: the value then, else the schema itself.
+/// Unwraps an optional value, which many generators write as an alternative of a value and null: returns the only non-null
+/// alternative, or the schema itself.
 pub fn sole_alternative<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     match non_null_alternatives(root, schema)[..] {
         [only] => only,
@@ -34,7 +37,7 @@ pub fn sole_alternative<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     }
 }
 
-/// What a schema says under a key that holds a list.
+/// Returns the array under a key, or an empty slice.
 pub fn array_at<'a>(schema: &'a Value, key: &str) -> &'a [Value] {
     schema.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }

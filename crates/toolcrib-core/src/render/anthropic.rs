@@ -1,22 +1,26 @@
-//! Anthropic's tools: JSON Schema under `input_schema`, without alternatives at its top.
+//! Anthropic's tool format: JSON Schema under `input_schema`, without alternatives at the top level.
 
 use super::passthrough::{self, ANTHROPIC_RULES};
 use super::projection::ProjectedTool;
 use crate::json;
 use crate::tool::Tool;
 
-/// Whether a tool is loaded with the request or found by the provider's own search.
+/// Whether a tool is loaded with the request or found by the provider's tool search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loading {
     Now,
+    /// Sets `defer_loading`.
     Deferred,
 }
 
+/// Projects a tool to Anthropic's format.
 pub(super) fn project(name: &str, tool: &Tool, loading: Loading) -> ProjectedTool {
     let (schema, losses) = passthrough::project_schema(&tool.listing.input_schema, &ANTHROPIC_RULES);
     let schema = match schema {
         Ok(schema) => schema,
-        Err(unfit) => return ProjectedTool { text: None, losses, unsupported_reason: Some(unfit.to_string()) },
+        Err(unsupported) => {
+            return ProjectedTool { text: None, losses, unsupported_reason: Some(unsupported.to_string()) };
+        }
     };
     let mut text = String::with_capacity(schema.len() + tool.listing.description.len() + 128);
     text.push_str("{\"name\":");

@@ -1,5 +1,5 @@
-//! Gemini's function declarations: a subset of OpenAPI 3.0's schemas. There are no references in it, so they are written
-//! out, and one that leads back to itself is cut.
+//! Gemini's function declarations: a subset of OpenAPI 3.0 schemas. It has no references, so these are inlined, and
+//! recursive ones are cut off.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -15,6 +15,7 @@ use super::schema::{SchemaKind, SchemaNode};
 use crate::json;
 use crate::tool::Tool;
 
+/// Projects a tool to Gemini's format.
 pub(super) fn project(name: &str, tool: &Tool) -> ProjectedTool {
     if !limits::is_gemini_name(name) {
         let reason = "a name must begin with a letter or an underscore".to_owned();
@@ -23,84 +24,94 @@ pub(super) fn project(name: &str, tool: &Tool) -> ProjectedTool {
     let (schema, losses) = project_schema(&tool.listing.input_schema);
     let schema = match schema {
         Ok(schema) => schema,
-        Err(unfit) => return ProjectedTool { text: None, losses, unsupported_reason: Some(unfit.to_string()) },
+        Err(unsupported) => {
+            return ProjectedTool { text: None, losses, unsupported_reason: Some(unsupported.to_string()) };
+        }
     };
     let mut text = String::from("{\"name\":");
     json::push_json_string(name, &mut text);
     text.push_str(",\"description\":");
     json::push_json_string(&tool.listing.description, &mut text);
-    // An object without fields is refused here and there; a tool that takes nothing needs no schema.
+    // Some endpoints reject an object without properties, so a tool without arguments gets no schema.
     if schema.get("properties").and_then(Value::as_object).is_some_and(|fields| !fields.is_empty()) {
         text.push_str(",\"parameters\":");
         match to_bounded_string(&schema) {
             Ok(schema) => text.push_str(&schema),
-            Err(unfit) => return ProjectedTool { text: None, losses, unsupported_reason: Some(unfit.to_string()) },
+            Err(unsupported) => {
+                return ProjectedTool { text: None, losses, unsupported_reason: Some(unsupported.to_string()) };
+            }
         }
     }
     text.push('}');
     ProjectedTool { text: Some(text), losses, unsupported_reason: None }
 }
 
-/// The schema, and what was lost.
+/// Projects the input schema and returns the losses. If inlining makes it too large, tries again with fewer levels of
+/// references.
 fn project_schema(raw: &RawValue) -> (ProjectionResult<Value>, Vec<Loss>) {
     let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-    let mut last = (Err(Unsupported::new("", "it has no schema")), Vec::new());
-    for deepest in gemini::REFERENCE_DEPTHS {
-        let mut writer = GeminiProjector {
-            edits: ProjectionContext::new(&schema, gemini::MAX_PARTS),
+    let mut result = (Err(Unsupported::new("", "it has no schema")), Vec::new());
+    for max_open_references in gemini::REFERENCE_DEPTHS {
+        let mut projector = GeminiProjector {
+            context: ProjectionContext::new(&schema, gemini::MAX_PARTS),
             open_references: Vec::new(),
-            max_open_references: deepest,
+            max_open_references,
         };
-        let written = writer.project_root(&schema);
-        let fits = !writer.edits.is_too_large();
-        last = (written, writer.edits.into_losses());
+        let projected = projector.project_root(&schema);
+        let fits = !projector.context.is_too_large();
+        result = (projected, projector.context.into_losses());
         if fits {
             break;
         }
     }
-    last
+    result
 }
 
+/// Walks one schema.
 struct GeminiProjector<'a> {
-    edits: ProjectionContext<'a>,
-    /// The references that are being written out.
+    context: ProjectionContext<'a>,
+    /// References that are being inlined, outermost first.
     open_references: Vec<String>,
-    /// How many of them may be open at once.
+    /// Maximum number of references that may be open at once.
     max_open_references: usize,
 }
 
 impl GeminiProjector<'_> {
+    /// Projects the top level, which must be an object.
     fn project_root(&mut self, schema: &Value) -> ProjectionResult<Value> {
-        let mut keywords = root::to_object_schema(schema, &mut self.edits)?;
-        drop_illegal_arguments(&mut keywords, limits::is_gemini_argument_name, &mut self.edits)?;
-        let described = ["title", "description"].map(|key| keywords.shift_remove(key).filter(Value::is_string));
+        let mut keywords = root::to_object_schema(schema, &mut self.context)?;
+        drop_illegal_arguments(&mut keywords, limits::is_gemini_argument_name, &mut self.context)?;
+        let annotations = ["title", "description"].map(|key| keywords.shift_remove(key).filter(Value::is_string));
         keywords.retain(|key, _| key != "type" && !key.starts_with('$') && key != "definitions");
-        let [title, description] = described;
-        // A top with no fields is a tool without arguments: there is nothing to describe.
-        let empty = keywords.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
-        if empty && keywords.get("additionalProperties").is_none() {
+        let [title, description] = annotations;
+        // No properties means a tool without arguments, not an object with arbitrary fields.
+        let is_empty = keywords.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
+        if is_empty && keywords.get("additionalProperties").is_none() {
             keywords.insert("additionalProperties".to_owned(), json!(false));
         }
-        let mut written = self.project_object(&keywords, "")?;
-        written.entry("properties").or_insert_with(|| json!({}));
-        Ok(with_annotations(written, title, description, false))
+        let mut projected = self.project_object(&keywords, "")?;
+        projected.entry("properties").or_insert_with(|| json!({}));
+        Ok(with_annotations(projected, title, description, false))
     }
 
+    /// Projects a part of the schema, counting it against the limits.
     fn project_nested(&mut self, schema: &Value, path: &str) -> ProjectionResult<Value> {
-        self.edits.enter_part(path)?;
-        let written = self.project_part(schema, path);
-        self.edits.leave_part();
-        written
+        self.context.enter_part(path)?;
+        let projected = self.project_part(schema, path);
+        self.context.leave_part();
+        projected
     }
 
+    /// Projects a part by its kind.
     fn project_part(&mut self, schema: &Value, path: &str) -> ProjectionResult<Value> {
-        let SchemaNode { path, title, description, nullable, kind } = SchemaNode::parse(schema, path, &mut self.edits)?;
+        let SchemaNode { path, title, description, nullable, kind } =
+            SchemaNode::parse(schema, path, &mut self.context)?;
         let path = path.as_str();
-        let written = match kind {
+        let projected = match kind {
             SchemaKind::Any => {
-                self.edits.record_loss(path, "any value is not supported, narrowed to text, a number or a boolean");
-                let forms = ["string", "number", "boolean"].map(|name| json!({ "type": name }));
-                Map::from_iter([("anyOf".to_owned(), json!(forms))])
+                self.context.record_loss(path, "any value is not supported, narrowed to string, number or boolean");
+                let alternatives = ["string", "number", "boolean"].map(|name| json!({ "type": name }));
+                Map::from_iter([("anyOf".to_owned(), json!(alternatives))])
             }
             SchemaKind::Null => return Err(Unsupported::new(path, "a value that is always null is not supported")),
             SchemaKind::Reference(reference) => self.inline_reference(&reference, path)?,
@@ -111,58 +122,61 @@ impl GeminiProjector<'_> {
                 _ => self.project_scalar(&name, keywords, path),
             },
         };
-        Ok(with_annotations(written, title, description, nullable))
+        Ok(with_annotations(projected, title, description, nullable))
     }
 
+    /// Drops optional fields that are not supported; fails for required ones.
     fn project_object(&mut self, keywords: &Map<String, Value>, path: &str) -> ProjectionResult<Map<String, Value>> {
-        let mut written =
+        let mut projected =
             self.supported_keywords("object", keywords, path, &["properties", "required", "additionalProperties"]);
         let (required, mut fields) = (required_names(keywords), Map::new());
         for (name, schema) in keywords.get("properties").and_then(Value::as_object).into_iter().flatten() {
             if *schema == Value::Bool(false) {
                 continue;
             }
-            let at = child_pointer(&format!("{path}/properties"), name);
-            match self.project_nested(schema, &at) {
+            let field_path = child_pointer(&format!("{path}/properties"), name);
+            match self.project_nested(schema, &field_path) {
                 Ok(field) => drop(fields.insert(name.clone(), field)),
-                Err(unfit) if required.contains(name.as_str()) => return Err(unfit),
-                Err(unfit) => self.edits.record_dropped_field(&at, &unfit),
+                Err(unsupported) if required.contains(name.as_str()) => return Err(unsupported),
+                Err(unsupported) => self.context.record_dropped_field(&field_path, &unsupported),
             }
         }
         match keywords.get("additionalProperties") {
             Some(Value::Bool(false)) => {}
             None if !fields.is_empty() => {}
-            None | Some(_) => self.edits.record_loss(
+            None | Some(_) => self.context.record_loss(
                 &child_pointer(path, "additionalProperties"),
-                "fields of any name cannot be described; the object stays open",
+                "additional properties cannot be described; the object accepts any fields",
             ),
         }
         let required: Vec<&String> = fields.keys().filter(|name| required.contains(name.as_str())).collect();
         let required = json!(required);
         if !fields.is_empty() {
-            written.insert("properties".to_owned(), Value::Object(fields));
+            projected.insert("properties".to_owned(), Value::Object(fields));
         }
         if required != json!([]) {
-            written.insert("required".to_owned(), required);
+            projected.insert("required".to_owned(), required);
         }
-        Ok(written)
+        Ok(projected)
     }
 
+    /// Arrays must describe their items. Positional schemas become alternatives.
     fn project_array(&mut self, keywords: &Map<String, Value>, path: &str) -> ProjectionResult<Map<String, Value>> {
-        let any = Value::Bool(true);
+        let any_value = Value::Bool(true);
         let items = match (keywords.get("items"), keywords.get("prefixItems")) {
-            (Some(Value::Array(several)), _) | (None, Some(Value::Array(several))) => {
-                self.edits
-                    .record_loss(path, "items that differ by their place are not supported; each may be any of them");
-                self.project_nested(&json!({ "anyOf": several }), &child_pointer(path, "items"))?
+            (Some(Value::Array(schemas)), _) | (None, Some(Value::Array(schemas))) => {
+                self.context
+                    .record_loss(path, "positional item schemas are not supported; each item may match any of them");
+                self.project_nested(&json!({ "anyOf": schemas }), &child_pointer(path, "items"))?
             }
-            (items, _) => self.project_nested(items.unwrap_or(&any), &child_pointer(path, "items"))?,
+            (items, _) => self.project_nested(items.unwrap_or(&any_value), &child_pointer(path, "items"))?,
         };
-        let mut written = self.supported_keywords("array", keywords, path, &["items", "prefixItems"]);
-        written.insert("items".to_owned(), items);
-        Ok(written)
+        let mut projected = self.supported_keywords("array", keywords, path, &["items", "prefixItems"]);
+        projected.insert("items".to_owned(), items);
+        Ok(projected)
     }
 
+    /// Strings, numbers and booleans.
     fn project_scalar(&mut self, name: &str, mut keywords: Map<String, Value>, path: &str) -> Map<String, Value> {
         if name == "string"
             && let Some(constant) = keywords.shift_remove("const")
@@ -177,60 +191,67 @@ impl GeminiProjector<'_> {
         }
         let format = keywords.get("format").and_then(Value::as_str);
         if let Some(format) = format.filter(|format| !gemini::supported_formats(name).contains(format)) {
-            self.edits
+            self.context
                 .record_loss(&child_pointer(path, "format"), format!("{} is not supported, dropped", json!(format)));
             keywords.shift_remove("format");
         }
         self.supported_keywords(name, &keywords, path, &[])
     }
 
-    /// Only texts that say something may be chosen from.
+    /// Removes `enum` values that Gemini rejects: empty strings and other types.
     fn keep_text_choices(&mut self, keywords: &mut Map<String, Value>, path: &str) {
         let Some(Value::Array(values)) = keywords.get_mut("enum") else { return };
-        let all = values.len();
+        let count_before = values.len();
         values.retain(|value| value.as_str().is_some_and(|text| !text.is_empty()));
-        let (left, at) = (values.len(), child_pointer(path, "enum"));
-        if left < all {
-            self.edits.record_loss(&at, "choices that are empty or no text are not supported, dropped");
+        let count = values.len();
+        let path = child_pointer(path, "enum");
+        if count < count_before {
+            self.context.record_loss(&path, "`enum` values that are empty or not strings are not supported, dropped");
         }
-        if left == 0 {
+        if count == 0 {
             keywords.shift_remove("enum");
         }
     }
 
-    /// The keywords that may stay; the others are told as lost, but for those that are written by other means.
+    /// Copies the keywords that Gemini supports for the type and records the others as losses, except those in `handled`,
+    /// which the caller projects itself.
     fn supported_keywords(
         &mut self,
         name: &str,
         keywords: &Map<String, Value>,
         path: &str,
-        others: &[&str],
+        handled: &[&str],
     ) -> Map<String, Value> {
-        let mut written = Map::from_iter([("type".to_owned(), json!(name))]);
+        let mut projected = Map::from_iter([("type".to_owned(), json!(name))]);
         for (keyword, value) in keywords {
             match keyword.as_str() {
-                keyword if others.contains(&keyword) => {}
+                keyword if handled.contains(&keyword) => {}
                 known if gemini::supported_keywords(name).contains(&known) => {
-                    drop(written.insert(keyword.clone(), value.clone()))
+                    drop(projected.insert(keyword.clone(), value.clone()))
                 }
-                _ => self.edits.record_dropped_keyword(path, keyword, value),
+                _ => self.context.record_dropped_keyword(path, keyword, value),
             }
         }
-        written
+        projected
     }
 
+    /// Projects alternatives to `anyOf`.
     fn project_alternatives(
         &mut self,
         alternatives: &[(String, Value)],
         path: &str,
     ) -> ProjectionResult<Map<String, Value>> {
-        let forms = alternatives.iter().map(|(at, form)| (at.as_str(), self.project_nested(form, at))).collect();
-        self.edits.join_alternatives(forms, path)
+        let projected = alternatives
+            .iter()
+            .map(|(path, alternative)| (path.as_str(), self.project_nested(alternative, path)))
+            .collect();
+        self.context.join_alternatives(projected, path)
     }
 
+    /// Replaces a reference by its target. A recursive or too deep reference to an object becomes an open object.
     fn inline_reference(&mut self, reference: &str, path: &str) -> ProjectionResult<Map<String, Value>> {
-        let Some(target) = self.edits.resolve(reference) else {
-            return Err(Unsupported::new(&child_pointer(path, "$ref"), "it leads nowhere"));
+        let Some(target) = self.context.resolve(reference) else {
+            return Err(Unsupported::new(&child_pointer(path, "$ref"), "the reference cannot be resolved"));
         };
         if self.open_references.iter().any(|open| open == reference)
             || reference == "#"
@@ -239,20 +260,19 @@ impl GeminiProjector<'_> {
             let is_object =
                 target.get("properties").is_some() || target.get("type").is_some_and(|name| *name == "object");
             if !is_object {
-                return Err(Unsupported::new(path, "its references have no end"));
+                return Err(Unsupported::new(path, "recursive references are not supported here"));
             }
-            self.edits
-                .record_loss(path, "references are written out, but not without end; cut here, the object stays open");
+            self.context.record_loss(path, "the recursive reference is cut off here; the object accepts any fields");
             return Ok(Map::from_iter([("type".to_owned(), json!("object"))]));
         }
         self.open_references.push(reference.to_owned());
-        let written = self.project_nested(target, reference.trim_start_matches('#'));
+        let projected = self.project_nested(target, reference.trim_start_matches('#'));
         self.open_references.pop();
-        Ok(written?.as_object().cloned().unwrap_or_default())
+        Ok(projected?.as_object().cloned().unwrap_or_default())
     }
 }
 
-/// Bounds that are not reached themselves: an integer has a next one.
+/// Replaces exclusive bounds of integers, which Gemini does not support, by inclusive ones.
 fn to_inclusive_bounds(keywords: &mut Map<String, Value>) {
     for (from, to, step) in [("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)] {
         let bound = keywords.get(from).and_then(Value::as_i64).and_then(|bound| bound.checked_add(step));
@@ -265,20 +285,20 @@ fn to_inclusive_bounds(keywords: &mut Map<String, Value>) {
     }
 }
 
-/// What stands around a schema wins over what it says of itself.
+/// Adds title, description and nullability. Texts beside a reference override those of its target.
 fn with_annotations(
-    mut written: Map<String, Value>,
+    mut projected: Map<String, Value>,
     title: Option<Value>,
     description: Option<Value>,
     nullable: bool,
 ) -> Value {
     for (key, text) in [("title", title), ("description", description)] {
         if let Some(text) = text {
-            written.insert(key.to_owned(), text);
+            projected.insert(key.to_owned(), text);
         }
     }
     if nullable {
-        written.insert("nullable".to_owned(), json!(true));
+        projected.insert("nullable".to_owned(), json!(true));
     }
-    Value::Object(written)
+    Value::Object(projected)
 }

@@ -1,41 +1,43 @@
-//! Tools as our own lists show them: stored text, framed by what may change without it.
+//! Toolcrib's own list format: the stored listing of a tool, framed by fields that change independently of it.
 
 use crate::catalog::{ToolRef, ToolStatus};
 use crate::json;
 use crate::text::sanitize;
 
-/// The source's own name where it can be shown as it is, else the one made of it: an id must be unique.
+/// Formats `source:tool`. Uses the original name, or the one in the catalogue if sanitising changed it: ids must be unique.
 fn format_tool_id(tool: &ToolRef<'_>, original: &str) -> String {
     let name = tool.name().as_str();
-    let made = name.strip_prefix(tool.catalog_source.segment.prefix()).unwrap_or(name);
-    let own = if original == tool.original_name() { original } else { made };
-    format!("{}:{own}", tool.source())
+    let sanitized_name = name.strip_prefix(tool.catalog_source.segment.prefix()).unwrap_or(name);
+    let tool_name = if original == tool.original_name() { original } else { sanitized_name };
+    format!("{}:{tool_name}", tool.source())
 }
 
-/// One tool, as our own lists show it.
+/// Appends a tool. Field names and order are part of the public contract.
 pub fn push_tool(tool: &ToolRef<'_>, out: &mut String) {
     let original = sanitize(tool.original_name());
-    let field = |name: &str, value: &str, out: &mut String| {
+    let push_field = |name: &str, value: &str, out: &mut String| {
         out.push_str(name);
         json::push_json_string(value, out);
     };
-    field("{\"id\":", &format_tool_id(tool, &original), out);
-    field(",\"name\":", tool.name().as_str(), out);
-    field(",\"source\":", tool.source().as_str(), out);
-    field(",\"original_name\":", &original, out);
-    field(",\"kind\":", &tool.catalog_source.options.kind, out);
+    push_field("{\"id\":", &format_tool_id(tool, &original), out);
+    push_field(",\"name\":", tool.name().as_str(), out);
+    push_field(",\"source\":", tool.source().as_str(), out);
+    push_field(",\"original_name\":", &original, out);
+    push_field(",\"kind\":", &tool.catalog_source.options.kind, out);
+    // The stored text is copied as it is: parsing and rendering every schema would dominate the time of a list.
     out.push(',');
     out.push_str(tool.catalog_source.segment.listing_json(tool.entry));
     out.push_str(",\"tags\":[");
     for (index, tag) in tool.catalog_source.options.tags.iter().enumerate() {
-        field(if index > 0 { "," } else { "" }, tag, out);
+        push_field(if index > 0 { "," } else { "" }, tag, out);
     }
-    let (dates, state) = (tool.inventory_state(), tool.status());
-    field("],\"policy\":", tool.verdict().as_str(), out);
-    out.push_str(if state == ToolStatus::Active { ",\"enabled\":true" } else { ",\"enabled\":false" });
-    field(",\"state\":", state.as_str(), out);
-    field(",\"fingerprint\":", &tool.catalog_source.segment.packed_tool(tool.entry).fingerprint.to_string(), out);
-    field(",\"created_at\":", &dates.created_at.to_string(), out);
-    field(",\"updated_at\":", &dates.updated_at.to_string(), out);
+    let inventory_state = tool.inventory_state();
+    let status = tool.status();
+    push_field("],\"policy\":", tool.verdict().as_str(), out);
+    out.push_str(if status == ToolStatus::Active { ",\"enabled\":true" } else { ",\"enabled\":false" });
+    push_field(",\"state\":", status.as_str(), out);
+    push_field(",\"fingerprint\":", &tool.catalog_source.segment.packed_tool(tool.entry).fingerprint.to_string(), out);
+    push_field(",\"created_at\":", &inventory_state.created_at.to_string(), out);
+    push_field(",\"updated_at\":", &inventory_state.updated_at.to_string(), out);
     out.push('}');
 }

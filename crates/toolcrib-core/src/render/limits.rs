@@ -1,40 +1,50 @@
-//! What providers take, as data. `docs/formats.md` has the same as a table, with where it was learnt.
+//! Limits of the providers, as data. `docs/formats.md` has the same as a table, with the evidence for each.
 
-/// Names of tools are `[A-Za-z0-9_-]{1,64}` already, which every provider takes; this one also minds how they begin.
+/// Whether Gemini accepts a tool name. All names match `[A-Za-z0-9_-]{1,64}` already; Gemini also restricts the first
+/// character.
 pub(super) fn is_gemini_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
 }
 
-/// Names of arguments, at the top of a schema.
+/// Whether Anthropic accepts the name of a top-level argument.
 pub(super) fn is_anthropic_argument_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
 }
 
+/// Whether Gemini accepts the name of a top-level argument.
 pub(super) fn is_gemini_argument_name(name: &str) -> bool {
     is_gemini_name(name) && name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Characters of a function's description.
+/// Maximum number of characters of a function's description.
 pub(super) const MAX_OPENAI_DESCRIPTION_CHARS: usize = 1_024;
 
-/// Keywords that may not stand at the top of a schema.
+/// Keywords that Anthropic rejects at the top level of a schema.
 pub(super) const ANTHROPIC_FORBIDDEN_AT_ROOT: [&str; 3] = ["oneOf", "anyOf", "allOf"];
+/// Keywords that OpenAI rejects at the top level of a schema.
 pub(super) const OPENAI_FORBIDDEN_AT_ROOT: [&str; 5] = ["oneOf", "anyOf", "allOf", "enum", "not"];
 
+/// Limits of OpenAI's Structured Outputs.
+
 pub(super) mod strict {
-    /// Our own bound on what is written before it is measured.
+    /// Maximum number of schema parts. Toolcrib's own limit, which bounds the work before the result is measured.
     pub(in super::super) const MAX_PARTS: usize = 10_000;
+    /// Maximum nesting of objects.
     pub(in super::super) const MAX_OBJECT_DEPTH: usize = 10;
+    /// Maximum number of properties in the whole schema.
     pub(in super::super) const MAX_PROPERTIES: usize = 5_000;
+    /// Maximum number of `enum` values in the whole schema.
     pub(in super::super) const MAX_ENUM_VALUES: usize = 1_000;
-    /// An enumeration with more values than this may have only so many characters.
+    /// `(values, characters)`: an `enum` with more than this many values may have only this many characters in total.
     pub(in super::super) const LONG_ENUM_LIMIT: (usize, usize) = (250, 15_000);
-    /// Characters of all names, values of enumerations and constants.
+    /// Maximum number of characters in names, `enum` values and constants of the whole schema.
     pub(in super::super) const MAX_CHARACTERS: usize = 120_000;
+    /// Supported values of `format` for strings.
     pub(in super::super) const SUPPORTED_FORMATS: [&str; 9] =
         ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
+    /// Keywords supported for a type, besides those that the projection handles itself.
     pub(in super::super) fn supported_keywords(kind: &str) -> &'static [&'static str] {
         match kind {
             "string" => &["enum", "const", "pattern", "format"],
@@ -47,12 +57,14 @@ pub(super) mod strict {
     }
 }
 
+/// Limits of Gemini.
 pub(super) mod gemini {
-    /// References are written out; so deep or, where that makes a schema too large, less deep.
+    /// Numbers of nested references to inline, tried in this order while the schema is too large.
     pub(in super::super) const REFERENCE_DEPTHS: [usize; 4] = [8, 4, 2, 1];
-    /// A schema of more parts is too large.
+    /// Maximum number of schema parts.
     pub(in super::super) const MAX_PARTS: usize = 2_000;
 
+    /// Supported values of `format` for a type.
     pub(in super::super) fn supported_formats(kind: &str) -> &'static [&'static str] {
         match kind {
             "string" => &["enum", "date-time"],
@@ -62,6 +74,7 @@ pub(super) mod gemini {
         }
     }
 
+    /// Keywords supported for a type, besides those that the projection handles itself.
     pub(in super::super) fn supported_keywords(kind: &str) -> &'static [&'static str] {
         match kind {
             "string" => &["enum", "format", "minLength", "maxLength", "pattern", "default", "example"],

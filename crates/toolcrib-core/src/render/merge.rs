@@ -1,4 +1,5 @@
-//! Several schemas that hold at once, as one. What cannot be said of both keeps the first and is told as a loss.
+//! Merges schemas that apply at once (`allOf`, a reference beside other keywords) into one. Where two values cannot be
+//! combined, the first stays and the other is recorded as a loss.
 
 use std::collections::HashSet;
 
@@ -6,63 +7,63 @@ use serde_json::{Map, Value, json};
 
 use super::projection::{ProjectionContext, ProjectionResult, Unsupported, child_pointer, estimate_size};
 
-/// References inside of parts are followed so far.
+/// Maximum nesting of `allOf` and of references that are followed.
 const MAX_MERGE_DEPTH: usize = 16;
 
-/// A schema without its `allOf`.
+/// Returns the schema with its `allOf` parts merged in.
 pub(super) fn merge_all_of(
     mut keywords: Map<String, Value>,
     path: &str,
-    edits: &mut ProjectionContext<'_>,
+    context: &mut ProjectionContext<'_>,
     depth: usize,
 ) -> ProjectionResult<Map<String, Value>> {
     if depth > MAX_MERGE_DEPTH {
-        return Err(Unsupported::new(path, "its parts refer to each other without end"));
+        return Err(Unsupported::new(path, "its `allOf` parts are recursive"));
     }
     let Some(Value::Array(parts)) = keywords.shift_remove("allOf") else { return Ok(keywords) };
     for (index, part) in parts.into_iter().enumerate() {
-        let at = format!("{path}/allOf/{index}");
-        edits.count_merge(&at)?;
+        let part_path = format!("{path}/allOf/{index}");
+        context.count_merge(&part_path)?;
         let part = match part {
             Value::Object(part) => part,
             Value::Bool(true) => continue,
             Value::Bool(false) | Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                return Err(Unsupported::new(&at, "it allows no value"));
+                return Err(Unsupported::new(&part_path, "it allows no value"));
             }
         };
-        let part = merge_all_of(resolve_reference(part, &at, edits)?, &at, edits, depth + 1)?;
-        merge_keywords(&mut keywords, &part, &at, edits)?;
+        let part = merge_all_of(resolve_reference(part, &part_path, context)?, &part_path, context, depth + 1)?;
+        merge_keywords(&mut keywords, &part, &part_path, context)?;
     }
     Ok(keywords)
 }
 
-/// What a reference leads to, with what stands beside it.
+/// Follows `$ref` and merges the target with the keywords beside it.
 pub(super) fn resolve_reference(
     mut keywords: Map<String, Value>,
     path: &str,
-    edits: &mut ProjectionContext<'_>,
+    context: &mut ProjectionContext<'_>,
 ) -> ProjectionResult<Map<String, Value>> {
     for _ in 0..MAX_MERGE_DEPTH {
         let Some(reference) = keywords.shift_remove("$ref") else { return Ok(keywords) };
-        let target = reference.as_str().and_then(|reference| edits.resolve(reference)).and_then(Value::as_object);
+        let target = reference.as_str().and_then(|reference| context.resolve(reference)).and_then(Value::as_object);
         let Some(target) = target else {
-            return Err(Unsupported::new(&child_pointer(path, "$ref"), "it leads nowhere"));
+            return Err(Unsupported::new(&child_pointer(path, "$ref"), "the reference cannot be resolved"));
         };
-        edits.count_merge(path)?;
-        merge_keywords(&mut keywords, target, path, edits)?;
+        context.count_merge(path)?;
+        merge_keywords(&mut keywords, target, path, context)?;
     }
     Err(Unsupported::new(path, "it refers to itself"))
 }
 
-/// Lays what `other` says over `keywords`, which win where the two cannot be joined. What is there stays in its place, so
-/// that the work is in proportion to `other`, however much was merged before.
+/// Merges `other` into `keywords`, which win where the two conflict. Takes time in proportion to `other` only, however much
+/// was merged before: existing keywords are changed in place.
 pub(super) fn merge_keywords(
     keywords: &mut Map<String, Value>,
     other: &Map<String, Value>,
     path: &str,
-    edits: &mut ProjectionContext<'_>,
+    context: &mut ProjectionContext<'_>,
 ) -> ProjectionResult<()> {
-    edits.count_copy(estimate_size(other), path)?;
+    context.count_copy(estimate_size(other), path)?;
     for (key, theirs) in other {
         let Some(ours) = keywords.get_mut(key) else {
             keywords.insert(key.clone(), theirs.clone());
@@ -74,19 +75,23 @@ pub(super) fn merge_keywords(
         match join_values(key, ours, theirs) {
             JoinResult::Joined => {}
             JoinResult::Conflict => {
-                edits.record_loss(&child_pointer(path, key), "it contradicts another part, dropped")
+                context.record_loss(&child_pointer(path, key), "it conflicts with another part, dropped")
             }
         }
     }
     Ok(())
 }
 
+/// Outcome of [`join_values`].
 enum JoinResult {
-    /// The first holds what both say, or says it all.
+    /// The first value now expresses both.
     Joined,
+    /// The first value is unchanged, the second is lost.
     Conflict,
 }
 
+/// Combines two values of a keyword into `ours`: unions for properties and required names, intersections for types and
+/// choices, the tighter of two bounds.
 fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> JoinResult {
     let numbers = ours.as_f64().zip(theirs.as_f64());
     match (key, &mut *ours, theirs) {
@@ -101,37 +106,38 @@ fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> JoinResult {
             JoinResult::Joined
         }
         ("required", Value::Array(ours), Value::Array(theirs)) => {
-            let known: HashSet<&Value> = ours.iter().collect();
-            let more: Vec<Value> = theirs.iter().filter(|name| !known.contains(name)).cloned().collect();
-            ours.extend(more);
+            let known_names: HashSet<&Value> = ours.iter().collect();
+            let new_names: Vec<Value> = theirs.iter().filter(|name| !known_names.contains(name)).cloned().collect();
+            ours.extend(new_names);
             JoinResult::Joined
         }
         ("type", _, _) => {
-            let (others, mut met) = (type_names(theirs).into_iter().collect(), HashSet::new());
-            let both = type_names(ours).into_iter().filter_map(|name| narrower_type(name, &others));
-            let both: Vec<&str> = both.filter(|name| met.insert(*name)).collect();
-            let both = match both[..] {
+            let their_types = type_names(theirs).into_iter().collect();
+            let mut seen = HashSet::new();
+            let common = type_names(ours).into_iter().filter_map(|name| narrower_type(name, &their_types));
+            let common: Vec<&str> = common.filter(|name| seen.insert(*name)).collect();
+            let common = match common[..] {
                 [] => return JoinResult::Conflict,
                 [only] => json!(only),
-                _ => json!(both),
+                _ => json!(common),
             };
-            *ours = both;
+            *ours = common;
             JoinResult::Joined
         }
         ("enum", Value::Array(ours), Value::Array(theirs)) => {
-            let known: HashSet<&Value> = theirs.iter().collect();
-            if !ours.iter().any(|value| known.contains(value)) {
+            let their_values: HashSet<&Value> = theirs.iter().collect();
+            if !ours.iter().any(|value| their_values.contains(value)) {
                 return JoinResult::Conflict;
             }
-            ours.retain(|value| known.contains(value));
+            ours.retain(|value| their_values.contains(value));
             JoinResult::Joined
         }
         ("minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties", _, _) => match numbers {
-            Some((one, other)) => keep_tighter(other > one, ours, theirs),
+            Some((ours_number, theirs_number)) => keep_tighter(theirs_number > ours_number, ours, theirs),
             None => JoinResult::Conflict,
         },
         ("maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties", _, _) => match numbers {
-            Some((one, other)) => keep_tighter(other < one, ours, theirs),
+            Some((ours_number, theirs_number)) => keep_tighter(theirs_number < ours_number, ours, theirs),
             None => JoinResult::Conflict,
         },
         ("items", _, _) => {
@@ -146,6 +152,7 @@ fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> JoinResult {
     }
 }
 
+/// Replaces a bound if the other is tighter.
 fn keep_tighter(is_tighter: bool, ours: &mut Value, theirs: &Value) -> JoinResult {
     if is_tighter {
         ours.clone_from(theirs);
@@ -153,8 +160,8 @@ fn keep_tighter(is_tighter: bool, ours: &mut Value, theirs: &Value) -> JoinResul
     JoinResult::Joined
 }
 
-/// Makes `ours` a schema of which both hold. Parts stand side by side: nested in each other, hundreds of them would be
-/// too deep for a walk that recurses.
+/// Combines two schemas with `allOf`. Parts are appended to one flat list: nested in each other, hundreds of them would be
+/// too deep for recursion.
 fn add_all_of_part(ours: &mut Value, theirs: &Value) {
     if let Value::Object(keywords) = &mut *ours
         && keywords.len() == 1
@@ -166,6 +173,7 @@ fn add_all_of_part(ours: &mut Value, theirs: &Value) {
     *ours = Value::Object(Map::from_iter([("allOf".to_owned(), Value::Array(parts))]));
 }
 
+/// Type names of a `type` keyword, which is a string or an array.
 fn type_names(types: &Value) -> Vec<&str> {
     match types {
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
@@ -174,11 +182,12 @@ fn type_names(types: &Value) -> Vec<&str> {
     }
 }
 
-fn narrower_type<'a>(name: &'a str, others: &HashSet<&str>) -> Option<&'a str> {
+/// Returns the narrower of `name` and its counterpart in `other_types`; `integer` is narrower than `number`.
+fn narrower_type<'a>(name: &'a str, other_types: &HashSet<&str>) -> Option<&'a str> {
     match name {
-        _ if others.contains(name) => Some(name),
-        "number" if others.contains("integer") => Some("integer"),
-        "integer" if others.contains("number") => Some("integer"),
+        _ if other_types.contains(name) => Some(name),
+        "number" if other_types.contains("integer") => Some("integer"),
+        "integer" if other_types.contains("number") => Some("integer"),
         _ => None,
     }
 }

@@ -1,4 +1,5 @@
-//! OpenAI's functions: JSON Schema under `parameters`, without alternatives at its top, and a short description.
+//! OpenAI's function format: JSON Schema under `parameters`, without alternatives at the top level, and a description of
+//! limited length.
 
 use std::borrow::Cow;
 
@@ -9,32 +10,33 @@ use super::strict;
 use crate::json;
 use crate::tool::Tool;
 
+/// Projects a tool to a function without Structured Outputs.
 pub(super) fn project(name: &str, tool: &Tool) -> ProjectedTool {
     let (schema, losses) = passthrough::project_schema(&tool.listing.input_schema, &OPENAI_RULES);
     match schema {
         Ok(schema) => build_function(name, &tool.listing.description, "", &schema, losses),
-        Err(unfit) => ProjectedTool { text: None, losses, unsupported_reason: Some(unfit.to_string()) },
+        Err(unsupported) => ProjectedTool { text: None, losses, unsupported_reason: Some(unsupported.to_string()) },
     }
 }
 
-/// With Structured Outputs, which guarantee that arguments fit.
+/// Projects a tool to a function with Structured Outputs, which guarantee that arguments match the schema.
 pub(super) fn project_strict(name: &str, tool: &Tool) -> ProjectedTool {
     let (schema, losses) = strict::project_schema(&tool.listing.input_schema);
     match schema {
         Ok(schema) => build_function(name, &tool.listing.description, ",\"strict\":true", &schema.to_string(), losses),
-        Err(unfit) => ProjectedTool { text: None, losses, unsupported_reason: Some(unfit.to_string()) },
+        Err(unsupported) => ProjectedTool { text: None, losses, unsupported_reason: Some(unsupported.to_string()) },
     }
 }
 
+/// Builds the JSON text. `strict` is the text of the field `strict` with a leading comma, or empty.
 fn build_function(name: &str, description: &str, strict: &str, schema: &str, mut losses: Vec<Loss>) -> ProjectedTool {
     let length = description.chars().count();
-    let description = match length > MAX_OPENAI_DESCRIPTION_CHARS {
-        true => {
-            let edit = format!("{length} characters are too many, cut to {MAX_OPENAI_DESCRIPTION_CHARS}");
-            losses.push(Loss { path: "description".to_owned(), edit });
-            Cow::from(description.chars().take(MAX_OPENAI_DESCRIPTION_CHARS - 1).chain(['…']).collect::<String>())
-        }
-        false => Cow::from(description),
+    let description = if length > MAX_OPENAI_DESCRIPTION_CHARS {
+        let edit = format!("{length} characters are too many, cut to {MAX_OPENAI_DESCRIPTION_CHARS}");
+        losses.push(Loss { path: "description".to_owned(), edit });
+        Cow::from(description.chars().take(MAX_OPENAI_DESCRIPTION_CHARS - 1).chain(['…']).collect::<String>())
+    } else {
+        Cow::from(description)
     };
     let mut text = String::with_capacity(schema.len() + description.len() + 128);
     text.push_str("{\"type\":\"function\",\"function\":{\"name\":");

@@ -1,30 +1,31 @@
-//! A page of a list: so many tools from a name on.
+//! Pages of a tool list, positioned by name.
 
 use super::{Format, PushOutcome, json, push_array};
 use crate::catalog::{ToolRef, View};
 use crate::error::Result;
 use crate::tool::ToolName;
 
+/// One page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderedPage {
-    /// A JSON array.
+    /// JSON array of the tools.
     pub array: String,
-    /// The last of them, where others follow.
+    /// Name of the last tool, if more follow; the position for the next page.
     pub last: Option<ToolName>,
 }
 
 impl View {
-    /// At most `limit` of the tools that `wanted` picks, those whose names come after `after`. The position is a name,
-    /// so that it holds when the list changes. Providers get what an agent may be offered; `json` has disabled tools
-    /// too.
+    /// Renders at most `limit` of the tools that `filter` accepts and whose names come after `after`. The position is a
+    /// name, so that it stays valid when the list changes. Provider formats contain the tools that agents see; `json`
+    /// includes disabled tools.
     pub fn render_page(
         &self,
         format: Format,
-        wanted: impl Fn(&ToolRef<'_>) -> bool,
+        filter: impl Fn(&ToolRef<'_>) -> bool,
         after: Option<&str>,
         limit: usize,
     ) -> Result<RenderedPage> {
-        let shown = |tool: &ToolRef<'_>| match format {
+        let is_visible = |tool: &ToolRef<'_>| match format {
             Format::Json => tool.is_listed(),
             Format::Mcp
             | Format::Anthropic
@@ -34,7 +35,7 @@ impl View {
             | Format::Gemini => tool.is_offered(),
         };
         let following = self.catalog.tools().filter(|tool| after.is_none_or(|after| tool.name().as_str() > after));
-        let mut following = following.filter(shown).filter(wanted);
+        let mut following = following.filter(is_visible).filter(filter);
         let page: Vec<ToolRef<'_>> = following.by_ref().take(limit).collect();
         let last = page.last().map(|tool| tool.name().clone()).filter(|_| following.next().is_some());
         let mut array = String::new();

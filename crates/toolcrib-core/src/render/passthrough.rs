@@ -1,5 +1,5 @@
-//! Formats that take JSON Schema as it is, but for its top: Anthropic's and OpenAI's functions. Most schemas pass as the
-//! text they are stored as; only one that would be refused is edited.
+//! Formats that accept JSON Schema except for restrictions at the top level: Anthropic's and OpenAI's functions. Most
+//! schemas pass through as their stored text; only those that the provider would reject are edited.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -11,11 +11,13 @@ use super::projection::{
 use super::root;
 use crate::json::RawFields;
 
-/// What one provider minds.
+/// Restrictions of one provider.
 pub(super) struct RootRules {
+    /// Keywords that are rejected at the top level.
     pub(super) forbidden_at_root: &'static [&'static str],
+    /// Whether the provider accepts the name of a top-level argument.
     pub(super) is_argument_name: fn(&str) -> bool,
-    /// Whether every array must say what it holds, and the top that it holds nothing.
+    /// Whether arrays need `items` and the top level needs `properties`.
     pub(super) requires_contents: bool,
 }
 
@@ -31,69 +33,71 @@ pub(super) const OPENAI_RULES: RootRules = RootRules {
     requires_contents: true,
 };
 
-/// The schema as text, and what was lost.
-pub(super) fn project_schema(raw: &RawValue, minds: &RootRules) -> (ProjectionResult<String>, Vec<Loss>) {
-    if is_supported(raw, minds) {
+/// Returns the schema as text, and the losses.
+pub(super) fn project_schema(raw: &RawValue, rules: &RootRules) -> (ProjectionResult<String>, Vec<Loss>) {
+    if is_supported(raw, rules) {
         return (Ok(raw.get().to_owned()), Vec::new());
     }
     let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-    let mut edits = ProjectionContext::new(&schema, usize::MAX);
-    let edited = edit_schema(&schema, minds, &mut edits).and_then(|schema| to_bounded_string(&schema));
-    (edited, edits.into_losses())
+    let mut context = ProjectionContext::new(&schema, usize::MAX);
+    let edited = edit_schema(&schema, rules, &mut context).and_then(|schema| to_bounded_string(&schema));
+    (edited, context.into_losses())
 }
 
-/// Whether the text will do. It is looked through, not parsed.
-fn is_supported(raw: &RawValue, minds: &RootRules) -> bool {
+/// Whether the provider accepts the schema as it is. Scans the text and parses it only if it contains arrays.
+fn is_supported(raw: &RawValue, rules: &RootRules) -> bool {
     let Some(fields) = RawFields::parse(raw) else { return false };
     let is_object = fields.get("type").is_some_and(|name| name.get() == "\"object\"");
-    let forbidden = |key: &str| key == "$ref" || minds.forbidden_at_root.contains(&key);
+    let is_forbidden = |key: &str| key == "$ref" || rules.forbidden_at_root.contains(&key);
     let arguments = fields.get("properties").map(RawFields::parse);
-    let legal = |arguments: &RawFields| arguments.iter().all(|(name, _)| (minds.is_argument_name)(name));
-    let bare = minds.requires_contents
+    let has_legal_names = |arguments: &RawFields| arguments.iter().all(|(name, _)| (rules.is_argument_name)(name));
+    let lacks_contents = rules.requires_contents
         && (arguments.is_none()
             || raw.get().contains("\"array\"") && lacks_items(&serde_json::from_str(raw.get()).unwrap_or_default()));
     is_object
-        && !bare
-        && !fields.iter().any(|(key, _)| forbidden(key))
-        && arguments.is_none_or(|arguments| arguments.as_ref().is_some_and(legal))
+        && !lacks_contents
+        && !fields.iter().any(|(key, _)| is_forbidden(key))
+        && arguments.is_none_or(|arguments| arguments.as_ref().is_some_and(has_legal_names))
 }
 
-fn edit_schema(schema: &Value, minds: &RootRules, edits: &mut ProjectionContext<'_>) -> ProjectionResult<Value> {
-    let mut keywords = root::to_object_schema(schema, edits)?;
-    for keyword in minds.forbidden_at_root {
+/// Edits a schema that the provider would reject.
+fn edit_schema(schema: &Value, rules: &RootRules, context: &mut ProjectionContext<'_>) -> ProjectionResult<Value> {
+    let mut keywords = root::to_object_schema(schema, context)?;
+    for keyword in rules.forbidden_at_root {
         if let Some(value) = keywords.shift_remove(*keyword) {
-            edits.record_dropped_keyword("", keyword, &value);
+            context.record_dropped_keyword("", keyword, &value);
         }
     }
-    drop_illegal_arguments(&mut keywords, minds.is_argument_name, edits)?;
+    drop_illegal_arguments(&mut keywords, rules.is_argument_name, context)?;
     let mut schema = Value::Object(keywords);
-    if minds.requires_contents {
+    if rules.requires_contents {
         add_missing_items(&mut schema);
     }
     Ok(schema)
 }
 
-/// Leaves out arguments whose names a provider refuses. One that is required takes the tool with it.
+/// Removes arguments whose names the provider rejects. Fails if one of them is required.
 pub(super) fn drop_illegal_arguments(
     keywords: &mut Map<String, Value>,
-    takes: fn(&str) -> bool,
-    edits: &mut ProjectionContext<'_>,
+    is_legal: fn(&str) -> bool,
+    context: &mut ProjectionContext<'_>,
 ) -> ProjectionResult<()> {
     let Some(arguments) = keywords.get("properties").and_then(Value::as_object) else { return Ok(()) };
     let required = required_names(keywords);
-    for name in arguments.keys().filter(|name| !takes(name)) {
+    for name in arguments.keys().filter(|name| !is_legal(name)) {
         let path = child_pointer("/properties", name);
         if required.contains(name.as_str()) {
             return Err(Unsupported::new(&path, "this name is not supported, and the argument is required"));
         }
-        edits.record_loss(&path, "this name is not supported; optional, dropped");
+        context.record_loss(&path, "this name is not supported; optional, dropped");
     }
     if let Some(arguments) = keywords.get_mut("properties").and_then(Value::as_object_mut) {
-        arguments.retain(|name, _| takes(name));
+        arguments.retain(|name, _| is_legal(name));
     }
     Ok(())
 }
 
+/// Whether `type` allows arrays.
 fn allows_array(schema: &Map<String, Value>) -> bool {
     match schema.get("type") {
         Some(Value::String(name)) => name == "array",
@@ -102,7 +106,8 @@ fn allows_array(schema: &Map<String, Value>) -> bool {
     }
 }
 
-/// Follows no reference, so every node is looked at once; likewise [`add_items`].
+/// Whether an array anywhere in the schema has no `items`. Follows no references, so each node is visited once; so does
+/// [`add_missing_items`].
 fn lacks_items(schema: &Value) -> bool {
     match schema {
         Value::Object(keywords) => {
@@ -113,6 +118,7 @@ fn lacks_items(schema: &Value) -> bool {
     }
 }
 
+/// Adds empty `items` to arrays without any.
 fn add_missing_items(schema: &mut Value) {
     match schema {
         Value::Object(keywords) => {

@@ -1,4 +1,4 @@
-//! A tool as one provider takes it, what was lost on the way, and whether it can be had at all.
+//! Common parts of the projections: the result with its losses, the limits on work, and helpers for paths and sizes.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -8,38 +8,41 @@ use serde_json::{Map, Value};
 use crate::json;
 use crate::text::sanitize_truncated;
 
-/// What came of one tool.
+/// A tool projected to a provider format.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProjectedTool {
-    /// The JSON text; none when the tool is set aside for this format.
+    /// JSON text; `None` if the format cannot express the tool.
     pub text: Option<String>,
-    /// In the order of their paths.
+    /// Sorted by path.
     pub losses: Vec<Loss>,
+    /// Why there is no text.
     pub unsupported_reason: Option<String>,
 }
 
-/// An edit that loses something. The path leads into the tool's input schema; `name` and `description` are the tool's.
+/// A lossy edit. `path` is a JSON pointer into the input schema, or `name` or `description` of the tool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Loss {
     pub path: String,
     pub edit: String,
 }
 
-/// A part of a schema that a provider cannot take in any form. Where it is optional it is left out, else the tool is.
+/// A part of a schema that a provider does not support. Optional parts are dropped; otherwise the tool is excluded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unsupported {
     pub(super) path: String,
     pub(super) reason: String,
 }
 
+/// Result of projecting a part of a schema.
 pub(super) type ProjectionResult<T> = Result<T, Unsupported>;
 
-/// One schema on its way into another dialect.
+/// State of one projection: the losses, and counters that bound the work.
 #[derive(Debug)]
 pub(super) struct ProjectionContext<'a> {
+    /// Schema that local references point into.
     root: &'a Value,
     losses: BTreeSet<Loss>,
-    /// Something was lost beyond those.
+    /// Whether losses beyond [`MAX_LOSSES`] were omitted.
     has_more_losses: bool,
     max_parts: usize,
     parts_written: usize,
@@ -48,28 +51,31 @@ pub(super) struct ProjectionContext<'a> {
     copied_bytes: usize,
 }
 
-/// Schemas come from outside, and references make them as large as one likes.
+/// Maximum nesting of parts. Schemas are untrusted, and references can nest a small schema without end.
 const MAX_PROJECTION_DEPTH: usize = 100;
+/// Maximum number of `allOf` parts and references that are merged.
 const MAX_MERGES: usize = 500;
-/// Bytes that are copied on the way: the largest schema there may be (256 KiB), thirty-two times.
+/// Maximum number of bytes copied: 32 times the largest schema that a manifest accepts (256 KiB).
 const MAX_COPIED_BYTES: usize = 8 * 1024 * 1024;
-/// What telling a loss is worth in copied bytes: a keyword of three may be lost over and over.
+/// Cost of recording a loss, in copied bytes: a short keyword can be lost very often.
 const LOSS_COST: usize = 64;
-/// So many losses of one tool are told, each with a path of about so many bytes: a provider's form is kept with them.
+/// Maximum number of losses per tool. Losses are cached with the projection, so they are bounded.
 const MAX_LOSSES: usize = 1_000;
+/// Approximate maximum length of a path in bytes.
 const MAX_LOSS_PATH_LEN: usize = 1_000;
-/// Longest schema that is written for a provider, in bytes: four times the largest there may be.
+/// Maximum length of a projected schema in bytes: four times the largest schema that a manifest accepts.
 const MAX_WRITTEN_BYTES: usize = 1024 * 1024;
-/// What of a value is read, to show sixty characters of it.
+/// Number of bytes of a value that are serialised to show 60 characters of it.
 const MAX_VALUE_BYTES_READ: usize = 480;
 
 impl<'a> ProjectionContext<'a> {
-    pub(super) fn new(root: &'a Value, most_parts: usize) -> ProjectionContext<'a> {
+    /// Starts a projection of `root` to at most `max_parts` parts.
+    pub(super) fn new(root: &'a Value, max_parts: usize) -> ProjectionContext<'a> {
         ProjectionContext {
             root,
             losses: BTreeSet::new(),
             has_more_losses: false,
-            max_parts: most_parts,
+            max_parts,
             parts_written: 0,
             depth: 0,
             merge_count: 0,
@@ -77,7 +83,7 @@ impl<'a> ProjectionContext<'a> {
         }
     }
 
-    /// One more part is written, inside of another.
+    /// Counts one more nested part; fails at the limits. Must be paired with [`Self::leave_part`].
     pub(super) fn enter_part(&mut self, path: &str) -> ProjectionResult<()> {
         self.parts_written += 1;
         if self.is_too_large() {
@@ -94,24 +100,28 @@ impl<'a> ProjectionContext<'a> {
         self.depth -= 1;
     }
 
+    /// Whether a limit on the size was exceeded.
     pub(super) fn is_too_large(&self) -> bool {
         self.parts_written > self.max_parts || self.copied_bytes > MAX_COPIED_BYTES
     }
 
-    /// So many bytes are about to be copied.
+    /// Counts bytes that are about to be copied; fails at the limit.
     pub(super) fn count_copy(&mut self, bytes: usize, path: &str) -> ProjectionResult<()> {
         self.copied_bytes += bytes;
         if self.copied_bytes > MAX_COPIED_BYTES { Err(too_large_error(path)) } else { Ok(()) }
     }
 
+    /// Counts a merge; fails at the limit.
     pub(super) fn count_merge(&mut self, path: &str) -> ProjectionResult<()> {
         self.merge_count += 1;
-        match self.merge_count > MAX_MERGES {
-            true => Err(Unsupported::new(path, "it is composed of too many parts")),
-            false => Ok(()),
+        if self.merge_count > MAX_MERGES {
+            Err(Unsupported::new(path, "it is composed of too many parts"))
+        } else {
+            Ok(())
         }
     }
 
+    /// Records a lossy edit.
     pub(super) fn record_loss(&mut self, path: &str, edit: impl Into<String>) {
         self.copied_bytes += LOSS_COST;
         if self.losses.len() < MAX_LOSSES {
@@ -121,65 +131,71 @@ impl<'a> ProjectionContext<'a> {
         }
     }
 
-    /// A keyword that the provider does not know, or not with this value.
+    /// Records a keyword that is not supported, or not with this value.
     pub(super) fn record_dropped_keyword(&mut self, path: &str, keyword: &str, value: &Value) {
-        // That a field is left out by default needs no saying.
+        // `default: null` only says that the field is optional.
         if keyword == "default" && value.is_null() {
             return;
         }
-        let shown = sanitize_truncated(&json::truncated_json(value, MAX_VALUE_BYTES_READ), 60);
-        self.record_loss(&child_pointer(path, keyword), format!("{shown} is not supported, dropped"));
+        let value = sanitize_truncated(&json::truncated_json(value, MAX_VALUE_BYTES_READ), 60);
+        self.record_loss(&child_pointer(path, keyword), format!("{value} is not supported, dropped"));
     }
 
-    /// What a local reference leads to.
+    /// Returns the target of a local reference.
     pub(super) fn resolve(&self, reference: &str) -> Option<&'a Value> {
         json::follow_reference(self.root, reference)
     }
 
+    /// Returns the losses in order, with a note if some were omitted.
     pub(super) fn into_losses(self) -> Vec<Loss> {
-        let more = Loss { path: "…".to_owned(), edit: "more is lost than is told here".to_owned() };
+        let more = Loss { path: "…".to_owned(), edit: "further losses are omitted".to_owned() };
         self.losses.into_iter().chain(self.has_more_losses.then_some(more)).collect()
     }
 
-    /// A field that can be done without.
-    pub(super) fn record_dropped_field(&mut self, path: &str, unfit: &Unsupported) {
-        self.record_loss(path, format!("{}; optional, dropped", unfit.describe_relative_to(path)));
+    /// Records an optional field that is not supported.
+    pub(super) fn record_dropped_field(&mut self, path: &str, unsupported: &Unsupported) {
+        self.record_loss(path, format!("{}; optional, dropped", unsupported.describe_relative_to(path)));
     }
 
-    /// A value that has several forms, each with its path: those that fit, once each. One has to.
+    /// Combines projected alternatives to `anyOf`, without duplicates and unsupported ones. Fails if none is left.
     pub(super) fn join_alternatives(
         &mut self,
-        forms: Vec<(&str, ProjectionResult<Value>)>,
+        alternatives: Vec<(&str, ProjectionResult<Value>)>,
         path: &str,
     ) -> ProjectionResult<Map<String, Value>> {
-        let (mut written, mut known, mut last) = (Vec::new(), HashSet::new(), None);
-        for (at, form) in forms {
-            match form {
-                Ok(form) if known.contains(&form) => {}
-                Ok(form) => {
-                    known.insert(form.clone());
-                    written.push(form);
+        let mut kept = Vec::new();
+        let mut seen = HashSet::new();
+        let mut last_error = None;
+        for (path, alternative) in alternatives {
+            match alternative {
+                Ok(alternative) if seen.contains(&alternative) => {}
+                Ok(alternative) => {
+                    seen.insert(alternative.clone());
+                    kept.push(alternative);
                 }
-                Err(unfit) => {
-                    self.record_loss(at, format!("{}; this form is dropped", unfit.describe_relative_to(at)));
-                    last = Some(unfit);
+                Err(unsupported) => {
+                    self.record_loss(
+                        path,
+                        format!("{}; this alternative is dropped", unsupported.describe_relative_to(path)),
+                    );
+                    last_error = Some(unsupported);
                 }
             }
         }
-        match (written.len(), last) {
-            (0, Some(unfit)) => Err(unfit),
-            (0, None) => Err(Unsupported::new(path, "it has no form")),
-            (1, _) => Ok(written.swap_remove(0).as_object().cloned().unwrap_or_default()),
-            _ => Ok(Map::from_iter([("anyOf".to_owned(), Value::Array(written))])),
+        match (kept.len(), last_error) {
+            (0, Some(unsupported)) => Err(unsupported),
+            (0, None) => Err(Unsupported::new(path, "it has no supported alternative")),
+            (1, _) => Ok(kept.swap_remove(0).as_object().cloned().unwrap_or_default()),
+            _ => Ok(Map::from_iter([("anyOf".to_owned(), Value::Array(kept))])),
         }
     }
 }
 
 fn too_large_error(path: &str) -> Unsupported {
-    Unsupported::new(path, "with its references written out, the schema is too large")
+    Unsupported::new(path, "the schema is too large after inlining its references")
 }
 
-/// About how many bytes of text the values of an object are.
+/// Estimates the length of an object as JSON text.
 pub(super) fn estimate_size(keywords: &Map<String, Value>) -> usize {
     fn estimate_value_size(value: &Value) -> usize {
         match value {
@@ -192,13 +208,13 @@ pub(super) fn estimate_size(keywords: &Map<String, Value>) -> usize {
     2 + keywords.iter().map(|(key, value)| 4 + key.len() + estimate_value_size(value)).sum::<usize>()
 }
 
-/// The names that a schema requires, as a set: there may be as many as there are fields.
+/// Returns the required names as a set, because there may be as many as fields.
 pub(super) fn required_names(keywords: &Map<String, Value>) -> HashSet<&str> {
     keywords.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// A step down in a JSON pointer. A path that is long enough to be told ends in `…` and grows no further: a path is
-/// written for every part, and names in it may be as long as a schema.
+/// Appends a key to a JSON pointer. A pointer that reaches [`MAX_LOSS_PATH_LEN`] ends in `…` and stops growing: one is
+/// built for every part, and names may be as long as the schema.
 pub(super) fn child_pointer(path: &str, key: &str) -> String {
     if path.len() + key.len() <= MAX_LOSS_PATH_LEN {
         return format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
@@ -206,7 +222,7 @@ pub(super) fn child_pointer(path: &str, key: &str) -> String {
     if path.ends_with("/…") { path.to_owned() } else { format!("{path}/…") }
 }
 
-/// A schema as text, unless references and parts made it too long.
+/// Serialises a schema; fails if references and merges made it too long.
 pub(super) fn to_bounded_string(schema: &Value) -> ProjectionResult<String> {
     let text = schema.to_string();
     if text.len() > MAX_WRITTEN_BYTES { Err(too_large_error("")) } else { Ok(text) }
@@ -217,6 +233,7 @@ impl Unsupported {
         Unsupported { path: path.to_owned(), reason: reason.into() }
     }
 
+    /// Formats the reason, with the path only if it differs from `path`.
     fn describe_relative_to(&self, path: &str) -> String {
         if self.path == path { self.reason.clone() } else { self.to_string() }
     }

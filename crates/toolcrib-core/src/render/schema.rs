@@ -1,4 +1,5 @@
-//! A schema read so that every dialect can be written from it: compositions resolved, one type at a time, null apart.
+//! Provider-independent form of a schema node: `allOf` merged, one type per node, nullability separated. The projections
+//! to Gemini and Structured Outputs are written from it.
 
 use serde_json::{Map, Value, json};
 
@@ -6,44 +7,53 @@ use super::merge::{merge_all_of, merge_keywords};
 use super::projection::{ProjectionContext, ProjectionResult, Unsupported, child_pointer, estimate_size};
 use crate::schema::type_name;
 
+/// One node of a schema.
 #[derive(Debug)]
 pub(super) struct SchemaNode {
-    /// Where it stands: a form that is left alone stands in the place of the choice around it.
+    /// JSON pointer of the node. A single remaining alternative replaces the choice, so it may be longer than asked for.
     pub(super) path: String,
     pub(super) title: Option<Value>,
     pub(super) description: Option<Value>,
+    /// Whether null is allowed besides `kind`.
     pub(super) nullable: bool,
     pub(super) kind: SchemaKind,
 }
 
+/// Values that a node accepts, apart from null.
 #[derive(Debug)]
 pub(super) enum SchemaKind {
-    /// Says nothing about the value.
+    /// Any value.
     Any,
+    /// Only null.
     Null,
-    /// A local reference, such as `#/$defs/place`.
+    /// Local reference, such as `#/$defs/place`.
     Reference(String),
-    /// Several forms, each with its path.
+    /// Alternatives, each with its path.
     Alternatives(Vec<(String, Value)>),
-    /// One type, and what is said of it.
+    /// One type, and the keywords for it.
     Typed(String, Map<String, Value>),
 }
 
 const JSON_TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
-/// Housekeeping that says nothing about values.
+/// Keywords that do not restrict values.
 const METADATA_KEYWORDS: [&str; 7] = ["$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "nullable"];
-/// Keywords that alone do not make a form of their own.
+/// Keywords that only express conditions: an alternative of nothing else describes no value of its own.
 const CONDITION_KEYWORDS: [&str; 6] = ["required", "not", "if", "then", "else", "description"];
 
-/// Keywords that speak of a choice as a whole, and of none of its forms.
+/// Keywords that apply to a choice as a whole and not to its alternatives.
 const WHOLE_VALUE_KEYWORDS: [&str; 3] = ["default", "example", "examples"];
 
 impl SchemaNode {
-    pub(super) fn parse(schema: &Value, path: &str, edits: &mut ProjectionContext<'_>) -> ProjectionResult<SchemaNode> {
+    /// Reads a node. Fails for schemas that accept no value and for malformed ones.
+    pub(super) fn parse(
+        schema: &Value,
+        path: &str,
+        context: &mut ProjectionContext<'_>,
+    ) -> ProjectionResult<SchemaNode> {
         let mut keywords = match schema {
             Value::Bool(true) => Map::new(),
             Value::Object(keywords) => {
-                edits.count_copy(estimate_size(keywords), path)?;
+                context.count_copy(estimate_size(keywords), path)?;
                 keywords.clone()
             }
             Value::Bool(false) => return Err(Unsupported::new(path, "it allows no value")),
@@ -51,32 +61,31 @@ impl SchemaNode {
                 return Err(Unsupported::new(path, "it is not a schema"));
             }
         };
-        if let Some(alone) = sole_reference(&keywords) {
-            keywords.insert("$ref".to_owned(), alone);
+        if let Some(reference) = sole_reference(&keywords) {
+            keywords.insert("$ref".to_owned(), reference);
             keywords.shift_remove("allOf");
         }
         if keywords.contains_key("allOf") {
-            keywords = merge_all_of(keywords, path, edits, 0)?;
+            keywords = merge_all_of(keywords, path, context, 0)?;
         }
         let mut nullable = keywords.get("nullable") == Some(&Value::Bool(true));
         keywords.retain(|key, _| !METADATA_KEYWORDS.contains(&key.as_str()));
-        let (title, description) = (keywords.shift_remove("title"), keywords.shift_remove("description"));
-        let title = title.filter(Value::is_string);
-        let description = description.filter(Value::is_string);
+        let title = keywords.shift_remove("title").filter(Value::is_string);
+        let description = keywords.shift_remove("description").filter(Value::is_string);
         let kind = match keywords.shift_remove("$ref") {
             Some(Value::String(reference)) => {
-                record_dropped_keywords(&keywords, path, edits);
+                record_dropped_keywords(&keywords, path, context);
                 SchemaKind::Reference(reference)
             }
-            Some(_) => return Err(Unsupported::new(path, "its reference is no text")),
-            None => classify(keywords, path, edits, &mut nullable)?,
+            Some(_) => return Err(Unsupported::new(path, "its `$ref` is not a string")),
+            None => classify(keywords, path, context, &mut nullable)?,
         };
         let node = SchemaNode { path: path.to_owned(), title, description, nullable, kind };
         Ok(match node.kind {
-            // A form that is left alone needs no choice around it.
+            // A single alternative needs no choice around it; its parent's texts take precedence.
             SchemaKind::Alternatives(ref alternatives) if alternatives.len() == 1 => {
                 let (path, only) = &alternatives[0];
-                let only = SchemaNode::parse(only, path, edits)?;
+                let only = SchemaNode::parse(only, path, context)?;
                 SchemaNode {
                     path: only.path,
                     title: node.title.or(only.title),
@@ -85,6 +94,7 @@ impl SchemaNode {
                     kind: only.kind,
                 }
             }
+            // Only null was among the alternatives.
             SchemaKind::Alternatives(ref alternatives) if alternatives.is_empty() => {
                 SchemaNode { kind: SchemaKind::Null, ..node }
             }
@@ -97,49 +107,55 @@ impl SchemaNode {
     }
 }
 
-/// A reference that is wrapped, as many do to describe its use: it stays a reference, for it may lead back here.
+/// Returns the reference of `allOf: [{$ref}]`, a common way to describe the use of a reference. It stays a reference
+/// instead of being merged, because it may be recursive.
 fn sole_reference(keywords: &Map<String, Value>) -> Option<Value> {
     let [Value::Object(only)] = &keywords.get("allOf")?.as_array()?[..] else { return None };
-    let described = |key: &String| ["allOf", "title", "description", "default", "nullable"].contains(&key.as_str());
-    if only.len() > 1 || !keywords.keys().all(described) {
+    let is_annotation = |key: &String| ["allOf", "title", "description", "default", "nullable"].contains(&key.as_str());
+    if only.len() > 1 || !keywords.keys().all(is_annotation) {
         return None;
     }
     only.get("$ref").cloned()
 }
 
-/// What the keywords allow, null apart.
+/// Determines the kind of a node, and whether null is allowed too.
 fn classify(
     mut keywords: Map<String, Value>,
     path: &str,
-    edits: &mut ProjectionContext<'_>,
+    context: &mut ProjectionContext<'_>,
     nullable: &mut bool,
 ) -> ProjectionResult<SchemaKind> {
+    // Alternatives come first: the remaining keywords apply to each of them.
     for choice in ["anyOf", "oneOf"] {
         let Some(Value::Array(alternatives)) = keywords.shift_remove(choice) else { continue };
-        let at = child_pointer(path, choice);
+        let choice_path = child_pointer(path, choice);
         if alternatives.iter().all(is_condition) {
-            edits.record_loss(&at, "conditions on which fields come together are not supported, dropped");
+            context.record_loss(&choice_path, "conditions between fields are not supported, dropped");
             continue;
         }
         if choice == "oneOf" {
-            edits.record_loss(&at, "exactly one of several became any of them");
+            context.record_loss(&choice_path, "`oneOf` was replaced by `anyOf`");
         }
         for keyword in WHOLE_VALUE_KEYWORDS {
             if let Some(value) = keywords.shift_remove(keyword) {
-                edits.record_dropped_keyword(path, keyword, &value);
+                context.record_dropped_keyword(path, keyword, &value);
             }
         }
-        let mut several = Vec::new();
+        let mut kept = Vec::new();
         for (index, alternative) in alternatives.into_iter().enumerate() {
-            let at = format!("{at}/{index}");
+            let alternative_path = format!("{choice_path}/{index}");
             if is_null_schema(&alternative) {
                 *nullable = true;
                 continue;
             }
-            several.push((at.clone(), merge_shared_keywords(alternative, &keywords, &at, edits)?));
+            kept.push((
+                alternative_path.clone(),
+                merge_shared_keywords(alternative, &keywords, &alternative_path, context)?,
+            ));
         }
-        return Ok(SchemaKind::Alternatives(several));
+        return Ok(SchemaKind::Alternatives(kept));
     }
+    // A null among the choices makes the value nullable.
     if let Some(Value::Array(values)) = keywords.get_mut("enum")
         && values.contains(&Value::Null)
     {
@@ -158,7 +174,7 @@ fn classify(
     match types.len() {
         0 if keywords.is_empty() => Ok(SchemaKind::Any),
         0 => {
-            record_dropped_keywords(&keywords, path, edits);
+            record_dropped_keywords(&keywords, path, context);
             Ok(SchemaKind::Any)
         }
         1 => Ok(SchemaKind::Typed(types.swap_remove(0), keywords)),
@@ -168,15 +184,15 @@ fn classify(
     }
 }
 
-/// The types that are named or, where none is, those that the other keywords speak of.
+/// Returns the declared types or, without any, those that the other keywords imply.
 fn allowed_types(keywords: &Map<String, Value>, path: &str) -> ProjectionResult<Vec<String>> {
-    let named: Vec<&str> = match keywords.get("type") {
+    let declared: Vec<&str> = match keywords.get("type") {
         Some(Value::String(name)) => vec![name],
         Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
         Some(_) => return Err(Unsupported::new(&child_pointer(path, "type"), "it is not a type")),
         None => Vec::new(),
     };
-    if let Some(unknown) = named.iter().find(|name| !JSON_TYPES.contains(name)) {
+    if let Some(unknown) = declared.iter().find(|name| !JSON_TYPES.contains(name)) {
         return Err(Unsupported::new(
             &child_pointer(path, "type"),
             format!("there is no type `{}`", crate::text::sanitize_truncated(unknown, 40)),
@@ -188,8 +204,9 @@ fn allowed_types(keywords: &Map<String, Value>, path: &str) -> ProjectionResult<
             types.push(name.to_owned());
         }
     };
-    named.iter().for_each(|name| add(name));
-    if named.is_empty() {
+    declared.iter().for_each(|name| add(name));
+    // Infer types from constants first, as these determine the value, then from type-specific keywords.
+    if declared.is_empty() {
         let values = keywords.get("enum").and_then(Value::as_array).into_iter().flatten().chain(keywords.get("const"));
         values.for_each(|value| add(if value.is_i64() || value.is_u64() { "integer" } else { type_name(value) }));
         let has = |keys: &[&str]| keys.iter().any(|key| keywords.contains_key(*key));
@@ -201,20 +218,20 @@ fn allowed_types(keywords: &Map<String, Value>, path: &str) -> ProjectionResult<
                 ("number", has(&["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"])),
             ]
             .iter()
-            .filter(|(_, spoken_of)| *spoken_of)
+            .filter(|(_, is_implied)| *is_implied)
             .for_each(|(name, _)| types.push((*name).to_owned()));
         }
     }
-    // A number of any kind may be an integer.
+    // `number` includes `integer`.
     if types.iter().any(|name| name == "number") {
         types.retain(|name| name != "integer");
     }
     Ok(types)
 }
 
-/// What is said of one type, where several are allowed.
+/// Builds the schema for one of several types: the keywords and `enum` values that apply to it.
 fn restrict_to_type(name: &str, keywords: &Map<String, Value>) -> Value {
-    let concerns: &[&str] = match name {
+    let type_keywords: &[&str] = match name {
         "object" => {
             &["properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"]
         }
@@ -223,39 +240,40 @@ fn restrict_to_type(name: &str, keywords: &Map<String, Value>) -> Value {
         "number" | "integer" => &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"],
         _ => &[],
     };
-    let mut one = Map::from_iter([("type".to_owned(), json!(name))]);
+    let mut restricted = Map::from_iter([("type".to_owned(), json!(name))]);
     for (key, value) in keywords {
-        if concerns.contains(&key.as_str()) {
-            one.insert(key.clone(), value.clone());
+        if type_keywords.contains(&key.as_str()) {
+            restricted.insert(key.clone(), value.clone());
         }
     }
     if let Some(values) = keywords.get("enum").and_then(Value::as_array) {
-        let own: Vec<&Value> = values
+        let own_values: Vec<&Value> = values
             .iter()
             .filter(|value| type_name(value) == name || (value.is_number() && matches!(name, "number" | "integer")))
             .collect();
-        if !own.is_empty() {
-            one.insert("enum".to_owned(), json!(own));
+        if !own_values.is_empty() {
+            restricted.insert("enum".to_owned(), json!(own_values));
         }
     }
-    Value::Object(one)
+    Value::Object(restricted)
 }
 
-/// An alternative, with what the schema around it says of all of them.
+/// Merges the keywords around alternatives into one of them. References stay as they are.
 fn merge_shared_keywords(
     mut alternative: Value,
     shared: &Map<String, Value>,
     path: &str,
-    edits: &mut ProjectionContext<'_>,
+    context: &mut ProjectionContext<'_>,
 ) -> ProjectionResult<Value> {
-    if let Value::Object(own) = &mut alternative
-        && !own.contains_key("$ref")
+    if let Value::Object(keywords) = &mut alternative
+        && !keywords.contains_key("$ref")
     {
-        merge_keywords(own, shared, path, edits)?;
+        merge_keywords(keywords, shared, path, context)?;
     }
     Ok(alternative)
 }
 
+/// Whether a schema accepts only null.
 fn is_null_schema(schema: &Value) -> bool {
     let only_null = |key: &str| schema.get(key).is_some_and(|value| *value == json!([null]));
     schema.get("type").is_some_and(|name| *name == "null")
@@ -263,12 +281,14 @@ fn is_null_schema(schema: &Value) -> bool {
         || only_null("enum")
 }
 
+/// Whether a schema consists of conditions only.
 fn is_condition(schema: &Value) -> bool {
     schema.as_object().is_some_and(|keywords| keywords.keys().all(|key| CONDITION_KEYWORDS.contains(&key.as_str())))
 }
 
-fn record_dropped_keywords(keywords: &Map<String, Value>, path: &str, edits: &mut ProjectionContext<'_>) {
+/// Records all keywords as losses.
+fn record_dropped_keywords(keywords: &Map<String, Value>, path: &str, context: &mut ProjectionContext<'_>) {
     for (keyword, value) in keywords {
-        edits.record_dropped_keyword(path, keyword, value);
+        context.record_dropped_keyword(path, keyword, value);
     }
 }

@@ -1,5 +1,5 @@
-//! OpenAI's Structured Outputs: objects are closed and every field is required, so what is optional may be null instead.
-//! An object with fields of any name cannot be said in it.
+//! OpenAI's Structured Outputs: objects are closed and all fields are required, so optional fields become nullable. Objects
+//! with arbitrary fields cannot be expressed.
 
 mod definitions;
 mod measure;
@@ -15,37 +15,41 @@ use super::root;
 use super::schema::{SchemaKind, SchemaNode};
 use definitions::StrictDefinition;
 
-/// The schema, and what was lost.
+/// Projects the input schema, and returns the losses.
 pub(super) fn project_schema(raw: &RawValue) -> (ProjectionResult<Value>, Vec<Loss>) {
     let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-    let mut writer = StrictProjector {
-        edits: ProjectionContext::new(&schema, limits::MAX_PARTS),
+    let mut projector = StrictProjector {
+        context: ProjectionContext::new(&schema, limits::MAX_PARTS),
         definitions: BTreeMap::new(),
         taken_names: HashSet::new(),
         next_numbers: HashMap::new(),
         enum_values: 0,
     };
-    let written = writer.project_root(&schema);
-    (written, writer.edits.into_losses())
+    let projected = projector.project_root(&schema);
+    (projected, projector.context.into_losses())
 }
 
+/// Walks one schema.
 struct StrictProjector<'a> {
-    edits: ProjectionContext<'a>,
-    /// What references lead to, by the reference.
+    context: ProjectionContext<'a>,
+    /// Definitions by the reference in the original schema.
     definitions: BTreeMap<String, StrictDefinition>,
-    /// The names of definitions that are taken, and the number to try next after a name that is.
+    /// Names of the definitions.
     taken_names: HashSet<String>,
+    /// Next number to append to a name that is taken.
     next_numbers: HashMap<String, usize>,
+    /// Number of `enum` values so far, see [`limits::MAX_ENUM_VALUES`].
     enum_values: usize,
 }
 
 impl StrictProjector<'_> {
+    /// Projects the top level and adds the definitions that it uses.
     fn project_root(&mut self, schema: &Value) -> ProjectionResult<Value> {
-        let keywords = root::to_object_schema(schema, &mut self.edits)?;
-        let open = keywords.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
-        let empty = keywords.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
-        if open && empty {
-            return Err(Unsupported::new("", "it takes arguments of any name"));
+        let keywords = root::to_object_schema(schema, &mut self.context)?;
+        let is_open = keywords.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
+        let is_empty = keywords.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
+        if is_open && is_empty {
+            return Err(Unsupported::new("", "it accepts arguments of any name"));
         }
         let mut object = self.project_closed_object(&keywords, "", 1)?;
         for key in ["description", "title"] {
@@ -57,25 +61,28 @@ impl StrictProjector<'_> {
         if !definitions.is_empty() {
             object.insert("$defs".to_owned(), Value::Object(definitions));
         }
-        let whole = Value::Object(object);
-        measure::check_limits(&whole)?;
-        Ok(whole)
+        let schema = Value::Object(object);
+        measure::check_limits(&schema)?;
+        Ok(schema)
     }
 
+    /// Projects a part of the schema, counting it against the limits. `depth` counts objects only.
     fn project_nested(&mut self, schema: &Value, path: &str, depth: usize) -> ProjectionResult<Value> {
-        self.edits.enter_part(path)?;
-        let written = self.project_part(schema, path, depth);
-        self.edits.leave_part();
-        written
+        self.context.enter_part(path)?;
+        let projected = self.project_part(schema, path, depth);
+        self.context.leave_part();
+        projected
     }
 
+    /// Projects a part by its kind.
     fn project_part(&mut self, schema: &Value, path: &str, depth: usize) -> ProjectionResult<Value> {
-        let SchemaNode { path, title, description, nullable, kind } = SchemaNode::parse(schema, path, &mut self.edits)?;
+        let SchemaNode { path, title, description, nullable, kind } =
+            SchemaNode::parse(schema, path, &mut self.context)?;
         let path = path.as_str();
-        let written = match kind {
+        let projected = match kind {
             SchemaKind::Any => {
-                self.edits
-                    .record_loss(path, "any value is not supported, narrowed to text, a number, a boolean or null");
+                self.context
+                    .record_loss(path, "any value is not supported, narrowed to string, number, boolean or null");
                 Map::from_iter([("type".to_owned(), json!(["string", "number", "boolean", "null"]))])
             }
             SchemaKind::Null => Map::from_iter([("type".to_owned(), json!("null"))]),
@@ -87,11 +94,11 @@ impl StrictProjector<'_> {
                 _ => self.project_scalar(&name, &keywords, path),
             },
         };
-        let written = if nullable { make_nullable(written) } else { written };
-        Ok(with_annotations(written, title, description))
+        let projected = if nullable { make_nullable(projected) } else { projected };
+        Ok(with_annotations(projected, title, description))
     }
 
-    /// An object below the top.
+    /// Projects an object below the top level; fails if it has arbitrary fields.
     fn project_object(
         &mut self,
         keywords: &Map<String, Value>,
@@ -104,13 +111,14 @@ impl StrictProjector<'_> {
                 format!("objects nest deeper than {} levels", limits::MAX_OBJECT_DEPTH),
             ));
         }
-        let empty = keywords.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
-        if empty && keywords.get("additionalProperties") != Some(&Value::Bool(false)) {
-            return Err(Unsupported::new(path, "an object with fields of any name is not supported"));
+        let is_empty = keywords.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
+        if is_empty && keywords.get("additionalProperties") != Some(&Value::Bool(false)) {
+            return Err(Unsupported::new(path, "an object with arbitrary fields is not supported"));
         }
         self.project_closed_object(keywords, path, depth)
     }
 
+    /// Projects an object as closed: all fields required, optional ones nullable, no others allowed.
     fn project_closed_object(
         &mut self,
         keywords: &Map<String, Value>,
@@ -122,24 +130,25 @@ impl StrictProjector<'_> {
                 "type" | "title" | "description" | "properties" | "required" => {}
                 "additionalProperties" if *value == Value::Bool(false) => {}
                 "additionalProperties" => {
-                    self.edits.record_loss(&child_pointer(path, keyword), "other fields are not supported, dropped")
+                    self.context.record_loss(&child_pointer(path, keyword), "other fields are not supported, dropped")
                 }
                 key if key.starts_with('$') || key == "definitions" => {}
-                _ => self.edits.record_dropped_keyword(path, keyword, value),
+                _ => self.context.record_dropped_keyword(path, keyword, value),
             }
         }
-        let (required, mut fields) = (required_names(keywords), Map::new());
+        let required = required_names(keywords);
+        let mut fields = Map::new();
         for (name, schema) in keywords.get("properties").and_then(Value::as_object).into_iter().flatten() {
             if *schema == Value::Bool(false) {
                 continue;
             }
-            let at = child_pointer(&format!("{path}/properties"), name);
-            let required = required.contains(name.as_str());
-            match self.project_nested(schema, &at, depth) {
-                Ok(field) if required => drop(fields.insert(name.clone(), field)),
+            let field_path = child_pointer(&format!("{path}/properties"), name);
+            let is_required = required.contains(name.as_str());
+            match self.project_nested(schema, &field_path, depth) {
+                Ok(field) if is_required => drop(fields.insert(name.clone(), field)),
                 Ok(field) => drop(fields.insert(name.clone(), make_optional(field))),
-                Err(unfit) if required => return Err(unfit),
-                Err(unfit) => self.edits.record_dropped_field(&at, &unfit),
+                Err(unsupported) if is_required => return Err(unsupported),
+                Err(unsupported) => self.context.record_dropped_field(&field_path, &unsupported),
             }
         }
         let names: Vec<&String> = fields.keys().collect();
@@ -152,39 +161,41 @@ impl StrictProjector<'_> {
         ]))
     }
 
+    /// Projects an array. Positional schemas become alternatives.
     fn project_array(
         &mut self,
         keywords: &Map<String, Value>,
         path: &str,
         depth: usize,
     ) -> ProjectionResult<Map<String, Value>> {
-        let any = Value::Bool(true);
+        let any_value = Value::Bool(true);
         let items = match (keywords.get("items"), keywords.get("prefixItems")) {
-            (Some(Value::Array(several)), _) | (None, Some(Value::Array(several))) => {
-                self.edits
-                    .record_loss(path, "items that differ by their place are not supported; each may be any of them");
-                self.project_nested(&json!({ "anyOf": several }), &child_pointer(path, "items"), depth)?
+            (Some(Value::Array(schemas)), _) | (None, Some(Value::Array(schemas))) => {
+                self.context
+                    .record_loss(path, "positional item schemas are not supported; each item may match any of them");
+                self.project_nested(&json!({ "anyOf": schemas }), &child_pointer(path, "items"), depth)?
             }
-            (items, _) => self.project_nested(items.unwrap_or(&any), &child_pointer(path, "items"), depth)?,
+            (items, _) => self.project_nested(items.unwrap_or(&any_value), &child_pointer(path, "items"), depth)?,
         };
-        let mut written = Map::from_iter([("type".to_owned(), json!("array")), ("items".to_owned(), items)]);
+        let mut projected = Map::from_iter([("type".to_owned(), json!("array")), ("items".to_owned(), items)]);
         for (keyword, value) in keywords {
             match keyword.as_str() {
                 "items" | "prefixItems" => {}
                 known if limits::supported_keywords("array").contains(&known) => {
-                    drop(written.insert(keyword.clone(), value.clone()))
+                    drop(projected.insert(keyword.clone(), value.clone()))
                 }
-                _ => self.edits.record_dropped_keyword(path, keyword, value),
+                _ => self.context.record_dropped_keyword(path, keyword, value),
             }
         }
-        Ok(written)
+        Ok(projected)
     }
 
+    /// Strings, numbers and booleans.
     fn project_scalar(&mut self, name: &str, keywords: &Map<String, Value>, path: &str) -> Map<String, Value> {
-        let mut written = Map::from_iter([("type".to_owned(), json!(name))]);
+        let mut projected = Map::from_iter([("type".to_owned(), json!(name))]);
         for (keyword, value) in keywords {
-            let known = limits::supported_keywords(name).contains(&keyword.as_str());
-            let taken = known
+            let is_known = limits::supported_keywords(name).contains(&keyword.as_str());
+            let is_supported = is_known
                 && match (keyword.as_str(), value) {
                     ("format", Value::String(format)) => limits::SUPPORTED_FORMATS.contains(&format.as_str()),
                     ("pattern", Value::String(pattern)) => !pattern.replace("(?:", "").contains("(?"),
@@ -192,78 +203,87 @@ impl StrictProjector<'_> {
                     ("format" | "pattern" | "enum", _) => false,
                     _ => true,
                 };
-            match taken {
-                true => drop(written.insert(keyword.clone(), value.clone())),
-                false => self.edits.record_dropped_keyword(path, keyword, value),
+            if is_supported {
+                projected.insert(keyword.clone(), value.clone());
+            } else {
+                self.context.record_dropped_keyword(path, keyword, value);
             }
         }
-        written
+        projected
     }
 
+    /// Whether an `enum` is within the limits; if so, counts its values.
     fn accept_enum(&mut self, values: &[Value]) -> bool {
-        let (many, most) = limits::LONG_ENUM_LIMIT;
+        let (long_enum_values, max_characters) = limits::LONG_ENUM_LIMIT;
         let characters: usize = values.iter().filter_map(Value::as_str).map(|value| value.chars().count()).sum();
-        // One more, for null where the field is optional.
+        // One more for null, in case the field is optional.
         let total = self.enum_values + values.len() + 1;
-        let taken =
-            !values.is_empty() && total <= limits::MAX_ENUM_VALUES && (values.len() <= many || characters <= most);
-        if taken {
+        let is_accepted = !values.is_empty()
+            && total <= limits::MAX_ENUM_VALUES
+            && (values.len() <= long_enum_values || characters <= max_characters);
+        if is_accepted {
             self.enum_values = total;
         }
-        taken
+        is_accepted
     }
 
+    /// Projects alternatives to `anyOf`.
     fn project_alternatives(
         &mut self,
         alternatives: &[(String, Value)],
         path: &str,
         depth: usize,
     ) -> ProjectionResult<Map<String, Value>> {
-        let forms = alternatives.iter().map(|(at, form)| (at.as_str(), self.project_nested(form, at, depth))).collect();
-        self.edits.join_alternatives(forms, path)
+        let projected = alternatives
+            .iter()
+            .map(|(path, alternative)| (path.as_str(), self.project_nested(alternative, path, depth)))
+            .collect();
+        self.context.join_alternatives(projected, path)
     }
 }
 
-/// The same or null. What stands around several forms goes around one more.
-fn make_nullable(mut written: Map<String, Value>) -> Map<String, Value> {
-    let nothing = json!({ "type": "null" });
-    if let Some(Value::Array(alternatives)) = written.get_mut("anyOf") {
-        if !alternatives.contains(&nothing) {
-            alternatives.push(nothing);
+/// Allows null besides the schema. An existing `anyOf` gets one more alternative.
+fn make_nullable(mut schema: Map<String, Value>) -> Map<String, Value> {
+    let null_schema = json!({ "type": "null" });
+    if let Some(Value::Array(alternatives)) = schema.get_mut("anyOf") {
+        if !alternatives.contains(&null_schema) {
+            alternatives.push(null_schema);
         }
-        return written;
+        return schema;
     }
-    let simple = !["const", "$ref", "properties", "items"].iter().any(|key| written.contains_key(*key));
-    match written.get("type").cloned() {
+    let simple = !["const", "$ref", "properties", "items"].iter().any(|key| schema.contains_key(*key));
+    match schema.get("type").cloned() {
         Some(Value::String(name)) if simple && name != "null" => {
-            written.insert("type".to_owned(), json!([name, "null"]));
-            if let Some(Value::Array(values)) = written.get_mut("enum") {
+            schema.insert("type".to_owned(), json!([name, "null"]));
+            if let Some(Value::Array(values)) = schema.get_mut("enum") {
                 values.push(Value::Null);
             }
-            written
+            schema
         }
-        Some(Value::String(name)) if name == "null" => written,
-        Some(Value::Array(names)) if names.iter().any(|name| name == "null") => written,
-        _ => Map::from_iter([("anyOf".to_owned(), json!([written, nothing]))]),
+        Some(Value::String(name)) if name == "null" => schema,
+        Some(Value::Array(names)) if names.iter().any(|name| name == "null") => schema,
+        _ => Map::from_iter([("anyOf".to_owned(), json!([schema, null_schema]))]),
     }
 }
 
-/// A field that need not be given.
+/// Makes a field optional, i.e. nullable. Title and description stay outermost.
 fn make_optional(field: Value) -> Value {
-    let Value::Object(mut written) = field else { return field };
-    let (title, description) = (written.shift_remove("title"), written.shift_remove("description"));
-    with_annotations(make_nullable(written), title, description)
+    let Value::Object(mut schema) = field else { return field };
+    let title = schema.shift_remove("title");
+    let description = schema.shift_remove("description");
+    with_annotations(make_nullable(schema), title, description)
 }
 
-fn with_annotations(mut written: Map<String, Value>, title: Option<Value>, description: Option<Value>) -> Value {
-    // Nothing may stand beside a reference.
-    if written.contains_key("$ref") && (title.is_some() || description.is_some()) {
-        written = Map::from_iter([("anyOf".to_owned(), json!([written]))]);
+/// Adds title and description.
+fn with_annotations(mut schema: Map<String, Value>, title: Option<Value>, description: Option<Value>) -> Value {
+    // No keyword may stand beside a reference, so wrap it.
+    if schema.contains_key("$ref") && (title.is_some() || description.is_some()) {
+        schema = Map::from_iter([("anyOf".to_owned(), json!([schema]))]);
     }
     for (key, text) in [("title", title), ("description", description)] {
         if let Some(text) = text {
-            written.insert(key.to_owned(), text);
+            schema.insert(key.to_owned(), text);
         }
     }
-    Value::Object(written)
+    Value::Object(schema)
 }

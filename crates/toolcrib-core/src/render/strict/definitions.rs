@@ -1,4 +1,4 @@
-//! References: what they lead to is written once, under `$defs`, and may refer to itself.
+//! References in Structured Outputs: each target is projected once under `$defs`, where it may be recursive.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,15 @@ use serde_json::{Map, Value, json};
 use super::StrictProjector;
 use crate::render::projection::{ProjectionResult, Unsupported, child_pointer};
 
+/// Definition under `$defs`.
 pub(super) struct StrictDefinition {
     name: String,
-    /// None while it is being written: it may refer to itself.
+    /// `None` while it is being projected, so that recursive references find it.
     schema: Option<ProjectionResult<Value>>,
 }
 
 impl StrictProjector<'_> {
+    /// Projects a reference, defining its target if necessary.
     pub(super) fn project_reference(&mut self, reference: &str, path: &str) -> ProjectionResult<Map<String, Value>> {
         let reference = self.resolve_chain(reference, path)?;
         if reference != "#" {
@@ -26,50 +28,52 @@ impl StrictProjector<'_> {
         Ok(Map::from_iter([("$ref".to_owned(), json!(name))]))
     }
 
-    /// Where a chain of references ends.
+    /// Follows a chain of references to the last one.
     fn resolve_chain(&self, reference: &str, path: &str) -> ProjectionResult<String> {
         const MAX_REFERENCE_HOPS: usize = 16;
         let mut reference = reference.to_owned();
         for _ in 0..MAX_REFERENCE_HOPS {
-            let target = self.edits.resolve(&reference);
+            let target = self.context.resolve(&reference);
             let Some(target) = target else {
-                return Err(Unsupported::new(&child_pointer(path, "$ref"), "it leads nowhere"));
+                return Err(Unsupported::new(&child_pointer(path, "$ref"), "the reference cannot be resolved"));
             };
             match target.get("$ref").and_then(Value::as_str) {
-                Some(further) if reference != "#" => further.clone_into(&mut reference),
+                Some(next) if reference != "#" => next.clone_into(&mut reference),
                 _ => return Ok(reference),
             }
         }
         Err(Unsupported::new(path, "it refers to itself"))
     }
 
+    /// Projects the target of a reference to a definition, once.
     fn define(&mut self, reference: &str, path: &str) -> ProjectionResult<()> {
         match self.definitions.get(reference).map(|definition| &definition.schema) {
-            Some(Some(Err(unfit))) => return Err(unfit.clone()),
+            Some(Some(Err(unsupported))) => return Err(unsupported.clone()),
             Some(Some(Ok(_)) | None) => return Ok(()),
             None => {}
         }
-        let Some(target) = self.edits.resolve(reference) else {
-            return Err(Unsupported::new(&child_pointer(path, "$ref"), "it leads nowhere"));
+        let Some(target) = self.context.resolve(reference) else {
+            return Err(Unsupported::new(&child_pointer(path, "$ref"), "the reference cannot be resolved"));
         };
         let name = self.free_name(reference);
         self.definitions.insert(reference.to_owned(), StrictDefinition { name, schema: None });
-        let at = reference.trim_start_matches('#').to_owned();
-        let written = self.project_nested(target, &at, 1);
-        let fit = written.as_ref().map(|_| ()).map_err(Clone::clone);
+        let path = reference.trim_start_matches('#').to_owned();
+        let projected = self.project_nested(target, &path, 1);
+        let outcome = projected.as_ref().map(|_| ()).map_err(Clone::clone);
         if let Some(definition) = self.definitions.get_mut(reference) {
-            definition.schema = Some(written);
+            definition.schema = Some(projected);
         }
-        fit
+        outcome
     }
 
-    /// Thousands of references may end in the same word: no number is tried twice.
+    /// Returns an unused name derived from the reference. Remembers the next number per word, because thousands of
+    /// references may end in the same word.
     fn free_name(&mut self, reference: &str) -> String {
         let last = reference.rsplit('/').next().unwrap_or_default();
-        let legal = |character: char| {
+        let to_legal = |character: char| {
             if character.is_ascii_alphanumeric() || "_-.".contains(character) { character } else { '_' }
         };
-        let word: String = last.chars().map(legal).collect();
+        let word: String = last.chars().map(to_legal).collect();
         let mut name = word.clone();
         while !self.taken_names.insert(name.clone()) {
             let number = self.next_numbers.entry(word.clone()).or_insert(2);
@@ -79,23 +83,23 @@ impl StrictProjector<'_> {
         name
     }
 
-    /// The definitions that a schema needs, and those that they need.
+    /// Returns the definitions that a schema uses, directly or indirectly. Others are dropped.
     pub(super) fn referenced_definitions(&self, schema: &Value) -> ProjectionResult<Map<String, Value>> {
         let by_name: BTreeMap<String, &StrictDefinition> =
             self.definitions.values().map(|definition| (format!("#/$defs/{}", definition.name), definition)).collect();
         let mut needed: BTreeMap<String, Value> = BTreeMap::new();
-        let mut open = collect_references(schema);
-        while let Some(reference) = open.pop() {
+        let mut pending = collect_references(schema);
+        while let Some(reference) = pending.pop() {
             let Some(definition) = by_name.get(&reference).filter(|definition| !needed.contains_key(&definition.name))
             else {
                 continue;
             };
             match &definition.schema {
                 Some(Ok(schema)) => {
-                    open.extend(collect_references(schema));
+                    pending.extend(collect_references(schema));
                     needed.insert(definition.name.clone(), schema.clone());
                 }
-                Some(Err(unfit)) => return Err(unfit.clone()),
+                Some(Err(unsupported)) => return Err(unsupported.clone()),
                 None => return Err(Unsupported::new("", "a definition is not complete")),
             }
         }
@@ -103,6 +107,7 @@ impl StrictProjector<'_> {
     }
 }
 
+/// All references in a schema.
 fn collect_references(schema: &Value) -> Vec<String> {
     match schema {
         Value::Object(keywords) => {

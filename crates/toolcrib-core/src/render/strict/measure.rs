@@ -1,12 +1,14 @@
-//! How large a schema is, as Structured Outputs count it.
+//! Size of a schema as Structured Outputs count it.
 
 use serde_json::Value;
 
 use crate::render::limits::strict as limits;
 use crate::render::projection::{ProjectionResult, Unsupported};
 
+/// Checks the limits on properties and characters.
 pub(super) fn check_limits(schema: &Value) -> ProjectionResult<()> {
-    let (mut properties, mut characters) = (0, 0);
+    let mut properties = 0;
+    let mut characters = 0;
     measure(schema, &mut properties, &mut characters);
     if properties > limits::MAX_PROPERTIES {
         return Err(Unsupported::new(
@@ -15,15 +17,16 @@ pub(super) fn check_limits(schema: &Value) -> ProjectionResult<()> {
         ));
     }
     if characters > limits::MAX_CHARACTERS {
-        let most = limits::MAX_CHARACTERS;
+        let max_characters = limits::MAX_CHARACTERS;
         return Err(Unsupported::new(
             "",
-            format!("its names and values have {characters} characters; {most} are supported"),
+            format!("its names and values have {characters} characters; {max_characters} are supported"),
         ));
     }
     Ok(())
 }
 
+/// Counts properties, and characters of names, `enum` values and constants.
 fn measure(schema: &Value, properties: &mut usize, characters: &mut usize) {
     let length = |text: &str| text.chars().count();
     match schema {

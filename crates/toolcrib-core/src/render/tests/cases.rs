@@ -16,7 +16,7 @@ macro_rules! require_x {
 fn the_top_is_a_plain_object() {
     let conditions = json!({"type": "object", "properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]});
     let plain = json!({"type": "object", "properties": {"a": {}, "b": {}}});
-    let told = "/anyOf: conditions on which arguments come together are not supported, dropped";
+    let told = "/anyOf: conditions between arguments are not supported, dropped";
     check(Anthropic, conditions.clone(), plain.clone(), &[told]);
     check(Openai, conditions, plain, &[told]);
     let forms = json!({"oneOf": [
@@ -31,7 +31,7 @@ fn the_top_is_a_plain_object() {
             "required": ["id"],
             "type": "object"
         }),
-        &["/oneOf: alternatives are not supported here; their arguments stand side by side"],
+        &["/oneOf: alternatives are not supported at the top level; their arguments are merged"],
     );
     let parts = json!({"allOf": [{"$ref": "#/$defs/a"}, {"properties": {"b": {"type": "string"}}, "required": ["b"]}],
         "$defs": {"a": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}}});
@@ -126,33 +126,29 @@ fn strict_objects_are_closed_and_all_their_fields_required() {
 fn fields_of_any_name_cannot_be_said_strictly() {
     let strict = |x: serde_json::Value| json!({"type": "object", "properties": {"x": x}, "required": ["x"], "additionalProperties": false});
     let map = json!({"type": "object", "additionalProperties": {"type": "string"}});
-    check_unsupported(
-        OpenaiStrict,
-        require_x!(map),
-        "/properties/x: an object with fields of any name is not supported",
-    );
+    check_unsupported(OpenaiStrict, require_x!(map), "/properties/x: an object with arbitrary fields is not supported");
     check_unsupported(
         OpenaiStrict,
         json!({"type": "object", "additionalProperties": true}),
-        "it takes arguments of any name",
+        "it accepts arguments of any name",
     );
     check(
         OpenaiStrict,
         json!({"type": "object", "properties": {"x": {"type": "string"}, "m": {"type": "array", "items": {"type": "object"}}}, "required": ["x"]}),
         strict(json!({"type": "string"})),
-        &["/properties/m: /properties/m/items: an object with fields of any name is not supported; optional, dropped"],
+        &["/properties/m: /properties/m/items: an object with arbitrary fields is not supported; optional, dropped"],
     );
     check(
         OpenaiStrict,
         require_x!({"anyOf": [{"type": "string"}, {"type": "object"}]}),
         strict(json!({"type": "string"})),
-        &["/properties/x/anyOf/1: an object with fields of any name is not supported; this form is dropped"],
+        &["/properties/x/anyOf/1: an object with arbitrary fields is not supported; this alternative is dropped"],
     );
     check(
         OpenaiStrict,
         require_x!({"description": "Whatever"}),
         strict(json!({"type": ["string", "number", "boolean", "null"], "description": "Whatever"})),
-        &["/properties/x: any value is not supported, narrowed to text, a number, a boolean or null"],
+        &["/properties/x: any value is not supported, narrowed to string, number, boolean or null"],
     );
 }
 
@@ -175,9 +171,13 @@ fn strict_schemas_keep_their_references() {
             "node": {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
                 "required": ["next"], "additionalProperties": false}
         }}),
-        &["/properties/z: /definitions/free: an object with fields of any name is not supported; optional, dropped"],
+        &["/properties/z: /definitions/free: an object with arbitrary fields is not supported; optional, dropped"],
     );
-    check_unsupported(OpenaiStrict, require_x!({"$ref": "#/nowhere"}), "/properties/x/$ref: it leads nowhere");
+    check_unsupported(
+        OpenaiStrict,
+        require_x!({"$ref": "#/nowhere"}),
+        "/properties/x/$ref: the reference cannot be resolved",
+    );
 }
 
 #[test]
@@ -229,9 +229,9 @@ fn gemini_takes_a_subset() {
         &[
             "/properties/a/format: \"uuid\" is not supported, dropped",
             "/properties/b/enum: [1,2] is not supported, dropped",
-            "/properties/e/anyOf/0/enum: choices that are empty or no text are not supported, dropped",
-            "/properties/f/items: any value is not supported, narrowed to text, a number or a boolean",
-            "/properties/g/oneOf: exactly one of several became any of them",
+            "/properties/e/anyOf/0/enum: `enum` values that are empty or not strings are not supported, dropped",
+            "/properties/f/items: any value is not supported, narrowed to string, number or boolean",
+            "/properties/g/oneOf: `oneOf` was replaced by `anyOf`",
         ],
     );
     let nothing = project_with(Gemini, &json!({"type": "object"}));
@@ -254,8 +254,8 @@ fn gemini_gets_references_written_out() {
             "tree": {"type": "object", "properties": {"left": {"type": "object"}, "free": {"type": "object"}}}
         }}),
         &[
-            "/$defs/node/properties/free/additionalProperties: fields of any name cannot be described; the object stays open",
-            "/$defs/node/properties/left: references are written out, but not without end; cut here, the object stays open",
+            "/$defs/node/properties/free/additionalProperties: additional properties cannot be described; the object accepts any fields",
+            "/$defs/node/properties/left: the recursive reference is cut off here; the object accepts any fields",
         ],
     );
 }
@@ -273,7 +273,7 @@ fn parts_that_hold_at_once_become_one() {
             "a": {"type": "integer", "minimum": 5}, "b": {"type": "string"}
         }, "required": ["a"]}}, "required": ["x"]}),
         &[
-            "/properties/x/allOf/2/not: it contradicts another part, dropped",
+            "/properties/x/allOf/2/not: it conflicts with another part, dropped",
             "/properties/x/not: {} is not supported, dropped",
         ],
     );
