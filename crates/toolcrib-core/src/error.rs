@@ -1,24 +1,28 @@
-//! The one error of Toolcrib: a code for programs, a message for people, a cause for the log.
+//! The error type of Toolcrib: a code for programs, a message for people, a cause for the log.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+/// Result with [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Error of any Toolcrib operation.
 #[derive(Debug)]
 pub struct Error {
     pub code: Code,
-    /// For people: names the thing in backticks and, where known, the next step.
+    /// For people: names the thing in backticks and the next step, if known. Must not contain secrets.
     pub message: String,
-    /// More for programs: the faults of an argument, near names, candidates.
+    /// For programs: violations of an argument schema, similar names, candidates.
     pub details: Option<Value>,
+    /// Overrides the default of the code.
     retryable: Option<bool>,
+    /// For the log; may contain upstream details that clients must not see.
     cause: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What a caller can act on. Its names are part of the contract.
+/// Error code that callers can act on. The names are part of the public contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Code {
@@ -34,12 +38,13 @@ pub enum Code {
     StoreUnavailable,
     BadRequest,
     RateLimited,
-    /// The source wants a login, or one that may do more.
+    /// The source requires a login, or one with more permissions.
     AuthRequired,
     Internal,
 }
 
 impl Code {
+    /// Name in JSON, equal to the serialised form.
     pub fn as_str(self) -> &'static str {
         match self {
             Code::ToolNotImplemented => "TOOL_NOT_IMPLEMENTED",
@@ -59,7 +64,7 @@ impl Code {
         }
     }
 
-    /// The default; an error may know better (an upstream's 503, say).
+    /// Whether a retry may succeed, by default; an error can override this, e.g. after status 503 of an upstream.
     pub fn is_retryable(self) -> bool {
         match self {
             Code::ToolUnavailable | Code::Conflict | Code::StoreUnavailable | Code::RateLimited => true,
@@ -78,30 +83,35 @@ impl Code {
 }
 
 impl Error {
+    /// Creates an error without details and cause.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), details: None, retryable: None, cause: None }
     }
 
+    /// Adds details for programs.
     pub fn with_details(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
     }
 
+    /// Overrides whether a retry may succeed.
     pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.retryable = Some(retryable);
         self
     }
 
+    /// Adds the cause for the log.
     pub fn with_cause(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.cause = Some(Box::new(cause));
         self
     }
 
+    /// Whether a retry of the same request may succeed.
     pub fn is_retryable(&self) -> bool {
         self.retryable.unwrap_or(self.code.is_retryable())
     }
 
-    /// The shape every surface answers with: `{"error":{"code","message","retryable","details"}}`.
+    /// JSON form in all APIs: `{"error":{"code","message","retryable","details"}}`.
     pub fn envelope(&self) -> Value {
         json!({ "error": {
             "code": self.code.as_str(),
@@ -111,7 +121,7 @@ impl Error {
         }})
     }
 
-    /// The cause, with its own causes, as one line for a log.
+    /// Formats the cause and its causes as one line for the log.
     pub fn cause_chain(&self) -> Option<String> {
         let mut cause: &dyn std::error::Error = self.cause.as_deref()?;
         let mut chain = cause.to_string();
@@ -141,8 +151,9 @@ impl std::error::Error for Error {
     }
 }
 
-/// Puts a code and a message on a foreign error, which becomes the cause.
+/// Converts foreign errors to [`Error`]: adds a code and a message, and keeps the foreign error as the cause.
 pub trait ResultExt<T> {
+    /// Adds a code and a message.
     fn context(self, code: Code, message: impl Into<String>) -> Result<T>;
 }
 
@@ -157,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_envelope_has_every_field() {
+    fn the_envelope_has_all_fields() {
         let error = Error::new(Code::ToolUnavailable, "`git` is down").with_retryable(false);
         assert_eq!(
             error.envelope().to_string(),
@@ -166,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_written_as_it_is_serialised() {
+    fn as_str_equals_the_serialised_code() {
         for code in
             [Code::ToolNotImplemented, Code::StoreUnavailable, Code::RateLimited, Code::AuthRequired, Code::Internal]
         {

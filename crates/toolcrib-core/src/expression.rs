@@ -1,5 +1,5 @@
-//! Runtime expressions, as OpenAPI and Arazzo have them: `$response.body#/id`, `$steps.find.outputs.pet`.
-//! What is known lies in a [`Scope`]; an expression that leads nowhere is an error that names it.
+//! Runtime expressions of OpenAPI links and Arazzo: `$response.body#/id`, `$steps.find.outputs.pet`. They are resolved in a
+//! [`Scope`]; the error for an unresolvable expression names it.
 
 mod fill;
 mod path;
@@ -14,25 +14,26 @@ pub use fill::{fill_text, fill_value};
 use crate::error::{Code, Error, Result};
 use crate::text::sanitize_truncated;
 
-/// What expressions can be about. Whatever is not known yet is left out.
+/// Values that expressions can refer to. `None` means not available in this context.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Scope<'a> {
     pub request: Option<RequestScope<'a>>,
     pub response: Option<ResponseScope<'a>>,
-    /// An object by name.
+    /// `$inputs`: object by name.
     pub inputs: Option<&'a Value>,
-    /// An object by name.
+    /// `$outputs`: object by name.
     pub outputs: Option<&'a Value>,
-    /// `{"login": {"outputs": {…}}}`
+    /// `$steps`: `{"login": {"outputs": {…}}}`
     pub steps: Option<&'a Value>,
-    /// `{"buy": {"inputs": {…}, "outputs": {…}}}`
+    /// `$workflows`: `{"buy": {"inputs": {…}, "outputs": {…}}}`
     pub workflows: Option<&'a Value>,
-    /// `{"shop": {"url": …, "type": …}}`
+    /// `$sourceDescriptions`: `{"shop": {"url": …, "type": …}}`
     pub source_descriptions: Option<&'a Value>,
+    /// `$components` of the Arazzo document.
     pub components: Option<&'a Value>,
 }
 
-/// A request as it was asked for: values by their names on the wire, not yet written as text.
+/// A request as specified: parameter values by their names in the request, before serialisation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestScope<'a> {
     pub url: Option<&'a str>,
@@ -43,6 +44,7 @@ pub struct RequestScope<'a> {
     pub body: Option<&'a Value>,
 }
 
+/// The response to that request.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseScope<'a> {
     pub status: u16,
@@ -50,24 +52,27 @@ pub struct ResponseScope<'a> {
     pub body: Option<&'a Value>,
 }
 
-/// The value that an expression leads to, of the type it has there.
+/// Evaluates an expression. The value keeps its JSON type.
 pub fn evaluate(expression: &str, scope: &Scope<'_>) -> Result<Value> {
     resolve(expression, scope).map(Cow::into_owned)
 }
 
-/// The same, without a copy of what the scope holds.
+/// Like [`evaluate`], borrowing from the scope where possible.
+///
+/// # Errors
+/// `TOOL_EXECUTION_FAILED` with the expression and the reason.
 pub fn resolve<'a>(expression: &str, scope: &Scope<'a>) -> Result<Cow<'a, Value>> {
-    let nowhere = |reason: Cow<'static, str>| {
-        let message = format!("the expression `{}` leads nowhere: {reason}", sanitize_truncated(expression, 200));
+    let resolve_error = |reason: Cow<'static, str>| {
+        let message = format!("the expression `{}` cannot be resolved: {reason}", sanitize_truncated(expression, 200));
         Error::new(Code::ToolExecutionFailed, message)
     };
     if expression.len() > MAX_EXPRESSION_LEN {
-        return Err(nowhere(format!("it is longer than {MAX_EXPRESSION_LEN} characters").into()));
+        return Err(resolve_error(format!("it is longer than {MAX_EXPRESSION_LEN} characters").into()));
     }
-    resolve_in_scope(expression.trim(), scope).map_err(nowhere)
+    resolve_in_scope(expression.trim(), scope).map_err(resolve_error)
 }
 
-/// Whether a text is an expression, be it one that leads somewhere or not. `$5` and `$ref` are none.
+/// Whether a text has the form of an expression, resolvable or not. `$5` and `$ref` have not.
 pub fn is_expression(text: &str) -> bool {
     let Some(rest) = text.trim().strip_prefix('$') else { return false };
     let root = rest.split(['.', '#', '[']).next().unwrap_or_default();
@@ -79,16 +84,19 @@ pub fn is_expression(text: &str) -> bool {
     }
 }
 
-/// No expression that means something is longer; finding a way through dotted names costs the square of its length.
+/// Maximum length of an expression in bytes. Resolving dotted names can take quadratic time.
 const MAX_EXPRESSION_LEN: usize = 1024;
 
+/// Value, or the reason why there is none.
 type ResolveResult<'a> = Result<Cow<'a, Value>, Cow<'static, str>>;
 
+/// Resolves an expression by its root.
 fn resolve_in_scope<'a>(expression: &str, scope: &Scope<'a>) -> ResolveResult<'a> {
-    let text = |known: Option<&'a str>| known.map(|text| Cow::Owned(text.into())).ok_or(NO_REQUEST.into());
+    let text_value =
+        |value: Option<&'a str>| value.map(|text_value| Cow::Owned(text_value.into())).ok_or(NO_REQUEST.into());
     match expression {
-        "$url" => return text(scope.request.and_then(|request| request.url)),
-        "$method" => return text(scope.request.and_then(|request| request.method)),
+        "$url" => return text_value(scope.request.and_then(|request| request.url)),
+        "$method" => return text_value(scope.request.and_then(|request| request.method)),
         "$statusCode" => {
             return scope.response.map(|response| Cow::Owned(response.status.into())).ok_or(NO_RESPONSE.into());
         }
@@ -108,50 +116,53 @@ fn resolve_in_scope<'a>(expression: &str, scope: &Scope<'a>) -> ResolveResult<'a
         ("$sourceDescriptions", scope.source_descriptions),
         ("$components", scope.components),
     ];
-    for (root, known) in roots {
+    for (root, value) in roots {
         let Some(rest) = expression.strip_prefix(root) else { continue };
         if rest.is_empty() || rest.starts_with(['.', '[', '#']) {
-            let known = known.ok_or_else(|| format!("nothing is known of `{root}` here"))?;
-            return path::follow_path(known, rest).map(Cow::Borrowed).map_err(Into::into);
+            let value = value.ok_or_else(|| format!("`{root}` is not available here"))?;
+            return path::follow_path(value, rest).map(Cow::Borrowed).map_err(Into::into);
         }
     }
-    Err("there is no such expression".into())
+    Err("it is not a known expression".into())
 }
 
 const NO_REQUEST: &str = "there is no request here";
 const NO_RESPONSE: &str = "there is no response here";
 
+/// Resolves what follows `$request.`.
 fn resolve_request<'a>(rest: &str, request: &RequestScope<'a>) -> ResolveResult<'a> {
     if let Some(rest) = strip_body(rest) {
         let body = request.body.ok_or("the request has no body")?;
         return path::follow_path(body, rest).map(Cow::Borrowed).map_err(Into::into);
     }
-    let (place, name) = rest.split_once('.').unwrap_or((rest, ""));
-    let named = |values: Option<&'a Map<String, Value>>| values.and_then(|values| values.get(name));
-    let value = match place {
-        "path" => named(request.path),
-        "query" => named(request.query),
+    let (location, name) = rest.split_once('.').unwrap_or((rest, ""));
+    let find_value = |values: Option<&'a Map<String, Value>>| values.and_then(|values| values.get(name));
+    let value = match location {
+        "path" => find_value(request.path),
+        "query" => find_value(request.query),
         "header" => request
             .headers
             .and_then(|headers| headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)))
             .map(|(_, value)| value),
-        _ => return Err("after `$request.` stands `header.`, `query.`, `path.` or `body`".into()),
+        _ => return Err("expected `header.`, `query.`, `path.` or `body` after `$request.`".into()),
     };
-    value.map(Cow::Borrowed).ok_or_else(|| format!("the request has no {place} parameter of that name").into())
+    value.map(Cow::Borrowed).ok_or_else(|| format!("the request has no {location} parameter of that name").into())
 }
 
+/// Resolves what follows `$response.`.
 fn resolve_response<'a>(rest: &str, response: &ResponseScope<'a>) -> ResolveResult<'a> {
     if let Some(rest) = strip_body(rest) {
         let body = response.body.ok_or("the response has no body")?;
         return path::follow_path(body, rest).map(Cow::Borrowed).map_err(Into::into);
     }
-    // Documents also write the plural.
+    // The specification has `header.`; real documents use the plural too.
     let name = rest.strip_prefix("header.").or_else(|| rest.strip_prefix("headers."));
-    let name = name.ok_or("after `$response.` stands `header.` or `body`")?;
+    let name = name.ok_or("expected `header.` or `body` after `$response.`")?;
     let header = response.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
     header.map(|(_, value)| Cow::Owned(value.as_str().into())).ok_or_else(|| "the response has no such header".into())
 }
 
+/// Strips `body` if a path or the end follows.
 fn strip_body(rest: &str) -> Option<&str> {
     rest.strip_prefix("body").filter(|rest| rest.is_empty() || rest.starts_with(['.', '[', '#']))
 }
@@ -194,14 +205,14 @@ mod tests {
             Ok(value) => assert_eq!(found, Ok(value), "{expression}"),
             Err(reason) => {
                 let message =
-                    format!("the expression `{}` leads nowhere: {reason}", sanitize_truncated(expression, 200));
+                    format!("the expression `{}` cannot be resolved: {reason}", sanitize_truncated(expression, 200));
                 assert_eq!(found, Err(message));
             }
         }
     }
 
     #[test]
-    fn an_expression_leads_to_a_value_of_its_type() {
+    fn a_value_keeps_its_type() {
         for (expression, value) in [
             ("$url", json!("http://h/x?a=1")),
             ("$method", json!("POST")),
@@ -232,39 +243,39 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_that_leads_nowhere_is_named_with_the_reason() {
+    fn an_unresolvable_expression_is_reported_with_the_reason() {
         for (expression, reason) in [
             ("$response.body#/nope", "there is nothing at `/nope`"),
             ("$response.body.a[9]", "there is no `[9]`"),
             ("$response.header.Nope", "the response has no such header"),
-            ("$response.cookie.x", "after `$response.` stands `header.` or `body`"),
+            ("$response.cookie.x", "expected `header.` or `body` after `$response.`"),
             ("$request.query.nope", "the request has no query parameter of that name"),
             ("$inputs.nope", "there is no `nope`"),
             ("$inputs.name.more", "there is no `more`"),
-            ("$outputs.x", "nothing is known of `$outputs` here"),
-            ("$nonsense.x", "there is no such expression"),
-            ("$", "there is no such expression"),
+            ("$outputs.x", "`$outputs` is not available here"),
+            ("$nonsense.x", "it is not a known expression"),
+            ("$", "it is not a known expression"),
             (&format!("$inputs.{}", "a.".repeat(600)), "it is longer than 1024 characters"),
         ] {
             check(expression, Err(reason));
         }
         let error = evaluate("$statusCode", &Scope::default()).unwrap_err();
-        assert_eq!(error.message, "the expression `$statusCode` leads nowhere: there is no response here");
+        assert_eq!(error.message, "the expression `$statusCode` cannot be resolved: there is no response here");
     }
 
     #[test]
-    fn a_way_of_many_dots_through_a_deep_value_is_short() {
+    fn many_dots_in_a_deep_value_are_resolved_quickly() {
         let deep = (0..120).fold(json!({}), |inner, _| json!({"a": inner}));
         let scope = Scope { inputs: Some(&deep), ..Scope::default() };
         let expressions = vec![format!("$inputs.{}", ["a"; 120].join(".")); 2_000];
         assert_eq!(fill_value(&json!(expressions), &scope).unwrap(), json!(vec![json!({}); 2_000]));
         let dotted = json!({"a.b.c.d": {"e": 1}, "a": {"b": 2}});
         let scope = Scope { inputs: Some(&dotted), ..Scope::default() };
-        assert_eq!(evaluate("$inputs.a.b.c.d.e", &scope).unwrap(), json!(1), "the longest name is meant");
+        assert_eq!(evaluate("$inputs.a.b.c.d.e", &scope).unwrap(), json!(1), "the longest matching name wins");
     }
 
     #[test]
-    fn money_and_references_are_no_expressions() {
+    fn amounts_and_schema_references_are_no_expressions() {
         for (text, expected) in [
             ("$inputs.a", true),
             ("$steps", true),

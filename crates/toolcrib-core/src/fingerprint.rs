@@ -1,4 +1,4 @@
-//! SHA-256 of canonical JSON: the name of content.
+//! SHA-256 digests that identify content: manifests, tools and definitions by their canonical JSON.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,19 +6,22 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
+/// SHA-256 digest; formatted and serialised as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
+    /// Computes the digest of some bytes.
     pub fn digest(bytes: impl AsRef<[u8]>) -> Fingerprint {
         Fingerprint(Sha256::digest(bytes).into())
     }
 
+    /// Wraps a digest that was computed elsewhere.
     pub fn from_bytes(bytes: [u8; 32]) -> Fingerprint {
         Fingerprint(bytes)
     }
 
-    /// The first `digits` hexadecimal digits, for names and for people.
+    /// Returns the first `digits` hexadecimal digits, for names and display.
     pub fn short_hex(&self, digits: usize) -> String {
         let mut hex = self.to_string();
         hex.truncate(digits);
@@ -44,12 +47,13 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
+/// Error for a text that is no fingerprint.
 #[derive(Debug)]
 pub struct ParseFingerprintError;
 
 impl fmt::Display for ParseFingerprintError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a fingerprint is 64 hexadecimal digits")
+        f.write_str("a fingerprint has 64 hexadecimal digits")
     }
 }
 
@@ -88,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fingerprint_is_written_and_read_as_hex() {
+    fn a_fingerprint_round_trips_as_hex() {
         let fingerprint = Fingerprint::digest("abc");
         assert!(fingerprint.to_string().starts_with("ba7816bf8f01cfea414140de5dae2223"));
         assert_eq!(fingerprint.to_string().parse::<Fingerprint>().unwrap(), fingerprint);

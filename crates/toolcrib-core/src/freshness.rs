@@ -1,4 +1,5 @@
-//! Whether what we know of a source is recent enough. A pure function; who acts on it decides elsewhere.
+//! Whether the cached tool list of a source is recent enough, and how long to back off after failures. Pure functions; the
+//! refresh code of the library acts on them.
 
 use std::time::Duration;
 
@@ -6,31 +7,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
 
+/// State of a source's cached tool list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Freshness {
+    /// Checked within the TTL.
     Fresh,
+    /// The last check is older than the TTL.
     Stale,
+    /// Never checked.
     Missing,
 }
 
 impl Freshness {
-    /// `checked_at` is the last time the source itself answered, if ever.
+    /// Evaluates freshness; `checked_at` is the time of the last successful check, if any.
     pub fn evaluate(checked_at: Option<Timestamp>, ttl: Duration, now: Timestamp) -> Freshness {
         match checked_at {
             None => Freshness::Missing,
-            // A check from the future (a clock set back) says nothing about age.
+            // A check in the future means that the clock was set back; its age is unknown then.
             Some(at) if at > now || now.since(at) >= ttl => Freshness::Stale,
             Some(_) => Freshness::Fresh,
         }
     }
 }
 
-/// The longest pause after failures.
+/// Maximum pause after failures.
 pub const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
-/// How long to leave a source alone after `failures` in a row: doubling from one second to five minutes.
-/// `jitter` is between 0 and 1 and takes up to half of it away, so that many sources do not return at once.
+/// Pause after a number of consecutive failures: doubles from 1 second to [`MAX_BACKOFF`]. `jitter` from 0 to 1 shortens it
+/// by up to half, so that many sources are not retried at once.
 pub fn backoff(failures: u32, jitter: f64) -> Duration {
     if failures == 0 {
         return Duration::ZERO;
@@ -44,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn freshness_ends_with_its_ttl() {
+    fn a_source_is_stale_after_its_ttl() {
         let ttl = Duration::from_secs(300);
         let check = |checked: Option<i64>, now: i64| Freshness::evaluate(checked.map(Timestamp), ttl, Timestamp(now));
         assert_eq!(check(None, 0), Freshness::Missing);
@@ -54,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn backoff_doubles_and_stops_growing() {
+    fn backoff_doubles_up_to_the_maximum() {
         let seconds: Vec<u64> = (0..=10).map(|failures| backoff(failures, 0.0).as_secs()).collect();
         assert_eq!(seconds, [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
         assert_eq!(backoff(2, 1.0), Duration::from_secs(1));

@@ -1,4 +1,5 @@
-//! JSON as text: fields in their order, canonical form and depth, without turning numbers into floats.
+//! JSON as text: fields in order, canonical form, nesting depth. Numbers keep their digits, as they are never parsed to
+//! floats.
 
 mod parse_error;
 mod surrogates;
@@ -15,28 +16,33 @@ use crate::fingerprint::Fingerprint;
 pub use parse_error::describe_error;
 pub use surrogates::replace_lone_surrogates;
 
-/// An object's fields as text, in their order. Of a name given twice, the last counts.
+/// Fields of a JSON object as raw text, in order. Of duplicate names, the last value counts.
 #[derive(Debug, Clone, Default)]
 pub struct RawFields(Vec<(String, Box<RawValue>)>);
 
 impl RawFields {
+    /// Parses an object; `None` for any other value.
     pub fn parse(raw: &RawValue) -> Option<RawFields> {
         serde_json::from_str(raw.get()).ok()
     }
 
+    /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Returns a field's value. Linear search: objects here usually have few fields.
     pub fn get(&self, name: &str) -> Option<&RawValue> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
     }
 
+    /// Removes a field and returns its value.
     pub fn remove(&mut self, name: &str) -> Option<Box<RawValue>> {
         let index = self.0.iter().position(|(key, _)| key == name)?;
         Some(self.0.remove(index).1)
     }
 
+    /// Sets a field: replaces its value or appends it.
     pub fn insert(&mut self, name: &str, value: Box<RawValue>) {
         match self.0.iter_mut().find(|(key, _)| key == name) {
             Some((_, old)) => *old = value,
@@ -44,7 +50,7 @@ impl RawFields {
         }
     }
 
-    /// Adds all of another's. Takes time in proportion to both, for there may be very many.
+    /// Sets all fields of another object. Takes linear time, because untrusted objects can have very many fields.
     pub fn extend(&mut self, others: &RawFields) {
         let mut positions: HashMap<String, usize> =
             self.0.iter().enumerate().map(|(position, (key, _))| (key.clone(), position)).collect();
@@ -59,7 +65,7 @@ impl RawFields {
         }
     }
 
-    /// Of the canonical form.
+    /// Fingerprint of the canonical form: independent of the order of fields and of white space.
     pub fn fingerprint(&self) -> Fingerprint {
         let sorted: BTreeMap<&str, &RawValue> = self.iter().collect();
         let mut text = String::new();
@@ -67,6 +73,7 @@ impl RawFields {
         Fingerprint::digest(text)
     }
 
+    /// Iterates over the fields in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.0.iter().map(|(key, value)| (key.as_str(), &**value))
     }
@@ -88,7 +95,7 @@ impl<'de> Deserialize<'de> for RawFields {
             }
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<RawFields, M::Error> {
                 let mut fields: Vec<(String, Box<RawValue>)> = Vec::new();
-                // By position, for whoever sends an object may have sent very many fields.
+                // Finds duplicates in constant time, as an untrusted object may have very many fields.
                 let mut positions: HashMap<String, usize> = HashMap::new();
                 while let Some((key, value)) = map.next_entry::<String, Box<RawValue>>()? {
                     match positions.get(&key) {
@@ -106,107 +113,112 @@ impl<'de> Deserialize<'de> for RawFields {
     }
 }
 
-/// Text as a JSON string.
+/// Encodes a text as a JSON string.
 pub fn raw_string(text: &str) -> Box<RawValue> {
     serde_json::value::to_raw_value(text).unwrap_or_default()
 }
 
-/// Longest local reference that is followed, in bytes. Looking one up takes time in proportion to its length, and a short
-/// schema may lead to the same long one thousands of times.
+/// Maximum length of a local reference in bytes. A lookup takes time in proportion to the length, and a short schema may
+/// refer to the same long name thousands of times.
 const MAX_REFERENCE_LEN: usize = 1_000;
 
-/// The value that a local reference such as `#/$defs/place` leads to.
+/// Resolves a local reference such as `#/$defs/place`; `None` for other references and for unknown targets.
 pub(crate) fn follow_reference<'a>(root: &'a serde_json::Value, reference: &str) -> Option<&'a serde_json::Value> {
     let pointer = reference.strip_prefix('#')?;
     if reference.len() > MAX_REFERENCE_LEN { None } else { root.pointer(pointer) }
 }
 
-/// The beginning of a value's text, about `most` bytes of it. No more is written, however large the value is.
-pub fn truncated_json(value: &impl Serialize, most: usize) -> String {
+/// Serialises a value and returns about the first `limit` bytes. Stops there, so that large values cost no more.
+pub fn truncated_json(value: &impl Serialize, limit: usize) -> String {
+    /// Fails once `limit` bytes are written.
     struct LimitedWriter {
         text: Vec<u8>,
         limit: usize,
     }
     impl std::io::Write for LimitedWriter {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            let room = self.limit - self.text.len();
-            if room == 0 {
+            let remaining = self.limit - self.text.len();
+            if remaining == 0 {
                 return Err(std::io::ErrorKind::WriteZero.into());
             }
-            let taken = room.min(bytes.len());
-            self.text.extend_from_slice(&bytes[..taken]);
-            Ok(taken)
+            let written = remaining.min(bytes.len());
+            self.text.extend_from_slice(&bytes[..written]);
+            Ok(written)
         }
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
     }
-    let mut short = LimitedWriter { text: Vec::new(), limit: most };
-    // It fails where it is full, which is what is wanted.
-    let _full = serde_json::to_writer(&mut short, value);
-    // The cut may fall inside of a character.
-    match String::from_utf8(short.text) {
+    let mut writer = LimitedWriter { text: Vec::new(), limit };
+    // An error means that the limit is reached; the text up to there is the result.
+    let _ = serde_json::to_writer(&mut writer, value);
+    // The limit may fall inside a character.
+    match String::from_utf8(writer.text) {
         Ok(text) => text,
         Err(error) => String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]).into_owned(),
     }
 }
 
-/// Appends the canonical form: keys sorted by their bytes, no white space, strings in one spelling, numbers as written.
-/// Expects text no deeper than a schema may be (64), for it recurses, and reads every level's text once more.
-pub(crate) fn push_canonical(raw: &RawValue, into: &mut String) {
+/// Appends the canonical form: keys sorted by bytes, no white space, strings in one spelling, numbers as written.
+/// Recursive, and parses each level again: callers limit the depth first (64 for schemas).
+pub(crate) fn push_canonical(raw: &RawValue, out: &mut String) {
     let text = raw.get().trim();
     match text.as_bytes().first() {
         Some(b'{') => {
             let object: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
-            push_object(object.iter().map(|(key, value)| (key.as_str(), *value)), into);
+            push_object(object.iter().map(|(key, value)| (key.as_str(), *value)), out);
         }
         Some(b'[') => {
             let items: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
-            into.push('[');
+            out.push('[');
             for (index, item) in items.iter().enumerate() {
                 if index > 0 {
-                    into.push(',');
+                    out.push(',');
                 }
-                push_canonical(item, into);
+                push_canonical(item, out);
             }
-            into.push(']');
+            out.push(']');
         }
-        // A lone surrogate is no string for us; its text still tells it apart from others.
+        // A string with a lone surrogate cannot be decoded; its text still distinguishes it from others.
         Some(b'"') => match serde_json::from_str::<String>(text) {
-            Ok(string) => push_json_string(&string, into),
-            Err(_) => into.push_str(text),
+            Ok(string) => push_json_string(&string, out),
+            Err(_) => out.push_str(text),
         },
-        _ => into.push_str(text),
+        _ => out.push_str(text),
     }
 }
 
-fn push_object<'a>(sorted: impl Iterator<Item = (&'a str, &'a RawValue)>, into: &mut String) {
-    into.push('{');
+/// Appends an object whose keys are sorted.
+fn push_object<'a>(sorted: impl Iterator<Item = (&'a str, &'a RawValue)>, out: &mut String) {
+    out.push('{');
     for (index, (key, value)) in sorted.enumerate() {
         if index > 0 {
-            into.push(',');
+            out.push(',');
         }
-        push_json_string(key, into);
-        into.push(':');
-        push_canonical(value, into);
+        push_json_string(key, out);
+        out.push(':');
+        push_canonical(value, out);
     }
-    into.push('}');
+    out.push('}');
 }
 
-pub(crate) fn push_json_string(text: &str, into: &mut String) {
-    let plain = text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
-    if !plain {
-        return into.push_str(&serde_json::Value::from(text).to_string());
+/// Appends a text as a JSON string. The common case needs no escapes and is copied.
+pub(crate) fn push_json_string(text: &str, out: &mut String) {
+    let is_plain = text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
+    if !is_plain {
+        return out.push_str(&serde_json::Value::from(text).to_string());
     }
-    into.push('"');
-    into.push_str(text);
-    into.push('"');
+    out.push('"');
+    out.push_str(text);
+    out.push('"');
 }
 
-/// The deepest nesting of objects and arrays, found without recursion.
+/// Maximum nesting of objects and arrays, determined without recursion or parsing.
 pub(crate) fn nesting_depth(text: &str) -> usize {
-    let (mut depth, mut deepest) = (0usize, 0usize);
-    let (mut in_string, mut escaped) = (false, false);
+    let mut depth = 0_usize;
+    let mut deepest = 0_usize;
+    let mut in_string = false;
+    let mut escaped = false;
     for byte in text.bytes() {
         if in_string {
             match byte {
@@ -230,10 +242,11 @@ pub(crate) fn nesting_depth(text: &str) -> usize {
     deepest
 }
 
-/// The same text without the white space between tokens; key order stays.
+/// Removes white space between tokens; the order of keys stays.
 pub(crate) fn compact(text: &str) -> String {
     let mut compact = String::with_capacity(text.len());
-    let (mut in_string, mut escaped) = (false, false);
+    let mut in_string = false;
+    let mut escaped = false;
     for character in text.chars() {
         if in_string {
             match character {

@@ -1,24 +1,24 @@
-//! Making text from outside fit to be seen (no control characters, no terminal codes, nothing invisible that steers),
-//! and guessing what a mistyped word meant.
+//! Sanitises untrusted text (control characters, terminal sequences, invisible characters), and suggests corrections for
+//! misspelled words.
 
 mod hidden;
 
 use hidden::{LineBreaks, is_suspicious, remove_hidden};
 
-/// Text as an agent or a terminal may see it. Line breaks and tabs stay; ANSI sequences, other control characters,
-/// bidirectional controls, tags, fillers and private-use characters go, as do variation selectors and zero-width
-/// characters where no emoji and no script needs them. docs/security.md lists them.
+/// Sanitises a text for agents and terminals. Keeps line breaks and tabs. Removes ANSI sequences, other control characters,
+/// bidirectional controls, tags, fillers and private-use characters, and also variation selectors and zero-width characters
+/// where no emoji or script needs them. docs/security.md has the list.
 pub fn sanitize(text: &str) -> String {
     if text.chars().any(is_suspicious) { remove_hidden(text, LineBreaks::Normalised) } else { text.to_owned() }
 }
 
-/// Whether a text may be shown as it is.
+/// Whether [`sanitize`] would not change the text.
 pub fn is_sanitized(text: &str) -> bool {
     !text.chars().any(is_suspicious) || remove_hidden(text, LineBreaks::Normalised) == text
 }
 
-/// A text of a result with the same characters removed, or nothing where it has none of them. `\r\n` stays, for a text
-/// may be looked up in a file again.
+/// Sanitises the text of a tool result, or returns `None` if nothing is to be removed. Keeps `\r\n`, because the text may
+/// be compared with a file later.
 pub fn sanitize_result(text: &str) -> Option<String> {
     if !text.chars().any(is_suspicious) {
         return None;
@@ -26,65 +26,65 @@ pub fn sanitize_result(text: &str) -> Option<String> {
     Some(remove_hidden(text, LineBreaks::Preserved)).filter(|clean| clean != text)
 }
 
-/// Whether a text holds no character that an agent would not see. Line breaks of any kind may stand in it.
+/// Whether a text has no invisible characters. Any kind of line break is allowed.
 pub fn has_no_hidden_characters(text: &str) -> bool {
     let without_returns = text.replace('\r', "");
     is_sanitized(&without_returns)
 }
 
-/// Whether the text of a JSON value may hold a character that [`shown`] removes, written as it is or as an escape. Reads
-/// the bytes once and parses nothing; `true` is a reason to look closer.
+/// Whether JSON text may contain a character that [`sanitize`] removes, literally or as an escape. Scans the bytes once
+/// without parsing; `true` may be a false alarm and calls for an exact check.
 pub fn may_contain_hidden(json: &str) -> bool {
     let bytes = json.as_bytes();
-    let mut at = 0;
-    while let Some(offset) = next_candidate(&bytes[at..]) {
-        at += offset;
-        if bytes[at] == b'\\' {
-            match classify_escape(&bytes[at..]) {
+    let mut position = 0;
+    while let Some(offset) = next_candidate(&bytes[position..]) {
+        position += offset;
+        if bytes[position] == b'\\' {
+            match classify_escape(&bytes[position..]) {
                 JsonEscape::Suspicious => return true,
-                JsonEscape::Harmless { length } => at = bytes.len().min(at + length),
+                JsonEscape::Harmless { length } => position = bytes.len().min(position + length),
             }
             continue;
         }
-        let length = match bytes[at] {
+        // Length of the UTF-8 sequence.
+        let length = match bytes[position] {
             0..0xc0 => 1,
             0xc0..0xe0 => 2,
             0xe0..0xf0 => 3,
             _ => 4,
         };
-        let second = bytes.get(at + 1).copied().unwrap_or_default();
-        if can_begin_hidden(bytes[at], second) && json[at..].chars().next().is_some_and(is_suspicious) {
+        let second = bytes.get(position + 1).copied().unwrap_or_default();
+        if can_begin_hidden(bytes[position], second) && json[position..].chars().next().is_some_and(is_suspicious) {
             return true;
         }
-        at += length;
+        position += length;
     }
     false
 }
 
-/// The first byte that is a backslash, DEL or part of a character outside of ASCII. Eight bytes at a time, for most of a
-/// text is neither.
+/// Position of the first backslash, DEL or non-ASCII byte. Reads eight bytes at a time, as most text has none of them.
 fn next_candidate(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH_BITS: u64 = ONES << 7;
     const BACKSLASHES: u64 = ONES * b'\\' as u64;
-    let mut at = 0;
-    while let Some(word) = bytes[at..].first_chunk() {
+    let mut position = 0;
+    while let Some(word) = bytes[position..].first_chunk() {
         let word = u64::from_le_bytes(*word);
-        // What is zero after this was a backslash; a borrow or a carry can only mark bytes behind one that counts.
+        // The high bit of a byte is set where it matches. Borrow and carry can set false bits only after a true match.
         let differences = word ^ BACKSLASHES;
         let backslashes = differences.wrapping_sub(ONES) & !differences;
         let from_delete_on = word | word.wrapping_add(ONES);
         let found = (backslashes | from_delete_on) & HIGH_BITS;
         if found != 0 {
-            return Some(at + found.trailing_zeros() as usize / 8);
+            return Some(position + found.trailing_zeros() as usize / 8);
         }
-        at += 8;
+        position += 8;
     }
-    let rest = bytes[at..].iter().position(|&byte| byte >= 0x7f || byte == b'\\');
-    rest.map(|offset| at + offset)
+    let rest = bytes[position..].iter().position(|&byte| byte >= 0x7f || byte == b'\\');
+    rest.map(|offset| position + offset)
 }
 
-/// Whether a character that begins with these bytes may be suspicious; most letters are told apart here.
+/// Whether a character starting with these UTF-8 bytes can be suspicious. Cheap test that rules out most letters.
 fn can_begin_hidden(first: u8, second: u8) -> bool {
     match first {
         0x7f | 0xc2 | 0xee | 0xf3 | 0xf4 => true,
@@ -99,13 +99,16 @@ fn can_begin_hidden(first: u8, second: u8) -> bool {
     }
 }
 
+/// Result of [`classify_escape`].
 enum JsonEscape {
-    Harmless { length: usize },
+    /// Escape of this many bytes that needs no attention.
+    Harmless {
+        length: usize,
+    },
     Suspicious,
 }
 
-/// Judges the escape at the beginning of `bytes`. Any half of a character that is not one of the usual planes is
-/// suspicious, as is one without the other half.
+/// Classifies the escape at the start of `bytes`. Lone surrogates and malformed escapes are suspicious.
 fn classify_escape(bytes: &[u8]) -> JsonEscape {
     let unit = |bytes: &[u8]| {
         let digits = bytes.strip_prefix(b"\\u")?.get(..4)?;
@@ -130,6 +133,7 @@ fn classify_escape(bytes: &[u8]) -> JsonEscape {
     }
 }
 
+/// Classifies a decoded character.
 fn classify_character(character: Option<char>, length: usize) -> JsonEscape {
     match character {
         Some(character) if !is_suspicious(character) => JsonEscape::Harmless { length },
@@ -137,7 +141,7 @@ fn classify_character(character: Option<char>, length: usize) -> JsonEscape {
     }
 }
 
-/// One line, at most `limit` characters, fit for a message.
+/// Sanitises a text for a message: one line of at most `limit` characters.
 pub fn sanitize_truncated(text: &str, limit: usize) -> String {
     let line: String = sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= limit {
@@ -148,13 +152,13 @@ pub fn sanitize_truncated(text: &str, limit: usize) -> String {
     short
 }
 
-/// Longest word that is compared with candidates, in bytes.
+/// Maximum length in bytes of a word that [`closest_match`] compares.
 const MAX_WORD_LEN: usize = 64;
 
-/// The candidate that somebody who wrote `word` most likely meant.
+/// Returns the candidate with the smallest edit distance to `word`, if it is close enough to be a misspelling.
 pub fn closest_match<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
-    // A long word is far from everything here, and measuring it costs the product of both lengths.
+    // The cost is the product of both lengths, and no candidate is close to a very long word.
     if word.len() > MAX_WORD_LEN {
         return None;
     }
@@ -167,7 +171,7 @@ pub fn closest_match<'a>(word: &str, candidates: impl IntoIterator<Item = &'a st
         .map(|(_, candidate)| candidate)
 }
 
-/// `; did you mean …?`, or nothing when no candidate is near.
+/// `; did you mean …?` to append to an error message, or an empty text without a close candidate.
 pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     closest_match(word, candidates).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }
@@ -177,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_a_terminal_or_hides_is_removed() {
+    fn terminal_sequences_and_invisible_characters_are_removed() {
         for (raw, clean) in [
             ("\u{1b}[31mred\u{1b}[0m", "red"),
             ("\u{9b}31mred", "red"),
@@ -188,19 +192,19 @@ mod tests {
             ("bell\u{7} null\u{0} back\u{8} delete\u{7f}", "bell null back delete"),
             ("one\r\ntwo\rthree", "one\ntwo\nthree"),
             ("\u{1b}", ""),
-            // Fillers and other characters without a shape.
+            // Fillers and other invisible characters.
             ("a\u{3164}b\u{115f}c\u{1160}d\u{ffa0}e\u{2800}f\u{34f}g\u{ad}h\u{feff}i", "abcdefghi"),
             ("a\u{17b4}b\u{180e}c\u{2061}d\u{1d173}e\u{1bca0}f\u{fffb}g", "abcdefg"),
             ("a\u{e000}b\u{f0000}c\u{10fffd}d", "abcd"),
-            // Bytes encoded as variation selectors behind an emoji, or behind nothing.
+            // Data encoded as variation selectors after an emoji or a letter.
             ("😀\u{fe0f}\u{fe01}\u{fe02}\u{e0100}\u{e01ef}!", "😀\u{fe0f}!"),
             ("a\u{fe0f}b\u{fe0e}c\u{e0123}", "abc"),
-            // Bits encoded as joiners.
+            // Data encoded as joiners.
             ("a\u{200c}\u{200d}\u{200c}b", "ab"),
             ("می\u{200c}\u{200d}\u{200c}خواهم", "می\u{200c}خواهم"),
             ("😀\u{200d}\u{200d}\u{200d}😀", "😀\u{200d}😀"),
             ("😀\u{200d} x", "😀 x"),
-            // Tags behind a flag that spell none of the three that there are.
+            // Tags after a flag that form none of the three valid sequences.
             ("🏴\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}", "🏴"),
             ("🏴\u{e0072}\u{e0075}\u{e006e}\u{e0020}\u{e0078}\u{e007f}", "🏴"),
             ("\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f}", ""),
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_or_an_emoji_needs_stays() {
+    fn characters_that_scripts_and_emoji_need_stay() {
         for text in [
             "plain, with\nlines\tand ünïcödé 日本語 한국어 中文 – “quotes” … € ∑",
             "👩\u{200d}👩\u{200d}👧 🏳\u{fe0f}\u{200d}🌈 👩🏽\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 🧔\u{200d}♂\u{fe0f}",
@@ -234,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_keeps_its_line_breaks() {
+    fn sanitizing_a_result_preserves_line_breaks() {
         assert_eq!(sanitize_result("one\r\ntwo"), None);
         assert_eq!(sanitize_result("one\r\ntwo\u{200b}\rthree").unwrap(), "one\r\ntwo\nthree");
         assert!(
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_json_is_not_looked_at_closer() {
+    fn only_json_with_suspicious_characters_needs_a_check() {
         let long = format!("\"{} – “日本語” 🎉 \\n \\\" \\\\u202e \\r\\n \\u00e9 \\ud83c\\udf89\"", "x".repeat(100));
         for json in ["", "\"\"", "{\"a\": [1, \"b\\tc\"]}", &long] {
             assert!(!may_contain_hidden(json), "{json}");
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn every_character_is_judged_alike_in_json() {
+    fn json_is_judged_like_plain_text_for_every_character() {
         for character in '\u{20}'..=char::MAX {
             if matches!(character, '"' | '\\') {
                 continue;
@@ -278,13 +282,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_with_a_mark() {
+    fn a_long_text_is_truncated_with_an_ellipsis() {
         assert_eq!(sanitize_truncated("a\nb  c", 10), "a b c");
         assert_eq!(sanitize_truncated("abcdef", 4), "abc…");
     }
 
     #[test]
-    fn only_a_near_word_is_suggested() {
+    fn only_close_words_are_suggested() {
         for (word, expected) in [
             ("comand", Some("command")),
             ("URL", Some("url")),

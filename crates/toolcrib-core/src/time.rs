@@ -1,4 +1,4 @@
-//! A moment, in milliseconds, and lengths of time as people write them. Only the library's clock makes new moments.
+//! Timestamps in milliseconds, and durations as people write them. Nothing here reads a clock.
 
 mod time_spec;
 
@@ -10,16 +10,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use time_spec::{TimeSpec, parse_long_duration};
 
-/// Milliseconds since 1970, written as RFC 3339 in UTC.
+/// Milliseconds since the Unix epoch; formatted as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
+    /// Adds a duration, saturating at the end of the range.
     pub fn plus(self, duration: Duration) -> Timestamp {
         Timestamp(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// How long ago `earlier` was; zero when it is not earlier.
+    /// Time elapsed since `earlier`; zero if that is not earlier.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -27,7 +28,7 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What is further than a calendar goes is written as its end: everything written here can be read again.
+        // Timestamps beyond the calendar's range are formatted as its end, so that the result can always be parsed.
         let end = if self.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
         write!(f, "{:.3}", jiff::Timestamp::from_millisecond(self.0).unwrap_or(end))
     }
@@ -53,13 +54,13 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// `250ms`, `5s`, `5m`, `1h30m`.
+/// Parses `250ms`, `5s`, `5m`, `1h30m`.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let signed: jiff::SignedDuration = text.trim().parse().ok()?;
     Duration::try_from(signed).ok()
 }
 
-/// The shortest of our own spellings: `5m`, `90s`, `250ms`.
+/// Formats a duration with the largest unit that divides it: `5m`, `90s`, `250ms`.
 pub fn format_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     match millis {
@@ -76,14 +77,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timestamp_is_rfc_3339_in_utc_and_back() {
+    fn a_timestamp_round_trips_as_rfc_3339_in_utc() {
         let timestamp = Timestamp(1_794_700_800_123);
         assert_eq!(timestamp.to_string(), "2026-11-15T00:00:00.123Z");
         assert_eq!("2026-11-15T01:00:00.123+01:00".parse::<Timestamp>().unwrap(), timestamp);
     }
 
     #[test]
-    fn every_timestamp_that_is_written_can_be_read() {
+    fn every_formatted_timestamp_can_be_parsed() {
         for millis in [i64::MIN, -62_135_596_800_000, -1, 0, 253_402_300_799_999, i64::MAX] {
             let written = serde_json::to_string(&Timestamp(millis)).unwrap();
             let read: Timestamp = serde_json::from_str(&written).unwrap();
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed_with_units() {
         for (text, millis) in [("5m", 300_000), ("30s", 30_000), ("250ms", 250), ("1h30m", 5_400_000), ("0s", 0)] {
             assert_eq!(parse_duration(text), Some(Duration::from_millis(millis)), "{text}");
         }
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_written_short() {
+    fn durations_are_formatted_with_one_unit() {
         for text in ["5m", "90s", "2h", "250ms", "0s"] {
             assert_eq!(format_duration(parse_duration(text).unwrap()), text);
         }

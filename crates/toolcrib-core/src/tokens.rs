@@ -1,46 +1,50 @@
-//! Tokens, counted with o200k_base and never guessed. The first count loads the tokenizer, which takes longer than a
-//! start may: whoever will count soon calls [`warm`] on another thread, and nothing on the way to a list counts at all.
+//! Exact token counts with the tokenizer o200k_base. The first count loads the tokenizer, which takes about 200 ms, longer
+//! than a startup may: callers that will count soon call [`load_tokenizer`] on another thread, and no list needs a count.
 
 use tiktoken_rs::o200k_base_singleton;
 
-/// How many tokens a text is.
+/// Number of tokens of a text.
 pub fn count(text: &str) -> usize {
     let tokenizer = o200k_base_singleton();
     split_long_whitespace(text).map(|piece| tokenizer.count_ordinary(piece)).sum()
 }
 
-/// The beginning of a text, of at most so many tokens, ending with a word where it can.
-pub fn truncate_to_tokens(text: &str, most: usize) -> &str {
-    // No token is longer than a word, and few words are longer than this: what lies beyond need not be counted.
+/// Truncates a text to a number of tokens, at the end of a word if possible.
+pub fn truncate_to_tokens(text: &str, max_tokens: usize) -> &str {
+    // Assumes at most 64 bytes per token on average, so that the rest of a long text is not counted.
     const MAX_TOKEN_BYTES: usize = 64;
-    let all = text.floor_char_boundary(most.saturating_mul(MAX_TOKEN_BYTES));
-    let fits = |end: usize| count(text[..end].trim_end()) <= most;
-    // Halved, not scaled by how much is too much: dense text before a long thin tail would take a thousand counts.
-    let (mut end, mut too_far) = (0, all + 1);
-    while end + 1 < too_far {
-        let middle = if too_far > all { all } else { end.midpoint(too_far) };
+    let upper_bound = text.floor_char_boundary(max_tokens.saturating_mul(MAX_TOKEN_BYTES));
+    let fits = |end: usize| count(text[..end].trim_end()) <= max_tokens;
+    // Binary search. Scaling by the excess instead would take a thousand counts for dense text before a long thin tail.
+    let mut end = 0;
+    let mut too_long = upper_bound + 1;
+    while end + 1 < too_long {
+        let middle = if too_long > upper_bound { upper_bound } else { end.midpoint(too_long) };
         if fits(text.floor_char_boundary(middle)) {
             end = middle;
         } else {
-            too_far = middle;
+            too_long = middle;
         }
     }
     let end = text.floor_char_boundary(end);
     match text[..end].rfind(char::is_whitespace) {
-        Some(word) if end < text.len() && !text[end..].starts_with(char::is_whitespace) => text[..word].trim_end(),
+        Some(word_end) if end < text.len() && !text[end..].starts_with(char::is_whitespace) => {
+            text[..word_end].trim_end()
+        }
         _ => &text[..end],
     }
 }
 
-/// Loads the tokenizer, unless it is loaded already.
+/// Loads the tokenizer unless it is loaded already.
 pub fn load_tokenizer() {
     o200k_base_singleton();
 }
 
-/// The tokenizer looks back over a whole run of white space and gives up, with a panic, on one that is very long.
+/// Maximum run of white space in bytes that the tokenizer gets: it backtracks over the whole run and panics on a very long
+/// one.
 const MAX_WHITESPACE_RUN: usize = 8 * 1024;
 
-/// The text, cut only where white space goes on for too long.
+/// Splits a text only inside runs of white space that are too long.
 fn split_long_whitespace(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -53,14 +57,15 @@ fn split_long_whitespace(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Byte position of the next split, or the end of the text.
 fn next_split(text: &str) -> usize {
-    let mut blank = 0;
+    let mut whitespace_run = 0;
     for (position, character) in text.char_indices() {
-        if text.len() - position + blank <= MAX_WHITESPACE_RUN {
+        if text.len() - position + whitespace_run <= MAX_WHITESPACE_RUN {
             break;
         }
-        blank = if character.is_whitespace() { blank + character.len_utf8() } else { 0 };
-        if blank >= MAX_WHITESPACE_RUN {
+        whitespace_run = if character.is_whitespace() { whitespace_run + character.len_utf8() } else { 0 };
+        if whitespace_run >= MAX_WHITESPACE_RUN {
             return position + character.len_utf8();
         }
     }
@@ -79,25 +84,25 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_ends_with_a_word_and_within_its_bound() {
+    fn a_truncated_text_ends_with_a_word_and_within_the_limit() {
         assert_eq!(truncate_to_tokens("one two three", 3), "one two three");
         assert_eq!(truncate_to_tokens("one two three", 2), "one two");
         assert_eq!(truncate_to_tokens("one", 0), "");
         let text = "größte Wörter überall und noch mehr davon";
-        for most in 0..20 {
-            assert!(count(truncate_to_tokens(text, most)) <= most, "{most}");
+        for max_tokens in 0..20 {
+            assert!(count(truncate_to_tokens(text, max_tokens)) <= max_tokens, "{max_tokens}");
         }
     }
 
     #[test]
-    fn a_dense_text_before_a_long_thin_tail_is_cut_in_few_steps() {
+    fn dense_text_before_a_long_thin_tail_is_truncated_in_few_steps() {
         let text = format!("{}{}", "a ".repeat(50_010), "-".repeat(900_000));
         let cut = truncate_to_tokens(&text, 50_000);
         assert!(count(cut) <= 50_000 && cut.len() > 99_000, "{}", cut.len());
     }
 
     #[test]
-    fn a_long_text_is_counted_whole_unless_its_white_space_has_no_end() {
+    fn a_text_is_split_only_in_very_long_white_space() {
         let text = "Reads a file.\n  And a bit more, with schemas: {\"type\": \"string\"}\n".repeat(2_000);
         assert_eq!(split_long_whitespace(&text).count(), 1);
         assert_eq!(split_long_whitespace(&" ".repeat(MAX_WHITESPACE_RUN)).count(), 1);
@@ -105,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_is_too_much() {
+    fn very_long_texts_can_be_counted() {
         for (run, bytes) in [(" ", 1_000_000), (" \n", 1_000_000), ("\u{2003}", 1_000_000)]
             .into_iter()
             .chain(["a", "a\u{300}", "!", "7", "日", "aB3/", "'", "\u{0}", "👩\u{200d}"].map(|run| (run, 100_000)))

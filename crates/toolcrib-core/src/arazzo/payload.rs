@@ -233,7 +233,7 @@ mod tests {
         let replacements: Vec<Value> = (0..200).map(replacement).collect();
         let body = RequestBodyTemplate::parse(&json!({"replacements": replacements})).unwrap();
         let error = body.fill(&scope, &HashSet::new(), &mut FillBudget::default()).unwrap_err();
-        assert_eq!(error.message, "what expressions fill in exceeds 16777216 bytes");
+        assert_eq!(error.message, "the values of its expressions exceed 16777216 bytes");
     }
 
     #[test]

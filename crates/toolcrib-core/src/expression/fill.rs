@@ -1,31 +1,32 @@
-//! Texts and payloads with expressions in them. A text that is one expression becomes its value; `{$…}` inside of a
-//! text is replaced by the value as text.
+//! Templates with expressions. A text that is a single expression becomes its value; `{$…}` inside a text is replaced by
+//! the value as text.
 
 use serde_json::Value;
 
 use super::{Scope, is_expression, resolve};
 use crate::error::{Code, Error, Result};
 
-/// A text that is an expression keeps the type of what it leads to; otherwise every `{$…}` in it becomes text.
+/// Fills a text template. A single expression keeps the type of its value; otherwise the result is a string.
 pub fn fill_text(text: &str, scope: &Scope<'_>) -> Result<Value> {
     fill_text_within(text, scope, &mut FillBudget::default())
 }
 
-/// The same for every text in a payload. Names of properties stay as they are.
+/// Fills all texts in a payload. Names of properties are not templates.
 pub fn fill_value(value: &Value, scope: &Scope<'_>) -> Result<Value> {
     fill_within(value, scope, &mut FillBudget::default())
 }
 
-/// The same where several values are parts of one request.
-pub(crate) fn fill_within(value: &Value, scope: &Scope<'_>, room: &mut FillBudget) -> Result<Value> {
-    fill_nested(value, scope, room, 0)
+/// Like [`fill_value`], with a budget that several values of one request share.
+pub(crate) fn fill_within(value: &Value, scope: &Scope<'_>, budget: &mut FillBudget) -> Result<Value> {
+    fill_nested(value, scope, budget, 0)
 }
 
-/// What may come of one payload, in bytes: a document could name the same large answer many times.
+/// Maximum size of the filled values of one request in bytes: a template can refer to the same large response many times.
 const MAX_FILLED_BYTES: usize = 16 * 1024 * 1024;
+/// Maximum nesting of a payload.
 const MAX_PAYLOAD_DEPTH: usize = 64;
 
-/// How many more bytes there is room for.
+/// Remaining bytes for filled values.
 #[derive(Debug)]
 pub(crate) struct FillBudget(usize);
 
@@ -36,34 +37,38 @@ impl Default for FillBudget {
 }
 
 impl FillBudget {
+    /// Takes bytes from the budget; fails if too few are left.
     fn spend(&mut self, bytes: usize) -> Result<()> {
         let too_large = || {
-            Error::new(Code::ToolExecutionFailed, format!("what expressions fill in exceeds {MAX_FILLED_BYTES} bytes"))
+            Error::new(Code::ToolExecutionFailed, format!("the values of its expressions exceed {MAX_FILLED_BYTES} bytes"))
         };
         self.0 = self.0.checked_sub(bytes).ok_or_else(too_large)?;
         Ok(())
     }
 }
 
-fn fill_nested(value: &Value, scope: &Scope<'_>, room: &mut FillBudget, depth: usize) -> Result<Value> {
+/// Fills all texts of a value recursively.
+fn fill_nested(value: &Value, scope: &Scope<'_>, budget: &mut FillBudget, depth: usize) -> Result<Value> {
     if depth > MAX_PAYLOAD_DEPTH {
         let message = format!("the payload is nested deeper than {MAX_PAYLOAD_DEPTH} levels");
         return Err(Error::new(Code::ToolExecutionFailed, message));
     }
     match value {
-        Value::String(text) => fill_text_within(text, scope, room),
-        Value::Array(items) => items.iter().map(|item| fill_nested(item, scope, room, depth + 1)).collect(),
-        Value::Object(object) => {
-            object.iter().map(|(name, value)| Ok((name.clone(), fill_nested(value, scope, room, depth + 1)?))).collect()
-        }
+        Value::String(text) => fill_text_within(text, scope, budget),
+        Value::Array(items) => items.iter().map(|item| fill_nested(item, scope, budget, depth + 1)).collect(),
+        Value::Object(object) => object
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), fill_nested(value, scope, budget, depth + 1)?)))
+            .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(value.clone()),
     }
 }
 
-fn fill_text_within(text: &str, scope: &Scope<'_>, room: &mut FillBudget) -> Result<Value> {
+/// Fills one text.
+fn fill_text_within(text: &str, scope: &Scope<'_>, budget: &mut FillBudget) -> Result<Value> {
     if is_expression(text) {
         let value = resolve(text, scope)?;
-        room.spend(approximate_size(&value))?;
+        budget.spend(approximate_size(&value))?;
         return Ok(value.into_owned());
     }
     let mut filled = String::new();
@@ -72,19 +77,19 @@ fn fill_text_within(text: &str, scope: &Scope<'_>, room: &mut FillBudget) -> Res
         let Some(length) = rest[start..].find('}') else { break };
         filled.push_str(&rest[..start]);
         let value = resolve(&rest[start + 1..start + length], scope)?;
-        room.spend(approximate_size(&value))?;
+        budget.spend(approximate_size(&value))?;
         match value.as_str() {
             Some(text) => filled.push_str(text),
             None => filled.push_str(&value.to_string()),
         }
         rest = &rest[start + length + 1..];
     }
-    room.spend(rest.len())?;
+    budget.spend(rest.len())?;
     filled.push_str(rest);
     Ok(Value::String(filled))
 }
 
-/// About as many bytes as it takes.
+/// Estimates the memory of a value in bytes.
 pub(crate) fn approximate_size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
@@ -116,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn one_expression_keeps_its_type_and_one_in_braces_is_text() {
+    fn a_single_expression_keeps_its_type_and_one_in_braces_becomes_text() {
         for (template, expected) in [
             (json!("$response.body#/id"), json!(5)),
             (json!("{$response.body#/id}"), json!("5")),
@@ -136,21 +141,21 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_or_grows_without_bound_is_refused() {
+    fn unresolvable_and_oversized_templates_are_rejected() {
         let deep = (0..80).fold(json!(1), |inner, _| json!([inner]));
         let many: Vec<&str> = vec!["$inputs.large"; 20];
         for (template, message) in [
             (
                 json!("a {$response.body#/x}"),
-                "the expression `$response.body#/x` leads nowhere: there is nothing at `/x`",
+                "the expression `$response.body#/x` cannot be resolved: there is nothing at `/x`",
             ),
             (
                 json!("{$respnse.body#/id}"),
-                "the expression `$respnse.body#/id` leads nowhere: there is no such expression",
+                "the expression `$respnse.body#/id` cannot be resolved: it is not a known expression",
             ),
             (deep, "the payload is nested deeper than 64 levels"),
-            (json!(many), "what expressions fill in exceeds 16777216 bytes"),
-            (json!("{$inputs.large}".repeat(20)), "what expressions fill in exceeds 16777216 bytes"),
+            (json!(many), "the values of its expressions exceed 16777216 bytes"),
+            (json!("{$inputs.large}".repeat(20)), "the values of its expressions exceed 16777216 bytes"),
         ] {
             assert_eq!(fill_template(&template), Err(message.to_owned()));
         }

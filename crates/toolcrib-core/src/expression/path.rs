@@ -1,12 +1,12 @@
-//! The way from a value to a part of it: `.name`, `[0]` and a JSON pointer after `#`.
+//! Paths from a value to a part of it: `.name`, `[0]`, and a JSON pointer after `#`.
 
 use serde_json::Value;
 
 use crate::text::sanitize_truncated;
 
-/// Follows what stands after the root of an expression, such as `.pets[0].name` or `.pets#/0/name`.
-pub(super) fn follow_path<'a>(root: &'a Value, way: &str) -> Result<&'a Value, String> {
-    let (mut rest, pointer) = split_pointer(way);
+/// Follows the part of an expression after its root, such as `.pets[0].name` or `.pets#/0/name`. Errors are reasons.
+pub(super) fn follow_path<'a>(root: &'a Value, path: &str) -> Result<&'a Value, String> {
+    let (mut rest, pointer) = split_pointer(path);
     let mut value = root;
     while !rest.is_empty() {
         (value, rest) = match rest.strip_prefix('.') {
@@ -22,24 +22,24 @@ pub(super) fn follow_path<'a>(root: &'a Value, way: &str) -> Result<&'a Value, S
     }
 }
 
-/// A `#` belongs to a name unless a pointer follows it.
-fn split_pointer(way: &str) -> (&str, Option<&str>) {
-    if let Some(way) = way.strip_suffix('#') {
-        return (way, Some(""));
+/// Splits off the JSON pointer. A `#` without a pointer after it is part of a name.
+fn split_pointer(path: &str) -> (&str, Option<&str>) {
+    if let Some(path) = path.strip_suffix('#') {
+        return (path, Some(""));
     }
-    match way.find("#/") {
-        Some(at) => (&way[..at], Some(&way[at + 1..])),
-        None => (way, None),
+    match path.find("#/") {
+        Some(position) => (&path[..position], Some(&path[position + 1..])),
+        None => (path, None),
     }
 }
 
-/// Names may have dots in them: of several that fit, the longest is meant. So many are tried at each level, which keeps
-/// the way through a deep value from costing its length for every dot.
+/// Maximum number of dots in one name. Names may contain dots, and the longest name that exists wins; the bound keeps long
+/// paths through deep values from taking quadratic time.
 const MAX_DOTS_IN_NAME: usize = 16;
 
-/// See [`MAX_DOTS`].
+/// Takes one step by property name, or by index for arrays. Returns the value and the rest of the path.
 fn step_by_name<'a, 'w>(value: &'a Value, names: &'w str) -> Result<(&'a Value, &'w str), String> {
-    let ends = names.match_indices(['.', '[']).map(|(at, _)| at).chain([names.len()]);
+    let ends = names.match_indices(['.', '[']).map(|(position, _)| position).chain([names.len()]);
     let ends: Vec<usize> = ends.take(MAX_DOTS_IN_NAME + 1).collect();
     if let Value::Object(object) = value
         && let Some((end, found)) = ends.iter().rev().find_map(|&end| Some((end, object.get(&names[..end])?)))
@@ -52,9 +52,9 @@ fn step_by_name<'a, 'w>(value: &'a Value, names: &'w str) -> Result<(&'a Value, 
         .ok_or_else(|| format!("there is no `{}`", sanitize_truncated(first, 100)))
 }
 
-/// `[0]`, or a name in quotes.
+/// Takes one step by `[0]` or by a quoted name in brackets.
 fn step_by_index<'a, 'w>(value: &'a Value, rest: &'w str) -> Result<(&'a Value, &'w str), String> {
-    let end = rest.find(']').map_or(rest.len(), |at| at + 1);
+    let end = rest.find(']').map_or(rest.len(), |position| position + 1);
     let (index, rest) = rest.split_at(end);
     let inside = index.trim_start_matches('[').trim_end_matches(']').trim();
     let quoted = ['\'', '"'].iter().find_map(|&quote| inside.strip_prefix(quote)?.strip_suffix(quote));

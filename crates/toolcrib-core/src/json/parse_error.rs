@@ -1,24 +1,25 @@
-//! What is wrong with JSON of a known shape, without the names that the shape has in our own code.
+//! Messages of JSON parse errors in terms of JSON, without names of Rust types.
 
-/// As serde says it, in words of JSON: an object, a list, a whole number.
+/// Formats a `serde_json` error with the words object, list and whole number instead of Rust types.
 pub fn describe_error(error: &serde_json::Error) -> String {
-    let told = error.to_string();
-    let (said, place) = match told.rfind(" at line ") {
-        Some(at) => told.split_at(at),
-        None => (told.as_str(), ""),
+    let message = error.to_string();
+    let (reason, position) = match message.rfind(" at line ") {
+        Some(start) => message.split_at(start),
+        None => (message.as_str(), ""),
     };
-    if let Some((before, _)) = said.split_once(" of untagged enum ") {
-        return format!("{before} that is known{place}");
+    if let Some((before, _)) = reason.split_once(" of untagged enum ") {
+        return format!("{before} that is known{position}");
     }
-    let Some((found, expected)) = said.rsplit_once(", expected ") else { return told };
-    let found = match found.strip_prefix("invalid type: ") {
+    let Some((actual, expected)) = reason.rsplit_once(", expected ") else { return message };
+    let actual = match actual.strip_prefix("invalid type: ") {
         Some("map") => "invalid type: an object",
         Some("sequence") => "invalid type: a list",
-        Some(_) | None => found,
+        Some(_) | None => actual,
     };
-    format!("{found}, expected {}{place}", json_type_phrase(expected))
+    format!("{actual}, expected {}{position}", json_type_phrase(expected))
 }
 
+/// Replaces serde's description of an expected Rust type by a JSON type.
 fn json_type_phrase(expected: &str) -> &str {
     let words: Vec<&str> = expected.split(' ').collect();
     match words[..] {
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn no_message_names_a_type_of_ours() {
+    fn messages_contain_no_rust_types() {
         for (text, expected) in [
             (r#"{"count":1,"inner":{"a":5}}"#, "invalid type: integer `5`, expected an object"),
             (r#"{"count":1,"inner":[]}"#, "invalid type: a list, expected an object"),
@@ -85,8 +86,8 @@ mod tests {
             ("{", "EOF while parsing an object"),
         ] {
             let error = serde_json::from_str::<SampleRecord>(text).unwrap_err();
-            let place = format!(" at line {} column {}", error.line(), error.column());
-            assert_eq!(describe_error(&error), format!("{expected}{place}"), "{text}");
+            let position = format!(" at line {} column {}", error.line(), error.column());
+            assert_eq!(describe_error(&error), format!("{expected}{position}"), "{text}");
         }
     }
 }

@@ -1,31 +1,34 @@
-//! Halves of characters: a text that was cut between the two parts of an emoji and then written as JSON.
+//! Lone surrogates in JSON text. Programs that cut UTF-16 text inside an emoji write half of it as `\ud83e`, which strict
+//! parsers reject.
 
-/// JSON with every half of a character replaced; nothing where there is none.
+/// Replaces lone surrogates by U+FFFD. Returns `None` if there are none.
 pub fn replace_lone_surrogates(text: &str) -> Option<String> {
     const REPLACEMENT: &str = "\\ufffd";
-    let mut mended = String::with_capacity(text.len());
-    let (mut rest, mut found) = (text, false);
-    while let Some(at) = rest.find('\\') {
-        let (before, escape) = rest.split_at(at);
-        mended.push_str(before);
+    let mut repaired = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut is_changed = false;
+    while let Some(position) = rest.find('\\') {
+        let (before, escape) = rest.split_at(position);
+        repaired.push_str(before);
+        // A pair is one character and stays; other escapes are copied with the character after the backslash.
         let length = match surrogate_code(escape) {
             Some(0xd800..=0xdbff) if matches!(escape.get(6..).and_then(surrogate_code), Some(0xdc00..=0xdfff)) => 12,
             Some(_) => {
-                mended.push_str(REPLACEMENT);
-                found = true;
+                repaired.push_str(REPLACEMENT);
+                is_changed = true;
                 rest = &escape[6..];
                 continue;
             }
             None => escape.char_indices().nth(2).map_or(escape.len(), |(end, _)| end),
         };
-        mended.push_str(&escape[..length]);
+        repaired.push_str(&escape[..length]);
         rest = &escape[length..];
     }
-    mended.push_str(rest);
-    found.then_some(mended)
+    repaired.push_str(rest);
+    is_changed.then_some(repaired)
 }
 
-/// The half that an escape at the beginning of a text stands for.
+/// Code of the surrogate escape at the start of a text, if there is one.
 fn surrogate_code(escape: &str) -> Option<u32> {
     let digits = escape.strip_prefix("\\u")?.get(..4)?;
     u32::from_str_radix(digits, 16).ok().filter(|code| (0xd800..=0xdfff).contains(code))
@@ -36,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_are_replaced_and_nothing_else_is() {
+    fn only_lone_surrogates_are_replaced() {
         for (text, expected) in [
             (r#"{"a":"\ud83e\udd80 b"}"#, None),
             (r#"{"a":"\\ud83e"}"#, None),

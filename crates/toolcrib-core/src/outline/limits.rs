@@ -1,4 +1,4 @@
-//! What a schema demands beyond a type, in words: `1 to 100`, `at most 12 characters`, `each at least 0`.
+//! Restrictions of a schema beyond its type, in words: `1 to 100`, `at most 12 characters`, `each at least 0`.
 
 use serde_json::Value;
 
@@ -6,48 +6,58 @@ use super::reader::text_prefix;
 use crate::json;
 use crate::text::sanitize_truncated;
 
+/// Maximum number of characters of a pattern that are shown.
 const MAX_PATTERN_LEN: usize = 120;
+/// Maximum number of characters of a number that are shown: JSON numbers can have any length.
 const MAX_NUMBER_LEN: usize = 40;
 
-/// The limits of a value, and of each item where it is a list; `items` is where their reference led.
+/// Describes the limits of a value and, for lists, of each item. `items` is the resolved item schema.
 pub fn describe_limits(schema: &Value, items: &Value) -> Vec<String> {
-    let mut words = describe_own_limits(schema);
-    words.extend(describe_own_limits(items).into_iter().map(|limit| format!("each {limit}")));
-    words
+    let mut limits = describe_own_limits(schema);
+    limits.extend(describe_own_limits(items).into_iter().map(|limit| format!("each {limit}")));
+    limits
 }
 
+/// Limits of one schema without its items.
 fn describe_own_limits(schema: &Value) -> Vec<String> {
-    let mut words = Vec::new();
-    words.extend(describe_range(schema));
+    let mut limits = Vec::new();
+    limits.extend(describe_range(schema));
     let number = |key: &str| schema.get(key).filter(|value| value.is_number()).map(format_number);
-    words.extend(number("multipleOf").map(|step| format!("a multiple of {step}")));
-    let counted = [
+    limits.extend(number("multipleOf").map(|step| format!("a multiple of {step}")));
+    let count_keywords = [
         ("minLength", "maxLength", "character", "characters"),
         ("minItems", "maxItems", "item", "items"),
         ("minProperties", "maxProperties", "field", "fields"),
     ];
-    words.extend(counted.iter().filter_map(|(least, most, one, many)| describe_count(schema, least, most, one, many)));
+    limits.extend(
+        count_keywords.iter().filter_map(|(min_key, max_key, singular, plural)| {
+            describe_count(schema, min_key, max_key, singular, plural)
+        }),
+    );
     if schema.get("uniqueItems") == Some(&Value::Bool(true)) {
-        words.push("no two alike".into());
+        limits.push("no two alike".into());
     }
     let pattern = schema.get("pattern").and_then(Value::as_str);
-    words.extend(
+    limits.extend(
         pattern.map(|text| {
             format!("matching `{}`", sanitize_truncated(text_prefix(text, MAX_PATTERN_LEN), MAX_PATTERN_LEN))
         }),
     );
     if schema.get("deprecated") == Some(&Value::Bool(true)) {
-        words.push("deprecated".into());
+        limits.push("deprecated".into());
     }
-    words
+    limits
 }
 
+/// `1 to 100`, `at least 0`, `more than 0, at most 1`; `None` without bounds.
 fn describe_range(schema: &Value) -> Option<String> {
-    let bound = |key: &str, excluded: &str| {
-        let (inclusive, exclusive) = (schema.get(key), schema.get(excluded));
+    let bound = |key: &str, exclusive_key: &str| {
+        let inclusive = schema.get(key);
+        let exclusive = schema.get(exclusive_key);
         match (inclusive.filter(|value| value.is_number()), exclusive) {
-            // Where both are given the tighter one is not worth finding out: that there is an end is what helps.
+            // With both bounds given, the exclusive one is shown; which one is tighter does not matter to a reader.
             (_, Some(value @ Value::Number(_))) => Some((format_number(value), true)),
+            // A boolean `exclusiveMinimum` is that of JSON Schema draft 4.
             (Some(value), exclusive) => Some((format_number(value), exclusive == Some(&Value::Bool(true)))),
             (None, _) => None,
         }
@@ -56,27 +66,32 @@ fn describe_range(schema: &Value) -> Option<String> {
         (Some((least, false)), Some((most, false))) if least == most => format!("exactly {least}"),
         (Some((least, false)), Some((most, false))) => format!("{least} to {most}"),
         (least, most) => {
-            let least = least.map(|(value, out)| format!("{} {value}", if out { "more than" } else { "at least" }));
-            let most = most.map(|(value, out)| format!("{} {value}", if out { "less than" } else { "at most" }));
+            let least = least.map(|(value, is_exclusive)| {
+                format!("{} {value}", if is_exclusive { "more than" } else { "at least" })
+            });
+            let most = most
+                .map(|(value, is_exclusive)| format!("{} {value}", if is_exclusive { "less than" } else { "at most" }));
             let both: Vec<String> = least.into_iter().chain(most).collect();
             return (!both.is_empty()).then(|| both.join(", "));
         }
     })
 }
 
-fn describe_count(schema: &Value, least: &str, most: &str, one: &str, many: &str) -> Option<String> {
+/// Describes a pair of keywords that count something, such as `minLength` and `maxLength`.
+fn describe_count(schema: &Value, min_key: &str, max_key: &str, singular: &str, plural: &str) -> Option<String> {
     let number = |key: &str| schema.get(key).and_then(Value::as_u64);
-    let things = |number: u64| if number == 1 { one } else { many };
-    match (number(least).filter(|least| *least > 0), number(most)) {
+    let noun = |number: u64| if number == 1 { singular } else { plural };
+    match (number(min_key).filter(|least| *least > 0), number(max_key)) {
         (None, None) => None,
-        (Some(1), None) if one == "character" => Some("not empty".into()),
-        (Some(least), None) => Some(format!("at least {least} {}", things(least))),
-        (None, Some(most)) => Some(format!("at most {most} {}", things(most))),
-        (Some(least), Some(most)) if least == most => Some(format!("exactly {least} {}", things(least))),
-        (Some(least), Some(most)) => Some(format!("{least} to {most} {many}")),
+        (Some(1), None) if singular == "character" => Some("not empty".into()),
+        (Some(least), None) => Some(format!("at least {least} {}", noun(least))),
+        (None, Some(most)) => Some(format!("at most {most} {}", noun(most))),
+        (Some(least), Some(most)) if least == most => Some(format!("exactly {least} {}", noun(least))),
+        (Some(least), Some(most)) => Some(format!("{least} to {most} {plural}")),
     }
 }
 
+/// A number as written in the schema, truncated.
 fn format_number(number: &Value) -> String {
     sanitize_truncated(&json::truncated_json(number, MAX_NUMBER_LEN), MAX_NUMBER_LEN)
 }
@@ -88,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_told_in_words() {
+    fn limits_are_described_in_words() {
         let check = |schema: Value, expected: &str| {
             let items = schema.get("items").cloned().unwrap_or_default();
             assert_eq!(describe_limits(&schema, &items).join("; "), expected, "{schema}");

@@ -1,4 +1,4 @@
-//! Reading a schema that may be wrong, endless or huge, within bounds.
+//! Bounded reader of input schemas, which may be malformed, recursive or huge.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -12,86 +12,91 @@ use crate::json;
 use crate::schema::type_name;
 use crate::text::sanitize_truncated;
 
-/// References and nesting are followed so far, and no further.
+/// Maximum nesting of arguments and types.
 pub(super) const MAX_OUTLINE_DEPTH: usize = 4;
+/// Default maximum number of choices per argument.
 pub(super) const MAX_CHOICES: usize = 12;
-/// So many choices are told of all arguments together, and then no more than [`MOST_CHOICES`] of each.
+/// Maximum number of choices of all arguments together; beyond it, each argument shows at most [`MAX_CHOICES`].
 const MAX_TOTAL_CHOICES: usize = 2_000;
-/// References can make a small schema endless to tell. So many arguments are told in all, after so many looks.
+/// Maximum number of arguments, nested ones included. References can make a small schema arbitrarily large.
 pub(super) const MAX_ARGUMENTS: usize = 500;
+/// Maximum number of schema nodes that are visited.
 const MAX_VISITED_SCHEMAS: usize = 5_000;
-/// The types of so many choices are looked at: there are only six.
+/// Maximum number of choices and type names whose types are collected; there are only seven types.
 const MAX_TYPED_CHOICES: usize = 100;
-/// So many times as many bytes as may be shown are read of a text.
+/// Number of bytes of a text that are read per character shown, as sanitising removes characters.
 const BYTES_READ_PER_CHARACTER: usize = 8;
 
-/// Reads one schema; what is open on the way down is its trail, so that a schema which holds itself is told once.
+/// Reads one schema. Methods take a trail of the nodes that are being read, so that a recursive schema is expanded once.
 pub(super) struct SchemaOutliner<'a> {
+    /// Schema that local references point into.
     root: &'a Value,
-    /// What is left of the arguments, the looks, and the counts where no look is left.
+    /// Remaining budgets of [`MAX_ARGUMENTS`] and [`MAX_VISITED_SCHEMAS`].
     arguments_left: Cell<usize>,
     visits_left: Cell<usize>,
+    /// Remaining references that are followed to count omitted fields, after the visits are used up.
     counts_left: Cell<usize>,
-    /// How many choices each argument may tell, and how many are left for all.
+    /// Maximum number of choices per argument.
     max_choices: usize,
+    /// Remaining budget of [`MAX_TOTAL_CHOICES`].
     choices_left: Cell<usize>,
 }
 
 impl<'a> SchemaOutliner<'a> {
+    /// Creates a reader with the default limits.
     pub(super) fn new(root: &'a Value) -> SchemaOutliner<'a> {
-        let [looks, counts] = [MAX_VISITED_SCHEMAS; 2].map(Cell::new);
-        let (arguments, choices) = (Cell::new(MAX_ARGUMENTS), Cell::new(MAX_TOTAL_CHOICES));
         SchemaOutliner {
             root,
-            arguments_left: arguments,
-            visits_left: looks,
-            counts_left: counts,
+            arguments_left: Cell::new(MAX_ARGUMENTS),
+            visits_left: Cell::new(MAX_VISITED_SCHEMAS),
+            counts_left: Cell::new(MAX_VISITED_SCHEMAS),
             max_choices: MAX_CHOICES,
-            choices_left: choices,
+            choices_left: Cell::new(MAX_TOTAL_CHOICES),
         }
     }
 
-    pub(super) fn with_choices(self, most_choices: usize) -> SchemaOutliner<'a> {
-        SchemaOutliner { max_choices: most_choices, ..self }
+    /// Sets the maximum number of choices per argument.
+    pub(super) fn with_choices(self, max_choices: usize) -> SchemaOutliner<'a> {
+        SchemaOutliner { max_choices, ..self }
     }
 
-    /// Whether there is still a look left; takes it, and as many more as `size` is worth.
+    /// Spends one visit, and more for a large node of `size` names. Returns whether a visit was left.
     fn try_visit(&self, size: usize) -> bool {
         let left = self.visits_left.get();
         self.visits_left.set(left.saturating_sub(1 + size / 8));
         left > 0
     }
 
-    /// Name, schema and whether it is required, of the arguments themselves and nothing within them.
+    /// Name, schema and required flag of the top-level arguments, `allOf` parts included. Not counted against the limits.
     pub(super) fn top_level_arguments(&self, schema: &'a Value) -> Vec<(&'a str, &'a Value, bool)> {
         let schema = self.resolve(schema);
         let mut parts = vec![schema];
-        let mut met = HashSet::from([std::ptr::from_ref(schema)]);
+        let mut visited = HashSet::from([std::ptr::from_ref(schema)]);
         let all_of = array_at(schema, "allOf").iter().map(|part| self.resolve(part));
-        parts.extend(all_of.filter(|part| met.insert(std::ptr::from_ref(*part))));
+        parts.extend(all_of.filter(|part| visited.insert(std::ptr::from_ref(*part))));
         let required = parts.iter().flat_map(|part| array_at(part, "required")).filter_map(Value::as_str);
         let required: HashSet<&str> = required.collect();
-        let mut known: HashSet<&str> = HashSet::new();
+        let mut seen: HashSet<&str> = HashSet::new();
         let properties = parts.iter().filter_map(|part| part.get("properties")?.as_object()).flatten();
         properties
-            .filter(|(name, property)| **property != Value::Bool(false) && known.insert(name.as_str()))
+            .filter(|(name, property)| **property != Value::Bool(false) && seen.insert(name.as_str()))
             .map(|(name, property)| (name.as_str(), property, required.contains(name.as_str())))
             .collect()
     }
 
-    /// A type in as few words as will do: `string`, `integer`, `string[]`.
+    /// Type in one word: `string`, `integer`, `string[]`; of alternatives, the first that is not null.
     pub(super) fn short_type(&self, schema: &'a Value, depth: usize) -> String {
         if !self.try_visit(0) {
             return "any".into();
         }
         let schema = self.resolve(schema);
         let alternatives = || array_at(schema, "anyOf").iter().chain(array_at(schema, "oneOf"));
-        let named = match schema.get("type") {
+        let declared = match schema.get("type") {
             Some(Value::String(name)) => Some(name.as_str()),
             Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).find(|name| *name != "null"),
             _ => None,
         };
-        match named {
+        match declared {
             Some("array") => match schema.get("items") {
                 Some(items) if depth < MAX_OUTLINE_DEPTH => format!("{}[]", self.short_type(items, depth + 1)),
                 _ => "array".into(),
@@ -107,12 +112,13 @@ impl<'a> SchemaOutliner<'a> {
         }
     }
 
+    /// Reads the fields of an object schema.
     pub(super) fn read_fields(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> ArgumentList {
-        let (named, more) = self.read_named_fields(schema, trail);
-        ArgumentList { items: named.into_iter().map(|(_, argument)| argument).collect(), omitted: more }
+        let (fields, omitted) = self.read_named_fields(schema, trail);
+        ArgumentList { items: fields.into_iter().map(|(_, argument)| argument).collect(), omitted }
     }
 
-    /// Each with its whole name, for the one that is shown may be cut; and how many are not told.
+    /// Fields with their full names, as displayed names may be truncated, and the number of omitted fields.
     fn read_named_fields(
         &self,
         schema: &'a Value,
@@ -125,31 +131,33 @@ impl<'a> SchemaOutliner<'a> {
         if is_on_trail(schema, trail) {
             return (Vec::new(), 0);
         }
-        let (required, own) = (array_at(schema, "required"), schema.get("properties").and_then(Value::as_object));
-        let count = own.map_or(0, |own| own.len());
+        let required = array_at(schema, "required");
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let count = properties.map_or(0, |properties| properties.len());
         if trail.len() > MAX_OUTLINE_DEPTH || !self.try_visit(required.len() + count) {
             return (Vec::new(), count);
         }
         trail.push(schema);
         let required: HashSet<&str> = required.iter().filter_map(Value::as_str).collect();
-        // `false` is how a schema says that there is no such argument.
-        let own = own.into_iter().flatten().filter(|(_, property)| **property != Value::Bool(false));
-        let mut own: Vec<_> = own.collect();
-        let mut more = own.len().saturating_sub(self.arguments_left.get());
-        if more > 0 {
-            own.sort_by_key(|(name, _)| !required.contains(name.as_str()));
-            own.truncate(self.arguments_left.get());
+        // A property with the schema `false` must not be given.
+        let properties = properties.into_iter().flatten().filter(|(_, property)| **property != Value::Bool(false));
+        let mut properties: Vec<_> = properties.collect();
+        let mut omitted = properties.len().saturating_sub(self.arguments_left.get());
+        // With too many fields, required ones take precedence.
+        if omitted > 0 {
+            properties.sort_by_key(|(name, _)| !required.contains(name.as_str()));
+            properties.truncate(self.arguments_left.get());
         }
-        // All of these come before anything within them.
-        self.arguments_left.set(self.arguments_left.get() - own.len());
-        let mut fields: Vec<(&str, ArgumentOutline)> = own
+        // Reserve the budget for these before nested fields use it up.
+        self.arguments_left.set(self.arguments_left.get() - properties.len());
+        let mut fields: Vec<(&str, ArgumentOutline)> = properties
             .into_iter()
             .map(|(name, property)| (name.as_str(), self.read_argument(name, property, trail)))
             .collect();
         for part in array_at(schema, "allOf") {
-            let (others, untold) = self.read_named_fields(part, trail);
-            more += untold;
-            for (name, field) in others {
+            let (more_fields, omitted_there) = self.read_named_fields(part, trail);
+            omitted += omitted_there;
+            for (name, field) in more_fields {
                 if !fields.iter().any(|(known, _)| *known == name) {
                     fields.push((name, field));
                 }
@@ -159,67 +167,80 @@ impl<'a> SchemaOutliner<'a> {
             field.required |= required.contains(name);
         }
         trail.pop();
-        (fields, more)
+        (fields, omitted)
     }
 
-    /// How many fields there are that nobody will look at. References are followed for as many counts as there are.
+    /// Counts the fields of a schema that is not read. Resolves references while that budget lasts.
     fn count_omitted(&self, schema: &'a Value, trail: &[&'a Value]) -> usize {
         let left = self.counts_left.get();
         self.counts_left.set(left.saturating_sub(1));
         let schema = if left > 0 { self.resolve(schema) } else { schema };
-        let own = schema.get("properties").and_then(Value::as_object).filter(|_| !is_on_trail(schema, trail));
-        own.map_or(0, |own| own.len())
+        let properties = schema.get("properties").and_then(Value::as_object).filter(|_| !is_on_trail(schema, trail));
+        properties.map_or(0, |properties| properties.len())
     }
 
+    /// Describes one argument with its nested fields.
     fn read_argument(&self, name: &str, property: &'a Value, trail: &mut Vec<&'a Value>) -> ArgumentOutline {
         let target = self.resolve(property);
-        // What stands beside a reference speaks of this very use of it.
-        let said = |key: &str| property.get(key).or_else(|| target.get(key));
-        let sole = sole_alternative(self.root, target);
-        let items = self.resolve(sole.get("items").unwrap_or(&Value::Null));
-        let all = [target, sole, items].into_iter().map(|schema| array_at(schema, "enum")).find(|all| !all.is_empty());
-        let again = is_on_trail(target, trail) || is_on_trail(items, trail);
+        // Keywords beside a reference describe this use of it and take precedence over those of the target.
+        let keyword = |key: &str| property.get(key).or_else(|| target.get(key));
+        let value_schema = sole_alternative(self.root, target);
+        // For `array` the choices may be those of the items.
+        let items = self.resolve(value_schema.get("items").unwrap_or(&Value::Null));
+        let choices = [target, value_schema, items]
+            .into_iter()
+            .map(|schema| array_at(schema, "enum"))
+            .find(|choices| !choices.is_empty());
+        let is_recursive = is_on_trail(target, trail) || is_on_trail(items, trail);
         let kind = self.describe_type(property, 0);
         ArgumentOutline {
             name: sanitize_truncated(text_prefix(name, 80), 80),
-            kind: if again { format!("{kind}, as above") } else { kind },
+            kind: if is_recursive { format!("{kind}, as above") } else { kind },
             required: false,
-            description: said("description")
+            description: keyword("description")
                 .and_then(Value::as_str)
                 .map(|text| sanitize_truncated(text_prefix(text, 600), 600))
                 .unwrap_or_default(),
-            default: said("default").map(format_value),
-            choices: self.list_choices(all.unwrap_or_default()),
-            limits: describe_limits(sole, items).into_iter().chain(self.additional_properties_limit(sole)).collect(),
+            default: keyword("default").map(format_value),
+            choices: self.list_choices(choices.unwrap_or_default()),
+            limits: describe_limits(value_schema, items)
+                .into_iter()
+                .chain(self.additional_properties_limit(value_schema))
+                .collect(),
             nested: self.read_nested(target, trail),
         }
     }
 
-    fn list_choices(&self, all: &[Value]) -> Vec<String> {
-        let most = self.max_choices.min(self.choices_left.get().max(MAX_CHOICES));
-        let mut choices: Vec<String> = all.iter().take(most).map(format_value).collect();
+    /// Formats up to `max_choices` values, less when the total budget is used up.
+    fn list_choices(&self, values: &[Value]) -> Vec<String> {
+        let max = self.max_choices.min(self.choices_left.get().max(MAX_CHOICES));
+        let mut choices: Vec<String> = values.iter().take(max).map(format_value).collect();
         self.choices_left.set(self.choices_left.get().saturating_sub(choices.len()));
-        if all.len() > most {
-            let more = all.len() - most;
-            choices.push(format!("and {more} more"));
+        if values.len() > max {
+            let omitted = values.len() - max;
+            choices.push(format!("and {omitted} more"));
         }
         choices
     }
 
-    /// What values of names that are not listed must be.
+    /// Describes `additionalProperties`, i.e. the values of fields with arbitrary names.
     fn additional_properties_limit(&self, schema: &'a Value) -> Option<String> {
-        let others = schema.get("additionalProperties").filter(|others| others.is_object())?;
-        let kind = self.describe_type(others, 1);
+        let schema = schema.get("additionalProperties").filter(|schema| schema.is_object())?;
+        let kind = self.describe_type(schema, 1);
         (kind != "any").then(|| format!("any names, each {kind}"))
     }
 
+    /// Fields inside an argument: its own, those of its items, or those of the first alternative that has any.
     fn read_nested(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> ArgumentList {
         let alternatives = array_at(schema, "anyOf").iter().chain(array_at(schema, "oneOf"));
-        let places = std::iter::once(schema).chain(schema.get("items")).chain(alternatives);
-        places.map(|place| self.read_fields(place, trail)).find(|fields| !fields.is_empty()).unwrap_or_default()
+        let candidates = std::iter::once(schema).chain(schema.get("items")).chain(alternatives);
+        candidates
+            .map(|candidate| self.read_fields(candidate, trail))
+            .find(|fields| !fields.is_empty())
+            .unwrap_or_default()
     }
 
-    /// A type in words: `string`, `integer or null`, `array of object`.
+    /// Type in words: `string`, `integer or null`, `array of object`.
     fn describe_type(&self, schema: &'a Value, depth: usize) -> String {
         if depth > MAX_OUTLINE_DEPTH || !self.try_visit(0) {
             return "…".into();
@@ -237,8 +258,8 @@ impl<'a> SchemaOutliner<'a> {
             _ => Vec::new(),
         };
         if let (Some(array), Some(items)) = (kinds.iter_mut().find(|kind| *kind == "array"), schema.get("items")) {
-            let of = self.describe_type(items, depth + 1);
-            *array = if of == "any" { "array".into() } else { format!("array of {of}") };
+            let item_type = self.describe_type(items, depth + 1);
+            *array = if item_type == "any" { "array".into() } else { format!("array of {item_type}") };
         }
         if let (Some(text), Some(format)) =
             (kinds.iter_mut().find(|kind| *kind == "string"), schema.get("format").and_then(Value::as_str))
@@ -257,29 +278,32 @@ impl<'a> SchemaOutliner<'a> {
                 array_at(schema, "enum").iter().take(MAX_TYPED_CHOICES).map(|choice| type_name(choice).to_owned()),
             );
         }
-        let mut seen: Vec<String> = Vec::new();
+        let mut distinct: Vec<String> = Vec::new();
         for kind in kinds.into_iter().map(|kind| sanitize_truncated(&kind, 80)) {
-            if !seen.contains(&kind) {
-                seen.push(kind);
+            if !distinct.contains(&kind) {
+                distinct.push(kind);
             }
         }
-        if seen.is_empty() { "any".into() } else { seen.join(" or ") }
+        if distinct.is_empty() { "any".into() } else { distinct.join(" or ") }
     }
 
+    /// Follows local references.
     fn resolve(&self, schema: &'a Value) -> &'a Value {
         resolve_references(self.root, schema)
     }
 }
 
+/// Whether a node is being read already. Compares addresses: equal schemas at other places are no recursion.
 fn is_on_trail(schema: &Value, trail: &[&Value]) -> bool {
     trail.iter().any(|open| std::ptr::eq(*open, schema))
 }
 
-/// As much of a text as `limit` characters of it can need.
+/// Prefix of a text that is long enough to show `limit` characters after sanitising.
 pub(super) fn text_prefix(text: &str, limit: usize) -> &str {
     &text[..text.floor_char_boundary(BYTES_READ_PER_CHARACTER * limit)]
 }
 
+/// Formats a value: strings without quotes, others as JSON, truncated.
 fn format_value(value: &Value) -> String {
     match value {
         Value::String(text) if !text.is_empty() => sanitize_truncated(text_prefix(text, 80), 80),

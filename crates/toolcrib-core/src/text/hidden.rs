@@ -1,9 +1,9 @@
-//! Characters that hide or steer: which they are, and where a few of them are needed.
+//! Invisible and terminal-controlling characters: which they are, and the contexts in which some of them are legitimate.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// What becomes of line breaks other than `\n`.
+/// Treatment of line breaks other than `\n`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineBreaks {
     /// `\r\n` and `\r` become `\n`.
@@ -12,7 +12,7 @@ pub(super) enum LineBreaks {
     Preserved,
 }
 
-/// Whether a text may have something to remove. Context is left to [`without_hidden`].
+/// Whether a character may have to be removed. [`remove_hidden`] decides by context.
 pub(super) fn is_suspicious(character: char) -> bool {
     match character {
         '\n' | '\t' | ' '..='~' => false,
@@ -20,15 +20,15 @@ pub(super) fn is_suspicious(character: char) -> bool {
     }
 }
 
-/// The text without escape sequences, control characters and hidden characters, except where a script or an emoji
-/// needs them.
+/// Removes escape sequences, control characters and invisible characters, except where a script or an emoji needs them.
 pub(super) fn remove_hidden(text: &str, line_breaks: LineBreaks) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
+    // Last character of the output; determines whether a joiner or selector is legitimate.
     let mut last = None;
     while let Some(character) = characters.next() {
         let next = characters.peek().copied();
-        let kept = match character {
+        let output = match character {
             '\u{1b}' => {
                 skip_escape(&mut characters);
                 None
@@ -49,9 +49,9 @@ pub(super) fn remove_hidden(text: &str, line_breaks: LineBreaks) -> String {
             }
             _ => Some(character),
         };
-        if let Some(kept) = kept {
-            clean.push(kept);
-            last = Some(kept);
+        if let Some(output) = output {
+            clean.push(output);
+            last = Some(output);
         }
         if character == BLACK_FLAG
             && let Some(tags) = FLAG_TAGS.iter().find(|tags| characters.clone().take(6).eq(tags.chars()))
@@ -65,57 +65,57 @@ pub(super) fn remove_hidden(text: &str, line_breaks: LineBreaks) -> String {
 
 const BLACK_FLAG: char = '\u{1f3f4}';
 
-/// What follows a black flag in the only three emoji that are made with tags: England, Scotland and Wales.
+/// Tags after a black flag in the only three valid tag sequences: England, Scotland and Wales.
 const FLAG_TAGS: [&str; 3] = [
     "\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f}",
     "\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}",
     "\u{e0067}\u{e0062}\u{e0077}\u{e006c}\u{e0073}\u{e007f}",
 ];
 
-/// Removed wherever they stand, but for [`FLAG_TAGS`].
+/// Characters that are removed everywhere, except in [`FLAG_TAGS`].
 fn is_hidden(character: char) -> bool {
     matches!(character,
         // Soft hyphen, combining grapheme joiner, Arabic letter mark.
         '\u{ad}' | '\u{34f}' | '\u{61c}'
-        // Fillers of Hangul, Khmer vowels that nothing shows, the Mongolian vowel separator, an empty Braille cell.
+        // Hangul fillers, invisible Khmer vowels, Mongolian vowel separator, blank Braille pattern.
         | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}'
         // Zero-width space and directional marks.
         | '\u{200b}' | '\u{200e}' | '\u{200f}'
-        // Separators of lines and paragraphs, directional embeddings and overrides.
+        // Line and paragraph separators, directional embeddings and overrides.
         | '\u{2028}'..='\u{202e}'
         // Word joiner, invisible operators, directional isolates, deprecated format characters.
         | '\u{2060}'..='\u{206f}'
-        // Byte order mark, interlinear annotations and the unassigned before them.
+        // Byte order mark, interlinear annotations and the unassigned code points before them.
         | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
-        // Format characters of shorthand and of musical notation.
+        // Format characters of shorthand and musical notation.
         | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-        // Private use: nothing is agreed on what they mean.
+        // Private use: no agreed meaning.
         | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}'
-        // Tags, and the rest of their plane but for variation selectors.
+        // Tags, and the rest of their plane except variation selectors.
         | '\u{e0000}'..='\u{e00ff}' | '\u{e01f0}'..='\u{e0fff}')
 }
 
-/// ZERO WIDTH NON-JOINER and ZERO WIDTH JOINER.
+/// U+200C ZERO WIDTH NON-JOINER and U+200D ZERO WIDTH JOINER.
 fn is_joiner(character: char) -> bool {
     matches!(character, '\u{200c}' | '\u{200d}')
 }
 
-/// Variation selectors: of Mongolian, 1 to 16, and 17 to 256.
+/// Variation selectors: Mongolian ones, 1 to 16, and 17 to 256.
 fn is_selector(character: char) -> bool {
     matches!(character,
         '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// Whether a joiner is needed behind `last`: one behind a letter of a script whose letters join, or one between two
-/// pictographs of an emoji.
+/// Whether a joiner after `last` is legitimate: after a letter of a joining script, or between two pictographs of an
+/// emoji.
 fn is_joiner_needed(last: char, joiner: char, next: Option<char>) -> bool {
     let in_emoji =
         joiner == '\u{200d}' && (is_pictograph(last) || is_emoji_selector(last)) && next.is_some_and(is_pictograph);
     in_emoji || is_joining_script(last)
 }
 
-/// Whether a variation selector is needed behind `last`: text or emoji style of a pictograph or a keycap, or a form of a
-/// Mongolian letter.
+/// Whether a variation selector after `last` is legitimate: text or emoji style of a pictograph or keycap, or a variant of
+/// a Mongolian letter.
 fn is_selector_needed(last: char, selector: char, next: Option<char>) -> bool {
     match selector {
         '\u{180b}'..='\u{180d}' | '\u{180f}' => matches!(last, '\u{1820}'..='\u{18aa}'),
@@ -126,12 +126,13 @@ fn is_selector_needed(last: char, selector: char, next: Option<char>) -> bool {
     }
 }
 
+/// Selectors of text and emoji style.
 fn is_emoji_selector(character: char) -> bool {
     matches!(character, '\u{fe0e}' | '\u{fe0f}')
 }
 
-/// What emoji are made of: Extended_Pictographic of Unicode, with whole blocks where most of them are, flags and skin
-/// tones.
+/// Characters that emoji consist of: Extended_Pictographic of Unicode (whole blocks where most of a block has the property),
+/// flags and skin tones.
 fn is_pictograph(character: char) -> bool {
     matches!(character,
         '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}'
@@ -143,7 +144,7 @@ fn is_pictograph(character: char) -> bool {
         | '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// Scripts in which ZWJ and ZWNJ decide how letters look: Arabic and its relatives, Mongolian, the scripts of South and
+/// Scripts in which joiners change the shape of letters: Arabic and related scripts, Mongolian, scripts of South and
 /// South-East Asia.
 fn is_joining_script(character: char) -> bool {
     matches!(character,
@@ -155,12 +156,12 @@ fn is_joining_script(character: char) -> bool {
         | '\u{1e900}'..='\u{1e95f}')
 }
 
-/// After ESC: a control sequence, a string (OSC and its kin, up to BEL or ST), or one more character.
+/// Skips what follows ESC: a control sequence, a string (OSC and others, up to BEL or ST), or a single character.
 fn skip_escape(characters: &mut Peekable<Chars<'_>>) {
     match characters.next() {
         Some('[') => skip_control_sequence(characters),
         Some(']' | 'P' | 'X' | '^' | '_') => {
-            // A string that nothing ends takes no more with it than its line.
+            // An unterminated string ends with its line, so that it cannot swallow the rest of the text.
             while let Some(character) = characters.next_if(|&character| character != '\n') {
                 let ends = match character {
                     '\u{7}' | '\u{9c}' => true,
@@ -176,7 +177,7 @@ fn skip_escape(characters: &mut Peekable<Chars<'_>>) {
     }
 }
 
-/// Parameters and intermediates up to the final byte `@` to `~`.
+/// Skips a control sequence: parameters and intermediates up to the final byte `@` to `~`.
 fn skip_control_sequence(characters: &mut Peekable<Chars<'_>>) {
     while let Some(character) = characters.peek() {
         match character {

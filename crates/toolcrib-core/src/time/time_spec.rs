@@ -1,4 +1,4 @@
-//! A moment as people name it: so long ago, a day, or a time to the second.
+//! Points in time as users specify them: a duration ago, a day, or a time to the second.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use super::{Timestamp, parse_duration};
 use crate::error::{Code, Error};
 use crate::text::sanitize_truncated;
 
+/// An absolute time, or a duration before now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeSpec {
     Absolute(Timestamp),
@@ -14,9 +15,10 @@ pub enum TimeSpec {
 }
 
 impl TimeSpec {
+    /// Converts to a timestamp, given the current time.
     pub fn resolve(self, now: Timestamp) -> Timestamp {
         match self {
-            TimeSpec::Absolute(at) => at,
+            TimeSpec::Absolute(timestamp) => timestamp,
             TimeSpec::Ago(ago) => Timestamp(now.0.saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX))),
         }
     }
@@ -30,10 +32,10 @@ impl FromStr for TimeSpec {
         if let Some(duration) = parse_long_duration(text) {
             return Ok(TimeSpec::Ago(duration));
         }
-        let at = text.parse().or_else(|_| format!("{text}T00:00:00Z").parse());
-        at.map(TimeSpec::Absolute).map_err(|_| {
+        let timestamp = text.parse().or_else(|_| format!("{text}T00:00:00Z").parse());
+        timestamp.map(TimeSpec::Absolute).map_err(|_| {
             let message = format!(
-                "`{}` is no time; write `2h`, `7d`, `2026-11-15` or `2026-11-15T20:00:00Z`",
+                "`{}` is not a time; write `2h`, `7d`, `2026-11-15` or `2026-11-15T20:00:00Z`",
                 sanitize_truncated(text, 60)
             );
             Error::new(Code::BadRequest, message)
@@ -41,12 +43,12 @@ impl FromStr for TimeSpec {
     }
 }
 
-/// As [`parse_duration`], and whole days and weeks: `30d`, `2w`.
+/// Like [`parse_duration`], with whole days and weeks too: `30d`, `2w`.
 pub fn parse_long_duration(text: &str) -> Option<Duration> {
     parse_days(text.trim()).or_else(|| parse_duration(text))
 }
 
-/// Days and weeks, which are of no use elsewhere.
+/// Parses days and weeks. Not part of [`parse_duration`]: timeouts and intervals in the configuration are shorter.
 fn parse_days(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let days = match unit {
@@ -62,16 +64,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_a_time_a_day_or_so_long_ago() {
+    fn a_time_spec_is_a_duration_ago_a_day_or_a_time() {
         let now = Timestamp(1_794_700_800_000);
-        for (text, at) in [
+        for (text, expected) in [
             ("2h", now.0 - 7_200_000),
             ("7d", now.0 - 604_800_000),
             ("2w", now.0 - 1_209_600_000),
             ("2026-11-15", now.0),
             ("2026-11-15T01:00:00+01:00", now.0),
         ] {
-            assert_eq!(text.parse::<TimeSpec>().unwrap().resolve(now), Timestamp(at), "{text}");
+            assert_eq!(text.parse::<TimeSpec>().unwrap().resolve(now), Timestamp(expected), "{text}");
         }
         for text in ["", "d", "yesterday", "7", "99999999999999999999d", "2026-13-01", "日"] {
             assert_eq!(text.parse::<TimeSpec>().unwrap_err().code, Code::BadRequest, "{text}");

@@ -156,7 +156,7 @@ fn a_failed_step_without_an_action_ends_the_workflow() {
 fn a_value_that_is_not_there_fails_the_step_before_anything_is_sent() {
     let workflow = json!([{"workflowId": "w", "steps": [
         step_json("a", json!({"parameters": [{"name": "q", "in": "query", "value": "$steps.nope.outputs.x"}]}))]}]);
-    let reason = "failed at a: the expression `$steps.nope.outputs.x` leads nowhere: there is no `nope` {}";
+    let reason = "failed at a: the expression `$steps.nope.outputs.x` cannot be resolved: there is no `nope` {}";
     check(workflow, json!({}), &[], &[reason]);
 }
 
