@@ -1,5 +1,5 @@
-//! Arazzo 1.0: workflows whose steps are operations of OpenAPI documents, read tolerantly and advanced step by step.
-//! Whoever sends the requests is elsewhere.
+//! Arazzo 1.0 documents: workflows whose steps are operations of OpenAPI documents. Parses documents tolerantly and executes
+//! workflows as a state machine; the connector sends the requests.
 
 mod budget;
 mod condition;
@@ -28,54 +28,59 @@ pub use run::{
 };
 pub use tool::build_workflow_tool;
 
-/// What was read of a document: the workflows that can be run, and why others cannot.
+/// A parsed document: the workflows that can be executed, and why others cannot.
 #[derive(Debug, Clone)]
 pub struct ArazzoDocument {
     pub source_descriptions: Vec<SourceDescription>,
     pub workflows: Vec<Workflow>,
+    /// Workflows and source descriptions that are invalid, with the reasons.
     pub excluded: Vec<SetAsideTool>,
-    /// For expressions.
+    /// `$components` of runtime expressions.
     components: Value,
 }
 
 impl ArazzoDocument {
-    /// The APIs that its steps may call, each by name and document.
+    /// Names and URLs of the APIs that its steps may call.
     pub fn described_apis(&self) -> BTreeSet<String> {
-        let described = self.source_descriptions.iter();
-        described.map(|description| format!("{} ({})", description.name, description.url)).collect()
+        let descriptions = self.source_descriptions.iter();
+        descriptions.map(|description| format!("{} ({})", description.name, description.url)).collect()
     }
 }
 
+/// An OpenAPI or Arazzo document that steps refer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceDescription {
     pub name: String,
-    /// As the document has it: it may be relative.
+    /// As written in the document; may be relative.
     pub url: String,
     pub kind: SourceDescriptionKind,
 }
 
+/// Type of a source description. Steps can only call operations of OpenAPI documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceDescriptionKind {
     OpenApi,
     Arazzo,
 }
 
+/// A workflow, which becomes one tool.
 #[derive(Debug, Clone)]
 pub struct Workflow {
     pub id: String,
-    /// The id made legal, and told apart from others that become the same.
+    /// Name of the tool: the sanitised id, with a hash if another id has the same result.
     pub tool: String,
     pub summary: Option<String>,
     pub description: Option<String>,
-    /// A JSON Schema that stands alone: what it refers to lies in its `$defs`.
+    /// Self-contained JSON Schema: schemas that it refers to are in its `$defs`.
     pub inputs: Value,
     pub steps: Vec<WorkflowStep>,
+    /// Names and templates with runtime expressions.
     pub outputs: Vec<(String, Value)>,
-    /// Ids of workflows that are run first, with the same inputs.
+    /// Ids of workflows that are executed first, with the same inputs.
     pub depends_on: Vec<String>,
 }
 
-/// One step. What its workflow says for all steps (parameters, actions) is laid out in it.
+/// One step. Parameters and actions that its workflow defines for all steps are merged in.
 #[derive(Debug, Clone)]
 pub struct WorkflowStep {
     pub id: String,
@@ -83,43 +88,48 @@ pub struct WorkflowStep {
     pub description: Option<String>,
     pub parameters: Vec<StepParameter>,
     pub body: Option<RequestBodyTemplate>,
-    /// Without any, an answer of 2xx is a success, and a workflow that came to its end.
+    /// Without any, a step succeeds on status 2xx, and a nested workflow if it reaches its end.
     pub success_criteria: Vec<Criterion>,
     pub on_success: Vec<StepAction>,
     pub on_failure: Vec<StepAction>,
+    /// Names and templates with runtime expressions.
     pub outputs: Vec<(String, Value)>,
 }
 
+/// What a step calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StepTarget {
-    /// Of the source description of this name; of whichever has it where none is named and there are several.
+    /// Operation of an OpenAPI document.
     Operation {
+        /// Name of the source description. `None` if the document has several and does not say which; the caller
+        /// finds the one that has the operation then.
         source: Option<String>,
         operation: OperationReference,
     },
-    Workflow {
-        id: String,
-    },
+    /// Another workflow of the same document.
+    Workflow { id: String },
 }
 
+/// Reference to an operation in an OpenAPI document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OperationReference {
+    /// `operationId`
     Id(String),
-    /// The method in capitals, the path as the document has it.
-    Path {
-        method: String,
-        path: String,
-    },
+    /// Method in upper case, and path template.
+    Path { method: String, path: String },
 }
 
+/// Parameter of a step.
 #[derive(Debug, Clone)]
 pub struct StepParameter {
     pub name: String,
-    /// None where a workflow is called: then it is one of its inputs.
+    /// `None` if the step calls a workflow; the parameter is one of its inputs then.
     pub location: Option<ParameterLocation>,
+    /// Template with runtime expressions.
     pub value: Value,
 }
 
+/// Action after a step (`onSuccess`, `onFailure`). The first one whose criteria are all met is taken.
 #[derive(Debug, Clone)]
 pub struct StepAction {
     pub name: String,
@@ -127,30 +137,37 @@ pub struct StepAction {
     pub kind: ActionKind,
 }
 
+/// Type of an action.
 #[derive(Debug, Clone)]
 pub enum ActionKind {
+    /// Ends the workflow.
     End,
     Goto(JumpTarget),
-    /// After a failure only. `first` is run before the step is tried again.
+    /// Only after a failure.
     Retry {
         after: Duration,
+        /// Maximum number of retries.
         limit: u32,
+        /// Step or workflow to execute before the retry.
         run_before: Option<JumpTarget>,
     },
 }
 
+/// Target of `goto`, or of a retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JumpTarget {
-    /// By its position.
+    /// Position in the workflow's steps.
     Step(usize),
     Workflow(String),
 }
 
 impl ArazzoDocument {
+    /// Returns a workflow by id.
     pub fn workflow(&self, id: &str) -> Option<&Workflow> {
         self.workflows.iter().find(|workflow| workflow.id == id)
     }
 
+    /// Returns a source description by name.
     pub fn source_description(&self, name: &str) -> Option<&SourceDescription> {
         self.source_descriptions.iter().find(|source| source.name == name)
     }

@@ -1,7 +1,7 @@
-//! The pure heart of Toolcrib: what a source, a tool and a manifest are, how facts become an inventory,
-//! and how an inventory becomes the catalogue that agents read.
+//! Domain model of Toolcrib: sources, tools and manifests; the inventory folded from events; and the catalogue that agents
+//! read, with search, rendering and summaries.
 //!
-//! Nothing here reads a clock, a file or a socket: every function depends on its arguments alone.
+//! Pure: nothing here reads a clock, a file or a socket, and every function depends on its arguments alone.
 
 pub mod access;
 pub mod arazzo;

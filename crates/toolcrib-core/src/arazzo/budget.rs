@@ -1,5 +1,5 @@
-//! What deciding conditions may cost in one run. Conditions come from a document and what they look at from a server, so
-//! that neither says how long it takes.
+//! Limit on the work of evaluating conditions in one workflow execution. Conditions come from an untrusted document, and
+//! the values that they test from a server, so neither may determine how long the evaluation takes.
 
 use std::cell::Cell;
 
@@ -7,12 +7,16 @@ use serde_json::Value;
 
 use crate::expression::approximate_size;
 
-/// One step is a node that a query looks at, or a few bytes that are compared. All of them take some tenths of a second:
-/// conditions are decided on an async worker.
+/// Maximum number of steps. A step is one visited node or a few compared bytes; all of them take a few tenths of a second,
+/// which is acceptable on an async worker.
 const MAX_CONDITION_STEPS: usize = 2_000_000;
+/// Number of bytes that are compared in the time of one step.
 const COMPARED_BYTES_PER_STEP: usize = 16;
-/// A pattern takes up to some microseconds for each byte, see [`super::criterion::pattern`].
+/// Cost of matching one byte with a pattern, which takes up to a few microseconds; see
+/// [`compile_pattern`](super::criterion::compile_pattern).
 const STEPS_PER_MATCHED_BYTE: usize = 4;
+
+/// Remaining steps, shared by all conditions of one execution.
 
 #[derive(Debug)]
 pub struct ConditionBudget(Cell<usize>);
@@ -24,17 +28,19 @@ impl Default for ConditionBudget {
 }
 
 impl ConditionBudget {
+    /// Takes steps from the budget; fails, and leaves nothing, if too few are left.
     pub(super) fn spend(&self, steps: usize) -> Result<(), String> {
-        let left = self.0.get().checked_sub(steps);
-        self.0.set(left.unwrap_or(0));
-        left.map(|_| ()).ok_or_else(|| "deciding the conditions takes too many steps".to_owned())
+        let remaining = self.0.get().checked_sub(steps);
+        self.0.set(remaining.unwrap_or(0));
+        remaining.map(|_| ()).ok_or_else(|| "evaluating the conditions takes too many steps".to_owned())
     }
 
-    /// Comparing a value with another; weighing it takes no longer than that.
+    /// Pays for comparing a value with another. Estimating its size takes no longer than the comparison.
     pub(super) fn spend_on_comparison(&self, value: &Value) -> Result<(), String> {
         self.spend(1 + approximate_size(value) / COMPARED_BYTES_PER_STEP)
     }
 
+    /// Pays for matching a text with a pattern.
     pub(super) fn spend_on_match(&self, text: &str) -> Result<(), String> {
         self.spend(1 + text.len().saturating_mul(STEPS_PER_MATCHED_BYTE))
     }

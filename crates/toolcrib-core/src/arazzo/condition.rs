@@ -1,5 +1,5 @@
 //! Simple conditions: literals, runtime expressions and operators, such as `$statusCode == 200 && !$response.body#/busy`.
-//! Comparing is loose, as Arazzo has it: texts without regard to case, `'200'` like 200, and what leads nowhere is null.
+//! Comparisons are loose, as Arazzo specifies: strings ignore case, `'200'` equals 200, an unresolvable expression is null.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -10,16 +10,21 @@ use super::budget::ConditionBudget;
 use crate::expression::{Scope, is_expression, resolve};
 use crate::text::sanitize_truncated;
 
+/// Syntax tree of a condition.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Condition {
     Literal(Value),
+    /// Runtime expression, resolved at evaluation.
     Expression(String),
     Not(Box<Condition>),
     Compare(Box<Condition>, ComparisonOperator, Box<Condition>),
+    /// Conditions joined by `&&`.
     All(Vec<Condition>),
+    /// Conditions joined by `||`.
     Any(Vec<Condition>),
 }
 
+/// Comparison operator of simple conditions and JSONPath filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ComparisonOperator {
     Less,
@@ -31,11 +36,12 @@ pub(super) enum ComparisonOperator {
 }
 
 impl Condition {
+    /// Parses a condition. The error is a message for people.
     pub(super) fn parse(text: &str) -> Result<Condition, String> {
         if text.len() > MAX_CONDITION_LEN {
             return Err(format!("the condition is longer than {MAX_CONDITION_LEN} characters"));
         }
-        // Documents also write the whole condition in braces.
+        // Real documents also put the whole condition in braces.
         let text = text.trim();
         let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
         let text = inner.filter(|inner| !inner.contains('}')).unwrap_or(text);
@@ -44,50 +50,56 @@ impl Condition {
         if parser.rest.is_empty() { Ok(condition) } else { Err(parser.unexpected_input()) }
     }
 
+    /// Evaluates the condition in a scope. Fails only if the budget is used up.
     pub(super) fn evaluate(&self, scope: &Scope<'_>, budget: &ConditionBudget) -> Result<bool, String> {
         Ok(is_truthy(&*self.evaluate_value(scope, budget)?))
     }
 
+    /// Evaluates to a value, of which the truthiness counts.
     fn evaluate_value<'a>(&'a self, scope: &Scope<'a>, budget: &ConditionBudget) -> Result<Cow<'a, Value>, String> {
         budget.spend(1)?;
-        let truth = |truth: bool| Ok(Cow::Owned(Value::Bool(truth)));
+        let boolean = |value: bool| Ok(Cow::Owned(Value::Bool(value)));
         match self {
             Condition::Literal(value) => Ok(Cow::Borrowed(value)),
             Condition::Expression(expression) => {
-                // Finding the way costs the square of its length, see `expression`.
+                // Resolving can take quadratic time in the length of the expression.
                 budget.spend(expression.len())?;
                 Ok(resolve(expression, scope).unwrap_or(Cow::Owned(Value::Null)))
             }
-            Condition::Not(inner) => truth(!inner.evaluate(scope, budget)?),
-            Condition::Compare(left, comparison, right) => {
-                let (left, right) = (left.evaluate_value(scope, budget)?, right.evaluate_value(scope, budget)?);
+            Condition::Not(inner) => boolean(!inner.evaluate(scope, budget)?),
+            Condition::Compare(left, operator, right) => {
+                let left = left.evaluate_value(scope, budget)?;
+                let right = right.evaluate_value(scope, budget)?;
                 budget.spend_on_comparison(&left)?;
                 budget.spend_on_comparison(&right)?;
-                truth(comparison.compare(&left, &right))
+                boolean(operator.compare(&left, &right))
             }
             Condition::All(parts) => {
                 for part in parts {
                     if !part.evaluate(scope, budget)? {
-                        return truth(false);
+                        return boolean(false);
                     }
                 }
-                truth(true)
+                boolean(true)
             }
             Condition::Any(parts) => {
                 for part in parts {
                     if part.evaluate(scope, budget)? {
-                        return truth(true);
+                        return boolean(true);
                     }
                 }
-                truth(false)
+                boolean(false)
             }
         }
     }
 }
 
+/// Maximum length of a condition in bytes.
 const MAX_CONDITION_LEN: usize = 2000;
+/// Maximum nesting of a condition; bounds the recursion of parser and evaluation.
 const MAX_CONDITION_DEPTH: usize = 32;
 
+/// Truthiness: null, false, 0 and the empty string are false.
 fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -99,6 +111,7 @@ fn is_truthy(value: &Value) -> bool {
 }
 
 impl ComparisonOperator {
+    /// Compares loosely. Values of different types are unequal, apart from numbers and booleans written as strings.
     fn compare(self, left: &Value, right: &Value) -> bool {
         let order = compare_values(left, right);
         match self {
@@ -112,12 +125,13 @@ impl ComparisonOperator {
     }
 }
 
-/// Only numbers and texts are before or after others.
+/// Whether `<` and `>` are defined: only for numbers and strings.
 fn are_orderable(left: &Value, right: &Value) -> bool {
-    let can = |value: &Value| value.is_number() || value.is_string();
-    can(left) && can(right)
+    let is_orderable = |value: &Value| value.is_number() || value.is_string();
+    is_orderable(left) && is_orderable(right)
 }
 
+/// Loose comparison; `None` if the values are neither equal nor orderable.
 fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare_numbers(left, right),
@@ -131,6 +145,7 @@ fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
+/// Compares integers exactly and others as floats.
 pub(super) fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering> {
     match (left.as_i64(), right.as_i64()) {
         (Some(left), Some(right)) => Some(left.cmp(&right)),
@@ -138,12 +153,14 @@ pub(super) fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering>
     }
 }
 
+/// Recursive descent parser. Skips white space after each token.
 struct ConditionParser<'a> {
     rest: &'a str,
     depth: usize,
 }
 
 impl ConditionParser<'_> {
+    /// `a || b`
     fn parse_or(&mut self) -> Result<Condition, String> {
         let mut parts = vec![self.parse_and()?];
         while self.take("||") {
@@ -152,6 +169,7 @@ impl ConditionParser<'_> {
         Ok(unwrap_single_or(parts, Condition::Any))
     }
 
+    /// `a && b`
     fn parse_and(&mut self) -> Result<Condition, String> {
         let mut parts = vec![self.parse_comparison()?];
         while self.take("&&") {
@@ -160,6 +178,7 @@ impl ConditionParser<'_> {
         Ok(unwrap_single_or(parts, Condition::All))
     }
 
+    /// `a == b`, or a single operand. Longer operators come first in the table.
     fn parse_comparison(&mut self) -> Result<Condition, String> {
         const COMPARISONS: [(&str, ComparisonOperator); 6] = [
             ("==", ComparisonOperator::Equal),
@@ -170,10 +189,13 @@ impl ConditionParser<'_> {
             (">", ComparisonOperator::Greater),
         ];
         let left = self.parse_unary()?;
-        let Some((_, comparison)) = COMPARISONS.into_iter().find(|(sign, _)| self.take(sign)) else { return Ok(left) };
-        Ok(Condition::Compare(Box::new(left), comparison, Box::new(self.parse_unary()?)))
+        let Some((_, operator)) = COMPARISONS.into_iter().find(|(symbol, _)| self.take(symbol)) else {
+            return Ok(left);
+        };
+        Ok(Condition::Compare(Box::new(left), operator, Box::new(self.parse_unary()?)))
     }
 
+    /// `!a`, `(a)` or an operand. All recursion passes here, so the depth is checked here.
     fn parse_unary(&mut self) -> Result<Condition, String> {
         self.depth += 1;
         if self.depth > MAX_CONDITION_DEPTH {
@@ -194,6 +216,7 @@ impl ConditionParser<'_> {
         Ok(condition)
     }
 
+    /// A literal, or an expression with or without braces.
     fn parse_operand(&mut self) -> Result<Condition, String> {
         if let Some(quote) = self.rest.chars().next().filter(|&first| first == '\'' || first == '"') {
             return self.parse_quoted(quote).map(|text| Condition::Literal(text.into()));
@@ -215,82 +238,86 @@ impl ConditionParser<'_> {
                 return parse_expression(word);
             }
             _ => Value::Number(word.parse().map_err(|_| {
-                format!("`{}` is no literal; texts stand in single quotes", sanitize_truncated(word, 60))
+                format!("`{}` is not a literal; put strings in single quotes", sanitize_truncated(word, 60))
             })?),
         };
         self.advance(word.len());
         Ok(Condition::Literal(literal))
     }
 
-    /// A quote inside of the text is written twice.
+    /// A quoted string; a doubled quote stands for the quote itself.
     fn parse_quoted(&mut self, quote: char) -> Result<String, String> {
         let mut text = String::new();
         let mut characters = self.rest.char_indices().skip(1).peekable();
-        while let Some((at, character)) = characters.next() {
+        while let Some((position, character)) = characters.next() {
             if character != quote {
                 text.push(character);
             } else if characters.next_if(|(_, next)| *next == quote).is_some() {
                 text.push(quote);
             } else {
-                self.advance(at + 1);
+                self.advance(position + 1);
                 return Ok(text);
             }
         }
-        Err(format!("the text that begins with `{}` has no end", sanitize_truncated(self.rest, 40)))
+        Err(format!("the string that begins with `{}` is not terminated", sanitize_truncated(self.rest, 40)))
     }
 
-    fn take(&mut self, sign: &str) -> bool {
-        let found = self.rest.starts_with(sign);
-        if found {
-            self.advance(sign.len());
+    /// Consumes a symbol if it is next.
+    fn take(&mut self, symbol: &str) -> bool {
+        let is_next = self.rest.starts_with(symbol);
+        if is_next {
+            self.advance(symbol.len());
         }
-        found
+        is_next
     }
 
     fn advance(&mut self, bytes: usize) {
         self.rest = self.rest[bytes..].trim_start();
     }
 
+    /// Error message for the input at the current position.
     fn unexpected_input(&self) -> String {
         match self.rest {
             "" => "the condition ends too early".into(),
-            rest => format!("`{}` is not expected there in a condition", sanitize_truncated(rest, 40)),
+            rest => format!("unexpected `{}` in the condition", sanitize_truncated(rest, 40)),
         }
     }
 }
 
+/// Checks that a word is an expression.
 fn parse_expression(word: &str) -> Result<Condition, String> {
     if is_expression(word) {
         Ok(Condition::Expression(word.to_owned()))
     } else {
-        Err(format!("`{}` is no runtime expression", sanitize_truncated(word, 60)))
+        Err(format!("`{}` is not a runtime expression", sanitize_truncated(word, 60)))
     }
 }
 
-/// Up to a space or an operator; what stands in brackets belongs to the word.
+/// End of an operand: the next white space or operator outside brackets.
 fn word_end(text: &str) -> usize {
-    let mut inside = false;
-    for (at, character) in text.char_indices() {
+    let mut in_brackets = false;
+    for (position, character) in text.char_indices() {
         match character {
-            '[' => inside = true,
-            ']' => inside = false,
-            _ if inside => {}
-            '=' | '!' | '<' | '>' | '&' | '|' | '(' | ')' | ',' => return at,
-            _ if character.is_whitespace() => return at,
+            '[' => in_brackets = true,
+            ']' => in_brackets = false,
+            _ if in_brackets => {}
+            '=' | '!' | '<' | '>' | '&' | '|' | '(' | ')' | ',' => return position,
+            _ if character.is_whitespace() => return position,
             _ => {}
         }
     }
     text.len()
 }
 
-fn unwrap_single_or(mut parts: Vec<Condition>, many: impl FnOnce(Vec<Condition>) -> Condition) -> Condition {
+/// Returns the only part itself, or a group of several.
+fn unwrap_single_or(mut parts: Vec<Condition>, group: impl FnOnce(Vec<Condition>) -> Condition) -> Condition {
     match parts.pop() {
         Some(only) if parts.is_empty() => only,
         Some(last) => {
             parts.push(last);
-            many(parts)
+            group(parts)
         }
-        None => many(parts),
+        None => group(parts),
     }
 }
 
@@ -345,12 +372,12 @@ mod tests {
         for (text, reason) in [
             ("", "the condition ends too early"),
             ("$statusCode ==", "the condition ends too early"),
-            ("$statusCode == 200 200", "`200` is not expected there in a condition"),
-            ("$statusCode = 200", "`= 200` is not expected there in a condition"),
+            ("$statusCode == 200 200", "unexpected `200` in the condition"),
+            ("$statusCode = 200", "unexpected `= 200` in the condition"),
             ("($statusCode", "the condition ends too early"),
-            ("$step.x == 1", "`$step.x` is no runtime expression"),
-            ("$response.body#/a == open", "`open` is no literal; texts stand in single quotes"),
-            ("'open", "the text that begins with `'open` has no end"),
+            ("$step.x == 1", "`$step.x` is not a runtime expression"),
+            ("$response.body#/a == open", "`open` is not a literal; put strings in single quotes"),
+            ("'open", "the string that begins with `'open` is not terminated"),
             (&"(".repeat(100), "the condition is nested deeper than 32 levels"),
             (&"!".repeat(100), "the condition is nested deeper than 32 levels"),
             (&" ".repeat(3000), "the condition is longer than 2000 characters"),

@@ -1,4 +1,4 @@
-//! What must hold for a step to be successful or for an action to be taken: read once, asked as often as needed.
+//! Criteria of Arazzo: conditions for the success of a step or for taking an action. Parsed once, evaluated often.
 
 use std::borrow::Cow;
 
@@ -12,13 +12,15 @@ use crate::expression::{Scope, is_expression, resolve};
 use crate::json::truncated_json;
 use crate::text::sanitize_truncated;
 
+/// A condition with its type.
 #[derive(Debug, Clone)]
 pub struct Criterion {
-    /// As the document has it.
+    /// As written in the document, for messages.
     pub condition: String,
     kind: CriterionKind,
 }
 
+/// Type of a criterion. `context` is the expression whose value is tested.
 #[derive(Debug, Clone)]
 enum CriterionKind {
     Simple(Condition),
@@ -27,6 +29,7 @@ enum CriterionKind {
 }
 
 impl Criterion {
+    /// Parses a criterion object. The error is a message for people.
     pub(super) fn parse(value: &Value) -> Result<Criterion, String> {
         let text = |name: &str| value.get(name).and_then(Value::as_str);
         let condition = text("condition").ok_or("it has no `condition`")?.to_owned();
@@ -37,10 +40,10 @@ impl Criterion {
             if is_expression(inner) {
                 Ok(inner.to_owned())
             } else {
-                Err(format!("its context `{}` is no runtime expression", sanitize_truncated(context, 60)))
+                Err(format!("its context `{}` is not a runtime expression", sanitize_truncated(context, 60)))
             }
         };
-        let test = match kind.map(|kind| kind.as_str().unwrap_or_default()) {
+        let criterion_kind = match kind.map(|kind| kind.as_str().unwrap_or_default()) {
             None | Some("simple") => CriterionKind::Simple(Condition::parse(&condition)?),
             Some("regex") => CriterionKind::Regex { context: context()?, pattern: compile_pattern(&condition)? },
             Some("jsonpath") => {
@@ -48,13 +51,13 @@ impl Criterion {
             }
             Some("xpath") => return Err("conditions in XPath are not supported".into()),
             Some(other) => {
-                return Err(format!("there is no type of condition called `{}`", sanitize_truncated(other, 40)));
+                return Err(format!("unknown condition type `{}`", sanitize_truncated(other, 40)));
             }
         };
-        Ok(Criterion { condition, kind: test })
+        Ok(Criterion { condition, kind: criterion_kind })
     }
 
-    /// What the condition is about, where that does not stand in it.
+    /// Expression whose value is tested; `None` for simple conditions, which contain their expressions.
     pub fn context(&self) -> Option<&str> {
         match &self.kind {
             CriterionKind::Simple(_) => None,
@@ -62,7 +65,7 @@ impl Criterion {
         }
     }
 
-    /// A context that leads nowhere satisfies nothing.
+    /// Evaluates the criterion. A context that cannot be resolved gives `false`. Fails at the limits on work.
     pub fn evaluate(&self, scope: &Scope<'_>, budget: &ConditionBudget) -> Result<bool, String> {
         match &self.kind {
             CriterionKind::Simple(condition) => condition.evaluate(scope, budget),
@@ -74,25 +77,25 @@ impl Criterion {
                 };
                 if text.len() > MAX_MATCHED_TEXT_LEN {
                     return Err(format!(
-                        "a text of more than {MAX_MATCHED_TEXT_LEN} bytes is not matched with a pattern"
+                        "a text of more than {MAX_MATCHED_TEXT_LEN} bytes cannot be matched with a pattern"
                     ));
                 }
                 budget.spend_on_match(&text)?;
                 Ok(pattern.is_match(&text))
             }
-            CriterionKind::JsonPath { context, condition: question } => match resolve(context, scope) {
-                Ok(value) => question.evaluate(&value, budget),
+            CriterionKind::JsonPath { context, condition } => match resolve(context, scope) {
+                Ok(value) => condition.evaluate(&value, budget),
                 Err(_) => Ok(false),
             },
         }
     }
 }
 
+/// Maximum length of a text that is matched with a pattern, in bytes.
 const MAX_MATCHED_TEXT_LEN: usize = 1024 * 1024;
 
-/// A pattern of bounded size; the engine takes time in proportion to the text, multiplied by the states that it may be
-/// in at once. What is repeated by the thousand makes so many states, classes of Unicode do not, and so the size is
-/// measured without these.
+/// Compiles a pattern of bounded size. Matching takes time in proportion to the text times the states that the engine can be
+/// in at once. Large repetitions create many states, Unicode classes do not; so the size without Unicode is what is limited.
 pub(super) fn compile_pattern(text: &str) -> Result<Regex, String> {
     const MAX_PATTERN_LEN: usize = 1000;
     const MAX_NON_UNICODE_SIZE: usize = 24 * 1024;
@@ -101,15 +104,16 @@ pub(super) fn compile_pattern(text: &str) -> Result<Regex, String> {
     if text.len() > MAX_PATTERN_LEN {
         return Err(format!("the pattern is longer than {MAX_PATTERN_LEN} characters"));
     }
-    let size = |limit: usize| bytes::RegexBuilder::new(text).unicode(false).nest_limit(50).size_limit(limit).build();
-    let largest = match size(MAX_NON_UNICODE_SIZE) {
+    let compile_without_unicode =
+        |limit: usize| bytes::RegexBuilder::new(text).unicode(false).nest_limit(50).size_limit(limit).build();
+    let size_limit = match compile_without_unicode(MAX_NON_UNICODE_SIZE) {
         Ok(_) => MAX_SIZE,
         Err(regex::Error::CompiledTooBig(_)) => 0,
-        // It needs Unicode.
+        // The pattern does not compile without Unicode, so limit its size with it.
         Err(_) => MAX_UNICODE_SIZE,
     };
-    let built = RegexBuilder::new(text).size_limit(largest).dfa_size_limit(MAX_SIZE).nest_limit(50).build();
-    built.map_err(|_| format!("`{}` is no pattern that can be used here", sanitize_truncated(text, 60)))
+    let pattern = RegexBuilder::new(text).size_limit(size_limit).dfa_size_limit(MAX_SIZE).nest_limit(50).build();
+    pattern.map_err(|_| format!("the pattern `{}` is invalid or too complex", sanitize_truncated(text, 60)))
 }
 
 #[cfg(test)]
@@ -142,19 +146,19 @@ mod tests {
             (json!({"condition": "^2", "type": "regex"}), Err("it has no `context`")),
             (
                 json!({"context": "body", "condition": "^2", "type": "regex"}),
-                Err("its context `body` is no runtime expression"),
+                Err("its context `body` is not a runtime expression"),
             ),
             (
                 json!({"context": "$url", "condition": "(?=x)", "type": "regex"}),
-                Err("`(?=x)` is no pattern that can be used here"),
+                Err("the pattern `(?=x)` is invalid or too complex"),
             ),
             (
                 json!({"context": "$url", "condition": "(a{500}){500}", "type": "regex"}),
-                Err("`(a{500}){500}` is no pattern that can be used here"),
+                Err("the pattern `(a{500}){500}` is invalid or too complex"),
             ),
             (
                 json!({"context": "$url", "condition": "[ab]*a[ab]{5000}c", "type": "regex"}),
-                Err("`[ab]*a[ab]{5000}c` is no pattern that can be used here"),
+                Err("the pattern `[ab]*a[ab]{5000}c` is invalid or too complex"),
             ),
             (
                 json!({"context": "$response.body#/status", "condition": r"^(?:\w+|\pL\s*|.*)$", "type": "regex"}),
@@ -164,7 +168,7 @@ mod tests {
                 json!({"context": "$url", "condition": "//a", "type": "xpath"}),
                 Err("conditions in XPath are not supported"),
             ),
-            (json!({"condition": "x", "type": "sql"}), Err("there is no type of condition called `sql`")),
+            (json!({"condition": "x", "type": "sql"}), Err("unknown condition type `sql`")),
         ] {
             let found =
                 Criterion::parse(&criterion).and_then(|read| read.evaluate(&scope, &ConditionBudget::default()));

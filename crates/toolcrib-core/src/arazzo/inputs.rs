@@ -1,5 +1,5 @@
-//! The schema of a workflow's inputs, made to stand alone: what it refers to elsewhere in the document is kept once,
-//! under `$defs`, so that cycles stay cycles and nothing is copied without bound.
+//! Makes the schema of a workflow's inputs self-contained: schemas that it refers to elsewhere in the document are copied
+//! once to `$defs`, so that recursion stays recursion and the size stays bounded.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,25 @@ use serde_json::{Map, Value, json};
 
 use crate::text::sanitize_truncated;
 
-/// `given` is what a workflow has as `inputs`; about `room` bytes may come of it.
-pub(super) fn resolve_inputs(document: &Value, given: &Value, room: usize) -> Result<Value, String> {
-    let mut top = given;
+/// Resolves the `inputs` of a workflow to a schema of about `max_bytes` at most.
+pub(super) fn resolve_inputs(document: &Value, inputs: &Value, max_bytes: usize) -> Result<Value, String> {
+    let mut root = inputs;
     for _ in 0..MAX_REFERENCE_HOPS {
-        let Some(reference) = root_reference(top) else { break };
-        top = resolve_reference(document, given, &reference)?.0;
+        let Some(reference) = root_reference(root) else { break };
+        root = resolve_reference(document, inputs, &reference)?.0;
     }
-    let mut gathering = DefinitionCollector {
+    let mut collector = DefinitionCollector {
         document,
-        root: top,
+        root,
         definition_names: BTreeMap::new(),
         pending: Vec::new(),
-        bytes_left: room,
+        bytes_left: max_bytes,
     };
-    let mut schema = gathering.copy_schema(top, 0)?;
+    // Copying a schema may queue further definitions.
+    let mut schema = collector.copy_schema(root, 0)?;
     let mut definitions = Map::new();
-    while let Some((name, value)) = gathering.pending.pop() {
-        let definition = gathering.copy_schema(value, 0)?;
+    while let Some((name, value)) = collector.pending.pop() {
+        let definition = collector.copy_schema(value, 0)?;
         definitions.insert(name, definition);
     }
     if let (Value::Object(schema), false) = (&mut schema, definitions.is_empty()) {
@@ -33,44 +34,51 @@ pub(super) fn resolve_inputs(document: &Value, given: &Value, room: usize) -> Re
     Ok(schema)
 }
 
+/// Maximum length of a chain of references at the top level.
 const MAX_REFERENCE_HOPS: usize = 8;
+/// Maximum nesting of the schema.
 const MAX_INPUTS_DEPTH: usize = 48;
+/// Maximum number of definitions.
 const MAX_INPUT_DEFINITIONS: usize = 500;
 
+/// Copies schemas and collects the definitions that they refer to.
 struct DefinitionCollector<'a> {
     document: &'a Value,
+    /// Schema of the inputs, which references may point into too.
     root: &'a Value,
-    /// By pointer.
+    /// Name in `$defs` by reference.
     definition_names: BTreeMap<String, String>,
+    /// Definitions that are not copied yet.
     pending: Vec<(String, &'a Value)>,
-    /// References may lead to every level of the same tree, which is then copied for each.
+    /// Remaining size. References may point to every level of the same tree, which is then copied for each.
     bytes_left: usize,
 }
 
 impl<'a> DefinitionCollector<'a> {
+    /// Copies a schema, rewriting its references to `$defs`.
     fn copy_schema(&mut self, value: &'a Value, depth: usize) -> Result<Value, String> {
         if depth > MAX_INPUTS_DEPTH {
             return Err(format!("the schema of the inputs is nested deeper than {MAX_INPUTS_DEPTH} levels"));
         }
-        let text = value.as_str().map_or(0, str::len);
-        let room = self
+        let text_len = value.as_str().map_or(0, str::len);
+        let bytes_left = self
             .bytes_left
-            .checked_sub(8 + text)
-            .ok_or("the schema of the inputs is too large with what it refers to")?;
-        self.bytes_left = room;
+            .checked_sub(8 + text_len)
+            .ok_or("the schema of the inputs is too large with the schemas it refers to")?;
+        self.bytes_left = bytes_left;
         match value {
             Value::Object(object) => {
                 let mut copy = Map::new();
                 for (key, value) in object {
                     self.bytes_left = self.bytes_left.saturating_sub(key.len());
-                    let walked = match (key.as_str(), value) {
+                    let copied = match (key.as_str(), value) {
                         ("$defs" | "definitions", _) if depth == 0 => continue,
                         ("$ref", Value::String(reference)) => {
                             json!(format!("#/$defs/{}", self.definition_name(reference)?))
                         }
                         (_, value) => self.copy_schema(value, depth + 1)?,
                     };
-                    copy.insert(key.clone(), walked);
+                    copy.insert(key.clone(), copied);
                 }
                 Ok(Value::Object(copy))
             }
@@ -79,7 +87,7 @@ impl<'a> DefinitionCollector<'a> {
         }
     }
 
-    /// The name in `$defs` of what a reference leads to.
+    /// Returns the name in `$defs` for the target of a reference, queueing the target if it is new.
     fn definition_name(&mut self, reference: &str) -> Result<String, String> {
         if let Some(name) = self.definition_names.get(reference) {
             return Ok(name.clone());
@@ -88,38 +96,40 @@ impl<'a> DefinitionCollector<'a> {
             return Err(format!("the inputs refer to more than {MAX_INPUT_DEFINITIONS} schemas"));
         }
         let (value, last) = resolve_reference(self.document, self.root, reference)?;
-        let legal =
+        let to_legal =
             |character: char| if character.is_ascii_alphanumeric() || character == '_' { character } else { '_' };
-        let plain: String = last.chars().take(64).map(legal).collect();
-        let taken = self.definition_names.values().any(|name| *name == plain);
-        let name = if taken { format!("{plain}_{}", self.definition_names.len()) } else { plain };
+        let sanitized: String = last.chars().take(64).map(to_legal).collect();
+        let is_taken = self.definition_names.values().any(|name| *name == sanitized);
+        let name = if is_taken { format!("{sanitized}_{}", self.definition_names.len()) } else { sanitized };
         self.definition_names.insert(reference.to_owned(), name.clone());
         self.pending.push((name.clone(), value));
         Ok(name)
     }
 }
 
-/// `$ref`, or the `reference` that documents also write for inputs, as a pointer.
+/// Reference that the whole schema consists of: `$ref`, or Arazzo's `reference`, converted to a JSON pointer.
 fn root_reference(schema: &Value) -> Option<String> {
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
-        // Beside other keywords it is one of them.
+        // Beside other keywords, a reference is only a part of the schema.
         return (schema.as_object()?.len() == 1).then(|| reference.to_owned());
     }
     let name = schema.get("reference")?.as_str()?.strip_prefix("$components.inputs.")?;
     Some(format!("#/components/inputs/{name}"))
 }
 
-/// What a reference leads to, in the document or in the schema itself, and its last name.
+/// Resolves a reference in the document or in the schema itself. Returns the target and the last name of the pointer.
 fn resolve_reference<'a>(document: &'a Value, root: &'a Value, reference: &str) -> Result<(&'a Value, String), String> {
     let Some(pointer) = reference.strip_prefix('#') else {
         return Err(format!(
-            "`{}` leads to another document, which is not followed",
+            "`{}` refers to another document, which is not supported",
             sanitize_truncated(reference, 100)
         ));
     };
-    let found = document.pointer(pointer).filter(|_| !pointer.is_empty()).or_else(|| root.pointer(pointer));
-    let last = pointer.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or("root").to_owned();
-    found.map(|value| (value, last)).ok_or_else(|| format!("`{}` leads nowhere", sanitize_truncated(reference, 100)))
+    let value = document.pointer(pointer).filter(|_| !pointer.is_empty()).or_else(|| root.pointer(pointer));
+    let last_name = pointer.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("root").to_owned();
+    value
+        .map(|value| (value, last_name))
+        .ok_or_else(|| format!("`{}` cannot be resolved", sanitize_truncated(reference, 100)))
 }
 
 #[cfg(test)]
@@ -156,8 +166,11 @@ mod tests {
                 json!({"$ref": "#/components/inputs/loop"}),
                 Ok(json!({"$ref": "#/$defs/loop", "$defs": {"loop": {"$ref": "#/$defs/loop"}}})),
             ),
-            (json!({"$ref": "#/components/inputs/nope"}), Err("`#/components/inputs/nope` leads nowhere")),
-            (json!({"$ref": "other.json#/x"}), Err("`other.json#/x` leads to another document, which is not followed")),
+            (json!({"$ref": "#/components/inputs/nope"}), Err("`#/components/inputs/nope` cannot be resolved")),
+            (
+                json!({"$ref": "other.json#/x"}),
+                Err("`other.json#/x` refers to another document, which is not supported"),
+            ),
             (
                 (0..60).fold(json!({}), |inner, _| json!({"items": inner})),
                 Err("the schema of the inputs is nested deeper than 48 levels"),

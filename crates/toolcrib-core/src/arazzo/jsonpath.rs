@@ -1,6 +1,6 @@
-//! JSONPath (RFC 9535) as far as conditions need it: names, indices, slices, wildcards, descendants, filters and the
-//! functions of the standard. Written here because a query comes from a document nobody vouches for: what it may cost
-//! is counted, which no crate offers.
+//! JSONPath (RFC 9535) for conditions: names, indices, slices, wildcards, descendants, filters and the standard functions.
+//! An own implementation, because queries come from untrusted documents: it counts the work of a query and stops at a limit,
+//! which no crate offers.
 
 mod parse;
 
@@ -13,31 +13,36 @@ use serde_json::Value;
 use super::budget::ConditionBudget;
 use super::condition::{ComparisonOperator, compare_numbers};
 
-/// What a criterion asks of its context.
+/// A criterion of type `jsonpath`.
 #[derive(Debug, Clone)]
 pub(super) struct JsonPathCondition(JsonPathConditionKind);
 
+/// The two forms of such a criterion.
 #[derive(Debug, Clone)]
 enum JsonPathConditionKind {
-    /// Whether it selects anything.
+    /// Met if the query selects any node.
     Query(JsonPathQuery),
-    /// `$.token != null` is no query, yet documents write it. What is not there counts as null.
+    /// `$.token != null` is not a JSONPath query, but real documents use it. Absent values count as null then.
     Comparison(LogicalExpression),
 }
 
+/// A query: segments applied one after the other.
 #[derive(Debug, Clone)]
 struct JsonPathQuery {
-    /// From `@`, what a filter looks at, and not from `$`.
+    /// Starts at `@`, the node that a filter tests, instead of `$`.
     relative: bool,
     segments: Vec<JsonPathSegment>,
 }
 
+/// One segment of a query, e.g. `.name` or `[0, 2]`.
 #[derive(Debug, Clone)]
 struct JsonPathSegment {
+    /// `..`: applies the selectors to all descendants.
     descendants: bool,
     selectors: Vec<JsonPathSelector>,
 }
 
+/// Selects children of a node.
 #[derive(Debug, Clone)]
 enum JsonPathSelector {
     Name(String),
@@ -47,63 +52,76 @@ enum JsonPathSelector {
     Filter(LogicalExpression),
 }
 
+/// Expression of a filter.
 #[derive(Debug, Clone)]
 enum LogicalExpression {
+    /// `||`
     Any(Vec<LogicalExpression>),
+    /// `&&`
     All(Vec<LogicalExpression>),
     Not(Box<LogicalExpression>),
+    /// True if the query selects any node.
     Exists(JsonPathQuery),
     Compare(JsonPathOperand, ComparisonOperator, JsonPathOperand),
-    /// `match` (the whole text) and `search`; the pattern is a literal, compiled when it was read.
+    /// Functions `match` (whole text) and `search`. The pattern must be a literal, so it is compiled once.
     Matches(JsonPathOperand, Regex),
 }
 
+/// Operand of a comparison.
 #[derive(Debug, Clone)]
 enum JsonPathOperand {
     Literal(Value),
-    /// Of one node; of none or several, nothing.
+    /// Value of the only selected node; absent if there are none or several.
     Query(JsonPathQuery),
+    /// Function `length`.
     Length(Box<JsonPathOperand>),
+    /// Function `count`.
     Count(JsonPathQuery),
 }
 
 impl JsonPathCondition {
+    /// Parses a condition. The error is a message for people.
     pub(super) fn parse(text: &str) -> Result<JsonPathCondition, String> {
         parse::parse_condition(text)
     }
 
+    /// Evaluates the condition for a value. Fails at the limits on work.
     pub(super) fn evaluate(&self, root: &Value, budget: &ConditionBudget) -> Result<bool, String> {
-        let mut walk = JsonPathEvaluator { root, visits_left: MAX_VISITED_NODES, absent_value: None, budget };
-        let holds = match &self.0 {
-            JsonPathConditionKind::Query(query) => walk.select(query, root).map(|found| !found.is_empty()),
-            JsonPathConditionKind::Comparison(logical) => {
-                walk.absent_value = Some(&Value::Null);
-                walk.evaluate(logical, root)
+        let mut evaluator = JsonPathEvaluator { root, visits_left: MAX_VISITED_NODES, absent_value: None, budget };
+        let result = match &self.0 {
+            JsonPathConditionKind::Query(query) => evaluator.select(query, root).map(|nodes| !nodes.is_empty()),
+            JsonPathConditionKind::Comparison(expression) => {
+                evaluator.absent_value = Some(&Value::Null);
+                evaluator.evaluate(expression, root)
             }
         };
-        budget.spend(MAX_VISITED_NODES - walk.visits_left)?;
-        holds
+        budget.spend(MAX_VISITED_NODES - evaluator.visits_left)?;
+        result
     }
 }
 
-/// How many nodes one query may look at, filters included.
+/// Maximum number of nodes that one query visits, filters included.
 const MAX_VISITED_NODES: usize = 1_000_000;
 
+/// Evaluates one query.
 struct JsonPathEvaluator<'a> {
+    /// `$`
     root: &'a Value,
     visits_left: usize,
-    /// What stands for a value that is not there.
+    /// Value that replaces absent ones in comparisons.
     absent_value: Option<&'a Value>,
-    /// For what costs more than a visit: a filter may compare or match the same large value for each node.
+    /// Pays for operations that cost more than a visit: a filter may compare or match the same large value for each node.
     budget: &'a ConditionBudget,
 }
 
 impl<'a> JsonPathEvaluator<'a> {
+    /// Counts one visited node; fails at the limit.
     fn count_visit(&mut self) -> Result<(), String> {
         self.visits_left = self.visits_left.checked_sub(1).ok_or("the JSONPath query takes too many steps")?;
         Ok(())
     }
 
+    /// Nodes that a query selects, starting at `current` if it is relative.
     fn select(&mut self, query: &JsonPathQuery, current: &'a Value) -> Result<Vec<&'a Value>, String> {
         let mut nodes = vec![if query.relative { current } else { self.root }];
         for segment in &query.segments {
@@ -121,48 +139,50 @@ impl<'a> JsonPathEvaluator<'a> {
         Ok(nodes)
     }
 
+    /// The nodes and all of their descendants. Iterative, because values can be nested deeply.
     fn with_descendants(&mut self, nodes: &[&'a Value]) -> Result<Vec<&'a Value>, String> {
         let mut all = Vec::new();
-        let mut open: Vec<&'a Value> = nodes.iter().rev().copied().collect();
-        while let Some(node) = open.pop() {
+        let mut pending: Vec<&'a Value> = nodes.iter().rev().copied().collect();
+        while let Some(node) = pending.pop() {
             self.count_visit()?;
             all.push(node);
-            open.extend(children(node));
+            pending.extend(children(node));
         }
         Ok(all)
     }
 
+    /// Appends the children that a selector selects.
     fn apply_selector(
         &mut self,
         selector: &JsonPathSelector,
         node: &'a Value,
-        found: &mut Vec<&'a Value>,
+        selected: &mut Vec<&'a Value>,
     ) -> Result<(), String> {
         self.count_visit()?;
         match selector {
-            JsonPathSelector::Name(name) => found.extend(node.as_object().and_then(|object| object.get(name))),
+            JsonPathSelector::Name(name) => selected.extend(node.as_object().and_then(|object| object.get(name))),
             JsonPathSelector::Index(index) => {
                 let items = node.as_array().map(Vec::as_slice).unwrap_or_default();
-                found.extend(resolve_index(*index, items.len()).and_then(|position| items.get(position)));
+                selected.extend(resolve_index(*index, items.len()).and_then(|position| items.get(position)));
             }
             JsonPathSelector::Wildcard => {
                 for child in children(node) {
                     self.count_visit()?;
-                    found.push(child);
+                    selected.push(child);
                 }
             }
             JsonPathSelector::Slice { start, end, step } => {
                 let items = node.as_array().map(Vec::as_slice).unwrap_or_default();
                 for position in slice_positions(*start, *end, *step, items.len()) {
                     self.count_visit()?;
-                    found.extend(items.get(position));
+                    selected.extend(items.get(position));
                 }
             }
-            JsonPathSelector::Filter(logical) => {
+            JsonPathSelector::Filter(filter) => {
                 for child in children(node) {
                     self.count_visit()?;
-                    if self.evaluate(logical, child)? {
-                        found.push(child);
+                    if self.evaluate(filter, child)? {
+                        selected.push(child);
                     }
                 }
             }
@@ -170,8 +190,9 @@ impl<'a> JsonPathEvaluator<'a> {
         Ok(())
     }
 
-    fn evaluate(&mut self, logical: &LogicalExpression, current: &'a Value) -> Result<bool, String> {
-        match logical {
+    /// Evaluates an expression for the node `current` (`@`).
+    fn evaluate(&mut self, expression: &LogicalExpression, current: &'a Value) -> Result<bool, String> {
+        match expression {
             LogicalExpression::Any(parts) => {
                 for part in parts {
                     if self.evaluate(part, current)? {
@@ -190,12 +211,13 @@ impl<'a> JsonPathEvaluator<'a> {
             }
             LogicalExpression::Not(inner) => Ok(!self.evaluate(inner, current)?),
             LogicalExpression::Exists(query) => Ok(!self.select(query, current)?.is_empty()),
-            LogicalExpression::Compare(left, comparison, right) => {
-                let (left, right) = (self.evaluate_operand(left, current)?, self.evaluate_operand(right, current)?);
+            LogicalExpression::Compare(left, operator, right) => {
+                let left = self.evaluate_operand(left, current)?;
+                let right = self.evaluate_operand(right, current)?;
                 for value in [&left, &right].into_iter().flatten() {
                     self.budget.spend_on_comparison(value)?;
                 }
-                Ok(comparison
+                Ok(operator
                     .compare_in_query(left.as_deref().or(self.absent_value), right.as_deref().or(self.absent_value)))
             }
             LogicalExpression::Matches(operand, pattern) => {
@@ -207,6 +229,7 @@ impl<'a> JsonPathEvaluator<'a> {
         }
     }
 
+    /// Value of an operand; `None` if it is absent.
     fn evaluate_operand<'q>(
         &mut self,
         operand: &'q JsonPathOperand,
@@ -237,11 +260,12 @@ impl<'a> JsonPathEvaluator<'a> {
     }
 }
 
-/// Longer texts match no pattern.
+/// Maximum length of a text in bytes; longer ones match no pattern.
 const MAX_MATCHED_TEXT_LEN: usize = 1024 * 1024;
 
-/// JSONPath tells letters apart by their case, and knows what is absent; conditions do not.
+/// Comparison in JSONPath: strings are case-sensitive, and absent values are equal to each other only.
 impl ComparisonOperator {
+    /// Compares strictly, as RFC 9535 specifies.
     fn compare_in_query(self, left: Option<&Value>, right: Option<&Value>) -> bool {
         let order = match (left, right) {
             (Some(Value::Number(left)), Some(Value::Number(right))) => compare_numbers(left, right),
@@ -259,6 +283,7 @@ impl ComparisonOperator {
     }
 }
 
+/// Items of an array or values of an object.
 fn children(node: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     match node {
         Value::Array(items) => Box::new(items.iter()),
@@ -267,25 +292,26 @@ fn children(node: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-/// Counted from the end where it is negative.
+/// Position for an index, which counts from the end if negative.
 fn resolve_index(index: i64, length: usize) -> Option<usize> {
     let length = i64::try_from(length).ok()?;
     usize::try_from(if index < 0 { index.checked_add(length)? } else { index }).ok()
 }
 
-/// The positions that `start:end:step` selects.
+/// Positions that `start:end:step` selects, in order; none for step 0.
 fn slice_positions(start: Option<i64>, end: Option<i64>, step: i64, length: usize) -> Box<dyn Iterator<Item = usize>> {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
-    let normal = |index: i64| if index < 0 { index.saturating_add(length) } else { index };
+    let normalize = |index: i64| if index < 0 { index.saturating_add(length) } else { index };
     let stride = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
     let positions: Box<dyn Iterator<Item = i64>> = if stride == 0 {
         Box::new(std::iter::empty())
     } else if step > 0 {
-        let (lower, upper) = (normal(start.unwrap_or(0)).clamp(0, length), end.map_or(length, normal).clamp(0, length));
+        let lower = normalize(start.unwrap_or(0)).clamp(0, length);
+        let upper = end.map_or(length, normalize).clamp(0, length);
         Box::new((lower..upper).step_by(stride))
     } else {
-        let upper = start.map_or(length - 1, normal).clamp(-1, length - 1);
-        let lower = end.map_or(-1, normal).clamp(-1, length - 1);
+        let upper = start.map_or(length - 1, normalize).clamp(-1, length - 1);
+        let lower = end.map_or(-1, normalize).clamp(-1, length - 1);
         Box::new((lower + 1..upper + 1).rev().step_by(stride))
     };
     Box::new(positions.filter_map(|position| usize::try_from(position).ok()))
@@ -353,14 +379,14 @@ mod tests {
     #[test]
     fn a_query_that_cannot_be_read_says_why() {
         for (text, reason) in [
-            ("pets", "`pets` is no literal"),
+            ("pets", "`pets` is not a literal"),
             ("$.pets[", "the JSONPath query ends too early"),
-            ("$.pets[?@.id ==]", "`]` is not expected there in a JSONPath query"),
-            ("$.pets x", "`x` is not expected there in a JSONPath query"),
-            ("$.pets[?size(@) > 1]", "there is no function `size`"),
+            ("$.pets[?@.id ==]", "unexpected `]` in the JSONPath query"),
+            ("$.pets x", "unexpected `x` in the JSONPath query"),
+            ("$.pets[?size(@) > 1]", "unknown function `size`"),
             ("$.pets[?match(@.name, @.x)]", "a pattern must be a literal"),
-            ("$.pets[?1]", "a literal alone is no condition"),
-            ("$.pets[99999999999999999999]", "`99999999999999999999` is no index"),
+            ("$.pets[?1]", "a literal alone is not a condition"),
+            ("$.pets[99999999999999999999]", "`99999999999999999999` is not an index"),
             (&format!("$[?{}", "(".repeat(100)), "the JSONPath query is nested deeper than 16 levels"),
             (&format!("${}", "[?@".repeat(100)), "the JSONPath query is nested deeper than 16 levels"),
         ] {
@@ -402,7 +428,7 @@ mod tests {
             "$.list[?length($.text) == 1]",
         ] {
             let found = JsonPathCondition::parse(text).unwrap().evaluate(&large, &ConditionBudget::default());
-            assert_eq!(found, too_many("deciding the conditions takes"), "{text}");
+            assert_eq!(found, too_many("evaluating the conditions takes"), "{text}");
         }
     }
 

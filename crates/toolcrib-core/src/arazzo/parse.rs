@@ -1,5 +1,5 @@
-//! From a document to its workflows. One that cannot be run is set aside with the place and the reason; the others are
-//! not harmed.
+//! Parses Arazzo documents. A workflow that cannot be executed is excluded with the JSON pointer and the reason; the others
+//! are not affected.
 
 mod step;
 
@@ -18,57 +18,67 @@ use crate::manifest::SetAsideTool;
 use crate::text::sanitize_truncated;
 
 impl ArazzoDocument {
+    /// Parses a document.
+    ///
+    /// # Errors
+    /// `CONFIG_INVALID` if it is no Arazzo 1.x document. Invalid workflows are listed in `excluded` instead.
     pub fn parse(document: &Value) -> Result<ArazzoDocument> {
-        let refused = |reason: String| Err(Error::new(Code::ConfigInvalid, reason));
+        let invalid = |reason: String| Err(Error::new(Code::ConfigInvalid, reason));
         match document.get("arazzo").and_then(Value::as_str) {
             Some(version) if version == "1" || version.starts_with("1.") => {}
             Some(version) => {
-                return refused(format!(
+                return invalid(format!(
                     "Arazzo `{}` is not supported; write `arazzo: 1.0.1`",
                     sanitize_truncated(version, 20)
                 ));
             }
-            None => return refused("this is no Arazzo document: it has no text `arazzo` with its version".into()),
+            None => {
+                return invalid(
+                    "this is not an Arazzo document: the string `arazzo` with the version is missing".into(),
+                );
+            }
         }
-        let Some(given) = document.get("workflows").and_then(Value::as_array) else {
-            return refused("the Arazzo document has no list `workflows`".into());
+        let Some(workflow_values) = document.get("workflows").and_then(Value::as_array) else {
+            return invalid("the Arazzo document has no list `workflows`".into());
         };
-        if given.len() > MAX_WORKFLOWS {
-            return refused(format!("the Arazzo document has more than {MAX_WORKFLOWS} workflows"));
+        if workflow_values.len() > MAX_WORKFLOWS {
+            return invalid(format!("the Arazzo document has more than {MAX_WORKFLOWS} workflows"));
         }
-        let mut reader = ArazzoParser { document, sources: Vec::new(), bytes_left: Cell::new(MAX_WORKFLOW_BYTES) };
-        let mut set_aside = reader.parse_source_descriptions();
+        let mut parser = ArazzoParser { document, sources: Vec::new(), bytes_left: Cell::new(MAX_WORKFLOW_BYTES) };
+        let mut excluded = parser.parse_source_descriptions();
         let mut workflows: Vec<(usize, Workflow)> = Vec::new();
-        for (index, value) in given.iter().enumerate() {
+        for (index, value) in workflow_values.iter().enumerate() {
             let id = value.get("workflowId").and_then(Value::as_str).filter(|id| !id.is_empty());
             let name = id.map_or_else(|| format!("#{}", index + 1), |id| sanitize_truncated(id, 100));
-            let read = match id {
+            let parsed = match id {
                 None => Err(ArazzoParseError::new(format!("/workflows/{index}"), "it has no `workflowId`")),
                 Some(id) if workflows.iter().any(|(_, workflow)| workflow.id == id) => {
                     let reason = "an earlier workflow has the same `workflowId`";
                     Err(ArazzoParseError::new(format!("/workflows/{index}/workflowId"), reason))
                 }
-                Some(id) => reader.parse_workflow(id, value, &format!("/workflows/{index}")),
+                Some(id) => parser.parse_workflow(id, value, &format!("/workflows/{index}")),
             };
-            match read {
+            match parsed {
                 Ok(workflow) => workflows.push((index, workflow)),
-                Err(fault) => set_aside.push(fault.into_excluded(name)),
+                Err(error) => excluded.push(error.into_excluded(name)),
             }
         }
-        remove_dangling_workflows(&mut workflows, &mut set_aside);
+        remove_dangling_workflows(&mut workflows, &mut excluded);
         let mut workflows: Vec<Workflow> = workflows.into_iter().map(|(_, workflow)| workflow).collect();
         assign_tool_names(&mut workflows);
         let components = document.get("components").cloned().unwrap_or_default();
-        Ok(ArazzoDocument { source_descriptions: reader.sources, workflows, excluded: set_aside, components })
+        Ok(ArazzoDocument { source_descriptions: parser.sources, workflows, excluded, components })
     }
 }
 
+/// Maximum number of workflows.
 const MAX_WORKFLOWS: usize = 1000;
+/// Maximum number of source descriptions; further ones are ignored.
 const MAX_SOURCE_DESCRIPTIONS: usize = 1000;
-/// Of all workflows together.
+/// Maximum size of all workflows together, in memory.
 const MAX_WORKFLOW_BYTES: usize = 128 * 1024 * 1024;
 
-/// What is wrong, and where.
+/// Error in one workflow, with its JSON pointer.
 #[derive(Debug)]
 struct ArazzoParseError {
     pointer: String,
@@ -80,43 +90,48 @@ impl ArazzoParseError {
         ArazzoParseError { pointer: pointer.into(), reason: reason.into() }
     }
 
+    /// Converts to an entry of [`ArazzoDocument::excluded`].
     fn into_excluded(self, name: String) -> SetAsideTool {
         SetAsideTool { name, reason: format!("{} (at `{}`)", self.reason, sanitize_truncated(&self.pointer, 200)) }
     }
 }
 
+/// Result of parsing a part of a workflow.
 type ArazzoParseResult<T> = std::result::Result<T, ArazzoParseError>;
 
+/// Parses the parts of one document.
 struct ArazzoParser<'a> {
     document: &'a Value,
+    /// Valid source descriptions.
     sources: Vec<SourceDescription>,
-    /// How many more bytes workflows may take: what many refer to is copied for each.
+    /// Remaining size of the workflows: reusable objects are copied for each use, so the total can exceed the document.
     bytes_left: Cell<usize>,
 }
 
 impl ArazzoParser<'_> {
-    fn spend_bytes(&self, bytes: usize, at: &str) -> ArazzoParseResult<()> {
+    /// Takes bytes from the budget; fails, and leaves nothing, if too few are left.
+    fn spend_bytes(&self, bytes: usize, pointer: &str) -> ArazzoParseResult<()> {
         match self.bytes_left.get().checked_sub(bytes) {
-            Some(left) => {
-                self.bytes_left.set(left);
+            Some(remaining) => {
+                self.bytes_left.set(remaining);
                 Ok(())
             }
             None => {
                 self.bytes_left.set(0);
-                Err(ArazzoParseError::new(at, "the document is too large once its references are followed"))
+                Err(ArazzoParseError::new(pointer, "the document is too large once its references are followed"))
             }
         }
     }
 
-    /// A source description that cannot be used harms only the workflows that need it.
+    /// Parses the source descriptions and returns the invalid ones. These only affect workflows that use them.
     fn parse_source_descriptions(&mut self) -> Vec<SetAsideTool> {
-        let mut set_aside = Vec::new();
+        let mut excluded = Vec::new();
         for (index, value) in
             array_field(self.document, "sourceDescriptions").iter().take(MAX_SOURCE_DESCRIPTIONS).enumerate()
         {
             let text = |name: &str| value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
             let name = text("name").map_or_else(|| format!("#{}", index + 1), |name| sanitize_truncated(name, 100));
-            let read = match (text("name"), text("url"), text("type")) {
+            let parsed = match (text("name"), text("url"), text("type")) {
                 (None, _, _) => Err("a source description has no `name`"),
                 (_, None, _) => Err("the source description has no `url`"),
                 (Some(name), _, _) if self.sources.iter().any(|source| source.name == name) => {
@@ -126,34 +141,35 @@ impl ArazzoParser<'_> {
                 (Some(name), Some(url), Some("arazzo")) => Ok((name, url, SourceDescriptionKind::Arazzo)),
                 (_, _, Some(_)) => Err("a source description is of type `openapi` or `arazzo`"),
             };
-            match read {
+            match parsed {
                 Ok((name, url, kind)) => {
                     self.sources.push(SourceDescription { name: name.to_owned(), url: url.to_owned(), kind });
                 }
                 Err(reason) => {
-                    set_aside.push(
+                    excluded.push(
                         ArazzoParseError::new(format!("/sourceDescriptions/{index}"), reason).into_excluded(name),
                     );
                 }
             }
         }
-        set_aside
+        excluded
     }
 
-    fn parse_workflow(&self, id: &str, value: &Value, at: &str) -> ArazzoParseResult<Workflow> {
+    /// Parses one workflow; the tool name is assigned later.
+    fn parse_workflow(&self, id: &str, value: &Value, pointer: &str) -> ArazzoParseResult<Workflow> {
         let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-        // Nothing more is looked at once there is no room.
-        self.spend_bytes(1, at)?;
+        // Once the budget is used up, further workflows fail at once.
+        self.spend_bytes(1, pointer)?;
         let inputs = match value.get("inputs") {
-            Some(given) => inputs::resolve_inputs(self.document, given, self.bytes_left.get())
-                .map_err(|reason| ArazzoParseError::new(format!("{at}/inputs"), reason))?,
+            Some(schema) => inputs::resolve_inputs(self.document, schema, self.bytes_left.get())
+                .map_err(|reason| ArazzoParseError::new(format!("{pointer}/inputs"), reason))?,
             None => Value::Object(serde_json::Map::new()),
         };
-        self.spend_bytes(approximate_size(&inputs), at)?;
-        let steps = self.parse_steps(value, at)?;
+        self.spend_bytes(approximate_size(&inputs), pointer)?;
+        let steps = self.parse_steps(value, pointer)?;
         let mut depends_on = Vec::new();
         for (index, other) in array_field(value, "dependsOn").iter().enumerate() {
-            depends_on.push(self.parse_workflow_id(other.as_str(), &format!("{at}/dependsOn/{index}"))?);
+            depends_on.push(self.parse_workflow_id(other.as_str(), &format!("{pointer}/dependsOn/{index}"))?);
         }
         Ok(Workflow {
             id: id.to_owned(),
@@ -167,38 +183,39 @@ impl ArazzoParser<'_> {
         })
     }
 
-    /// The id of a workflow of this document.
-    fn parse_workflow_id(&self, id: Option<&str>, at: &str) -> ArazzoParseResult<String> {
+    /// Checks the id of a workflow of this document. Whether it exists is checked later.
+    fn parse_workflow_id(&self, id: Option<&str>, pointer: &str) -> ArazzoParseResult<String> {
         match id {
-            None | Some("") => Err(ArazzoParseError::new(at, "it names no workflow")),
+            None | Some("") => Err(ArazzoParseError::new(pointer, "it names no workflow")),
             Some(id) if id.trim_start_matches('{').starts_with("$sourceDescriptions.") => {
-                Err(ArazzoParseError::new(at, "workflows of other Arazzo documents are not followed"))
+                Err(ArazzoParseError::new(pointer, "workflows of other Arazzo documents are not followed"))
             }
             Some(id) => Ok(id.to_owned()),
         }
     }
 }
 
-/// What a list has of this name; nothing where it is none.
+/// Returns the array under a name, or an empty slice.
 fn array_field<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
+/// Names and templates of outputs.
 fn parse_outputs(value: &Value) -> Vec<(String, Value)> {
-    let given = value.get("outputs").and_then(Value::as_object).into_iter().flatten();
-    given.map(|(name, value)| (name.clone(), value.clone())).collect()
+    let outputs = value.get("outputs").and_then(Value::as_object).into_iter().flatten();
+    outputs.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// A workflow that needs one that is not there cannot be run either; nor can what needs it. Each need is looked at once,
-/// however long the chain is that breaks.
-fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, set_aside: &mut Vec<SetAsideTool>) {
-    let known: HashSet<&str> = workflows.iter().map(|(_, workflow)| workflow.id.as_str()).collect();
+/// Removes workflows that refer to missing ones, and those that refer to them in turn. Takes linear time in the number of
+/// references, however long a broken chain is.
+fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, excluded: &mut Vec<SetAsideTool>) {
+    let known_ids: HashSet<&str> = workflows.iter().map(|(_, workflow)| workflow.id.as_str()).collect();
     let mut needed_by: HashMap<&str, Vec<usize>> = HashMap::new();
     let mut missing: VecDeque<&str> = VecDeque::new();
     for (position, (_, workflow)) in workflows.iter().enumerate() {
         for id in referenced_workflows(workflow) {
             let positions = needed_by.entry(id).or_default();
-            if positions.is_empty() && !known.contains(id) {
+            if positions.is_empty() && !known_ids.contains(id) {
                 missing.push_back(id);
             }
             if positions.last() != Some(&position) {
@@ -206,14 +223,15 @@ fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, set_aside: 
             }
         }
     }
+    // Breadth first from the missing ids: each removed workflow is missing for those that refer to it.
     let mut removed: HashSet<usize> = HashSet::new();
     while let Some(id) = missing.pop_front() {
         for &position in needed_by.get(id).into_iter().flatten() {
             let (index, workflow) = &workflows[position];
             if removed.insert(position) {
-                let reason = format!("it needs the workflow `{}`, which is not there", sanitize_truncated(id, 60));
-                let fault = ArazzoParseError::new(format!("/workflows/{index}"), reason);
-                set_aside.push(fault.into_excluded(sanitize_truncated(&workflow.id, 100)));
+                let reason = format!("it refers to the missing workflow `{}`", sanitize_truncated(id, 60));
+                let error = ArazzoParseError::new(format!("/workflows/{index}"), reason);
+                excluded.push(error.into_excluded(sanitize_truncated(&workflow.id, 100)));
                 missing.push_back(&workflow.id);
             }
         }
@@ -225,6 +243,7 @@ fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, set_aside: 
     });
 }
 
+/// Ids of all workflows that a workflow refers to.
 fn referenced_workflows(workflow: &Workflow) -> Vec<&str> {
     let mut ids: Vec<&str> = workflow.depends_on.iter().map(String::as_str).collect();
     for step in &workflow.steps {
@@ -242,18 +261,18 @@ fn referenced_workflows(workflow: &Workflow) -> Vec<&str> {
     ids
 }
 
-/// Ids that become the same legal name are told apart by a hash, so that their order does not matter.
+/// Sanitises ids to tool names. Ids with equal results get a hash, so that names do not depend on the order.
 fn assign_tool_names(workflows: &mut [Workflow]) {
-    let legal = |id: &str| -> String {
-        let legal = |character: char| character.is_ascii_alphanumeric() || character == '_' || character == '-';
-        id.chars().map(|character| if legal(character) { character } else { '_' }).collect()
+    let sanitize = |id: &str| -> String {
+        let sanitize = |character: char| character.is_ascii_alphanumeric() || character == '_' || character == '-';
+        id.chars().map(|character| if sanitize(character) { character } else { '_' }).collect()
     };
-    let names: Vec<String> = workflows.iter().map(|workflow| legal(&workflow.id)).collect();
+    let names: Vec<String> = workflows.iter().map(|workflow| sanitize(&workflow.id)).collect();
     for (workflow, name) in workflows.iter_mut().zip(&names) {
-        let shared = names.iter().filter(|other| *other == name).count() > 1;
-        let hashed = shared && workflow.id != *name;
+        let is_shared = names.iter().filter(|other| *other == name).count() > 1;
+        let needs_hash = is_shared && workflow.id != *name;
         let hash = Fingerprint::digest(&workflow.id);
-        workflow.tool = if hashed { format!("{name}_{}", hash.short_hex(8)) } else { name.clone() };
+        workflow.tool = if needs_hash { format!("{name}_{}", hash.short_hex(8)) } else { name.clone() };
     }
 }
 

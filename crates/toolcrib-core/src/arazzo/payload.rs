@@ -1,6 +1,5 @@
-//! The body of a step's request: what the document has as its template, and what comes of it.
-//! A template that is text in a format we know is taken apart first, so that a value with quotes or `&` in it stays one
-//! value.
+//! Request bodies of steps: templates, and filling them with values. A template that is JSON or form text is parsed before it
+//! is filled, so that a value with quotes or `&` cannot break out of its field.
 
 use std::collections::HashSet;
 
@@ -10,26 +9,29 @@ use crate::error::{Code, Error, Result};
 use crate::expression::{FillBudget, Scope, fill_within};
 use crate::text::sanitize_truncated;
 
+/// Template of a request body.
 #[derive(Debug, Clone, Default)]
 pub struct RequestBodyTemplate {
     pub content_type: Option<String>,
+    /// Template with runtime expressions; parsed if it is JSON or a form.
     pub payload: Option<Value>,
-    /// Pointers into the payload, and what stands there.
+    /// JSON pointers into the payload, and the templates to put there.
     pub replacements: Vec<(String, Value)>,
 }
 
 impl RequestBodyTemplate {
+    /// Parses a request body object. The error is a message for people.
     pub(super) fn parse(value: &Value) -> Result<RequestBodyTemplate, String> {
         let content_type = value.get("contentType").and_then(Value::as_str).map(str::to_owned);
-        let kind = content_type.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let payload = value.get("payload").map(|payload| parse_payload(payload, &kind));
+        let media_type = content_type.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let payload = value.get("payload").map(|payload| parse_payload(payload, &media_type));
         let mut replacements = Vec::new();
         for replacement in value.get("replacements").and_then(Value::as_array).into_iter().flatten() {
             let target = replacement.get("target").and_then(Value::as_str).ok_or("a replacement has no `target`")?;
             let pointer = target.strip_prefix('#').unwrap_or(target);
-            if kind.contains("xml") || !(pointer.is_empty() || pointer.starts_with('/')) {
+            if media_type.contains("xml") || !(pointer.is_empty() || pointer.starts_with('/')) {
                 let target = sanitize_truncated(target, 60);
-                return Err(format!("the target `{target}` is no JSON pointer; XPath is not supported"));
+                return Err(format!("the target `{target}` is not a JSON pointer; XPath is not supported"));
             }
             let value = replacement.get("value").ok_or("a replacement has no `value`")?;
             replacements.push((pointer.to_owned(), value.clone()));
@@ -37,51 +39,60 @@ impl RequestBodyTemplate {
         Ok(RequestBodyTemplate { content_type, payload, replacements })
     }
 
-    /// Adds a property to what the payload has.
+    /// Sets a property of the body.
     pub(super) fn set_property(&mut self, name: &str, value: Value) {
         self.replacements.push((format!("/{}", name.replace('~', "~0").replace('/', "~1")), value));
     }
 
-    pub(super) fn fill(&self, scope: &Scope<'_>, absent: &HashSet<String>, room: &mut FillBudget) -> Result<Value> {
+    /// Fills the template. Fields whose whole value is an absent optional input are left out.
+    pub(super) fn fill(
+        &self,
+        scope: &Scope<'_>,
+        absent_inputs: &HashSet<String>,
+        budget: &mut FillBudget,
+    ) -> Result<Value> {
         let mut body = match &self.payload {
-            Some(payload) => fill_within(&without_absent_inputs(payload, absent, 0), scope, room)?,
+            Some(payload) => fill_within(&without_absent_inputs(payload, absent_inputs, 0), scope, budget)?,
             None => Value::Object(Map::new()),
         };
         for (pointer, value) in &self.replacements {
-            if !is_absent_input(value, absent) {
-                set_at_pointer(&mut body, pointer, fill_within(value, scope, room)?)?;
+            if !is_absent_input(value, absent_inputs) {
+                set_at_pointer(&mut body, pointer, fill_within(value, scope, budget)?)?;
             }
         }
         Ok(body)
     }
 }
 
-/// Whether a value is nothing but an input that was not given and need not be.
-pub(super) fn is_absent_input(value: &Value, absent: &HashSet<String>) -> bool {
+/// Whether a value is just an expression for an optional input without a value.
+pub(super) fn is_absent_input(value: &Value, absent_inputs: &HashSet<String>) -> bool {
     let name = value.as_str().and_then(|text| text.trim().strip_prefix("$inputs."));
-    name.is_some_and(|name| absent.contains(name))
+    name.is_some_and(|name| absent_inputs.contains(name))
 }
 
-fn without_absent_inputs(value: &Value, absent: &HashSet<String>, depth: usize) -> Value {
+/// Copies a value without fields and items that are absent inputs.
+fn without_absent_inputs(value: &Value, absent_inputs: &HashSet<String>, depth: usize) -> Value {
     match value {
-        // What is deeper is refused where it is filled.
-        _ if absent.is_empty() || depth > 64 => value.clone(),
+        // Filling rejects deeper values, so copy them as they are.
+        _ if absent_inputs.is_empty() || depth > 64 => value.clone(),
         Value::Object(object) => {
-            let kept = object.iter().filter(|(_, value)| !is_absent_input(value, absent));
-            kept.map(|(name, value)| (name.clone(), without_absent_inputs(value, absent, depth + 1))).collect()
+            let remaining = object.iter().filter(|(_, value)| !is_absent_input(value, absent_inputs));
+            remaining
+                .map(|(name, value)| (name.clone(), without_absent_inputs(value, absent_inputs, depth + 1)))
+                .collect()
         }
         Value::Array(items) => {
-            let kept = items.iter().filter(|value| !is_absent_input(value, absent));
-            kept.map(|value| without_absent_inputs(value, absent, depth + 1)).collect()
+            let remaining = items.iter().filter(|value| !is_absent_input(value, absent_inputs));
+            remaining.map(|value| without_absent_inputs(value, absent_inputs, depth + 1)).collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }
 
-/// Sets what a pointer names; the last name of an object need not be there yet.
+/// Sets the value at a pointer; the last property and the end of an array (`-`) need not exist.
 fn set_at_pointer(body: &mut Value, pointer: &str, value: Value) -> Result<()> {
-    if let Some(place) = body.pointer_mut(pointer) {
-        *place = value;
+    if let Some(target) = body.pointer_mut(pointer) {
+        *target = value;
         return Ok(());
     }
     let parent = pointer.rsplit_once('/').and_then(|(parent, name)| Some((body.pointer_mut(parent)?, name)));
@@ -91,19 +102,19 @@ fn set_at_pointer(body: &mut Value, pointer: &str, value: Value) -> Result<()> {
         }
         Some((Value::Array(items), "-")) => items.push(value),
         Some(_) | None => {
-            let message = format!("the payload has no place `{}` for a replacement", sanitize_truncated(pointer, 100));
+            let message = format!("the payload has no target `{}` for a replacement", sanitize_truncated(pointer, 100));
             return Err(Error::new(Code::ToolExecutionFailed, message));
         }
     }
     Ok(())
 }
 
-/// A text in JSON or in the form of a query becomes the value it stands for, with the expressions still in it.
-fn parse_payload(payload: &Value, kind: &str) -> Value {
+/// Parses a text payload in JSON or form encoding to the value it stands for; expressions stay in it as strings.
+fn parse_payload(payload: &Value, media_type: &str) -> Value {
     let Value::String(text) = payload else { return payload.clone() };
-    let parsed = if kind.contains("x-www-form-urlencoded") {
+    let parsed = if media_type.contains("x-www-form-urlencoded") {
         Some(parse_form(text)).filter(|_| text.contains('='))
-    } else if kind.contains("json") || (kind.is_empty() && text.trim_start().starts_with(['{', '['])) {
+    } else if media_type.contains("json") || (media_type.is_empty() && text.trim_start().starts_with(['{', '['])) {
         serde_json::from_str(&quote_expressions(text)).ok()
     } else {
         None
@@ -111,12 +122,13 @@ fn parse_payload(payload: &Value, kind: &str) -> Value {
     parsed.unwrap_or_else(|| payload.clone())
 }
 
-/// `{"count": {$inputs.count}}` is no JSON; with the expression as a text of its own it is, and means the same.
+/// Quotes bare expressions: `{"count": {$inputs.count}}` is not JSON, but becomes JSON of the same meaning.
 fn quote_expressions(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
-    let (mut in_string, mut escaped) = (false, false);
+    let mut in_string = false;
+    let mut escaped = false;
     let mut rest = text;
-    // Nothing ends after it, so that no end is looked for: there may be as many beginnings as characters.
+    // Search for a closing brace only before the last one: a text of many `{$` without end would take quadratic time.
     let last_end = text.rfind('}').unwrap_or(0);
     while let Some(character) = rest.chars().next() {
         if !in_string
@@ -140,12 +152,13 @@ fn quote_expressions(text: &str) -> String {
     quoted
 }
 
+/// Parses form encoding. A repeated name becomes an array.
 fn parse_form(text: &str) -> Value {
     let mut object = Map::new();
     for pair in text.trim().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (name, value) =
-            (percent_decode(&name.replace('+', " ")), Value::from(percent_decode(&value.replace('+', " "))));
+        let name = percent_decode(&name.replace('+', " "));
+        let value = Value::from(percent_decode(&value.replace('+', " ")));
         match object.get_mut(&name) {
             None => {
                 object.insert(name, value);
@@ -157,25 +170,25 @@ fn parse_form(text: &str) -> Value {
     Value::Object(object)
 }
 
-/// Percent-decoded; what is not well-formed stays as it is.
+/// Decodes percent-encoding; malformed sequences and invalid UTF-8 stay as they are.
 pub(super) fn percent_decode(text: &str) -> String {
     let bytes = text.as_bytes();
-    let digit = |at: usize| bytes.get(at).and_then(|&byte| char::from(byte).to_digit(16));
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        match (byte, digit(at + 1), digit(at + 2)) {
+    let digit = |position: usize| bytes.get(position).and_then(|&byte| char::from(byte).to_digit(16));
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut position = 0;
+    while let Some(&byte) = bytes.get(position) {
+        match (byte, digit(position + 1), digit(position + 2)) {
             (b'%', Some(high), Some(low)) => {
-                plain.push(u8::try_from(high * 16 + low).unwrap_or_default());
-                at += 3;
+                decoded.push(u8::try_from(high * 16 + low).unwrap_or_default());
+                position += 3;
             }
             _ => {
-                plain.push(byte);
-                at += 1;
+                decoded.push(byte);
+                position += 1;
             }
         }
     }
-    String::from_utf8(plain).unwrap_or_else(|_| text.to_owned())
+    String::from_utf8(decoded).unwrap_or_else(|_| text.to_owned())
 }
 
 #[cfg(test)]
@@ -246,8 +259,8 @@ mod tests {
                 .fill(&Scope::default(), &HashSet::new(), &mut FillBudget::default())
                 .unwrap_err()
                 .message,
-            "the payload has no place `//a` for a replacement"
+            "the payload has no target `//a` for a replacement"
         );
-        assert_eq!(read("a/b").unwrap_err(), "the target `a/b` is no JSON pointer; XPath is not supported");
+        assert_eq!(read("a/b").unwrap_err(), "the target `a/b` is not a JSON pointer; XPath is not supported");
     }
 }

@@ -1,5 +1,6 @@
-//! One run of a workflow, step by step: it says what to do next and is told what came of it. It sends nothing and reads
-//! no clock, and it ends: steps, nesting and what is kept are bounded.
+//! State machine that executes a workflow: [`WorkflowExecution::next_action`] tells the caller what to do, and the caller
+//! reports the result. It sends nothing and reads no clock. It always terminates: steps, nesting and retained data are
+//! bounded.
 
 mod frame;
 mod protocol;
@@ -21,38 +22,48 @@ use frame::{WorkflowFrame, WorkflowPurpose};
 pub use protocol::{NextAction, OperationArguments, OperationBody, OperationCall, OperationResponse};
 use step_result::StepResult;
 
-/// How many steps one run may take, those of nested workflows and repeated ones included.
+/// Maximum number of steps of one execution, including nested workflows and repetitions.
 pub const MAX_STEPS_PER_RUN: usize = 100;
-/// How deep workflows may call each other.
+/// Maximum nesting of workflows.
 const MAX_WORKFLOW_NESTING: usize = 8;
-/// How much of the answers a run may keep, in bytes.
+/// Maximum size of inputs and outputs that an execution retains, in bytes.
 const MAX_RETAINED_BYTES: usize = 64 * 1024 * 1024;
 
+/// Execution of one workflow with the workflows that it calls.
 #[derive(Debug)]
 pub struct WorkflowExecution<'a> {
     document: &'a ArazzoDocument,
-    /// The workflow that is run, and those it called, the innermost last. Never empty before the end.
+    /// Call stack, innermost workflow last. Not empty until the execution is finished.
     frames: Vec<WorkflowFrame<'a>>,
     state: ExecutionState<'a>,
     /// `$sourceDescriptions`
     sources: Value,
     /// `$workflows`
     workflows: Value,
+    /// Ids of workflows that ended successfully; as dependencies they are not executed again.
     finished_workflows: BTreeSet<&'a str>,
     steps_taken: usize,
     retained_bytes: usize,
-    /// For all conditions together.
+    /// Shared by all conditions.
     budget: ConditionBudget,
 }
 
+/// What the execution waits for.
 #[derive(Debug)]
 enum ExecutionState<'a> {
+    /// The next step can begin.
     Ready,
+    /// The caller must send the call and report the result.
     AwaitingResponse(Box<OperationCall<'a>>),
+    /// The caller must wait before the next step.
     Waiting(Duration),
-    Finished { outputs: Value, failure: Option<StepFailure> },
+    Finished {
+        outputs: Value,
+        failure: Option<StepFailure>,
+    },
 }
 
+/// A failure that ended a workflow.
 #[derive(Debug)]
 struct StepFailure {
     step: String,
@@ -60,35 +71,39 @@ struct StepFailure {
 }
 
 impl<'a> WorkflowExecution<'a> {
+    /// Starts a workflow.
+    ///
+    /// # Errors
+    /// `TOOL_NOT_IMPLEMENTED` if the document has no such workflow.
     pub fn new(document: &'a ArazzoDocument, workflow: &str, inputs: Value) -> Result<WorkflowExecution<'a>> {
         let Some(workflow) = document.workflow(workflow) else {
-            let near = did_you_mean(workflow, document.workflows.iter().map(|workflow| workflow.id.as_str()));
-            let message = format!("no workflow named `{}`{near}", sanitize_truncated(workflow, 80));
+            let suggestion = did_you_mean(workflow, document.workflows.iter().map(|workflow| workflow.id.as_str()));
+            let message = format!("no workflow named `{}`{suggestion}", sanitize_truncated(workflow, 80));
             return Err(Error::new(Code::ToolNotImplemented, message));
         };
-        let described = document.source_descriptions.iter().map(|source| {
+        let descriptions = document.source_descriptions.iter().map(|source| {
             let kind = match source.kind {
                 SourceDescriptionKind::OpenApi => "openapi",
                 SourceDescriptionKind::Arazzo => "arazzo",
             };
             (source.name.clone(), json!({"name": source.name, "url": source.url, "type": kind}))
         });
-        let mut run = WorkflowExecution {
+        let mut execution = WorkflowExecution {
             document,
             frames: Vec::new(),
             state: ExecutionState::Ready,
-            sources: Value::Object(described.collect()),
+            sources: Value::Object(descriptions.collect()),
             workflows: json!({}),
             finished_workflows: BTreeSet::new(),
             steps_taken: 0,
             retained_bytes: 0,
             budget: ConditionBudget::default(),
         };
-        run.enter_workflow(&workflow.id, inputs, WorkflowPurpose::Tool);
-        Ok(run)
+        execution.enter_workflow(&workflow.id, inputs, WorkflowPurpose::Tool);
+        Ok(execution)
     }
 
-    /// What to do next. Asked again before it was told what came of a call, it says the same.
+    /// Returns what to do next. Until the result of a call is reported, it returns the same call again.
     pub fn next_action(&mut self) -> NextAction<'_> {
         while matches!(self.state, ExecutionState::Ready) {
             self.begin_step();
@@ -103,26 +118,26 @@ impl<'a> WorkflowExecution<'a> {
             ExecutionState::Finished { outputs, failure: Some(StepFailure { step, reason }) } => {
                 NextAction::Failed { step, reason, outputs }
             }
-            // Neither gets here.
+            // Unreachable: the loop above leaves `Ready`, and `Waiting` returned already.
             ExecutionState::Ready | ExecutionState::Waiting(_) => NextAction::Wait(Duration::ZERO),
         }
     }
 
-    /// The call that was asked for was answered, whatever with.
+    /// Reports the response to the pending call, of any status. Ignored if no call is pending.
     pub fn on_response(&mut self, response: OperationResponse) {
         if let Some(call) = self.take_pending_call() {
             self.finish_step(StepResult::from_response(call, response));
         }
     }
 
-    /// The call that was asked for was not answered, or never sent.
+    /// Reports that the pending call got no response or could not be sent. Ignored if no call is pending.
     pub fn on_no_response(&mut self, reason: impl Into<String>) {
         if let Some(call) = self.take_pending_call() {
             self.finish_step(StepResult::without_response(Some(call), reason.into()));
         }
     }
 
-    /// The call that is waited for, where there is one.
+    /// Takes the pending call, if there is one.
     fn take_pending_call(&mut self) -> Option<OperationCall<'a>> {
         match std::mem::replace(&mut self.state, ExecutionState::Ready) {
             ExecutionState::AwaitingResponse(call) => Some(*call),
@@ -133,9 +148,11 @@ impl<'a> WorkflowExecution<'a> {
         }
     }
 
-    /// Begins the step that is due, or first the workflow that this one depends on.
+    /// Begins the current step, or a workflow that the current one depends on.
     fn begin_step(&mut self) {
-        let Some(frame) = self.frames.last_mut() else { return self.abort("", "there is nothing to do".into()) };
+        let Some(frame) = self.frames.last_mut() else {
+            return self.abort("", "internal error: no workflow is active".into());
+        };
         if let Some(dependency) = frame.dependencies.pop() {
             if !self.finished_workflows.contains(dependency) {
                 let inputs = frame.inputs.clone();
@@ -165,16 +182,17 @@ impl<'a> WorkflowExecution<'a> {
         }
     }
 
+    /// Fills the parameters and the body of an operation.
     fn build_arguments(&self, step: &WorkflowStep) -> Result<OperationArguments> {
         let mut arguments = OperationArguments::default();
         let Some(frame) = self.frames.last() else { return Ok(arguments) };
         let scope = self.scope(frame, None);
-        let mut room = FillBudget::default();
+        let mut budget = FillBudget::default();
         for parameter in &step.parameters {
             if is_absent_input(&parameter.value, &frame.absent_inputs) {
                 continue;
             }
-            let value = fill_within(&parameter.value, &scope, &mut room)?;
+            let value = fill_within(&parameter.value, &scope, &mut budget)?;
             let name = parameter.name.clone();
             match parameter.location {
                 Some(ParameterLocation::Path) => arguments.path.insert(name, value),
@@ -185,30 +203,32 @@ impl<'a> WorkflowExecution<'a> {
             };
         }
         if let Some(body) = &step.body {
-            let value = body.fill(&scope, &frame.absent_inputs, &mut room)?;
+            let value = body.fill(&scope, &frame.absent_inputs, &mut budget)?;
             arguments.body = Some(OperationBody { content_type: body.content_type.clone(), value });
         }
         Ok(arguments)
     }
 
+    /// Fills the inputs of a nested workflow.
     fn build_nested_inputs(&self, step: &WorkflowStep) -> Result<Value> {
         let mut inputs = Map::new();
         let Some(frame) = self.frames.last() else { return Ok(Value::Object(inputs)) };
         let scope = self.scope(frame, None);
-        let mut room = FillBudget::default();
+        let mut budget = FillBudget::default();
         for parameter in &step.parameters {
             if !is_absent_input(&parameter.value, &frame.absent_inputs) {
-                inputs.insert(parameter.name.clone(), fill_within(&parameter.value, &scope, &mut room)?);
+                inputs.insert(parameter.name.clone(), fill_within(&parameter.value, &scope, &mut budget)?);
             }
         }
         Ok(Value::Object(inputs))
     }
 
-    fn scope<'s>(&'s self, frame: &'s WorkflowFrame<'a>, attempt: Option<&'s StepResult<'a>>) -> Scope<'s> {
+    /// Scope of expressions in a frame, with the result of the current step if there is one.
+    fn scope<'s>(&'s self, frame: &'s WorkflowFrame<'a>, result: Option<&'s StepResult<'a>>) -> Scope<'s> {
         Scope {
-            request: attempt.and_then(StepResult::request_scope),
-            response: attempt.and_then(StepResult::response_scope),
-            outputs: attempt.and_then(|attempt| attempt.nested_outputs.as_ref()),
+            request: result.and_then(StepResult::request_scope),
+            response: result.and_then(StepResult::response_scope),
+            outputs: result.and_then(|result| result.nested_outputs.as_ref()),
             inputs: Some(&frame.inputs),
             steps: Some(&frame.steps),
             workflows: Some(&self.workflows),
@@ -217,32 +237,34 @@ impl<'a> WorkflowExecution<'a> {
         }
     }
 
-    /// What came of the step that is due: whether that is a success, what is kept of it, and where it goes from here.
-    fn finish_step(&mut self, attempt: StepResult<'a>) {
+    /// Evaluates the result of the current step: determines success, stores the outputs, takes the matching action.
+    fn finish_step(&mut self, result: StepResult<'a>) {
         let Some(frame) = self.frames.last() else { return };
         let Some(step) = frame.workflow.steps.get(frame.current_step) else { return };
-        let scope = self.scope(frame, Some(&attempt));
-        let failure = attempt.evaluate_failure(step, &scope, &self.budget);
+        let scope = self.scope(frame, Some(&result));
+        let failure = result.evaluate_failure(step, &scope, &self.budget);
+        // The first action whose criteria are met and that is within its retry limit.
         let actions = if failure.is_none() { &step.on_success } else { &step.on_failure };
         let action = actions.iter().find(|action| {
-            let holds =
+            let is_met =
                 action.criteria.iter().all(|criterion| criterion.evaluate(&scope, &self.budget).unwrap_or(false));
-            holds && frame.can_take(action)
+            is_met && frame.can_take(action)
         });
         let outputs = match failure {
             Some(_) => Ok(Value::Null),
-            // A step that is a workflow and says nothing of outputs has the workflow's.
-            None => match &attempt.nested_outputs {
+            // A step that calls a workflow and defines no outputs takes over those of the workflow.
+            None => match &result.nested_outputs {
                 Some(nested) if step.outputs.is_empty() => Ok(nested.clone()),
                 Some(_) | None => self.evaluate_outputs(&step.outputs, &scope),
             },
         };
-        let pause = attempt.retry_after();
-        let kept = outputs.as_ref().map_or(0, approximate_size);
+        // Last use of the borrowed scope: the frame is changed from here on.
+        let server_pause = result.retry_after();
+        let outputs_size = outputs.as_ref().map_or(0, approximate_size);
         let Ok(outputs) = outputs else { return self.abort(&step.id, TOO_MUCH_RETAINED.into()) };
-        self.retained_bytes += kept;
+        self.retained_bytes += outputs_size;
         let Some(frame) = self.frames.last_mut() else { return };
-        frame.last_response = attempt.into_response();
+        frame.last_response = result.into_response();
         if failure.is_none() {
             frame.record_success(&step.id, outputs);
             if frame.return_from_detour() {
@@ -259,18 +281,19 @@ impl<'a> WorkflowExecution<'a> {
             }
             (Some(ActionKind::Goto(JumpTarget::Step(position))), _) => frame.go_to(*position),
             (Some(ActionKind::Goto(JumpTarget::Workflow(id))), _) => self.transfer_to_workflow(id),
-            (Some(ActionKind::Retry { after, run_before: first, .. }), _) => {
+            (Some(ActionKind::Retry { after, run_before, .. }), _) => {
                 if let Some(action) = action {
                     frame.count_retry(action);
                 }
-                self.schedule_retry(pause.unwrap_or(*after), first.as_ref());
+                self.schedule_retry(server_pause.unwrap_or(*after), run_before.as_ref());
             }
         }
     }
 
-    fn schedule_retry(&mut self, pause: Duration, first: Option<&'a JumpTarget>) {
+    /// Repeats the current step after a pause, and after `run_before` if given.
+    fn schedule_retry(&mut self, pause: Duration, run_before: Option<&'a JumpTarget>) {
         let Some(frame) = self.frames.last_mut() else { return };
-        match first {
+        match run_before {
             None => {}
             Some(JumpTarget::Step(position)) => frame.detour_to(*position),
             Some(JumpTarget::Workflow(id)) => {
@@ -283,12 +306,13 @@ impl<'a> WorkflowExecution<'a> {
         }
     }
 
-    /// Goes over to another workflow for good; whoever called this one gets the other's outputs.
+    /// Replaces the current workflow by another one (`goto`); the caller of the current one gets the other's outputs.
     fn transfer_to_workflow(&mut self, id: &'a str) {
         let Some(frame) = self.frames.pop() else { return };
         self.enter_workflow(id, frame.inputs, frame.purpose);
     }
 
+    /// Pushes a frame for a workflow.
     fn enter_workflow(&mut self, id: &'a str, inputs: Value, purpose: WorkflowPurpose) {
         let Some(workflow) = self.document.workflow(id) else {
             return self.abort("", format!("no workflow named `{}`", sanitize_truncated(id, 80)));
@@ -308,7 +332,7 @@ impl<'a> WorkflowExecution<'a> {
         self.frames.push(frame);
     }
 
-    /// The innermost workflow is over.
+    /// Ends the innermost workflow and hands its outputs or its failure to the one that called it.
     fn leave_workflow(&mut self, failure: Option<StepFailure>) {
         let Some(frame) = self.frames.pop() else { return };
         let outputs = self.evaluate_outputs(&frame.workflow.outputs, &self.scope(&frame, None));
@@ -319,24 +343,24 @@ impl<'a> WorkflowExecution<'a> {
         if failure.is_none() {
             self.finished_workflows.insert(id);
         }
-        let inner = |failure: &StepFailure| {
+        let describe_failure = |failure: &StepFailure| {
             format!("the workflow `{id}` failed at its step `{}`: {}", failure.step, failure.reason)
         };
         match (frame.purpose, failure) {
             (WorkflowPurpose::Tool, failure) => self.state = ExecutionState::Finished { outputs, failure },
             (WorkflowPurpose::Step, failure) => {
-                let reason = failure.as_ref().map(inner);
+                let reason = failure.as_ref().map(describe_failure);
                 self.finish_step(StepResult::from_nested_workflow(outputs, frame.last_response, reason));
             }
             (WorkflowPurpose::Dependency | WorkflowPurpose::BeforeRetry, None) => {}
             (WorkflowPurpose::Dependency | WorkflowPurpose::BeforeRetry, Some(failure)) => {
                 let step = self.frames.last().map(WorkflowFrame::current_step_id).unwrap_or_default();
-                self.leave_workflow(Some(StepFailure { step, reason: inner(&failure) }));
+                self.leave_workflow(Some(StepFailure { step, reason: describe_failure(&failure) }));
             }
         }
     }
 
-    /// Ends everything, whatever the workflows say.
+    /// Ends the whole execution with a failure, regardless of actions in the workflows.
     fn abort(&mut self, step: &str, reason: String) {
         self.frames.clear();
         self.state = ExecutionState::Finished {
@@ -345,13 +369,13 @@ impl<'a> WorkflowExecution<'a> {
         };
     }
 
-    /// One that leads nowhere is left out: what needs it will say so. Fails where too much is kept.
-    fn evaluate_outputs(&self, given: &[(String, Value)], scope: &Scope<'_>) -> Result<Value, ()> {
+    /// Evaluates outputs. Unresolvable ones are left out; a step that uses them will fail. `Err` if they are too large.
+    fn evaluate_outputs(&self, templates: &[(String, Value)], scope: &Scope<'_>) -> Result<Value, ()> {
         let mut outputs = Map::new();
-        let mut room = MAX_RETAINED_BYTES.saturating_sub(self.retained_bytes);
-        for (name, template) in given {
+        let mut bytes_left = MAX_RETAINED_BYTES.saturating_sub(self.retained_bytes);
+        for (name, template) in templates {
             if let Ok(value) = fill_value(template, scope) {
-                room = room.checked_sub(approximate_size(&value)).ok_or(())?;
+                bytes_left = bytes_left.checked_sub(approximate_size(&value)).ok_or(())?;
                 outputs.insert(name.clone(), value);
             }
         }
@@ -359,7 +383,7 @@ impl<'a> WorkflowExecution<'a> {
     }
 }
 
-const TOO_MUCH_RETAINED: &str = "the workflow keeps more than 64 MiB of answers";
+const TOO_MUCH_RETAINED: &str = "the workflow retains more than 64 MiB of response data";
 
 #[cfg(test)]
 mod tests;

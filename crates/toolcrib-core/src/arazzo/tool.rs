@@ -1,4 +1,4 @@
-//! A workflow as the tool that agents see.
+//! Builds the tool that agents see from a workflow.
 
 use std::collections::HashSet;
 
@@ -8,19 +8,20 @@ use super::Workflow;
 use crate::execution::{ExecutionMode, ExecutionSpec};
 use crate::tool::EXECUTION_SPEC_KEY;
 
-/// The tool that a source of workflows offers for one of them.
+/// Returns the tool as its source offers it, with the [`ExecutionSpec`] of the workflow.
 pub fn build_workflow_tool(workflow: &Workflow) -> Value {
     let execution = ExecutionMode::Workflow { id: workflow.id.clone() };
-    let backing =
+    let spec =
         ExecutionSpec { execution, input_schema: None, output_schema: None, tags: Vec::new(), deprecated: false };
     let mut tool = Map::new();
     tool.insert("name".into(), workflow.tool.as_str().into());
     tool.insert("description".into(), describe_workflow(workflow).into());
     tool.insert("inputSchema".into(), input_schema(&workflow.inputs));
-    tool.insert(EXECUTION_SPEC_KEY.into(), serde_json::to_value(backing).unwrap_or_default());
+    tool.insert(EXECUTION_SPEC_KEY.into(), serde_json::to_value(spec).unwrap_or_default());
     Value::Object(tool)
 }
 
+/// Description from summary and description, or from the step ids.
 fn describe_workflow(workflow: &Workflow) -> String {
     let summary = workflow.summary.as_deref().unwrap_or_default().trim();
     let description = workflow.description.as_deref().unwrap_or_default().trim();
@@ -33,32 +34,34 @@ fn describe_workflow(workflow: &Workflow) -> String {
     shorten_description(text)
 }
 
+/// Ids of the steps, separated by commas.
 fn step_ids(workflow: &Workflow) -> String {
     workflow.steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Cut after a sentence, or else after a word.
+/// Truncates a text after a sentence or, if that would lose more than half, after a word.
 fn shorten_description(text: String) -> String {
     const MAX_DESCRIPTION_CHARS: usize = 1000;
     let Some((end, _)) = text.char_indices().nth(MAX_DESCRIPTION_CHARS) else { return text };
-    let beginning = &text[..end];
-    let sentence = beginning.rfind(". ").or_else(|| beginning.rfind(".\n")).map(|at| at + 1);
-    let cut = sentence.filter(|&at| at > end / 2).or_else(|| beginning.rfind(char::is_whitespace)).unwrap_or(end);
-    format!("{} …", beginning[..cut].trim_end())
+    let prefix = &text[..end];
+    let sentence = prefix.rfind(". ").or_else(|| prefix.rfind(".\n")).map(|position| position + 1);
+    let end_of_cut =
+        sentence.filter(|&position| position > end / 2).or_else(|| prefix.rfind(char::is_whitespace)).unwrap_or(end);
+    format!("{} …", prefix[..end_of_cut].trim_end())
 }
 
-/// Always an object, and nothing at its top that providers refuse: alternatives are laid together, and what they
-/// demand of each other is left to the workflow.
+/// Returns an object schema without top-level keywords that providers reject. Alternatives are merged; conditions between
+/// them are left to the workflow.
 pub(super) fn input_schema(inputs: &Value) -> Value {
     let mut schema = inputs.as_object().filter(|object| can_be_object(object)).cloned().unwrap_or_default();
     let definitions = schema.get("$defs").cloned();
-    let mut layout = FlattenedObject {
+    let mut flattened = FlattenedObject {
         definitions: definitions.as_ref(),
         items_left: MAX_FLATTENED_ITEMS,
         ..FlattenedObject::default()
     };
-    layout.add(inputs, RequiredHandling::Keep, 0);
-    let FlattenedObject { properties, required, .. } = layout;
+    flattened.add(inputs, RequiredHandling::Keep, 0);
+    let FlattenedObject { properties, required, .. } = flattened;
     for keyword in ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "type"] {
         schema.remove(keyword);
     }
@@ -68,12 +71,13 @@ pub(super) fn input_schema(inputs: &Value) -> Value {
     if !required.is_empty() {
         schema.insert("required".into(), json!(required));
     }
-    let mut whole = Map::new();
-    whole.insert("type".into(), "object".into());
-    whole.extend(schema);
-    Value::Object(whole)
+    let mut result = Map::new();
+    result.insert("type".into(), "object".into());
+    result.extend(schema);
+    Value::Object(result)
 }
 
+/// Whether `type` allows objects.
 fn can_be_object(schema: &Map<String, Value>) -> bool {
     match schema.get("type") {
         None => true,
@@ -82,51 +86,57 @@ fn can_be_object(schema: &Map<String, Value>) -> bool {
     }
 }
 
+/// What to do with the required names of a part.
 #[derive(Clone, Copy)]
 enum RequiredHandling {
     Keep,
+    /// For alternatives: none of them needs to apply.
     Drop,
 }
 
-/// How many schemas and properties are laid out: of alternatives that lead to one another, four levels of fifty are
-/// millions.
+/// Maximum number of schemas and properties that are merged: alternatives that refer to each other give millions at four
+/// levels of fifty.
 const MAX_FLATTENED_ITEMS: usize = 50_000;
 
-/// What the parts of a schema say of one object.
+/// One object, merged from the parts of a schema.
 #[derive(Default)]
 struct FlattenedObject<'a> {
+    /// `$defs` for references.
     definitions: Option<&'a Value>,
     items_left: usize,
     properties: Map<String, Value>,
     required: Vec<String>,
-    /// The same, to be looked up.
+    /// The same names, for lookup.
     required_names: HashSet<String>,
 }
 
 impl FlattenedObject<'_> {
-    fn add(&mut self, schema: &Value, demand: RequiredHandling, depth: usize) {
+    /// Merges a schema and its parts, up to four levels deep.
+    fn add(&mut self, schema: &Value, required_handling: RequiredHandling, depth: usize) {
         let Some(object) = schema.as_object().filter(|object| depth <= 4 && can_be_object(object)) else { return };
-        let named = object.get("properties").and_then(Value::as_object);
-        let demanded = object.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let Some(room) = self.items_left.checked_sub(1 + named.map_or(0, Map::len) + demanded.len()) else { return };
-        self.items_left = room;
-        for (name, value) in named.into_iter().flatten() {
+        let properties = object.get("properties").and_then(Value::as_object);
+        let required = object.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let Some(items_left) = self.items_left.checked_sub(1 + properties.map_or(0, Map::len) + required.len()) else {
+            return;
+        };
+        self.items_left = items_left;
+        for (name, value) in properties.into_iter().flatten() {
             self.properties.entry(name.as_str()).or_insert_with(|| value.clone());
         }
-        for name in demanded.iter().filter_map(Value::as_str) {
-            if matches!(demand, RequiredHandling::Keep) && self.required_names.insert(name.to_owned()) {
+        for name in required.iter().filter_map(Value::as_str) {
+            if matches!(required_handling, RequiredHandling::Keep) && self.required_names.insert(name.to_owned()) {
                 self.required.push(name.to_owned());
             }
         }
         let reference = object.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
         if let Some(target) = reference.and_then(|name| self.definitions?.get(name)) {
-            self.add(target, demand, depth + 1);
+            self.add(target, required_handling, depth + 1);
         }
-        for (keyword, demand) in
-            [("allOf", demand), ("anyOf", RequiredHandling::Drop), ("oneOf", RequiredHandling::Drop)]
+        for (keyword, required_handling) in
+            [("allOf", required_handling), ("anyOf", RequiredHandling::Drop), ("oneOf", RequiredHandling::Drop)]
         {
             for part in object.get(keyword).and_then(Value::as_array).into_iter().flatten().take(50) {
-                self.add(part, demand, depth + 1);
+                self.add(part, required_handling, depth + 1);
             }
         }
     }

@@ -40,7 +40,10 @@ impl FillBudget {
     /// Takes bytes from the budget; fails if too few are left.
     fn spend(&mut self, bytes: usize) -> Result<()> {
         let too_large = || {
-            Error::new(Code::ToolExecutionFailed, format!("the values of its expressions exceed {MAX_FILLED_BYTES} bytes"))
+            Error::new(
+                Code::ToolExecutionFailed,
+                format!("the values of its expressions exceed {MAX_FILLED_BYTES} bytes"),
+            )
         };
         self.0 = self.0.checked_sub(bytes).ok_or_else(too_large)?;
         Ok(())

@@ -1,4 +1,4 @@
-//! From the text of a query to its parts.
+//! Recursive descent parser of JSONPath queries.
 
 use regex::Regex;
 use serde_json::Value;
@@ -10,6 +10,7 @@ use super::{
 use crate::arazzo::criterion::compile_pattern;
 use crate::text::sanitize_truncated;
 
+/// Parses a query, or a comparison that is not a query by the standard.
 pub(super) fn parse_condition(text: &str) -> Result<JsonPathCondition, String> {
     if text.len() > MAX_QUERY_LEN {
         return Err(format!("the JSONPath query is longer than {MAX_QUERY_LEN} characters"));
@@ -21,6 +22,7 @@ pub(super) fn parse_condition(text: &str) -> Result<JsonPathCondition, String> {
             return Ok(JsonPathCondition(JsonPathConditionKind::Query(query)));
         }
     }
+    // Input follows the query: it is the left side of a comparison.
     parser = JsonPathParser { rest: text.trim(), depth: 0 };
     let comparison = parser.parse_or()?;
     if parser.rest.is_empty() {
@@ -30,18 +32,22 @@ pub(super) fn parse_condition(text: &str) -> Result<JsonPathCondition, String> {
     }
 }
 
+/// Maximum length of a query in bytes.
 const MAX_QUERY_LEN: usize = 2000;
+/// Maximum nesting; bounds the recursion of parser and evaluation.
 const MAX_QUERY_DEPTH: usize = 16;
 
-/// Spaces after each token are skipped as it is taken.
+/// Input that is not parsed yet. White space after each token is skipped.
 struct JsonPathParser<'a> {
     rest: &'a str,
     depth: usize,
 }
 
+/// Result with a message for people.
 type JsonPathResult<T> = Result<T, String>;
 
 impl JsonPathParser<'_> {
+    /// `$` or `@`, followed by segments.
     fn parse_query(&mut self) -> JsonPathResult<JsonPathQuery> {
         let relative = self.take("@");
         if !relative && !self.take("$") {
@@ -65,6 +71,7 @@ impl JsonPathParser<'_> {
         }
     }
 
+    /// Selectors in brackets, after the opening one.
     fn parse_selectors(&mut self) -> JsonPathResult<Vec<JsonPathSelector>> {
         let mut selectors = vec![self.parse_selector()?];
         while self.take(",") {
@@ -74,6 +81,7 @@ impl JsonPathParser<'_> {
         Ok(selectors)
     }
 
+    /// One selector in brackets.
     fn parse_selector(&mut self) -> JsonPathResult<JsonPathSelector> {
         if self.take("*") {
             return Ok(JsonPathSelector::Wildcard);
@@ -93,6 +101,7 @@ impl JsonPathParser<'_> {
         Ok(JsonPathSelector::Slice { start, end, step })
     }
 
+    /// `a || b`
     fn parse_or(&mut self) -> JsonPathResult<LogicalExpression> {
         let mut parts = vec![self.parse_and()?];
         while self.take("||") {
@@ -101,6 +110,7 @@ impl JsonPathParser<'_> {
         Ok(LogicalExpression::Any(parts))
     }
 
+    /// `a && b`
     fn parse_and(&mut self) -> JsonPathResult<LogicalExpression> {
         let mut parts = vec![self.parse_unary()?];
         while self.take("&&") {
@@ -109,13 +119,13 @@ impl JsonPathParser<'_> {
         Ok(LogicalExpression::All(parts))
     }
 
-    /// Everything that nests passes here.
+    /// `!a`, `(a)` or a test. All recursion through filters passes here, so the depth is checked here.
     fn parse_unary(&mut self) -> JsonPathResult<LogicalExpression> {
         self.depth += 1;
         if self.depth > MAX_QUERY_DEPTH {
             return Err(format!("the JSONPath query is nested deeper than {MAX_QUERY_DEPTH} levels"));
         }
-        let logical = if !self.rest.starts_with("!=") && self.take("!") {
+        let expression = if !self.rest.starts_with("!=") && self.take("!") {
             LogicalExpression::Not(Box::new(self.parse_unary()?))
         } else if self.take("(") {
             let inner = self.parse_or()?;
@@ -125,15 +135,16 @@ impl JsonPathParser<'_> {
             self.parse_test()?
         };
         self.depth -= 1;
-        Ok(logical)
+        Ok(expression)
     }
 
+    /// `match`, `search`, a comparison, or a query that tests existence.
     fn parse_test(&mut self) -> JsonPathResult<LogicalExpression> {
-        for (name, whole) in [("match(", true), ("search(", false)] {
+        for (name, is_whole_text) in [("match(", true), ("search(", false)] {
             if self.take(name) {
                 let operand = self.parse_operand()?;
                 self.expect(",")?;
-                let pattern = self.parse_pattern(whole)?;
+                let pattern = self.parse_pattern(is_whole_text)?;
                 self.expect(")")?;
                 return Ok(LogicalExpression::Matches(operand, pattern));
             }
@@ -147,17 +158,18 @@ impl JsonPathParser<'_> {
             (">", ComparisonOperator::Greater),
         ];
         let left = self.parse_operand()?;
-        match COMPARISONS.into_iter().find(|(sign, _)| self.take(sign)) {
-            Some((_, comparison)) => Ok(LogicalExpression::Compare(left, comparison, self.parse_operand()?)),
+        match COMPARISONS.into_iter().find(|(symbol, _)| self.take(symbol)) {
+            Some((_, operator)) => Ok(LogicalExpression::Compare(left, operator, self.parse_operand()?)),
             None => match left {
                 JsonPathOperand::Query(query) => Ok(LogicalExpression::Exists(query)),
                 JsonPathOperand::Literal(_) | JsonPathOperand::Length(_) | JsonPathOperand::Count(_) => {
-                    Err("a literal alone is no condition".into())
+                    Err("a literal alone is not a condition".into())
                 }
             },
         }
     }
 
+    /// A query, a literal or a function.
     fn parse_operand(&mut self) -> JsonPathResult<JsonPathOperand> {
         if self.rest.starts_with(['@', '$']) {
             return Ok(JsonPathOperand::Query(self.parse_query()?));
@@ -175,16 +187,17 @@ impl JsonPathParser<'_> {
             "false" => Value::Bool(false),
             "null" => Value::Null,
             number => Value::Number(
-                number.parse().map_err(|_| format!("`{}` is no literal", sanitize_truncated(number, 40)))?,
+                number.parse().map_err(|_| format!("`{}` is not a literal", sanitize_truncated(number, 40)))?,
             ),
         };
         Ok(JsonPathOperand::Literal(literal))
     }
 
+    /// Arguments of a function, after the opening parenthesis.
     fn parse_function(&mut self, name: &str) -> JsonPathResult<JsonPathOperand> {
         let operand = match name {
             "length" => {
-                // The argument cannot be deeper than the text is long, but a stack has other limits.
+                // Nested calls recurse without passing `parse_unary`.
                 self.depth += 1;
                 if self.depth > MAX_QUERY_DEPTH {
                     return Err(format!("the JSONPath query is nested deeper than {MAX_QUERY_DEPTH} levels"));
@@ -195,49 +208,53 @@ impl JsonPathParser<'_> {
             }
             "count" => JsonPathOperand::Count(self.parse_query()?),
             "value" => JsonPathOperand::Query(self.parse_query()?),
-            _ => return Err(format!("there is no function `{}`", sanitize_truncated(name, 40))),
+            _ => return Err(format!("unknown function `{}`", sanitize_truncated(name, 40))),
         };
         self.expect(")")?;
         Ok(operand)
     }
 
-    fn parse_pattern(&mut self, whole: bool) -> JsonPathResult<Regex> {
+    /// Literal pattern; `match` tests the whole text.
+    fn parse_pattern(&mut self, is_whole_text: bool) -> JsonPathResult<Regex> {
         if !self.rest.starts_with(['\'', '"']) {
             return Err("a pattern must be a literal".into());
         }
         let text = self.parse_quoted()?;
-        compile_pattern(&if whole { format!("^(?:{text})$") } else { text })
+        compile_pattern(&if is_whole_text { format!("^(?:{text})$") } else { text })
     }
 
+    /// Member name after a dot.
     fn parse_name(&mut self) -> JsonPathResult<String> {
         let name = self.take_word(|character| character.is_alphanumeric() || character == '_' || character == '-');
         if name.is_empty() { Err(self.unexpected_input()) } else { Ok(name) }
     }
 
+    /// Integer, or nothing.
     fn parse_index(&mut self) -> JsonPathResult<Option<i64>> {
         let word = self.take_word(|character| character.is_ascii_digit() || character == '-');
         if word.is_empty() {
             return Ok(None);
         }
-        word.parse().map(Some).map_err(|_| format!("`{}` is no index", sanitize_truncated(&word, 40)))
+        word.parse().map(Some).map_err(|_| format!("`{}` is not an index", sanitize_truncated(&word, 40)))
     }
 
+    /// Quoted string with backslash escapes.
     fn parse_quoted(&mut self) -> JsonPathResult<String> {
         let mut characters = self.rest.char_indices();
         let quote = characters.next().map(|(_, quote)| quote);
         let mut text = String::new();
-        while let Some((at, character)) = characters.next() {
+        while let Some((position, character)) = characters.next() {
             match character {
                 '\\' => match characters.next() {
                     Some((_, 'n')) => text.push('\n'),
                     Some((_, 't')) => text.push('\t'),
-                    // A pattern's own escapes, such as `\d`, stay: documents rarely write them twice.
+                    // Escapes of patterns, such as `\d`, are kept: real documents rarely double the backslash.
                     Some((_, other)) if other.is_alphanumeric() => text.extend(['\\', other]),
                     Some((_, other)) => text.push(other),
                     None => break,
                 },
                 _ if Some(character) == quote => {
-                    self.advance(at + 1);
+                    self.advance(position + 1);
                     return Ok(text);
                 }
                 _ => text.push(character),
@@ -246,33 +263,37 @@ impl JsonPathParser<'_> {
         Err("the JSONPath query ends too early".into())
     }
 
-    fn take_word(&mut self, belongs: impl Fn(char) -> bool) -> String {
-        let end = self.rest.find(|character| !belongs(character)).unwrap_or(self.rest.len());
+    /// Consumes the longest run of characters that `is_part` accepts.
+    fn take_word(&mut self, is_part: impl Fn(char) -> bool) -> String {
+        let end = self.rest.find(|character| !is_part(character)).unwrap_or(self.rest.len());
         let word = self.rest[..end].to_owned();
         self.advance(end);
         word
     }
 
-    fn expect(&mut self, sign: &str) -> JsonPathResult<()> {
-        if self.take(sign) { Ok(()) } else { Err(self.unexpected_input()) }
+    /// Consumes a symbol; fails if another input is next.
+    fn expect(&mut self, symbol: &str) -> JsonPathResult<()> {
+        if self.take(symbol) { Ok(()) } else { Err(self.unexpected_input()) }
     }
 
-    fn take(&mut self, sign: &str) -> bool {
-        let found = self.rest.starts_with(sign);
-        if found {
-            self.advance(sign.len());
+    /// Consumes a symbol if it is next.
+    fn take(&mut self, symbol: &str) -> bool {
+        let is_next = self.rest.starts_with(symbol);
+        if is_next {
+            self.advance(symbol.len());
         }
-        found
+        is_next
     }
 
     fn advance(&mut self, bytes: usize) {
         self.rest = self.rest[bytes..].trim_start();
     }
 
+    /// Error message for the input at the current position.
     fn unexpected_input(&self) -> String {
         match self.rest {
             "" => "the JSONPath query ends too early".into(),
-            rest => format!("`{}` is not expected there in a JSONPath query", sanitize_truncated(rest, 40)),
+            rest => format!("unexpected `{}` in the JSONPath query", sanitize_truncated(rest, 40)),
         }
     }
 }

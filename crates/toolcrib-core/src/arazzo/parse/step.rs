@@ -1,4 +1,4 @@
-//! Steps: what they call, with what, and what comes after.
+//! Parses steps: what they call, with which parameters, and the actions that follow.
 
 use std::time::Duration;
 
@@ -15,146 +15,156 @@ use crate::expression::approximate_size;
 use crate::text::sanitize_truncated;
 
 impl ArazzoParser<'_> {
-    pub(super) fn parse_steps(&self, workflow: &Value, at: &str) -> ArazzoParseResult<Vec<WorkflowStep>> {
+    /// Parses all steps of a workflow.
+    pub(super) fn parse_steps(&self, workflow: &Value, pointer: &str) -> ArazzoParseResult<Vec<WorkflowStep>> {
         let steps = array_field(workflow, "steps");
         if steps.is_empty() {
-            return Err(ArazzoParseError::new(format!("{at}/steps"), "it has no steps"));
+            return Err(ArazzoParseError::new(format!("{pointer}/steps"), "it has no steps"));
         }
         if steps.len() > MAX_LIST_ITEMS {
             return Err(ArazzoParseError::new(
-                format!("{at}/steps"),
+                format!("{pointer}/steps"),
                 format!("it has more than {MAX_LIST_ITEMS} steps"),
             ));
         }
+        // Parse the ids first, as actions refer to later steps too.
         let ids: Vec<&str> =
             steps.iter().map(|step| step.get("stepId").and_then(Value::as_str).unwrap_or_default()).collect();
-        let common = WorkflowDefaults {
+        let defaults = WorkflowDefaults {
             parameters: array_field(workflow, "parameters"),
-            on_success: self.parse_actions(workflow, "successActions", ActionTrigger::Success, &ids, at)?,
-            on_failure: self.parse_actions(workflow, "failureActions", ActionTrigger::Failure, &ids, at)?,
-            pointer: at,
+            on_success: self.parse_actions(workflow, "successActions", ActionTrigger::Success, &ids, pointer)?,
+            on_failure: self.parse_actions(workflow, "failureActions", ActionTrigger::Failure, &ids, pointer)?,
+            pointer,
         };
-        let mut read = Vec::new();
+        let mut parsed = Vec::new();
         for (index, value) in steps.iter().enumerate() {
-            let at = format!("{at}/steps/{index}");
+            let pointer = format!("{pointer}/steps/{index}");
             match ids.iter().position(|id| *id == ids[index]) {
-                _ if ids[index].is_empty() => return Err(ArazzoParseError::new(at, "the step has no `stepId`")),
+                _ if ids[index].is_empty() => return Err(ArazzoParseError::new(pointer, "the step has no `stepId`")),
                 Some(first) if first < index => {
-                    return Err(ArazzoParseError::new(at, "an earlier step has the same `stepId`"));
+                    return Err(ArazzoParseError::new(pointer, "an earlier step has the same `stepId`"));
                 }
-                Some(_) | None => read.push(self.parse_step(value, &ids, index, &common, &at)?),
+                Some(_) | None => parsed.push(self.parse_step(value, &ids, index, &defaults, &pointer)?),
             }
         }
-        Ok(read)
+        Ok(parsed)
     }
 
+    /// Parses one step and merges the defaults of its workflow into it.
     fn parse_step(
         &self,
         value: &Value,
         ids: &[&str],
         index: usize,
-        common: &WorkflowDefaults<'_>,
-        at: &str,
+        defaults: &WorkflowDefaults<'_>,
+        pointer: &str,
     ) -> ArazzoParseResult<WorkflowStep> {
-        let what = self.parse_target(value, at)?;
-        let calls_workflow = matches!(what, StepTarget::Workflow { .. });
-        let own =
-            self.parse_parameters(array_field(value, "parameters"), calls_workflow, &format!("{at}/parameters"))?;
+        let target = self.parse_target(value, pointer)?;
+        let calls_workflow = matches!(target, StepTarget::Workflow { .. });
+        let mut merged =
+            self.parse_parameters(array_field(value, "parameters"), calls_workflow, &format!("{pointer}/parameters"))?;
         let inherited =
-            self.parse_parameters(common.parameters, calls_workflow, &format!("{}/parameters", common.pointer))?;
-        let mut given = own;
+            self.parse_parameters(defaults.parameters, calls_workflow, &format!("{}/parameters", defaults.pointer))?;
+        // The step's own parameters replace those of the workflow with the same name and destination.
         for parameter in inherited {
-            let same = |own: &ParsedParameter| own.name == parameter.name && own.destination == parameter.destination;
-            if !given.iter().any(same) {
-                given.push(parameter);
+            let is_same =
+                |own: &ParsedParameter| own.name == parameter.name && own.destination == parameter.destination;
+            if !merged.iter().any(is_same) {
+                merged.push(parameter);
             }
         }
         let body = value.get("requestBody").map(RequestBodyTemplate::parse).transpose();
-        let mut body = body.map_err(|reason| ArazzoParseError::new(format!("{at}/requestBody"), reason))?;
+        let mut body = body.map_err(|reason| ArazzoParseError::new(format!("{pointer}/requestBody"), reason))?;
         let mut parameters = Vec::new();
-        for ParsedParameter { name, destination: place, value } in given {
-            match place {
+        for ParsedParameter { name, destination, value } in merged {
+            match destination {
                 ParameterDestination::Body => body.get_or_insert_default().set_property(&name, value),
-                ParameterDestination::Request(place) => {
-                    parameters.push(StepParameter { name, location: Some(place), value })
+                ParameterDestination::Request(location) => {
+                    parameters.push(StepParameter { name, location: Some(location), value })
                 }
                 ParameterDestination::Inputs => parameters.push(StepParameter { name, location: None, value }),
             }
         }
         Ok(WorkflowStep {
             id: ids[index].to_owned(),
-            target: what,
+            target,
             description: value.get("description").and_then(Value::as_str).map(str::to_owned),
             parameters,
             body,
-            success_criteria: self.parse_criteria(value, "successCriteria", at)?,
+            success_criteria: self.parse_criteria(value, "successCriteria", pointer)?,
             on_success: self.merge_actions(
-                self.parse_actions(value, "onSuccess", ActionTrigger::Success, ids, at)?,
-                &common.on_success,
-                at,
+                self.parse_actions(value, "onSuccess", ActionTrigger::Success, ids, pointer)?,
+                &defaults.on_success,
+                pointer,
             )?,
             on_failure: self.merge_actions(
-                self.parse_actions(value, "onFailure", ActionTrigger::Failure, ids, at)?,
-                &common.on_failure,
-                at,
+                self.parse_actions(value, "onFailure", ActionTrigger::Failure, ids, pointer)?,
+                &defaults.on_failure,
+                pointer,
             )?,
             outputs: parse_outputs(value),
         })
     }
 
-    fn parse_target(&self, value: &Value, at: &str) -> ArazzoParseResult<StepTarget> {
+    /// Parses what a step calls: exactly one of three fields.
+    fn parse_target(&self, value: &Value, pointer: &str) -> ArazzoParseResult<StepTarget> {
         let text = |name: &str| value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         match (text("operationId"), text("operationPath"), text("workflowId")) {
-            (Some(id), None, None) => self.parse_operation_id(id, &format!("{at}/operationId")),
-            (None, Some(path), None) => self.parse_operation_path(path, &format!("{at}/operationPath")),
+            (Some(id), None, None) => self.parse_operation_id(id, &format!("{pointer}/operationId")),
+            (None, Some(path), None) => self.parse_operation_path(path, &format!("{pointer}/operationPath")),
             (None, None, Some(id)) => {
-                Ok(StepTarget::Workflow { id: self.parse_workflow_id(Some(id), &format!("{at}/workflowId"))? })
+                Ok(StepTarget::Workflow { id: self.parse_workflow_id(Some(id), &format!("{pointer}/workflowId"))? })
             }
             (None, None, None) => Err(ArazzoParseError::new(
-                at,
+                pointer,
                 "the step has neither `operationId` nor `operationPath` nor `workflowId`",
             )),
             _ => Err(ArazzoParseError::new(
-                at,
+                pointer,
                 "the step has more than one of `operationId`, `operationPath` and `workflowId`",
             )),
         }
     }
 
-    fn parse_operation_id(&self, id: &str, at: &str) -> ArazzoParseResult<StepTarget> {
+    /// Parses an `operationId`, plain or qualified as `$sourceDescriptions.shop.buyPet`.
+    fn parse_operation_id(&self, id: &str, pointer: &str) -> ArazzoParseResult<StepTarget> {
         let inner = id.trim().trim_start_matches('{').trim_end_matches('}');
         if let Some(rest) = inner.strip_prefix("$sourceDescriptions.") {
             let (source, operation) = rest.split_once('.').unwrap_or((rest, ""));
             let operation = operation.strip_prefix("operationId.").unwrap_or(operation);
             if operation.is_empty() {
-                return Err(ArazzoParseError::new(at, "it names no operation after the source description"));
+                return Err(ArazzoParseError::new(pointer, "it names no operation after the source description"));
             }
-            let source = self.find_openapi_source(source, at)?;
+            let source = self.find_openapi_source(source, pointer)?;
             return Ok(StepTarget::Operation {
                 source: Some(source),
                 operation: OperationReference::Id(operation.to_owned()),
             });
         }
-        let mut usable = self.sources.iter().filter(|source| source.kind == SourceDescriptionKind::OpenApi);
-        let source = match (usable.next(), usable.next()) {
-            (None, _) => return Err(ArazzoParseError::new(at, "the document describes no source of type `openapi`")),
+        // Unqualified: unambiguous only if there is a single OpenAPI description.
+        let mut openapi_sources = self.sources.iter().filter(|source| source.kind == SourceDescriptionKind::OpenApi);
+        let source = match (openapi_sources.next(), openapi_sources.next()) {
+            (None, _) => {
+                return Err(ArazzoParseError::new(pointer, "the document describes no source of type `openapi`"));
+            }
             (Some(only), None) => Some(only.name.clone()),
             (Some(_), Some(_)) => None,
         };
         Ok(StepTarget::Operation { source, operation: OperationReference::Id(id.to_owned()) })
     }
 
-    /// `{$sourceDescriptions.shop.url}#/paths/~1pets~1{id}/get`, or with the address itself before the `#`.
-    fn parse_operation_path(&self, text: &str, at: &str) -> ArazzoParseResult<StepTarget> {
-        let malformed =
-            || ArazzoParseError::new(at, "it must be of the form `{$sourceDescriptions.name.url}#/paths/~1pets/get`");
+    /// Parses `{$sourceDescriptions.shop.url}#/paths/~1pets~1{id}/get`; the URL itself may stand before the `#` too.
+    fn parse_operation_path(&self, text: &str, pointer: &str) -> ArazzoParseResult<StepTarget> {
+        let malformed = || {
+            ArazzoParseError::new(pointer, "it must be of the form `{$sourceDescriptions.name.url}#/paths/~1pets/get`")
+        };
         let (document, pointer) = text.trim().split_once('#').ok_or_else(malformed)?;
         let expression = document.trim_start_matches('{').trim_end_matches('}');
         let source = match expression.strip_prefix("$sourceDescriptions.") {
-            Some(rest) => self.find_openapi_source(rest.strip_suffix(".url").unwrap_or(rest), at)?,
+            Some(rest) => self.find_openapi_source(rest.strip_suffix(".url").unwrap_or(rest), pointer)?,
             None => {
-                let named = self.sources.iter().find(|source| source.url == document);
-                self.find_openapi_source(named.map_or(document, |source| source.name.as_str()), at)?
+                let description = self.sources.iter().find(|source| source.url == document);
+                self.find_openapi_source(description.map_or(document, |source| source.name.as_str()), pointer)?
             }
         };
         let parts: Vec<String> =
@@ -168,33 +178,36 @@ impl ArazzoParser<'_> {
         }
     }
 
-    fn find_openapi_source(&self, name: &str, at: &str) -> ArazzoParseResult<String> {
+    /// Checks that a source description exists and is an OpenAPI document.
+    fn find_openapi_source(&self, name: &str, pointer: &str) -> ArazzoParseResult<String> {
         let shown = sanitize_truncated(name, 60);
         match self.sources.iter().find(|source| source.name == name) {
             Some(source) if source.kind == SourceDescriptionKind::OpenApi => Ok(source.name.clone()),
-            Some(_) => {
-                Err(ArazzoParseError::new(at, format!("the source description `{shown}` is not of type `openapi`")))
-            }
-            None => Err(ArazzoParseError::new(at, format!("there is no source description `{shown}`"))),
+            Some(_) => Err(ArazzoParseError::new(
+                pointer,
+                format!("the source description `{shown}` is not of type `openapi`"),
+            )),
+            None => Err(ArazzoParseError::new(pointer, format!("there is no source description `{shown}`"))),
         }
     }
 
+    /// Parses a list of parameters, following references to components.
     fn parse_parameters(
         &self,
-        given: &[Value],
+        values: &[Value],
         calls_workflow: bool,
-        at: &str,
+        pointer: &str,
     ) -> ArazzoParseResult<Vec<ParsedParameter>> {
-        if given.len() > MAX_LIST_ITEMS {
-            return Err(ArazzoParseError::new(at, format!("there are more than {MAX_LIST_ITEMS} parameters")));
+        if values.len() > MAX_LIST_ITEMS {
+            return Err(ArazzoParseError::new(pointer, format!("there are more than {MAX_LIST_ITEMS} parameters")));
         }
         let mut parameters: Vec<ParsedParameter> = Vec::new();
-        for (index, value) in given.iter().enumerate() {
-            let at = format!("{at}/{index}");
-            let (parameter, own) = self.resolve_reusable(value, "parameters", &at)?;
+        for (index, value) in values.iter().enumerate() {
+            let pointer = format!("{pointer}/{index}");
+            let (parameter, override_value) = self.resolve_reusable(value, "parameters", &pointer)?;
             let name = parameter.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
-            let name = name.ok_or_else(|| ArazzoParseError::new(&at, "the parameter has no `name`"))?.to_owned();
-            let place = match parameter.get("in").and_then(Value::as_str) {
+            let name = name.ok_or_else(|| ArazzoParseError::new(&pointer, "the parameter has no `name`"))?.to_owned();
+            let destination = match parameter.get("in").and_then(Value::as_str) {
                 _ if calls_workflow => ParameterDestination::Inputs,
                 Some("path") => ParameterDestination::Request(ParameterLocation::Path),
                 Some("query") => ParameterDestination::Request(ParameterLocation::Query),
@@ -203,174 +216,185 @@ impl ArazzoParser<'_> {
                 Some("querystring") => ParameterDestination::Request(ParameterLocation::Querystring),
                 Some("body") => ParameterDestination::Body,
                 Some(_) => {
-                    return Err(ArazzoParseError::new(at, "`in` is one of `path`, `query`, `header` and `cookie`"));
+                    return Err(ArazzoParseError::new(pointer, "`in` must be `path`, `query`, `header` or `cookie`"));
                 }
-                None => return Err(ArazzoParseError::new(at, "the parameter of an operation has no `in`")),
+                None => return Err(ArazzoParseError::new(pointer, "the parameter of an operation has no `in`")),
             };
-            let value = own
+            let value = override_value
                 .or(parameter.get("value"))
-                .ok_or_else(|| ArazzoParseError::new(&at, "the parameter has no `value`"))?;
-            if parameters.iter().any(|other| other.name == name && other.destination == place) {
-                return Err(ArazzoParseError::new(at, "an earlier parameter has the same name and place"));
+                .ok_or_else(|| ArazzoParseError::new(&pointer, "the parameter has no `value`"))?;
+            if parameters.iter().any(|other| other.name == name && other.destination == destination) {
+                return Err(ArazzoParseError::new(pointer, "an earlier parameter has the same name and `in`"));
             }
-            self.spend_bytes(approximate_size(value) + name.len() + 64, &at)?;
-            parameters.push(ParsedParameter { name, destination: place, value: value.clone() });
+            self.spend_bytes(approximate_size(value) + name.len() + 64, &pointer)?;
+            parameters.push(ParsedParameter { name, destination, value: value.clone() });
         }
         Ok(parameters)
     }
 
+    /// Parses a list of actions, following references to components. `ids` are the steps that actions can jump to.
     fn parse_actions(
         &self,
         value: &Value,
         name: &str,
-        outcome: ActionTrigger,
+        trigger: ActionTrigger,
         ids: &[&str],
-        at: &str,
+        pointer: &str,
     ) -> ArazzoParseResult<Vec<StepAction>> {
         let mut actions = Vec::new();
         for (index, value) in array_field(value, name).iter().enumerate() {
-            let at = format!("{at}/{name}/{index}");
-            let (action, _) = self.resolve_reusable(value, outcome.components_key(), &at)?;
-            self.spend_bytes(approximate_size(action), &at)?;
+            let pointer = format!("{pointer}/{name}/{index}");
+            let (action, _) = self.resolve_reusable(value, trigger.components_key(), &pointer)?;
+            self.spend_bytes(approximate_size(action), &pointer)?;
             let text = |name: &str| action.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
             let target = match (text("stepId"), text("workflowId")) {
                 (None, None) => None,
                 (Some(id), None) => {
-                    let position = ids.iter().position(|known| *known == id);
-                    let missing =
-                        || ArazzoParseError::new(&at, format!("there is no step `{}`", sanitize_truncated(id, 60)));
+                    let position = ids.iter().position(|other| *other == id);
+                    let missing = || {
+                        ArazzoParseError::new(&pointer, format!("there is no step `{}`", sanitize_truncated(id, 60)))
+                    };
                     Some(JumpTarget::Step(position.ok_or_else(missing)?))
                 }
-                (None, Some(id)) => Some(JumpTarget::Workflow(self.parse_workflow_id(Some(id), &at)?)),
+                (None, Some(id)) => Some(JumpTarget::Workflow(self.parse_workflow_id(Some(id), &pointer)?)),
                 (Some(_), Some(_)) => {
-                    return Err(ArazzoParseError::new(at, "the action has both `stepId` and `workflowId`"));
+                    return Err(ArazzoParseError::new(pointer, "the action has both `stepId` and `workflowId`"));
                 }
             };
-            let then =
-                match (text("type"), outcome) {
-                    (Some("end"), _) => ActionKind::End,
-                    (Some("goto"), _) => ActionKind::Goto(target.ok_or_else(|| {
-                        ArazzoParseError::new(&at, "`goto` names neither a `stepId` nor a `workflowId`")
-                    })?),
-                    (Some("retry"), ActionTrigger::Failure) => {
-                        let after = action.get("retryAfter").and_then(Value::as_f64).unwrap_or(0.0);
-                        let limit = action.get("retryLimit").and_then(Value::as_f64).unwrap_or(1.0);
-                        if after < 0.0 || limit < 0.0 {
-                            return Err(ArazzoParseError::new(at, "`retryAfter` and `retryLimit` are not negative"));
-                        }
-                        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
-                        let limit = limit as u32;
-                        ActionKind::Retry {
-                            after: Duration::from_secs_f64(after.min(MAX_RETRY_AFTER_SECONDS)),
-                            limit,
-                            run_before: target,
-                        }
-                    }
-                    (Some("retry"), ActionTrigger::Success) => {
-                        return Err(ArazzoParseError::new(at, "only a failure can be retried"));
-                    }
-                    (Some(other), _) => {
+            let kind = match (text("type"), trigger) {
+                (Some("end"), _) => ActionKind::End,
+                (Some("goto"), _) => ActionKind::Goto(target.ok_or_else(|| {
+                    ArazzoParseError::new(&pointer, "`goto` names neither a `stepId` nor a `workflowId`")
+                })?),
+                (Some("retry"), ActionTrigger::Failure) => {
+                    let after = action.get("retryAfter").and_then(Value::as_f64).unwrap_or(0.0);
+                    let limit = action.get("retryLimit").and_then(Value::as_f64).unwrap_or(1.0);
+                    if after < 0.0 || limit < 0.0 {
                         return Err(ArazzoParseError::new(
-                            at,
-                            format!("there is no action of type `{}`", sanitize_truncated(other, 40)),
+                            pointer,
+                            "`retryAfter` and `retryLimit` must not be negative",
                         ));
                     }
-                    (None, _) => return Err(ArazzoParseError::new(at, "the action has no `type`")),
-                };
+                    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+                    let limit = limit as u32;
+                    ActionKind::Retry {
+                        after: Duration::from_secs_f64(after.min(MAX_RETRY_AFTER_SECONDS)),
+                        limit,
+                        run_before: target,
+                    }
+                }
+                (Some("retry"), ActionTrigger::Success) => {
+                    return Err(ArazzoParseError::new(pointer, "only a failure can be retried"));
+                }
+                (Some(other), _) => {
+                    return Err(ArazzoParseError::new(
+                        pointer,
+                        format!("there is no action of type `{}`", sanitize_truncated(other, 40)),
+                    ));
+                }
+                (None, _) => return Err(ArazzoParseError::new(pointer, "the action has no `type`")),
+            };
             let name = text("name").map_or_else(|| format!("#{}", index + 1), str::to_owned);
-            let mut criteria = self.parse_criteria(action, "criteria", &at)?;
-            // Documents also write the only condition without a list around it.
+            let mut criteria = self.parse_criteria(action, "criteria", &pointer)?;
+            // Real documents also write a single condition without a list.
             if let (true, Some(condition)) = (criteria.is_empty(), action.get("condition")) {
                 let criterion = Criterion::parse(&json!({"condition": condition}));
-                criteria.push(criterion.map_err(|reason| ArazzoParseError::new(&at, reason))?);
+                criteria.push(criterion.map_err(|reason| ArazzoParseError::new(&pointer, reason))?);
             }
-            actions.push(StepAction { name, criteria, kind: then });
+            actions.push(StepAction { name, criteria, kind });
         }
         Ok(actions)
     }
 
-    /// The step's own come first, and stand for those of the workflow with the same name.
+    /// Appends the workflow's actions to the step's own; an own action replaces one of the same name.
     fn merge_actions(
         &self,
         mut own: Vec<StepAction>,
-        common: &[StepAction],
-        at: &str,
+        defaults: &[StepAction],
+        pointer: &str,
     ) -> ArazzoParseResult<Vec<StepAction>> {
-        if own.len().max(common.len()) > MAX_LIST_ITEMS {
-            return Err(ArazzoParseError::new(at, format!("there are more than {MAX_LIST_ITEMS} actions")));
+        if own.len().max(defaults.len()) > MAX_LIST_ITEMS {
+            return Err(ArazzoParseError::new(pointer, format!("there are more than {MAX_LIST_ITEMS} actions")));
         }
         let inherited: Vec<&StepAction> =
-            common.iter().filter(|action| !own.iter().any(|own| own.name == action.name)).collect();
+            defaults.iter().filter(|action| !own.iter().any(|own| own.name == action.name)).collect();
         for action in inherited {
             let conditions = action.criteria.iter().map(|criterion| criterion.condition.len() + 256);
-            self.spend_bytes(256 + conditions.sum::<usize>(), at)?;
+            self.spend_bytes(256 + conditions.sum::<usize>(), pointer)?;
             own.push(action.clone());
         }
         Ok(own)
     }
 
-    fn parse_criteria(&self, value: &Value, name: &str, at: &str) -> ArazzoParseResult<Vec<Criterion>> {
-        let read = array_field(value, name).iter().enumerate().map(|(index, value)| {
-            let at = format!("{at}/{name}/{index}");
-            let simple = matches!(value.get("type").map(Value::as_str), None | Some(Some("simple")));
-            self.spend_bytes(if simple { 256 } else { PATTERN_CRITERION_BYTES }, &at)?;
-            Criterion::parse(value).map_err(|reason| ArazzoParseError::new(at, reason))
+    /// Parses a list of criteria.
+    fn parse_criteria(&self, value: &Value, name: &str, pointer: &str) -> ArazzoParseResult<Vec<Criterion>> {
+        let criteria = array_field(value, name).iter().enumerate().map(|(index, value)| {
+            let pointer = format!("{pointer}/{name}/{index}");
+            let is_simple = matches!(value.get("type").map(Value::as_str), None | Some(Some("simple")));
+            self.spend_bytes(if is_simple { 256 } else { PATTERN_CRITERION_BYTES }, &pointer)?;
+            Criterion::parse(value).map_err(|reason| ArazzoParseError::new(pointer, reason))
         });
-        read.collect()
+        criteria.collect()
     }
 
-    /// The object itself, or the one in the components that it refers to, with a value of its own.
+    /// Follows a reference to a component. Returns the object, and the value beside the reference, which overrides its own.
     fn resolve_reusable<'v>(
         &'v self,
         value: &'v Value,
         kind: &str,
-        at: &str,
+        pointer: &str,
     ) -> ArazzoParseResult<(&'v Value, Option<&'v Value>)> {
         let Some(reference) = value.get("reference") else { return Ok((value, None)) };
         let reference = reference.as_str().unwrap_or_default();
         let name = reference.strip_prefix("$components.").and_then(|rest| rest.strip_prefix(kind)?.strip_prefix('.'));
-        let found = name.and_then(|name| self.document.get("components")?.get(kind)?.get(name));
-        match found {
-            Some(found) => Ok((found, value.get("value"))),
-            None => Err(ArazzoParseError::new(at, format!("`{}` leads nowhere", sanitize_truncated(reference, 100)))),
+        let component = name.and_then(|name| self.document.get("components")?.get(kind)?.get(name));
+        match component {
+            Some(component) => Ok((component, value.get("value"))),
+            None => Err(ArazzoParseError::new(
+                pointer,
+                format!("`{}` cannot be resolved", sanitize_truncated(reference, 100)),
+            )),
         }
     }
 }
 
-/// Longer lists would take their time, for their names are compared with each other.
+/// Maximum number of items in a list. Names are compared pairwise, which takes quadratic time.
 const MAX_LIST_ITEMS: usize = 1000;
 
-/// What a condition with patterns takes when it is compiled: an action in the components is read again for each step
-/// that names it.
+/// Memory of a compiled criterion with patterns. Counted for each use, because a reusable action is parsed again for each
+/// step that refers to it.
 const PATTERN_CRITERION_BYTES: usize = 32 * 1024;
 
-/// In seconds. Whoever waits has a deadline of its own.
+/// Maximum pause before a retry. Callers have deadlines of their own, usually shorter ones.
 const MAX_RETRY_AFTER_SECONDS: f64 = 3600.0;
 
-/// What a workflow says for all of its steps.
+/// Parameters and actions of a workflow that apply to all of its steps.
 struct WorkflowDefaults<'a> {
     parameters: &'a [Value],
     on_success: Vec<StepAction>,
     on_failure: Vec<StepAction>,
+    /// JSON pointer of the workflow.
     pointer: &'a str,
 }
 
-/// A parameter as it is written.
+/// A parameter before it is assigned to request, inputs or body.
 struct ParsedParameter {
     name: String,
     destination: ParameterDestination,
     value: Value,
 }
 
+/// Where the value of a parameter goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ParameterDestination {
     Request(ParameterLocation),
-    /// Of the workflow that is called.
+    /// Inputs of the called workflow.
     Inputs,
-    /// Arazzo has no such place, yet documents name properties of the body so.
+    /// Property of the body. Not part of Arazzo, but real documents write `in: body`.
     Body,
 }
 
+/// Outcome of a step that triggers an action.
 #[derive(Clone, Copy)]
 enum ActionTrigger {
     Success,
@@ -378,6 +402,7 @@ enum ActionTrigger {
 }
 
 impl ActionTrigger {
+    /// Key of the reusable actions in `components`.
     fn components_key(self) -> &'static str {
         match self {
             ActionTrigger::Success => "successActions",

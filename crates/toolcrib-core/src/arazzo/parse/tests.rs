@@ -31,8 +31,11 @@ fn reasons(document: &Value) -> Vec<String> {
 #[test]
 fn what_is_no_document_is_refused() {
     for (document, reason) in [
-        (json!([]), "this is no Arazzo document: it has no text `arazzo` with its version"),
-        (json!({"openapi": "3.1.0"}), "this is no Arazzo document: it has no text `arazzo` with its version"),
+        (json!([]), "this is not an Arazzo document: the string `arazzo` with the version is missing"),
+        (
+            json!({"openapi": "3.1.0"}),
+            "this is not an Arazzo document: the string `arazzo` with the version is missing",
+        ),
         (json!({"arazzo": "2.0.0", "workflows": []}), "Arazzo `2.0.0` is not supported; write `arazzo: 1.0.1`"),
         (json!({"arazzo": "1.0.0"}), "the Arazzo document has no list `workflows`"),
     ] {
@@ -108,7 +111,7 @@ fn a_broken_workflow_is_set_aside_with_place_and_reason() {
         ),
         (
             step(json!({"operationId": null, "workflowId": "nope"})),
-            "broken: it needs the workflow `nope`, which is not there (at `/workflows/0`)",
+            "broken: it refers to the missing workflow `nope` (at `/workflows/0`)",
         ),
         (
             step(json!({"parameters": [{"name": "a", "value": 1}]})),
@@ -116,7 +119,7 @@ fn a_broken_workflow_is_set_aside_with_place_and_reason() {
         ),
         (
             step(json!({"parameters": [{"reference": "$components.parameters.nope"}]})),
-            "broken: `$components.parameters.nope` leads nowhere (at `/workflows/0/steps/0/parameters/0`)",
+            "broken: `$components.parameters.nope` cannot be resolved (at `/workflows/0/steps/0/parameters/0`)",
         ),
         (
             step(json!({"successCriteria": [{"condition": "//a", "context": "$response.body", "type": "xpath"}]})),
@@ -136,7 +139,7 @@ fn a_broken_workflow_is_set_aside_with_place_and_reason() {
         ),
         (
             json!({"workflowId": "broken", "inputs": {"$ref": "#/nope"}, "steps": []}),
-            "broken: `#/nope` leads nowhere (at `/workflows/0/inputs`)",
+            "broken: `#/nope` cannot be resolved (at `/workflows/0/inputs`)",
         ),
     ] {
         let sound = json!({"workflowId": "sound", "steps": [{"stepId": "s", "operationId": "o"}]});
@@ -162,8 +165,8 @@ fn what_needs_a_missing_workflow_goes_with_it_and_names_stay_apart() {
         [
             "c: it has no steps (at `/workflows/2/steps`)",
             "x_y: an earlier workflow has the same `workflowId` (at `/workflows/5/workflowId`)",
-            "b: it needs the workflow `c`, which is not there (at `/workflows/1`)",
-            "a: it needs the workflow `b`, which is not there (at `/workflows/0`)",
+            "b: it refers to the missing workflow `c` (at `/workflows/1`)",
+            "a: it refers to the missing workflow `b` (at `/workflows/0`)",
         ]
     );
     let names: Vec<String> =
@@ -232,7 +235,7 @@ fn a_chain_of_workflows_that_breaks_at_its_end_is_set_aside_as_a_whole() {
     let read = ArazzoDocument::parse(&document((0..1_000).map(workflow).collect())).unwrap();
     assert_eq!((read.workflows.len(), read.excluded.len()), (0, 1_000));
     let first = read.excluded.first().map(|aside| aside.reason.as_str());
-    assert_eq!(first, Some("it needs the workflow `w1000`, which is not there (at `/workflows/999`)"));
+    assert_eq!(first, Some("it refers to the missing workflow `w1000` (at `/workflows/999`)"));
 }
 
 #[test]
@@ -256,6 +259,6 @@ fn what_references_repeat_is_bounded() {
     let step = json!({"stepId": "s", "operationId": "$sourceDescriptions.shop.o"});
     let mut given = document(json!([{"workflowId": "w", "inputs": inputs, "steps": [step]}]));
     given["components"]["inputs"] = json!({"tree": tree});
-    let reason = "w: the schema of the inputs is too large with what it refers to (at `/workflows/0/inputs`)";
+    let reason = "w: the schema of the inputs is too large with the schemas it refers to (at `/workflows/0/inputs`)";
     assert_eq!(reasons(&given), [reason]);
 }

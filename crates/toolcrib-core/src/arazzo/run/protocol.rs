@@ -1,4 +1,4 @@
-//! What is said between a run and whoever carries it out.
+//! Types exchanged between a workflow execution and its caller.
 
 use std::time::Duration;
 
@@ -6,63 +6,67 @@ use serde_json::{Map, Value};
 
 use crate::arazzo::{OperationReference, SourceDescription, WorkflowStep};
 
-/// What to do next.
+/// What the caller has to do next.
 #[derive(Debug)]
 pub enum NextAction<'r> {
-    /// Send this, and then say [`super::Run::answer`] or [`super::Run::no_answer`].
+    /// Send the call and report the result with [`super::WorkflowExecution::on_response`] or
+    /// [`super::WorkflowExecution::on_no_response`].
     Call(&'r OperationCall<'r>),
-    /// Let so much time pass, and ask again.
+    /// Wait, and ask again.
     Wait(Duration),
     Completed {
         outputs: &'r Value,
     },
-    /// A step failed and nothing in the workflow says how to go on, or it says to end there.
+    /// A step failed and no action continues the workflow.
     Failed {
         step: &'r str,
         reason: &'r str,
-        /// As far as they are known.
+        /// Outputs that could be evaluated.
         outputs: &'r Value,
     },
 }
 
-/// One request that a step wants.
+/// Call of an operation that a step requests.
 #[derive(Debug, Clone)]
 pub struct OperationCall<'a> {
-    /// The id of the workflow that the step belongs to, which may be a nested one.
+    /// Id of the workflow that the step belongs to, which may be a nested one.
     pub workflow: &'a str,
     pub step: &'a WorkflowStep,
-    /// How many steps were begun, this one included.
+    /// Number of the step in this execution, counted from 1.
     pub number: usize,
-    /// None where the document has several and does not say which.
+    /// `None` if the document has several source descriptions and does not say which.
     pub source: Option<&'a SourceDescription>,
     pub operation: &'a OperationReference,
     pub arguments: OperationArguments,
 }
 
-/// Values by their names on the wire.
+/// Argument values by their names in the request, before serialisation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OperationArguments {
     pub path: Map<String, Value>,
     pub query: Map<String, Value>,
     pub headers: Map<String, Value>,
     pub cookies: Map<String, Value>,
-    /// The whole query at once.
+    /// The entire query string (OpenAPI 3.2).
     pub querystring: Option<Value>,
     pub body: Option<OperationBody>,
 }
 
+/// Request body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OperationBody {
-    /// Where the step says it; otherwise the operation does.
+    /// `None` if the step does not specify it; the operation determines it then.
     pub content_type: Option<String>,
     pub value: Value,
 }
 
+/// Response to an operation.
 #[derive(Debug, Clone)]
 pub struct OperationResponse {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Option<Value>,
+    /// URL and method of the request that was sent.
     pub url: String,
     pub method: String,
 }

@@ -1,4 +1,4 @@
-//! What came of a step: an answer, none, or the outputs of a nested workflow.
+//! Result of a step: a response, a failure without response, or the outputs of a nested workflow.
 
 use std::time::Duration;
 
@@ -9,35 +9,38 @@ use crate::arazzo::{ConditionBudget, WorkflowStep};
 use crate::expression::{self, Scope};
 use crate::text::sanitize_truncated;
 
+/// Result of executing a step once.
 #[derive(Debug)]
 pub(super) struct StepResult<'a> {
     call: Option<OperationCall<'a>>,
     response: Option<OperationResponse>,
-    /// The outputs of the workflow that the step is.
+    /// Outputs of the workflow that the step called.
     pub(super) nested_outputs: Option<Value>,
-    /// Why there is no answer, or why the nested workflow failed.
+    /// Why there is no response, or why the nested workflow failed.
     failure_reason: Option<String>,
 }
 
 impl<'a> StepResult<'a> {
-    pub(super) fn from_response(call: OperationCall<'a>, answer: OperationResponse) -> StepResult<'a> {
-        StepResult { call: Some(call), response: Some(answer), nested_outputs: None, failure_reason: None }
+    /// Result of a call that got a response of any status.
+    pub(super) fn from_response(call: OperationCall<'a>, response: OperationResponse) -> StepResult<'a> {
+        StepResult { call: Some(call), response: Some(response), nested_outputs: None, failure_reason: None }
     }
 
+    /// Result of a call without response, or of a step that could not be sent.
     pub(super) fn without_response(call: Option<OperationCall<'a>>, reason: String) -> StepResult<'a> {
         StepResult { call, response: None, nested_outputs: None, failure_reason: Some(reason) }
     }
 
-    /// The last answer that the nested workflow got counts as the step's: documents ask for its status.
+    /// Result of a nested workflow. Its last response counts as the step's, because documents test its status.
     pub(super) fn from_nested_workflow(
         outputs: Value,
-        answer: Option<OperationResponse>,
-        reason: Option<String>,
+        response: Option<OperationResponse>,
+        failure_reason: Option<String>,
     ) -> StepResult<'a> {
-        StepResult { call: None, response: answer, nested_outputs: Some(outputs), failure_reason: reason }
+        StepResult { call: None, response, nested_outputs: Some(outputs), failure_reason }
     }
 
-    /// Why the step is no success, if it is none. Without criteria, any answer of 2xx is one.
+    /// Returns why the step failed, or `None` for success. Without criteria, any status 2xx is a success.
     pub(super) fn evaluate_failure(
         &self,
         step: &WorkflowStep,
@@ -47,29 +50,31 @@ impl<'a> StepResult<'a> {
         if self.failure_reason.is_some() {
             return self.failure_reason.clone();
         }
-        let status = self.response.as_ref().map(|answer| answer.status);
+        let status = self.response.as_ref().map(|response| response.status);
         if step.success_criteria.is_empty() {
             let status = status.filter(|status| self.nested_outputs.is_none() && !(200..300).contains(status))?;
-            return Some(format!("it was answered with status {status}"));
+            return Some(format!("the response has status {status}"));
         }
         step.success_criteria.iter().find_map(|criterion| {
             let condition = sanitize_truncated(&criterion.condition, 100);
             match (criterion.evaluate(scope, budget), status) {
                 (Ok(true), _) => None,
                 (Ok(false), Some(status)) => {
-                    Some(format!("it was answered with status {status}, and `{condition}` does not hold"))
+                    Some(format!("the response has status {status}, and `{condition}` is not met"))
                 }
-                (Ok(false), None) => Some(format!("`{condition}` does not hold")),
-                (Err(reason), _) => Some(format!("`{condition}` cannot be decided: {reason}")),
+                (Ok(false), None) => Some(format!("`{condition}` is not met")),
+                (Err(reason), _) => Some(format!("`{condition}` cannot be evaluated: {reason}")),
             }
         })
     }
 
+    /// Returns the response.
     pub(super) fn into_response(self) -> Option<OperationResponse> {
         self.response
     }
 
-    /// What the server asks for overrules the document. A date would need a clock.
+    /// `Retry-After` of the response in seconds, which overrides `retryAfter` of the document. Dates are ignored, as they
+    /// would need a clock.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         let headers = &self.response.as_ref()?.headers;
         let (_, value) = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("retry-after"))?;
@@ -77,11 +82,12 @@ impl<'a> StepResult<'a> {
         Some(Duration::from_secs(seconds.min(MAX_RETRY_AFTER_SECONDS)))
     }
 
+    /// `$request`, `$url` and `$method` for expressions.
     pub(super) fn request_scope(&self) -> Option<expression::RequestScope<'_>> {
         let arguments = &self.call.as_ref()?.arguments;
         Some(expression::RequestScope {
-            url: self.response.as_ref().map(|answer| answer.url.as_str()),
-            method: self.response.as_ref().map(|answer| answer.method.as_str()),
+            url: self.response.as_ref().map(|response| response.url.as_str()),
+            method: self.response.as_ref().map(|response| response.method.as_str()),
             path: Some(&arguments.path),
             query: Some(&arguments.query),
             headers: Some(&arguments.headers),
@@ -89,11 +95,16 @@ impl<'a> StepResult<'a> {
         })
     }
 
+    /// `$response` and `$statusCode` for expressions.
     pub(super) fn response_scope(&self) -> Option<expression::ResponseScope<'_>> {
-        let answer = self.response.as_ref()?;
-        Some(expression::ResponseScope { status: answer.status, headers: &answer.headers, body: answer.body.as_ref() })
+        let response = self.response.as_ref()?;
+        Some(expression::ResponseScope {
+            status: response.status,
+            headers: &response.headers,
+            body: response.body.as_ref(),
+        })
     }
 }
 
-/// In seconds. Whoever waits has a deadline of its own.
+/// Maximum pause before a retry. Callers have deadlines of their own, usually shorter ones.
 const MAX_RETRY_AFTER_SECONDS: u64 = 3600;

@@ -128,7 +128,7 @@ fn a_failed_step_without_an_action_ends_the_workflow() {
         |more: Value| json!([{"workflowId": "w", "steps": [step_json("a", more)], "outputs": {"x": "$inputs.x"}}]);
     let check = |more, answers: &[ScriptedResponse], end| check(one(more), json!({"x": 1}), answers, &["shop.a", end]);
     check(json!({}), &[status_response(204)], r#"done {"x":1}"#);
-    check(json!({}), &[status_response(404)], r#"failed at a: it was answered with status 404 {"x":1}"#);
+    check(json!({}), &[status_response(404)], r#"failed at a: the response has status 404 {"x":1}"#);
     check(json!({}), &[], r#"failed at a: nobody is there {"x":1}"#);
     check(
         json!({"successCriteria": [{"condition": "$statusCode == 404"}]}),
@@ -138,12 +138,12 @@ fn a_failed_step_without_an_action_ends_the_workflow() {
     check(
         json!({"successCriteria": [{"condition": "$statusCode == 200"}, {"condition": "$response.body#/ok"}]}),
         &[ok_response(json!({"ok": false}))],
-        r#"failed at a: it was answered with status 200, and `$response.body#/ok` does not hold {"x":1}"#,
+        r#"failed at a: the response has status 200, and `$response.body#/ok` is not met {"x":1}"#,
     );
     check(
         json!({"onFailure": [{"name": "stop", "type": "end"}]}),
         &[status_response(500)],
-        r#"failed at a: it was answered with status 500 {"x":1}"#,
+        r#"failed at a: the response has status 500 {"x":1}"#,
     );
     check(
         json!({"onFailure": [{"name": "no", "type": "goto", "stepId": "a", "criteria": [{"condition": "$statusCode == 503"}]}]}),
@@ -167,7 +167,7 @@ fn a_retry_waits_and_ends_at_its_limit() {
         action.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!([{"workflowId": "w", "steps": [step_json("a", json!({"onFailure": [action]})), step_json("b", json!({}))]}])
     };
-    let failed = "failed at a: it was answered with status 503 {}";
+    let failed = "failed at a: the response has status 503 {}";
     check(
         retry(json!({})),
         json!({}),
@@ -209,7 +209,7 @@ fn a_retry_can_run_a_workflow_first() {
         &[status_response(401), ok_response(json!("new")), status_response(200)],
         &["shop.a", "shop.login", "shop.a", r#"done {"t":"new"}"#],
     );
-    let reason = "failed at a: the workflow `renew` failed at its step `login`: it was answered with status 500 {}";
+    let reason = "failed at a: the workflow `renew` failed at its step `login`: the response has status 500 {}";
     check(workflows, json!({}), &[status_response(401), status_response(500)], &["shop.a", "shop.login", reason]);
 }
 
@@ -273,7 +273,7 @@ fn a_step_can_be_a_workflow() {
         &["shop.buy body 1", "shop.buy body 2", r#"shop.show path {"id":11}"#, r#"done {"last":12,"pet":2}"#],
     );
     let reason =
-        "failed at inner: the workflow `order` failed at its step `buy`: it was answered with status 400 {\"pet\":1}";
+        "failed at inner: the workflow `order` failed at its step `buy`: the response has status 400 {\"pet\":1}";
     check(workflows, json!({"pet": 1}), &[status_response(400)], &["shop.buy body 1", reason]);
 }
 
@@ -318,7 +318,12 @@ fn what_is_kept_is_bounded() {
     let outputs: Map<String, Value> = (0..70).map(|number| (number.to_string(), json!("$response.body"))).collect();
     let workflow = json!([{"workflowId": "w", "steps": [step_json("a", json!({"outputs": outputs}))]}]);
     let large = ok_response(json!("x".repeat(1024 * 1024)));
-    check(workflow, json!({}), &[large], &["shop.a", "failed at a: the workflow keeps more than 64 MiB of answers {}"]);
+    check(
+        workflow,
+        json!({}),
+        &[large],
+        &["shop.a", "failed at a: the workflow retains more than 64 MiB of response data {}"],
+    );
 }
 
 #[test]

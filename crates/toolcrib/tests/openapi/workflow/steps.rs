@@ -94,7 +94,7 @@ async fn a_step_is_retried_as_often_as_the_document_says() {
     assert_eq!(error.details, Some(json!({ "step": "order", "outputs": {} })));
     assert_eq!(
         error.message,
-        "the workflow `buy` failed at step `order`: it was answered with status 503, and `$statusCode == 201` does \
+        "the workflow `buy` failed at step `order`: the response has status 503, and `$statusCode == 201` does \
          not hold; `POST /orders` answered 503 Service Unavailable: closed"
     );
 }
