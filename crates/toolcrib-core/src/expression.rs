@@ -175,14 +175,17 @@ mod tests {
 
     fn check(expression: &str, expected: Result<Value, &str>) {
         let object = |value: Value| value.as_object().cloned().unwrap();
-        let (path, query) = (object(json!({"id": 7})), object(json!({"a.b": [1]})));
+        let path = object(json!({"id": 7}));
+        let query = object(json!({"a.b": [1]}));
         let headers = object(json!({"X-Key": "k"}));
-        let (sent, body) = (json!({"user": {"uuid": "u"}}), json!({"id": 5, "a": [{"b": null}], "x/y": {"~": true}}));
+        let sent = json!({"user": {"uuid": "u"}});
+        let body = json!({"id": 5, "a": [{"b": null}], "x/y": {"~": true}});
         let response_headers = [("Location".to_owned(), "/jobs/5".to_owned())];
         let inputs = json!({"name": "rex", "deep": {"er": [10, 20]}, "dotted.name": {"x": 1}});
         let steps = json!({"find.it": {"outputs": {"pets": [{"id": 1}]}}});
         let workflows = json!({"buy": {"inputs": {"a": 1}, "outputs": {"b": {"name": "n"}}}});
-        let (sources, components) = (json!({"shop": {"url": "u.json"}}), json!({"parameters": {"p": {"value": 3}}}));
+        let sources = json!({"shop": {"url": "u.json"}});
+        let components = json!({"parameters": {"p": {"value": 3}}});
         let scope = Scope {
             request: Some(RequestScope {
                 url: Some("http://h/x?a=1"),

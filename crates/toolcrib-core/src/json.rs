@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn order_and_white_space_do_not_matter_but_numbers_stay_as_written() {
+    fn canonical_form_ignores_order_and_white_space_but_keeps_numbers() {
         assert_eq!(
             to_canonical(r#"{ "b" : [1, 2.50, 123456789012345678901234567890], "a": "\u00e9" }"#),
             r#"{"a":"é","b":[1,2.50,123456789012345678901234567890]}"#
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_keep_their_order_and_the_last_of_two_counts() {
+    fn fields_keep_their_order_and_the_last_duplicate_wins() {
         let fields: RawFields = serde_json::from_str(r#"{"b":1,"a":{"x": 2},"b":3}"#).unwrap();
         assert_eq!(serde_json::to_string(&fields).unwrap(), r#"{"b":3,"a":{"x": 2}}"#);
         let many: String = (0..200_000).map(|number| format!(r#""{number}":0,"#)).collect();

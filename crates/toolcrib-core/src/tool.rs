@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_legal_and_at_most_64_long() {
+    fn a_name_is_sanitized_and_at_most_64_characters() {
         for (tool, name) in [
             ("push", "git__push"),
             ("a.b/c d", "git__a_b_c_d"),

@@ -329,7 +329,7 @@ mod tests {
     use crate::expression::ResponseScope;
 
     #[test]
-    fn a_condition_holds_as_arazzo_has_it() {
+    fn conditions_are_evaluated_as_arazzo_specifies() {
         let body =
             json!({"status": "Available", "count": 3, "pets": [{"name": "rex", "a b": 1}], "zero": 0, "none": null});
         let scope = Scope {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_that_cannot_be_read_says_why() {
+    fn a_malformed_condition_is_rejected_with_the_reason() {
         for (text, reason) in [
             ("", "the condition ends too early"),
             ("$statusCode ==", "the condition ends too early"),

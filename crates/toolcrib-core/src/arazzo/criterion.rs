@@ -124,7 +124,7 @@ mod tests {
     use crate::expression::ResponseScope;
 
     #[test]
-    fn each_kind_of_condition_is_asked_in_its_own_way() {
+    fn each_type_of_criterion_is_evaluated() {
         let body = json!({"status": "done", "items": [{"n": 1}]});
         let scope = Scope {
             response: Some(ResponseScope { status: 200, headers: &[], body: Some(&body) }),

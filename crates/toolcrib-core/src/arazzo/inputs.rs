@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_stands_alone_and_cycles_stay_cycles() {
+    fn schemas_become_self_contained_and_recursion_is_kept() {
         let document = json!({"components": {"inputs": {
             "page": {"type": "object", "properties": {"size": {"type": "integer"}}},
             "tree": {"type": "object", "properties": {"left": {"$ref": "#/components/inputs/tree"}}},
@@ -145,7 +145,7 @@ mod tests {
         }}});
         let page = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
         let left = json!({"type": "object", "properties": {"left": {"$ref": "#/$defs/tree"}}});
-        for (given, expected) in [
+        for (inputs, expected) in [
             (json!({"$ref": "#/components/inputs/page"}), Ok(page.clone())),
             (json!({"reference": "$components.inputs.page"}), Ok(page.clone())),
             (
@@ -176,7 +176,7 @@ mod tests {
                 Err("the schema of the inputs is nested deeper than 48 levels"),
             ),
         ] {
-            assert_eq!(resolve_inputs(&document, &given, usize::MAX), expected.map_err(str::to_owned), "{given}");
+            assert_eq!(resolve_inputs(&document, &inputs, usize::MAX), expected.map_err(str::to_owned), "{inputs}");
         }
     }
 }

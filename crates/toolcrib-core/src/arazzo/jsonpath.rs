@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_selects_what_the_standard_says() {
+    fn queries_select_what_rfc_9535_specifies() {
         let root = json!({
             "pets": [{"id": 1, "name": "rex", "tags": ["a"]}, {"id": 2, "name": "Bo"}, {"id": 3, "name": "mo", "sold": false}],
             "total": 3, "it's": {"deep": [1, [2]]}, "limit": 2
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_cannot_be_read_says_why() {
+    fn a_malformed_query_is_rejected_with_the_reason() {
         for (text, reason) in [
             ("pets", "`pets` is not a literal"),
             ("$.pets[", "the JSONPath query ends too early"),
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_that_is_no_query_is_taken_for_what_it_means() {
+    fn a_bare_comparison_is_evaluated_as_a_condition() {
         let root = json!({"token": "t", "none": null, "list": [1]});
         for (text, expected) in [
             ("$.token != null", true),
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_query_may_cost_is_bounded() {
+    fn the_work_of_a_query_is_bounded() {
         let deep = (0..100).fold(json!([1, 2]), |inner, _| json!([inner, 1]));
         let query = JsonPathCondition::parse("$..*..*..*..*..*").unwrap();
         let too_many = |what: &str| Err(format!("{what} too many steps"));
@@ -433,8 +433,9 @@ mod tests {
     }
 
     #[test]
-    fn queries_of_one_run_share_what_they_may_cost() {
-        let (wide, budget) = (json!(vec![0; 600_000]), ConditionBudget::default());
+    fn queries_of_one_execution_share_a_budget() {
+        let wide = json!(vec![0; 600_000]);
+        let budget = ConditionBudget::default();
         let query = JsonPathCondition::parse("$[?@ == 1]").unwrap();
         let decided = (0..1_000).take_while(|_| query.evaluate(&wide, &budget).is_ok()).count();
         assert!(decided < 100, "{decided}");

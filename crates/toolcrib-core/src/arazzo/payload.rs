@@ -109,7 +109,7 @@ fn set_at_pointer(body: &mut Value, pointer: &str, value: Value) -> Result<()> {
     Ok(())
 }
 
-/// Parses a text payload in JSON or form encoding to the value it stands for; expressions stay in it as strings.
+/// Parses a text payload in JSON or form encoding to a value; expressions stay in it as strings.
 fn parse_payload(payload: &Value, media_type: &str) -> Value {
     let Value::String(text) = payload else { return payload.clone() };
     let parsed = if media_type.contains("x-www-form-urlencoded") {
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_is_filled_without_letting_values_out_of_their_place() {
+    fn values_cannot_break_out_of_their_field_in_a_payload() {
         let inputs = json!({"id": 7, "name": "a\", \"admin\": \"yes", "form": "x&admin=1", "list": [1]});
         let scope = Scope { inputs: Some(&inputs), ..Scope::default() };
         for (body, expected) in [
@@ -232,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn expressions_that_never_end_take_one_pass() {
+    fn unterminated_expressions_take_linear_time() {
         let text = "{$".repeat(1_000_000);
         let body = RequestBodyTemplate::parse(&json!({"contentType": "application/json", "payload": text})).unwrap();
         assert_eq!(body.payload, Some(json!(text)));
     }
 
     #[test]
-    fn what_fills_a_body_is_bounded_for_all_of_its_parts() {
+    fn all_parts_of_a_body_share_a_budget() {
         let inputs = json!({"large": "x".repeat(1024 * 1024)});
         let scope = Scope { inputs: Some(&inputs), ..Scope::default() };
         let replacement = |n: usize| json!({"target": format!("/p{n}"), "value": "$inputs.large"});
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_that_has_no_place_is_an_error() {
+    fn a_replacement_without_target_is_an_error() {
         let read =
             |target: &str| RequestBodyTemplate::parse(&json!({"replacements": [{"target": target, "value": 1}]}));
         assert_eq!(

@@ -148,7 +148,7 @@ mod tests {
     use crate::arazzo::ArazzoDocument;
 
     #[test]
-    fn a_workflow_is_offered_with_a_legal_name_and_an_object_of_arguments() {
+    fn a_workflow_becomes_a_tool_with_valid_name_and_object_schema() {
         let name = json!({"type": "string"});
         for (inputs, expected) in [
             (json!(null), json!({"type": "object"})),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_that_lead_to_one_another_are_laid_out_within_bounds() {
+    fn merging_of_recursive_alternatives_is_bounded() {
         let names = |count: usize| (0..count).map(|n| format!("p{n}"));
         let properties: Map<String, Value> = names(40_000).map(|name| (name, json!({}))).collect();
         let parts = |name: &str| vec![json!({"$ref": format!("#/$defs/{name}")}); 50];
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_description_ends_after_a_sentence() {
+    fn a_long_description_is_cut_after_a_sentence() {
         let text = format!("{}. {}", "a".repeat(700), "word ".repeat(100));
         assert_eq!(shorten_description(text), format!("{}. …", "a".repeat(700)));
         assert_eq!(shorten_description("x ".repeat(600)).chars().count(), 1001);

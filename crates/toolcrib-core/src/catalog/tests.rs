@@ -17,7 +17,8 @@ fn catalog_source(source: &str, builtin: bool, tools: &[&str], rules: &[(&str, V
     let packed = Arc::new(PackedManifest::new(&manifest).unwrap());
     let segment = Arc::new(if builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) });
     let mut inventory = Inventory::default();
-    let (definition, fingerprint) = (Fingerprint::digest("x"), manifest.fingerprint);
+    let definition = Fingerprint::digest("x");
+    let fingerprint = manifest.fingerprint;
     let added = manifest.tools.iter().map(|(tool, _)| tool.name.clone()).collect();
     let facts = [
         Event::SourceDeclared {
@@ -40,12 +41,12 @@ fn catalog_source(source: &str, builtin: bool, tools: &[&str], rules: &[(&str, V
         inventory.apply(&Record { seq: index as u64 + 1, at: Timestamp(0), actor: Actor::new("test"), event });
     }
     let rules = rules.iter().map(|(glob, verdict)| Rule { glob: (*glob).into(), verdict: *verdict }).collect();
-    let manner = SourceOptions { kind: "mcp".into(), builtin, rules: Rules::new(rules), ..SourceOptions::default() };
-    Arc::new(CatalogSource::new(segment, inventory.source(&id).unwrap().clone(), manner))
+    let options = SourceOptions { kind: "mcp".into(), builtin, rules: Rules::new(rules), ..SourceOptions::default() };
+    Arc::new(CatalogSource::new(segment, inventory.source(&id).unwrap().clone(), options))
 }
 
-fn build_view(parts: Vec<Arc<CatalogSource>>) -> View {
-    View { catalog: Arc::new(Catalog::build(1, parts)), caller: Caller { name: "test".into() } }
+fn build_view(sources: Vec<Arc<CatalogSource>>) -> View {
+    View { catalog: Arc::new(Catalog::build(1, sources)), caller: Caller { name: "test".into() } }
 }
 
 fn offered_names(view: &View) -> Vec<&str> {
@@ -53,7 +54,7 @@ fn offered_names(view: &View) -> Vec<&str> {
 }
 
 #[test]
-fn the_list_is_in_byte_order_of_names_with_builtins_among_them() {
+fn tools_are_sorted_by_name_including_builtins() {
     let view = build_view(vec![
         catalog_source("a", false, &["z", "y"], &[]),
         catalog_source("a1", false, &["x"], &[]),
@@ -68,7 +69,7 @@ fn the_list_is_in_byte_order_of_names_with_builtins_among_them() {
 }
 
 #[test]
-fn a_tool_named_like_a_builtin_is_left_out_and_reported() {
+fn a_tool_with_the_name_of_a_builtin_is_excluded_and_reported() {
     let view = build_view(vec![
         catalog_source("git", false, &["push", "file_read"], &[]),
         catalog_source("core", true, &["file_read"], &[]),
@@ -87,7 +88,7 @@ fn a_tool_is_found_by_every_spelling_of_its_name() {
         catalog_source("git", false, &["push", "a.b", "x__y"], &[]),
         catalog_source("hub", false, &["push", "pull"], &[]),
     ]);
-    for (asked, name) in [
+    for (query, name) in [
         ("git__push", "git__push"),
         ("git/push", "git__push"),
         ("Git:push", "git__push"),
@@ -98,7 +99,7 @@ fn a_tool_is_found_by_every_spelling_of_its_name() {
         ("git__x__y", "git__x__y"),
         ("x__y", "git__x__y"),
     ] {
-        assert_eq!(view.catalog.find(asked).unwrap().name().as_str(), name, "{asked}");
+        assert_eq!(view.catalog.find(query).unwrap().name().as_str(), name, "{query}");
     }
     let ambiguous = view.catalog.find("push").unwrap_err();
     assert_eq!(ambiguous.message, "`push` is offered by several sources: git__push, hub__push");
@@ -110,7 +111,7 @@ fn a_tool_is_found_by_every_spelling_of_its_name() {
 }
 
 #[test]
-fn names_that_collide_after_cleaning_stay_apart() {
+fn names_that_collide_after_sanitizing_stay_unique() {
     let view = build_view(vec![catalog_source("git", false, &["a_b", "a.b", "a b"], &[])]);
     let listed = offered_names(&view);
     assert_eq!(listed.len(), 3);
@@ -131,14 +132,14 @@ fn hidden_tools_are_not_listed_and_denied_ones_are() {
 }
 
 #[test]
-fn a_rule_holds_for_a_name_that_had_to_be_made_legal() {
+fn rules_match_sanitized_names() {
     let view =
         build_view(vec![catalog_source("git", false, &["delete.repo", "delete all"], &[("delete_*", Verdict::Hide)])]);
     assert_eq!(offered_names(&view), Vec::<&str>::new());
 }
 
 #[test]
-fn lists_are_rendered_for_each_taker() {
+fn lists_are_rendered_in_each_format() {
     let view = build_view(vec![catalog_source("git", false, &["push"], &[])]);
     let parsed = |format| serde_json::from_str::<Value>(&view.render(format).unwrap()).unwrap();
     let list = parsed(Format::Json);
@@ -171,7 +172,7 @@ fn lists_are_rendered_for_each_taker() {
         parsed(Format::Anthropic),
         json!([{"name": "git__push", "description": "git tool: push", "input_schema": schema}])
     );
-    // OpenAI refuses an object that does not say what is in it.
+    // OpenAI rejects an object without `properties`.
     let schema = json!({"type": "object", "properties": {}});
     assert_eq!(
         parsed(Format::Openai),
@@ -180,8 +181,8 @@ fn lists_are_rendered_for_each_taker() {
 }
 
 #[test]
-fn the_hash_changes_with_what_is_listed_and_with_nothing_else() {
-    let hash = |parts| Catalog::build(1, parts).hash();
+fn the_hash_changes_only_with_the_listed_tools() {
+    let hash = |sources| Catalog::build(1, sources).hash();
     let base = || vec![catalog_source("git", false, &["push"], &[]), catalog_source("hub", false, &["pull"], &[])];
     let mut reversed = base();
     reversed.reverse();

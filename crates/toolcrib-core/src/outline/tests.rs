@@ -65,7 +65,7 @@ fn objects_and_references_are_followed() {
 }
 
 #[test]
-fn what_may_be_left_out_tells_its_choices_and_limits() {
+fn optional_values_show_their_choices_and_limits() {
     let optional = |schema: Value| json!({ "anyOf": [schema, { "type": "null" }], "default": null });
     let schema = json!({ "properties": {
         "level": optional(json!({ "type": "string", "enum": ["low", "high"] })),
@@ -73,18 +73,18 @@ fn what_may_be_left_out_tells_its_choices_and_limits() {
         "sizes": { "type": "object", "additionalProperties": { "type": "integer" } },
         "country": { "enum": (0..40).collect::<Vec<_>>() },
     } });
-    let told = |choices: usize| list_arguments_with(&schema, choices).items;
-    assert_eq!(told(20)[0].choices, ["low", "high"]);
+    let items = |choices: usize| list_arguments_with(&schema, choices).items;
+    assert_eq!(items(20)[0].choices, ["low", "high"]);
     assert_eq!(
-        (&*told(20)[1].limits, &*told(20)[2].limits),
+        (&*items(20)[1].limits, &*items(20)[2].limits),
         (&["at least 1".into()][..], &["any names, each integer".into()][..])
     );
-    assert_eq!((told(20)[3].choices.len(), told(40)[3].choices.len()), (21, 40));
-    assert_eq!(told(20)[3].choices[20], "and 20 more");
+    assert_eq!((items(20)[3].choices.len(), items(40)[3].choices.len()), (21, 40));
+    assert_eq!(items(20)[3].choices[20], "and 20 more");
 }
 
 #[test]
-fn a_schema_that_holds_itself_ends() {
+fn a_recursive_schema_terminates() {
     let schema = json!({
         "properties": {"node": {"$ref": "#"}, "loop": {"$ref": "#/properties/loop"}, "list": {"$ref": "#/$defs/l"}},
         "$defs": {"l": {"type": "array", "items": {"$ref": "#/$defs/l"}}, "u": {"anyOf": [{"$ref": "#/$defs/u"}]}}
@@ -96,7 +96,7 @@ fn a_schema_that_holds_itself_ends() {
 }
 
 #[test]
-fn one_line_says_what_a_tool_is() {
+fn signature_and_first_sentence_describe_a_tool() {
     let schema = json!({"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}, "required": ["a"]});
     assert_eq!(call_signature("git__push", &schema), "git__push(a*: string, n: integer)");
     assert_eq!(first_sentence("Pushes. Then rests.\nMore."), "Pushes");
@@ -117,7 +117,7 @@ fn one_line_says_what_a_tool_is() {
     }
 }
 
-/// Four definitions, each of which leads to the next in every one of its `wide` branches.
+/// Schema of four definitions; each refers to the next in each of its `wide` branches.
 fn fan_out_schema(wide: usize, branches: impl Fn(Vec<Value>) -> Value) -> Value {
     let level = |next: usize| branches(vec![json!({"$ref": format!("#/$defs/d{next}")}); wide]);
     let mut root = json!({"properties": {"first": level(0)}});
@@ -126,7 +126,7 @@ fn fan_out_schema(wide: usize, branches: impl Fn(Vec<Value>) -> Value) -> Value 
 }
 
 #[test]
-fn a_small_schema_that_unfolds_without_measure_is_told_in_part() {
+fn the_outline_of_an_exponential_schema_is_bounded() {
     fn count_arguments(arguments: &ArgumentList) -> usize {
         arguments.items.iter().map(|argument| 1 + count_arguments(&argument.nested)).sum()
     }
@@ -145,19 +145,19 @@ fn a_small_schema_that_unfolds_without_measure_is_told_in_part() {
 }
 
 #[test]
-fn twenty_thousand_arguments_are_called_at_once() {
+fn a_signature_of_twenty_thousand_arguments_is_fast() {
     let names: Vec<String> = (0..20_000).map(|index| format!("p{index}")).collect();
     let properties: serde_json::Map<_, _> = names.iter().map(|name| (name.clone(), json!({}))).collect();
     let schema = json!({"properties": properties, "required": names});
     let started = std::time::Instant::now();
     assert!(call_signature("t", &schema).starts_with("t(p0*: any, p1*: any, "));
-    let ArgumentList { items: told, omitted: more } = list_arguments(&schema);
-    assert_eq!((told.len(), more), (MAX_ARGUMENTS, 20_000 - MAX_ARGUMENTS));
+    let ArgumentList { items, omitted } = list_arguments(&schema);
+    assert_eq!((items.len(), omitted), (MAX_ARGUMENTS, 20_000 - MAX_ARGUMENTS));
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
 }
 
 #[test]
-fn a_long_name_that_is_given_twice_is_one_argument() {
+fn a_duplicate_long_name_is_one_argument() {
     let long = "n".repeat(100);
     let part = json!({"properties": {&long: {"type": "string"}}});
     let line = call_signature("t", &json!({"properties": {&long: {"type": "string"}}, "allOf": [part]}));
@@ -165,21 +165,22 @@ fn a_long_name_that_is_given_twice_is_one_argument() {
 }
 
 #[test]
-fn what_finds_no_room_is_counted_and_what_is_required_goes_first() {
+fn omitted_arguments_are_counted_and_required_ones_come_first() {
     let many: serde_json::Map<_, _> = (0..MAX_ARGUMENTS).map(|index| (format!("p{index}"), json!({}))).collect();
     let mut schema = json!({"properties": many, "required": ["last"]});
     schema["properties"]["last"] = json!({"properties": {"a": {}, "b": {}}});
-    let ArgumentList { items: told, omitted: more } = list_arguments(&schema);
-    assert_eq!((told.len(), more), (MAX_ARGUMENTS, 1));
-    assert_eq!((told[0].name.as_str(), told[0].required), ("last", true));
-    assert_eq!(told[0].nested.omitted_note().as_deref(), Some("… (+2 more)"));
+    let ArgumentList { items, omitted } = list_arguments(&schema);
+    assert_eq!((items.len(), omitted), (MAX_ARGUMENTS, 1));
+    assert_eq!((items[0].name.as_str(), items[0].required), ("last", true));
+    assert_eq!(items[0].nested.omitted_note().as_deref(), Some("… (+2 more)"));
     let deep = (0..MAX_OUTLINE_DEPTH + 2).fold(json!({}), |inner, _| json!({"properties": {"a": inner}}));
     check(&deep, &["a: object", " a: object", "  a: object", "   a: object", "    a: object", "     … (+1 more)"]);
 }
 
 #[test]
-fn a_long_name_is_required_by_all_of_it() {
-    let (long, other) = (format!("{}1", "n".repeat(90)), format!("{}2", "n".repeat(90)));
+fn required_names_are_compared_in_full() {
+    let long = format!("{}1", "n".repeat(90));
+    let other = format!("{}2", "n".repeat(90));
     let part = json!({"properties": {&other: {}}});
     let schema = json!({"properties": {&long: {}}, "required": [&long], "allOf": [part]});
     let shown = "n".repeat(79);
@@ -187,7 +188,7 @@ fn a_long_name_is_required_by_all_of_it() {
 }
 
 #[test]
-fn a_huge_value_behind_many_references_is_read_only_so_far() {
+fn a_huge_value_behind_many_references_is_read_partially() {
     let huge = vec!["x"; 200_000];
     let properties: serde_json::Map<_, _> =
         (0..MAX_ARGUMENTS).map(|index| (format!("p{index}"), json!({"$ref": "#/$defs/huge"}))).collect();
@@ -202,7 +203,7 @@ fn a_huge_value_behind_many_references_is_read_only_so_far() {
 }
 
 #[test]
-fn a_short_form_has_what_must_be_given() {
+fn a_short_signature_has_required_arguments_only() {
     let schema =
         json!({"properties": {"a": {"type": "string"}, "n": {"type": "integer"}, "o": {}}, "required": ["a", "n"]});
     assert_eq!(short_signature("t", &schema), "t(a*, n*)");
@@ -210,7 +211,7 @@ fn a_short_form_has_what_must_be_given() {
 }
 
 #[test]
-fn many_headings_before_much_white_space_are_passed_in_one_go() {
+fn many_headings_before_white_space_take_linear_time() {
     let text = format!("{}Reads a file. And more.{}", "#\n".repeat(200_000), " ".repeat(400_000));
     assert_eq!(first_sentence(&text), "Reads a file");
 }

@@ -129,7 +129,8 @@ impl GeminiProjector<'_> {
     fn project_object(&mut self, keywords: &Map<String, Value>, path: &str) -> ProjectionResult<Map<String, Value>> {
         let mut projected =
             self.supported_keywords("object", keywords, path, &["properties", "required", "additionalProperties"]);
-        let (required, mut fields) = (required_names(keywords), Map::new());
+        let required = required_names(keywords);
+        let mut fields = Map::new();
         for (name, schema) in keywords.get("properties").and_then(Value::as_object).into_iter().flatten() {
             if *schema == Value::Bool(false) {
                 continue;

@@ -26,7 +26,6 @@ pub(super) const ANTHROPIC_FORBIDDEN_AT_ROOT: [&str; 3] = ["oneOf", "anyOf", "al
 pub(super) const OPENAI_FORBIDDEN_AT_ROOT: [&str; 5] = ["oneOf", "anyOf", "allOf", "enum", "not"];
 
 /// Limits of OpenAI's Structured Outputs.
-
 pub(super) mod strict {
     /// Maximum number of schema parts. Toolcrib's own limit, which bounds the work before the result is measured.
     pub(in super::super) const MAX_PARTS: usize = 10_000;

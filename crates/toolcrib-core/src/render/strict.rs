@@ -276,7 +276,7 @@ fn make_optional(field: Value) -> Value {
 
 /// Adds title and description.
 fn with_annotations(mut schema: Map<String, Value>, title: Option<Value>, description: Option<Value>) -> Value {
-    // No keyword may stand beside a reference, so wrap it.
+    // OpenAI rejects keywords beside a reference, so wrap it.
     if schema.contains_key("$ref") && (title.is_some() || description.is_some()) {
         schema = Map::from_iter([("anyOf".to_owned(), json!([schema]))]);
     }

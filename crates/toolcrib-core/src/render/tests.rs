@@ -35,18 +35,18 @@ fn project_with(format: Format, schema: &Value) -> ProjectedTool {
     }
 }
 
-/// What becomes of a schema, and what is told of it: `path: edit`.
+/// Checks the projected schema and the losses, formatted as `path: edit`.
 #[track_caller]
 fn check(format: Format, schema: Value, expected: Value, losses: &[&str]) {
     let projected = project_with(format, &schema);
-    let told: Vec<String> = projected.losses.iter().map(|Loss { path, edit }| format!("{path}: {edit}")).collect();
-    assert_eq!(told, losses, "{schema}");
+    let messages: Vec<String> = projected.losses.iter().map(|Loss { path, edit }| format!("{path}: {edit}")).collect();
+    assert_eq!(messages, losses, "{schema}");
     let text = projected.text.unwrap_or_else(|| panic!("{:?} sets {schema} aside", projected.unsupported_reason));
-    let whole: Value = serde_json::from_str(&text).unwrap();
-    let places = ["/input_schema", "/function/parameters", "/parameters"];
-    let found = places.iter().find_map(|place| whole.pointer(place)).unwrap();
-    // As text, for the order of keys counts too.
-    assert_eq!(found.to_string(), expected.to_string(), "{schema}");
+    let tool: Value = serde_json::from_str(&text).unwrap();
+    let pointers = ["/input_schema", "/function/parameters", "/parameters"];
+    let schema_found = pointers.iter().find_map(|pointer| tool.pointer(pointer)).unwrap();
+    // Compared as text, because the order of keys matters.
+    assert_eq!(schema_found.to_string(), expected.to_string(), "{schema}");
 }
 
 #[track_caller]
@@ -56,7 +56,7 @@ fn check_unsupported(format: Format, schema: Value, reason: &str) {
 }
 
 #[test]
-fn formats_have_names() {
+fn every_format_can_be_parsed_by_name() {
     for format in Format::ALL {
         assert_eq!(Format::parse(format.as_str()).unwrap(), format);
     }
@@ -70,12 +70,12 @@ fn formats_have_names() {
 }
 
 #[test]
-fn a_schema_that_would_do_stays_the_text_it_was() {
+fn a_supported_schema_passes_through_unchanged() {
     let text =
         r#"{ "type":"object", "properties": {"n": {"maximum":1e2,"type":"number"}},"x-own":12345678901234567890123 }"#;
     let raw = RawValue::from_string(text.to_owned()).unwrap();
-    for minds in [passthrough::ANTHROPIC_RULES, passthrough::OPENAI_RULES] {
-        let (schema, losses) = passthrough::project_schema(&raw, &minds);
+    for rules in [passthrough::ANTHROPIC_RULES, passthrough::OPENAI_RULES] {
+        let (schema, losses) = passthrough::project_schema(&raw, &rules);
         assert_eq!((schema.unwrap().as_str(), losses.len()), (text, 0));
     }
 }
@@ -85,15 +85,15 @@ fn a_long_description_is_cut_for_openai() {
     let mut tool = tool_with_schema(&json!({"type": "object", "properties": {}}));
     tool.listing.description = "é".repeat(1_030);
     let projected = openai::project("s__t", &tool);
-    let whole: Value = serde_json::from_str(&projected.text.unwrap()).unwrap();
-    let description = whole["function"]["description"].as_str().unwrap();
+    let function: Value = serde_json::from_str(&projected.text.unwrap()).unwrap();
+    let description = function["function"]["description"].as_str().unwrap();
     assert_eq!((description.chars().count(), description.ends_with("é…")), (1_024, true));
     assert_eq!(projected.losses[0].path, "description");
     assert_eq!(projected.losses[0].edit, "1030 characters are too many, cut to 1024");
 }
 
 #[test]
-fn gemini_minds_how_a_name_begins() {
+fn gemini_restricts_the_first_character_of_a_name() {
     let tool = tool_with_schema(&json!({"type": "object"}));
     assert!(gemini::project("_1__t", &tool).text.is_some());
     assert_eq!(
@@ -103,7 +103,7 @@ fn gemini_minds_how_a_name_begins() {
 }
 
 #[test]
-fn whatever_a_source_writes_comes_to_an_end() {
+fn projection_of_any_schema_terminates() {
     let mut deep = json!({"type": "string"});
     for _ in 0..60 {
         deep = json!({"type": "object", "properties": {"a": deep}, "required": ["a"]});
@@ -145,7 +145,7 @@ fn whatever_a_source_writes_comes_to_an_end() {
 }
 
 #[test]
-fn a_huge_value_behind_many_references_is_bounded_work() {
+fn projecting_a_huge_value_behind_many_references_is_bounded() {
     let fields = |count: usize| -> serde_json::Map<String, Value> {
         (0..count).map(|index| (format!("p{index}"), json!({"$ref": "#/$defs/huge"}))).collect()
     };
@@ -166,10 +166,10 @@ fn a_huge_value_behind_many_references_is_bounded_work() {
 }
 
 #[test]
-fn many_forms_of_one_argument_stand_side_by_side() {
+fn many_alternatives_of_an_argument_become_one_any_of() {
     let forms: Vec<Value> = (0..3_000).map(|bound| json!({"properties": {"a": {"minimum": bound}}})).collect();
     let projected = project_with(Format::Anthropic, &json!({"type": "object", "anyOf": forms}));
-    let whole: Value = serde_json::from_str(&projected.text.unwrap()).unwrap();
-    let forms = whole.pointer("/input_schema/properties/a/anyOf").and_then(Value::as_array).unwrap();
+    let tool: Value = serde_json::from_str(&projected.text.unwrap()).unwrap();
+    let forms = tool.pointer("/input_schema/properties/a/anyOf").and_then(Value::as_array).unwrap();
     assert_eq!((forms.len(), &forms[2_999]), (3_000, &json!({"minimum": 2_999})));
 }

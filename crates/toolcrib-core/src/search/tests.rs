@@ -25,12 +25,12 @@ fn test_source(source: &'static str, tools: &[(&str, &str)]) -> TestSource {
     TestSource { source, tools, tags: &[], hidden: &[], denied: &[], disabled: &[] }
 }
 
-fn build_source(offered: TestSource) -> Arc<CatalogSource> {
-    let id = SourceId::parse(offered.source).unwrap();
-    let raw: Vec<_> = offered.tools.iter().map(|tool| to_raw_value(tool).unwrap()).collect();
+fn build_source(source: TestSource) -> Arc<CatalogSource> {
+    let id = SourceId::parse(source.source).unwrap();
+    let raw: Vec<_> = source.tools.iter().map(|tool| to_raw_value(tool).unwrap()).collect();
     let manifest = Manifest::new(&id, &raw, Vec::new(), &ToolLimits::default());
     let packed = PackedManifest::new(&manifest).unwrap();
-    let disabled = |name: &str| ToolState { disabled: offered.disabled.contains(&name), ..ToolState::default() };
+    let disabled = |name: &str| ToolState { disabled: source.disabled.contains(&name), ..ToolState::default() };
     let state = SourceState {
         kind: "mcp".into(),
         origin: Origin::Config,
@@ -44,18 +44,18 @@ fn build_source(offered: TestSource) -> Arc<CatalogSource> {
     let ruled = |names: &[&str], verdict| -> Vec<Rule> {
         names.iter().map(|name| Rule { glob: (*name).into(), verdict }).collect()
     };
-    let rules = [ruled(offered.hidden, Verdict::Hide), ruled(offered.denied, Verdict::Deny)];
-    let manner = SourceOptions {
+    let rules = [ruled(source.hidden, Verdict::Hide), ruled(source.denied, Verdict::Deny)];
+    let options = SourceOptions {
         kind: "mcp".into(),
         rules: Rules::new(rules.concat()),
-        tags: offered.tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        tags: source.tags.iter().map(|tag| (*tag).to_owned()).collect(),
         ..SourceOptions::default()
     };
-    Arc::new(CatalogSource::new(Arc::new(Segment::with_prefix(Arc::new(packed))), Arc::new(state), manner))
+    Arc::new(CatalogSource::new(Arc::new(Segment::with_prefix(Arc::new(packed))), Arc::new(state), options))
 }
 
-fn build_view(offered: Vec<TestSource>) -> View {
-    let catalog = Catalog::build(1, offered.into_iter().map(build_source).collect());
+fn build_view(sources: Vec<TestSource>) -> View {
+    let catalog = Catalog::build(1, sources.into_iter().map(build_source).collect());
     View { catalog: Arc::new(catalog), caller: Caller { name: "test".into() } }
 }
 
@@ -80,7 +80,7 @@ fn sample_view() -> View {
     ])
 }
 
-/// The names found, the best first.
+/// Names of the hits, best first.
 fn found_names(view: &View, query: &Query) -> Vec<String> {
     view.search(query).hits.iter().map(|hit| hit.name.to_string()).collect()
 }
@@ -91,7 +91,7 @@ fn check(view: &View, text: &str, first: &[&str]) {
 }
 
 #[test]
-fn what_a_tool_is_for_finds_it() {
+fn a_tool_is_found_by_its_purpose() {
     let view = sample_view();
     check(&view, "open a new issue", &["github__create_issue"]);
     check(&view, "will it rain in Paris?", &["weather__forecast"]);
@@ -99,7 +99,7 @@ fn what_a_tool_is_for_finds_it() {
 }
 
 #[test]
-fn a_name_that_was_asked_for_comes_first_in_every_spelling() {
+fn a_named_tool_comes_first_in_every_spelling() {
     let view = sample_view();
     for text in [
         "github__list_issues",
@@ -115,29 +115,29 @@ fn a_name_that_was_asked_for_comes_first_in_every_spelling() {
 }
 
 #[test]
-fn nothing_found_comes_with_a_hint() {
+fn no_results_come_with_a_hint() {
     let view = sample_view();
     for text in ["", "   ", "\u{0}\u{1b}[31m", "qwxyzzy", "🦀", &"zq ".repeat(1_000_000)] {
-        let found = view.search(&Query::new(text));
-        assert_eq!(found.hits, [], "{text:.20}");
-        assert_eq!(found.total, 0);
-        let hint = found.hint.unwrap();
+        let results = view.search(&Query::new(text));
+        assert_eq!(results.hits, [], "{text:.20}");
+        assert_eq!(results.total, 0);
+        let hint = results.hint.unwrap();
         assert!(hint.starts_with("no tool matches; try other words"), "{hint}");
     }
 }
 
 #[test]
-fn a_limit_of_none_is_all() {
+fn a_limit_of_zero_returns_all() {
     let view = sample_view();
     let query = Query::new("issue repository email message pull");
     assert_eq!(found_names(&view, &query.clone().with_limit(2)).len(), 2);
-    let found = view.search(&query.with_limit(0));
-    assert_eq!(found.hits.len(), 5);
-    assert_eq!(found.total, 5);
+    let results = view.search(&query.with_limit(0));
+    assert_eq!(results.hits.len(), 5);
+    assert_eq!(results.total, 5);
 }
 
 #[test]
-fn only_one_source_or_tag_is_searched_if_wished() {
+fn a_search_can_be_restricted_to_a_source_or_tag() {
     let view = build_view(vec![
         TestSource { tags: &["work"], ..test_source("a", &[("send", "Send a thing")]) },
         test_source("b", &[("send", "Send another thing")]),
@@ -146,9 +146,9 @@ fn only_one_source_or_tag_is_searched_if_wished() {
     assert_eq!(found_names(&view, &in_source), ["b__send"]);
     let in_tag = Query { tag: Some("work".into()), ..Query::new("send thing") };
     assert_eq!(found_names(&view, &in_tag), ["a__send"]);
-    let nowhere = Query { tag: Some("play".into()), ..Query::new("send thing") };
-    let found = view.search(&nowhere);
-    assert_eq!((found.hits.len(), found.hint.unwrap().contains("`play`")), (0, true));
+    let unknown_tag = Query { tag: Some("play".into()), ..Query::new("send thing") };
+    let results = view.search(&unknown_tag);
+    assert_eq!((results.hits.len(), results.hint.unwrap().contains("`play`")), (0, true));
 }
 
 #[test]
@@ -162,13 +162,13 @@ fn the_tags_of_a_source_are_searched() {
 }
 
 #[test]
-fn what_is_hidden_denied_or_disabled_is_not_found() {
+fn hidden_denied_and_disabled_tools_are_not_found() {
     let tools =
         [("push", "Push commits"), ("pull", "Pull commits"), ("fetch", "Fetch commits"), ("reset", "Reset commits")];
     let git = TestSource { hidden: &["push"], denied: &["res*"], disabled: &["pull"], ..test_source("git", &tools) };
     let view = build_view(vec![git]);
-    let found = view.search(&Query::new("git push pull fetch reset commits"));
-    assert_eq!((found.hits[0].name.as_str(), found.hits.len(), found.total), ("git__fetch", 1, 1));
+    let results = view.search(&Query::new("git push pull fetch reset commits"));
+    assert_eq!((results.hits[0].name.as_str(), results.hits.len(), results.total), ("git__fetch", 1, 1));
     for name in ["git__push", "git__reset", "git__rseet", "git/pull"] {
         assert_eq!(found_names(&view, &Query::new(name)), ["git__fetch"], "{name}");
     }
@@ -176,7 +176,7 @@ fn what_is_hidden_denied_or_disabled_is_not_found() {
 }
 
 #[test]
-fn a_name_is_found_in_a_sentence_in_other_forms_and_with_slips() {
+fn a_name_is_found_in_a_sentence_inflected_and_misspelled() {
     let view = sample_view();
     check(&view, "please use `list_issues` on my weather forecast repository", &["github__list_issues"]);
     check(&view, "list issue", &["github__list_issues"]);
@@ -206,7 +206,7 @@ fn a_name_with_hyphens_is_found_in_a_sentence_before_its_siblings() {
 }
 
 #[test]
-fn the_very_name_goes_before_other_spellings_of_it() {
+fn an_exact_name_ranks_before_other_spellings() {
     let view = build_view(vec![
         test_source("a", &[("getFile", "Get a file"), ("get_file", "Get a file")]),
         test_source("b", &[("get-file", "Get a file")]),
@@ -219,27 +219,27 @@ fn the_very_name_goes_before_other_spellings_of_it() {
 }
 
 #[test]
-fn a_name_that_was_cut_is_found_by_either() {
+fn a_shortened_name_is_found_by_both_forms() {
     let long = "create_a_reply_to_all_".repeat(3);
     let view =
         build_view(vec![test_source("mail", &[(&format!("{long}draft"), "Draft"), (&format!("{long}now"), "Send")])]);
     let draft = view.catalog.find(&format!("mail/{long}draft")).unwrap().name().to_string();
     assert_eq!(draft.len(), 64);
     let bare = draft.trim_start_matches("mail__").to_owned();
-    for asked in [&draft, &bare, &format!("mail/{long}draft"), &format!("{long}draft")] {
-        check(&view, asked, &[&draft]);
+    for query in [&draft, &bare, &format!("mail/{long}draft"), &format!("{long}draft")] {
+        check(&view, query, &[&draft]);
     }
 }
 
 #[test]
-fn words_that_mean_nearly_the_same_are_found() {
+fn synonyms_are_found() {
     let view = sample_view();
     check(&view, "ticket in my repo", &["github__create_issue"]);
     check(&view, "do I need an umbrella?", &["weather__forecast"]);
 }
 
 #[test]
-fn a_single_word_is_found_inside_of_others_and_ranks_below() {
+fn a_single_word_is_found_inside_others_and_ranks_below() {
     let view = build_view(vec![
         test_source("a", &[("screenshot", "Capture the page."), ("shot", "Fire a shot.")]),
         test_source("b", &[("other", "Nothing to see.")]),
@@ -250,7 +250,7 @@ fn a_single_word_is_found_inside_of_others_and_ranks_below() {
 }
 
 #[test]
-fn a_word_with_a_slip_is_found() {
+fn a_misspelled_word_is_found() {
     check(&sample_view(), "wether forcast", &["weather__forecast"]);
     check(&sample_view(), "send an emial", &["mail__send_email"]);
     let view = build_view(vec![test_source("s", &[("find", "Поиск файлов"), ("list", "Список файлов")])]);
@@ -258,7 +258,7 @@ fn a_word_with_a_slip_is_found() {
 }
 
 #[test]
-fn a_name_of_marks_alone_is_not_what_a_query_of_marks_asks_for() {
+fn a_query_of_punctuation_matches_no_name() {
     let long = "x".repeat(60);
     let view = build_view(vec![test_source("s", &[("!!!", "Shouts"), ("🦀", "A crab"), (&long, "Long")])]);
     for text in ["", "...", "?!", "🦀🦀"] {
@@ -268,26 +268,26 @@ fn a_name_of_marks_alone_is_not_what_a_query_of_marks_asks_for() {
 }
 
 #[test]
-fn one_sign_is_a_word() {
+fn a_single_cjk_character_is_a_word() {
     let view = build_view(vec![test_source("s", &[("search", "关键词搜索"), ("other", "其他")])]);
     check(&view, "词", &["s__search"]);
 }
 
 #[test]
-fn copies_of_one_tool_share_a_line_unless_its_name_was_asked_for() {
+fn duplicates_share_a_hit_unless_searched_by_name() {
     let described = ("create_issue", "Create a new issue in a repository, with a title, a body and labels.");
     let other = ("create_issue", "Opens a case for the legal department.");
     let view =
         build_view(vec![test_source("a", &[described]), test_source("b", &[described]), test_source("c", &[other])]);
-    let found = view.search(&Query::new("new issue with labels in a repository"));
-    let lines: Vec<String> = found.hits.iter().map(|hit| format!("{} {:?}", hit.name, hit.also.len())).collect();
+    let results = view.search(&Query::new("new issue with labels in a repository"));
+    let lines: Vec<String> = results.hits.iter().map(|hit| format!("{} {:?}", hit.name, hit.also.len())).collect();
     assert_eq!(lines, ["a__create_issue 1", "c__create_issue 0"]);
-    assert!(found.hits[0].to_line().ends_with("(also: b__create_issue)"));
-    assert_eq!(found.total, 3);
+    assert!(results.hits[0].to_line().ends_with("(also: b__create_issue)"));
+    assert_eq!(results.total, 3);
     for name in ["create_issue", "create issue", "create_isssue"] {
         assert_eq!(found_names(&view, &Query::new(name)).len(), 3, "{name}");
     }
-    // Other forms of the words, and words that mean nearly the same, are no name.
+    // Inflections and synonyms of a name are not the name.
     for words in ["creating issues", "create ticket", "new tickets"] {
         assert_eq!(found_names(&view, &Query::new(words)), ["a__create_issue", "c__create_issue"], "{words}");
     }
@@ -295,19 +295,19 @@ fn copies_of_one_tool_share_a_line_unless_its_name_was_asked_for() {
 }
 
 #[test]
-fn thousands_of_tools_with_one_name_are_all_found() {
-    // Names of which nothing but the letters is the same once they are squashed.
+fn thousands_of_tools_with_the_same_name_are_found() {
+    // Different names that normalise to the same letters.
     let spelled = |index: usize| -> String {
         let letters = "searchtheweb".chars().enumerate();
         letters.map(|(at, letter)| if index >> at & 1 == 1 { format!("{letter}_") } else { letter.into() }).collect()
     };
     let tools: Vec<(String, &str)> = (0..2_048).map(|index| (spelled(index), "Search.")).collect();
-    let tools: Vec<(&str, &str)> = tools.iter().map(|(name, said)| (name.as_str(), *said)).collect();
+    let tools: Vec<(&str, &str)> = tools.iter().map(|(name, description)| (name.as_str(), *description)).collect();
     let view = build_view(vec![test_source("a", &tools)]);
-    let found = view.search(&Query::new("searchtheweb"));
-    assert_eq!(found.total, 2_048);
-    let found = view.search(&Query::new("search_the_web ".repeat(1_000)));
-    assert_eq!(found.total, 2_048);
+    let results = view.search(&Query::new("searchtheweb"));
+    assert_eq!(results.total, 2_048);
+    let results = view.search(&Query::new("search_the_web ".repeat(1_000)));
+    assert_eq!(results.total, 2_048);
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn arguments_and_other_scripts_are_searched() {
 }
 
 #[test]
-fn a_hit_is_one_short_line() {
+fn a_hit_is_formatted_as_a_short_line() {
     let properties: serde_json::Map<String, Value> =
         (0..40).map(|number| (format!("argument_number_{number}"), json!({"type": "string"}))).collect();
     let schema = json!({"type": "object", "required": ["argument_number_39"], "properties": properties});
@@ -338,36 +338,37 @@ fn a_hit_is_one_short_line() {
 }
 
 proptest! {
-    /// Whatever is asked, there is an answer, in order, within the limit, and the same one again.
+    /// Results of any query are sorted, within the limit and repeatable.
     #[test]
-    fn any_query_is_answered(text in "\\PC{0,80}|[a-z_ ]{0,60}|[\u{0}-\u{1f}github_issue ]{0,40}", limit in 0_usize..4) {
+    fn any_query_gives_sorted_and_repeatable_results(text in "\\PC{0,80}|[a-z_ ]{0,60}|[\u{0}-\u{1f}github_issue ]{0,40}", limit in 0_usize..4) {
         let view = sample_view();
         let query = Query::new(text).with_limit(limit);
-        let found = view.search(&query);
-        prop_assert!(limit == 0 || found.hits.len() <= limit);
-        prop_assert!(found.hits.len() <= found.total);
-        prop_assert_eq!(found.hint.is_some(), found.hits.is_empty());
-        prop_assert!(found.hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
-        prop_assert!(found.hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0));
-        prop_assert_eq!(view.search(&query), found);
+        let results = view.search(&query);
+        prop_assert!(limit == 0 || results.hits.len() <= limit);
+        prop_assert!(results.hits.len() <= results.total);
+        prop_assert_eq!(results.hint.is_some(), results.hits.is_empty());
+        prop_assert!(results.hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
+        prop_assert!(results.hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0));
+        prop_assert_eq!(view.search(&query), results);
     }
 }
 
 #[cfg(feature = "embeddings")]
 #[test]
-fn what_means_the_same_is_found_without_a_word_in_common() {
+fn similar_meaning_is_found_without_a_common_word() {
     let tokenizer = r#"{"model":{"type":"WordPiece","vocab":{"drizzle":0,"forecast":1,"mail":2,"issue":3}}}"#;
     let values: [f32; 8] = [1.0, 0.0, 1.0, 0.1, 0.0, 1.0, 0.0, 1.0];
     let header = r#"{"embeddings":{"dtype":"F32","shape":[4,2],"data_offsets":[0,32]}}"#;
     let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &values.map(f32::to_le_bytes).concat()];
-    let vectors = Arc::new(embeddings::EmbeddingModel::parse(&file.concat(), tokenizer).unwrap());
+    let model = Arc::new(embeddings::EmbeddingModel::parse(&file.concat(), tokenizer).unwrap());
     let many: Vec<(String, String)> = (0..30).map(|number| (format!("mail_{number}"), "An issue".to_owned())).collect();
     let mut tools: Vec<(&str, &str)> = many.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     tools.push(("outlook", "A forecast"));
-    let (view, elsewhere) = (build_view(vec![test_source("s", &tools)]), sample_view());
+    let view = build_view(vec![test_source("s", &tools)]);
+    let other_view = sample_view();
     let query = Query::new("drizzle");
-    let meanings = embeddings::ToolEmbeddings::build(&view, vectors);
+    let tool_embeddings = embeddings::ToolEmbeddings::build(&view, model);
     assert_eq!(view.search(&query).hits, []);
-    assert_eq!(view.search_with_embeddings(&query, &meanings).hits[0].name.as_str(), "s__outlook");
-    assert_eq!(elsewhere.search_with_embeddings(&query, &meanings).hits, []);
+    assert_eq!(view.search_with_embeddings(&query, &tool_embeddings).hits[0].name.as_str(), "s__outlook");
+    assert_eq!(other_view.search_with_embeddings(&query, &tool_embeddings).hits, []);
 }

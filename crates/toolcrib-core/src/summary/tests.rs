@@ -10,16 +10,19 @@ use crate::inventory::{Actor, Event, Inventory, Origin, Record};
 use crate::manifest::{Manifest, PackedManifest, ToolLimits};
 use crate::time::Timestamp;
 
-fn catalog_source(source: &str, tools: &[String], manner: SourceOptions) -> Arc<CatalogSource> {
+fn catalog_source(source: &str, tools: &[String], options: SourceOptions) -> Arc<CatalogSource> {
     let id = SourceId::parse(source).unwrap();
     let offered: Vec<_> =
         tools.iter().map(|name| RawValue::from_string(json!({"name": name}).to_string()).unwrap()).collect();
     let manifest = Manifest::new(&id, &offered, Vec::new(), &ToolLimits::default());
     let mut packed = PackedManifest::new(&manifest).unwrap();
-    // Counting is tested elsewhere; fifty thousand tools need not be counted here.
+    // Fixed counts: tokenizing fifty thousand tools would be slow, and counting is tested elsewhere.
     packed.tools.iter_mut().for_each(|tool| tool.tokens = 40);
-    let segment =
-        if manner.builtin { Segment::without_prefix(Arc::new(packed)) } else { Segment::with_prefix(Arc::new(packed)) };
+    let segment = if options.builtin {
+        Segment::without_prefix(Arc::new(packed))
+    } else {
+        Segment::with_prefix(Arc::new(packed))
+    };
     let mut inventory = Inventory::default();
     let definition = manifest.fingerprint;
     let event = Event::SourceDeclared {
@@ -30,20 +33,20 @@ fn catalog_source(source: &str, tools: &[String], manner: SourceOptions) -> Arc<
         enabled: None,
     };
     inventory.apply(&Record { seq: 1, at: Timestamp(0), actor: Actor::new("test"), event });
-    Arc::new(CatalogSource::new(Arc::new(segment), inventory.source(&id).unwrap().clone(), manner))
+    Arc::new(CatalogSource::new(Arc::new(segment), inventory.source(&id).unwrap().clone(), options))
 }
 
 fn plain_source(source: &str, tools: &[&str]) -> Arc<CatalogSource> {
     catalog_source(source, &tools.iter().map(|&name| name.to_owned()).collect::<Vec<_>>(), SourceOptions::default())
 }
 
-fn build_view(parts: Vec<Arc<CatalogSource>>, essential: &[&str]) -> View {
+fn build_view(sources: Vec<Arc<CatalogSource>>, essential: &[&str]) -> View {
     let globs = essential.iter().map(|&glob| glob.to_owned()).collect();
-    let catalog = Catalog::build(1, parts).with_essential(globs);
+    let catalog = Catalog::build(1, sources).with_essential(globs);
     View { catalog: Arc::new(catalog), caller: Caller { name: "test".into() } }
 }
 
-/// So many sources with so many tools each, under names of a certain length.
+/// View of a number of sources with a number of tools each, with names of a given length.
 fn uniform_view(sources: usize, tools: usize, length: usize) -> View {
     let name = |number: usize| format!("{:a<length$}", format!("tool_{number}_"));
     let tools: Vec<String> = (0..tools).map(name).collect();
@@ -60,7 +63,7 @@ fn summarize(view: &View, budget: usize) -> Summary {
 }
 
 #[test]
-fn sources_with_their_most_useful_tools_and_how_to_find_the_others() {
+fn a_summary_lists_sources_and_how_to_find_tools() {
     let github = [
         "get_me",
         "get_issue",
@@ -88,41 +91,41 @@ files: read, write";
 }
 
 #[test]
-fn what_is_essential_comes_first() {
+fn essential_tools_come_first() {
     let tools: Vec<String> = (0..30).map(|number| format!("a{number}")).chain(["very_long_name".to_owned()]).collect();
-    let parts = || ["alpha", "beta", "gamma"].map(|id| catalog_source(id, &tools, SourceOptions::default())).to_vec();
+    let sources = || ["alpha", "beta", "gamma"].map(|id| catalog_source(id, &tools, SourceOptions::default())).to_vec();
     let line = |view: &View, at: usize| summarize(view, 500).text.lines().nth(6 + at).unwrap().to_owned();
-    let none = build_view(parts(), &[]);
+    let none = build_view(sources(), &[]);
     assert_eq!(line(&none, 0), "alpha: a0, a1, a2, a3, a4 (+26 more)");
-    let named = build_view(parts(), &["gamma__very_*"]);
+    let named = build_view(sources(), &["gamma__very_*"]);
     assert_eq!(line(&named, 0), "gamma: very_long_name, a0, a1, a2, a3 (+26 more)");
     assert_eq!(
         named.configured_essentials().map(|tool| tool.name().to_string()).collect::<Vec<_>>(),
         ["gamma__very_long_name"]
     );
-    let mut parts = parts();
-    parts[1] =
+    let mut sources = sources();
+    sources[1] =
         catalog_source("beta", &tools, SourceOptions { essential: vec!["a2?".into()], ..SourceOptions::default() });
-    let by_source = build_view(parts, &[]);
+    let by_source = build_view(sources, &[]);
     assert_eq!(line(&by_source, 0), "beta: a20, a21, a22, a23, a24 (+26 more)");
 }
 
 #[test]
-fn the_usual_words_count_only_where_nothing_is_configured() {
-    let parts = || vec![plain_source("one", &["x", "searchAll", "Send_EMAIL"]), plain_source("slack", &["post"])];
+fn default_essential_words_apply_only_without_configuration() {
+    let sources = || vec![plain_source("one", &["x", "searchAll", "Send_EMAIL"]), plain_source("slack", &["post"])];
     let essential = |view: &View| -> Vec<String> {
         let essentials = view.catalog.essentials();
         view.offered_tools().filter(|tool| essentials.contains(tool)).map(|tool| tool.name().to_string()).collect()
     };
-    let unconfigured = build_view(parts(), &[]);
+    let unconfigured = build_view(sources(), &[]);
     assert_eq!(essential(&unconfigured), ["one__Send_EMAIL", "one__searchAll", "slack__post"]);
     assert_eq!(unconfigured.configured_essentials().count(), 0);
-    assert_eq!(essential(&build_view(parts(), &["x"])), ["one__x"]);
-    assert_eq!(essential(&build_view(parts(), &["nothing_like_it"])), [""; 0]);
+    assert_eq!(essential(&build_view(sources(), &["x"])), ["one__x"]);
+    assert_eq!(essential(&build_view(sources(), &["nothing_like_it"])), [""; 0]);
 }
 
 #[test]
-fn nothing_yet_is_said_kindly() {
+fn an_empty_catalogue_has_a_summary_too() {
     let empty = summarize(&build_view(Vec::new(), &[]), 500);
     assert!(empty.text.contains("Tools will be discovered"), "{}", empty.text);
     assert_eq!((empty.tools, empty.tokens_full), (0, 0));
@@ -130,7 +133,7 @@ fn nothing_yet_is_said_kindly() {
 }
 
 #[test]
-fn a_summary_keeps_within_its_budget_whatever_the_catalogue() {
+fn a_summary_stays_within_its_budget_for_any_catalogue() {
     for (sources, tools, length) in
         [(1, 1, 4), (1, 1, 64), (1, 7, 60), (3, 50, 12), (47, 34, 20), (2_000, 4, 16), (2_000, 1, 64), (2, 25_000, 24)]
     {
@@ -158,7 +161,7 @@ fn a_summary_keeps_within_its_budget_whatever_the_catalogue() {
     }
 }
 
-/// How many tools a text speaks of, if it has lines of sources: those it names, those it says there are more.
+/// Number of tools that a summary accounts for: named ones and those counted as more; `None` without source lines.
 fn mentioned_tool_count(text: &str) -> Option<usize> {
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("source_") && line.contains(": ")).collect();
     let named = |line: &&str| line.split(" (+").next().unwrap_or_default().matches(", ").count() + 1;
@@ -170,7 +173,7 @@ fn mentioned_tool_count(text: &str) -> Option<usize> {
 }
 
 #[test]
-fn a_budget_is_more_than_nothing() {
+fn a_budget_of_zero_is_rejected() {
     assert_eq!(SummaryBudget::from_tokens(0).unwrap_err().code, Code::BadRequest);
     assert_eq!(SummaryBudget::default().tokens(), 500);
 }

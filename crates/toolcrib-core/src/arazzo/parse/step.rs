@@ -153,7 +153,7 @@ impl ArazzoParser<'_> {
         Ok(StepTarget::Operation { source, operation: OperationReference::Id(id.to_owned()) })
     }
 
-    /// Parses `{$sourceDescriptions.shop.url}#/paths/~1pets~1{id}/get`; the URL itself may stand before the `#` too.
+    /// Parses `{$sourceDescriptions.shop.url}#/paths/~1pets~1{id}/get`; the part before the `#` may be the URL itself too.
     fn parse_operation_path(&self, text: &str, pointer: &str) -> ArazzoParseResult<StepTarget> {
         let malformed = || {
             ArazzoParseError::new(pointer, "it must be of the form `{$sourceDescriptions.name.url}#/paths/~1pets/get`")

@@ -29,7 +29,7 @@ fn reasons(document: &Value) -> Vec<String> {
 }
 
 #[test]
-fn what_is_no_document_is_refused() {
+fn other_documents_are_rejected() {
     for (document, reason) in [
         (json!([]), "this is not an Arazzo document: the string `arazzo` with the version is missing"),
         (
@@ -44,7 +44,7 @@ fn what_is_no_document_is_refused() {
 }
 
 #[test]
-fn an_operation_is_named_in_several_ways() {
+fn operations_are_referenced_by_id_path_or_url() {
     let operation =
         |source: Option<&str>, operation| StepTarget::Operation { source: source.map(str::to_owned), operation };
     let by_id = |id: &str| OperationReference::Id(id.to_owned());
@@ -71,7 +71,7 @@ fn an_operation_is_named_in_several_ways() {
 }
 
 #[test]
-fn a_broken_workflow_is_set_aside_with_place_and_reason() {
+fn an_invalid_workflow_is_excluded_with_pointer_and_reason() {
     let step = |more: Value| {
         let mut step = json!({"stepId": "s", "operationId": "o"});
         step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -150,7 +150,7 @@ fn a_broken_workflow_is_set_aside_with_place_and_reason() {
 }
 
 #[test]
-fn what_needs_a_missing_workflow_goes_with_it_and_names_stay_apart() {
+fn workflows_that_need_a_missing_one_are_excluded_and_tool_names_are_unique() {
     let step = json!({"stepId": "s", "operationId": "o"});
     let document = document(json!([
         {"workflowId": "a", "steps": [{"stepId": "s", "workflowId": "b"}]},
@@ -176,7 +176,7 @@ fn what_needs_a_missing_workflow_goes_with_it_and_names_stay_apart() {
 }
 
 #[test]
-fn a_reference_can_have_a_value_of_its_own() {
+fn a_value_beside_a_reference_overrides_the_component() {
     let document = document(json!([{"workflowId": "w", "steps": [{
         "stepId": "s", "operationId": "o",
         "parameters": [{"reference": "$components.parameters.page", "value": 7}],
@@ -191,7 +191,7 @@ fn a_reference_can_have_a_value_of_its_own() {
 }
 
 #[test]
-fn what_many_refer_to_takes_no_room_without_bound() {
+fn repeated_references_to_a_large_component_are_bounded() {
     let step = json!({"stepId": "s", "operationId": "o", "parameters": [{"reference": "$components.parameters.page"}]});
     let workflows: Vec<Value> =
         (0..300).map(|number| json!({"workflowId": number.to_string(), "steps": [step]})).collect();
@@ -209,7 +209,7 @@ fn what_many_refer_to_takes_no_room_without_bound() {
 }
 
 #[test]
-fn a_source_description_that_cannot_be_used_is_told() {
+fn an_invalid_source_description_is_reported() {
     let document = json!({"arazzo": "1.0.0", "workflows": [], "sourceDescriptions": [
         {"name": "a"}, {"url": "x"}, {"name": "b", "url": "x", "type": "asyncapi"}, {"name": "c", "url": "x"}, {"name": "c", "url": "y"}]});
     assert_eq!(
@@ -224,7 +224,7 @@ fn a_source_description_that_cannot_be_used_is_told() {
 }
 
 #[test]
-fn a_chain_of_workflows_that_breaks_at_its_end_is_set_aside_as_a_whole() {
+fn a_chain_of_workflows_to_a_missing_one_is_excluded() {
     let workflow = |n: usize| {
         let actions: Vec<Value> = (0..50)
             .map(|action| json!({"name": format!("a{action}"), "type": "goto", "workflowId": format!("w{}", n + 1)}))
@@ -239,7 +239,7 @@ fn a_chain_of_workflows_that_breaks_at_its_end_is_set_aside_as_a_whole() {
 }
 
 #[test]
-fn what_references_repeat_is_bounded() {
+fn memory_of_repeated_references_is_bounded() {
     let pattern = |n: usize| json!({"context": "$url", "condition": format!("x{n}"), "type": "regex"});
     let criteria: Vec<Value> = (1..100).map(pattern).collect();
     let step = |n: usize| {
@@ -247,18 +247,18 @@ fn what_references_repeat_is_bounded() {
         json!({"stepId": format!("s{n}"), "operationId": "$sourceDescriptions.shop.o", "onSuccess": [named]})
     };
     let steps: Vec<Value> = (0..1_000).map(step).collect();
-    let mut given = document(json!([{"workflowId": "w", "steps": steps}]));
-    given["components"]["successActions"]["many"] = json!({"type": "end", "criteria": criteria});
-    let found = reasons(&given);
-    assert!(found[0].starts_with("w: the document is too large once its references are followed"), "{found:?}");
+    let mut document_json = document(json!([{"workflowId": "w", "steps": steps}]));
+    document_json["components"]["successActions"]["many"] = json!({"type": "end", "criteria": criteria});
+    let messages = reasons(&document_json);
+    assert!(messages[0].starts_with("w: the document is too large once its references are followed"), "{messages:?}");
 
-    // Each level of one tree is referred to, and has all below it.
+    // References to each level of a tree copy the whole subtree each time.
     let tree = (0..40).fold(json!({"const": "x".repeat(4_000_000)}), |inner, _| json!({"not": inner}));
     let levels = (0..40).map(|n| json!({"$ref": format!("#/components/inputs/tree{}", "/not".repeat(n))}));
     let inputs = json!({"allOf": levels.collect::<Vec<_>>()});
     let step = json!({"stepId": "s", "operationId": "$sourceDescriptions.shop.o"});
-    let mut given = document(json!([{"workflowId": "w", "inputs": inputs, "steps": [step]}]));
-    given["components"]["inputs"] = json!({"tree": tree});
+    let mut document_json = document(json!([{"workflowId": "w", "inputs": inputs, "steps": [step]}]));
+    document_json["components"]["inputs"] = json!({"tree": tree});
     let reason = "w: the schema of the inputs is too large with the schemas it refers to (at `/workflows/0/inputs`)";
-    assert_eq!(reasons(&given), [reason]);
+    assert_eq!(reasons(&document_json), [reason]);
 }

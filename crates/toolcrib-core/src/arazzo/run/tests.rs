@@ -1,8 +1,8 @@
 use super::*;
 use crate::arazzo::OperationReference;
 
-/// Runs a workflow against scripted answers: each line of what happened is a call, a pause or the end.
-fn check(workflows: Value, inputs: Value, answers: &[ScriptedResponse], expected: &[&str]) {
+/// Executes a workflow with scripted responses. Each expected line is a call, a pause or the end.
+fn check(workflows: Value, inputs: Value, responses: &[ScriptedResponse], expected: &[&str]) {
     let document = json!({
         "arazzo": "1.0.1",
         "sourceDescriptions": [{"name": "shop", "url": "https://shop.test/openapi.json", "type": "openapi"}],
@@ -10,38 +10,38 @@ fn check(workflows: Value, inputs: Value, answers: &[ScriptedResponse], expected
     });
     let document = ArazzoDocument::parse(&document).unwrap();
     assert_eq!(document.excluded.iter().map(|aside| &aside.reason).collect::<Vec<_>>(), Vec::<&String>::new());
-    let mut run = WorkflowExecution::new(&document, &document.workflows[0].id, inputs).unwrap();
-    let mut answers = answers.iter();
-    let mut told = Vec::new();
+    let mut execution = WorkflowExecution::new(&document, &document.workflows[0].id, inputs).unwrap();
+    let mut responses = responses.iter();
+    let mut events = Vec::new();
     loop {
-        let call = match run.next_action() {
+        let call = match execution.next_action() {
             NextAction::Call(call) => describe_call(call),
             NextAction::Wait(pause) => {
-                told.push(format!("wait {}", pause.as_secs_f64()));
+                events.push(format!("wait {}", pause.as_secs_f64()));
                 continue;
             }
             NextAction::Completed { outputs } => {
-                told.push(format!("done {outputs}"));
+                events.push(format!("done {outputs}"));
                 break;
             }
             NextAction::Failed { step, reason, outputs } => {
-                told.push(format!("failed at {step}: {reason} {outputs}"));
+                events.push(format!("failed at {step}: {reason} {outputs}"));
                 break;
             }
         };
-        told.push(call);
-        match answers.next() {
-            Some(ScriptedResponse(status, headers, body)) => run.on_response(OperationResponse {
+        events.push(call);
+        match responses.next() {
+            Some(ScriptedResponse(status, headers, body)) => execution.on_response(OperationResponse {
                 status: *status,
                 headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
                 body: Some(body.clone()),
                 url: "https://shop.test/x".into(),
                 method: "GET".into(),
             }),
-            None => run.on_no_response("nobody is there"),
+            None => execution.on_no_response("connection refused"),
         }
     }
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
 }
 
 struct ScriptedResponse(u16, &'static [(&'static str, &'static str)], Value);
@@ -61,9 +61,9 @@ fn describe_call(call: &OperationCall<'_>) -> String {
     };
     let OperationArguments { path, query, headers, cookies, querystring, body } = &call.arguments;
     let mut line = format!("{}.{operation}", call.source.map(|source| source.name.as_str()).unwrap_or_default());
-    for (place, values) in [("path", path), ("query", query), ("header", headers), ("cookie", cookies)] {
+    for (location, values) in [("path", path), ("query", query), ("header", headers), ("cookie", cookies)] {
         if !values.is_empty() {
-            line += &format!(" {place} {}", json!(values));
+            line += &format!(" {location} {}", json!(values));
         }
     }
     assert_eq!(*querystring, None);
@@ -83,7 +83,7 @@ fn step_json(id: &str, more: Value) -> Value {
 }
 
 #[test]
-fn a_step_uses_what_earlier_ones_gave() {
+fn a_step_uses_outputs_of_earlier_steps() {
     let workflow = json!([{
         "workflowId": "pets",
         "inputs": {"type": "object", "required": ["user"], "properties": {
@@ -124,12 +124,14 @@ fn a_step_uses_what_earlier_ones_gave() {
 
 #[test]
 fn a_failed_step_without_an_action_ends_the_workflow() {
-    let one =
+    let single_step =
         |more: Value| json!([{"workflowId": "w", "steps": [step_json("a", more)], "outputs": {"x": "$inputs.x"}}]);
-    let check = |more, answers: &[ScriptedResponse], end| check(one(more), json!({"x": 1}), answers, &["shop.a", end]);
+    let check = |more, responses: &[ScriptedResponse], end| {
+        check(single_step(more), json!({"x": 1}), responses, &["shop.a", end])
+    };
     check(json!({}), &[status_response(204)], r#"done {"x":1}"#);
     check(json!({}), &[status_response(404)], r#"failed at a: the response has status 404 {"x":1}"#);
-    check(json!({}), &[], r#"failed at a: nobody is there {"x":1}"#);
+    check(json!({}), &[], r#"failed at a: connection refused {"x":1}"#);
     check(
         json!({"successCriteria": [{"condition": "$statusCode == 404"}]}),
         &[status_response(404)],
@@ -148,12 +150,12 @@ fn a_failed_step_without_an_action_ends_the_workflow() {
     check(
         json!({"onFailure": [{"name": "no", "type": "goto", "stepId": "a", "criteria": [{"condition": "$statusCode == 503"}]}]}),
         &[],
-        r#"failed at a: nobody is there {"x":1}"#,
+        r#"failed at a: connection refused {"x":1}"#,
     );
 }
 
 #[test]
-fn a_value_that_is_not_there_fails_the_step_before_anything_is_sent() {
+fn an_unresolvable_parameter_fails_the_step_before_sending() {
     let workflow = json!([{"workflowId": "w", "steps": [
         step_json("a", json!({"parameters": [{"name": "q", "in": "query", "value": "$steps.nope.outputs.x"}]}))]}]);
     let reason = "failed at a: the expression `$steps.nope.outputs.x` cannot be resolved: there is no `nope` {}";
@@ -161,7 +163,7 @@ fn a_value_that_is_not_there_fails_the_step_before_anything_is_sent() {
 }
 
 #[test]
-fn a_retry_waits_and_ends_at_its_limit() {
+fn a_retry_waits_and_stops_at_its_limit() {
     let retry = |more: Value| {
         let mut action = json!({"name": "again", "type": "retry", "retryAfter": 1.5});
         action.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -214,7 +216,7 @@ fn a_retry_can_run_a_workflow_first() {
 }
 
 #[test]
-fn a_success_can_end_or_go_elsewhere() {
+fn a_success_action_can_end_the_workflow_or_jump() {
     let workflow = json!([{"workflowId": "w", "steps": [
         step_json("a", json!({"onSuccess": [
             {"name": "sold", "type": "goto", "stepId": "c", "criteria": [
@@ -237,7 +239,7 @@ fn a_success_can_end_or_go_elsewhere() {
 }
 
 #[test]
-fn what_documents_write_beside_the_specification_is_understood() {
+fn common_deviations_from_the_specification_are_accepted() {
     let workflow = json!([{"workflowId": "w", "steps": [
         step_json("a", json!({
             "parameters": [{"name": "x/y", "in": "body", "value": "$inputs.x"}, {"name": "b", "in": "body", "value": true}],
@@ -278,7 +280,7 @@ fn a_step_can_be_a_workflow() {
 }
 
 #[test]
-fn a_workflow_runs_what_it_depends_on_first_and_may_go_over_to_another() {
+fn dependencies_run_first_and_goto_can_transfer_to_a_workflow() {
     let workflows = json!([
         {"workflowId": "w", "dependsOn": ["first"], "steps": [
             step_json("a", json!({"parameters": [{"name": "q", "in": "query", "value": "$workflows.first.outputs.x"}],
@@ -296,7 +298,7 @@ fn a_workflow_runs_what_it_depends_on_first_and_may_go_over_to_another() {
 }
 
 #[test]
-fn what_never_ends_is_ended() {
+fn endless_workflows_are_stopped() {
     let endless = json!([{"workflowId": "w", "steps": [
         step_json("a", json!({"onFailure": [{"name": "on", "type": "goto", "stepId": "a"}]}))]}]);
     let mut expected = vec!["shop.a"; MAX_STEPS_PER_RUN];
@@ -314,7 +316,7 @@ fn what_never_ends_is_ended() {
 }
 
 #[test]
-fn what_is_kept_is_bounded() {
+fn retained_outputs_are_bounded() {
     let outputs: Map<String, Value> = (0..70).map(|number| (number.to_string(), json!("$response.body"))).collect();
     let workflow = json!([{"workflowId": "w", "steps": [step_json("a", json!({"outputs": outputs}))]}]);
     let large = ok_response(json!("x".repeat(1024 * 1024)));
@@ -327,18 +329,18 @@ fn what_is_kept_is_bounded() {
 }
 
 #[test]
-fn an_answer_nobody_asked_for_changes_nothing() {
+fn a_result_without_pending_call_is_ignored() {
     let document = json!({"arazzo": "1.0.0", "sourceDescriptions": [{"name": "a", "url": "a"}],
         "workflows": [{"workflowId": "w", "steps": [step_json("a", json!({}))]}]});
     let document = ArazzoDocument::parse(&document).unwrap();
-    let mut run = WorkflowExecution::new(&document, "w", Value::Null).unwrap();
-    run.on_no_response("too early");
-    assert!(matches!(run.next_action(), NextAction::Call(_)));
-    assert!(matches!(run.next_action(), NextAction::Call(_)));
-    run.on_no_response("gone");
-    assert!(matches!(run.next_action(), NextAction::Failed { .. }));
-    run.on_no_response("too late");
-    assert!(matches!(run.next_action(), NextAction::Failed { reason: "gone", .. }));
+    let mut execution = WorkflowExecution::new(&document, "w", Value::Null).unwrap();
+    execution.on_no_response("too early");
+    assert!(matches!(execution.next_action(), NextAction::Call(_)));
+    assert!(matches!(execution.next_action(), NextAction::Call(_)));
+    execution.on_no_response("gone");
+    assert!(matches!(execution.next_action(), NextAction::Failed { .. }));
+    execution.on_no_response("too late");
+    assert!(matches!(execution.next_action(), NextAction::Failed { reason: "gone", .. }));
     assert_eq!(
         WorkflowExecution::new(&document, "W1", Value::Null).unwrap_err().message,
         "no workflow named `W1`; did you mean `w`?"

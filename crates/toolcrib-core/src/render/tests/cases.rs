@@ -1,11 +1,11 @@
-//! Tables: a schema, what becomes of it, and what is lost.
+//! Tables of schemas, their projections and the losses.
 
 use serde_json::json;
 
 use super::{check, check_unsupported, project_with};
 use crate::render::Format::{Anthropic, Gemini, Openai, OpenaiStrict};
 
-/// Around one optional and one required argument.
+/// Object schema with one required argument `x`.
 macro_rules! require_x {
     ($schema:tt) => {
         json!({"type": "object", "properties": {"x": $schema}, "required": ["x"]})
@@ -13,12 +13,12 @@ macro_rules! require_x {
 }
 
 #[test]
-fn the_top_is_a_plain_object() {
+fn the_top_level_becomes_a_plain_object() {
     let conditions = json!({"type": "object", "properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]});
-    let plain = json!({"type": "object", "properties": {"a": {}, "b": {}}});
-    let told = "/anyOf: conditions between arguments are not supported, dropped";
-    check(Anthropic, conditions.clone(), plain.clone(), &[told]);
-    check(Openai, conditions, plain, &[told]);
+    let object = json!({"type": "object", "properties": {"a": {}, "b": {}}});
+    let loss = "/anyOf: conditions between arguments are not supported, dropped";
+    check(Anthropic, conditions.clone(), object.clone(), &[loss]);
+    check(Openai, conditions, object, &[loss]);
     let forms = json!({"oneOf": [
         {"type": "object", "properties": {"id": {"type": "string"}, "n": {"type": "integer"}}, "required": ["id", "n"]},
         {"type": "object", "properties": {"id": {"type": "integer"}, "all": {"type": "boolean"}}, "required": ["id"]}
@@ -41,7 +41,7 @@ fn the_top_is_a_plain_object() {
 }
 
 #[test]
-fn openai_wants_to_know_what_is_in_an_array() {
+fn openai_arrays_get_items() {
     check(
         Openai,
         json!({"type": "object", "properties": {"a": {"type": "array"}, "b": {"type": "array", "items": {}}}}),
@@ -58,7 +58,7 @@ fn openai_wants_to_know_what_is_in_an_array() {
 }
 
 #[test]
-fn arguments_with_names_that_are_refused_are_left_out() {
+fn arguments_with_rejected_names_are_dropped() {
     let schema = json!({"type": "object", "properties": {"filter[id]": {}, "a.b-c": {}}});
     let legal = json!({"type": "object", "properties": {"a.b-c": {}}});
     check(Anthropic, schema.clone(), legal, &["/properties/filter[id]: this name is not supported; optional, dropped"]);
@@ -73,7 +73,7 @@ fn arguments_with_names_that_are_refused_are_left_out() {
 }
 
 #[test]
-fn fields_inside_of_arguments_may_have_any_name() {
+fn nested_fields_may_have_any_name() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "object", "properties": {
         "$meta": {"type": "string"}, "x y": {"type": "string"}
     }, "required": ["$meta"]}}});
@@ -123,7 +123,7 @@ fn strict_objects_are_closed_and_all_their_fields_required() {
 }
 
 #[test]
-fn fields_of_any_name_cannot_be_said_strictly() {
+fn arbitrary_fields_are_not_supported_in_strict_mode() {
     let strict = |x: serde_json::Value| json!({"type": "object", "properties": {"x": x}, "required": ["x"], "additionalProperties": false});
     let map = json!({"type": "object", "additionalProperties": {"type": "string"}});
     check_unsupported(OpenaiStrict, require_x!(map), "/properties/x: an object with arbitrary fields is not supported");
@@ -181,7 +181,7 @@ fn strict_schemas_keep_their_references() {
 }
 
 #[test]
-fn strict_schemas_have_bounds() {
+fn strict_schemas_are_limited() {
     let mut deep = json!({"type": "string"});
     for _ in 0..10 {
         deep = json!({"type": "object", "properties": {"a": deep}, "required": ["a"]});
@@ -205,7 +205,7 @@ fn strict_schemas_have_bounds() {
 }
 
 #[test]
-fn gemini_takes_a_subset() {
+fn gemini_gets_a_subset_of_the_keywords() {
     check(
         Gemini,
         json!({"type": "object", "$schema": "s", "additionalProperties": false, "required": ["a", "gone"], "properties": {
@@ -234,12 +234,12 @@ fn gemini_takes_a_subset() {
             "/properties/g/oneOf: `oneOf` was replaced by `anyOf`",
         ],
     );
-    let nothing = project_with(Gemini, &json!({"type": "object"}));
-    assert_eq!((nothing.text.unwrap().contains("parameters"), nothing.losses.len()), (false, 0));
+    let projected = project_with(Gemini, &json!({"type": "object"}));
+    assert_eq!((projected.text.unwrap().contains("parameters"), projected.losses.len()), (false, 0));
 }
 
 #[test]
-fn gemini_gets_references_written_out() {
+fn references_are_inlined_for_gemini() {
     check(
         Gemini,
         json!({"type": "object", "properties": {
@@ -261,7 +261,7 @@ fn gemini_gets_references_written_out() {
 }
 
 #[test]
-fn parts_that_hold_at_once_become_one() {
+fn all_of_parts_are_merged() {
     check(
         Gemini,
         require_x!({"allOf": [

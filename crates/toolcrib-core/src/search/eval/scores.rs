@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn each_needed_tool_counts_once_where_it_is_first_found() {
+    fn each_group_counts_once_at_its_first_hit() {
         check(&[&[7]], &[7, 1, 2], (1.0, 1.0, 1.0));
         check(&[&[7]], &[1, 7], (0.0, 0.6309, 0.5));
         check(&[&[7, 8]], &[8, 7], (1.0, 1.0, 1.0));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_is_always_told_and_what_was_asked_for_as_well() {
+    fn default_and_requested_cutoffs_are_reported() {
         for (cut, expected, depth) in [
             (1, "recall@1 recall@3 recall@5 recall@10 ndcg@1 ndcg@10 mrr", 10),
             (4, "recall@1 recall@3 recall@4 recall@5 recall@10 ndcg@4 ndcg@10 mrr", 10),
@@ -139,8 +139,8 @@ mod tests {
             (20, "recall@1 recall@3 recall@5 recall@10 recall@20 ndcg@10 ndcg@20 mrr", 20),
         ] {
             let scores = Scores::with_cutoff(cut);
-            let told = scores.means().measures;
-            assert_eq!(told.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" "), expected);
+            let measures = scores.means().measures;
+            assert_eq!(measures.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" "), expected);
             assert_eq!(scores.max_cutoff(), depth);
         }
         let mut scores = Scores::with_cutoff(2);

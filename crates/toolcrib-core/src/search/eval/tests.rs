@@ -13,11 +13,11 @@ fn mean_ndcg(set: &LabelledSet) -> f64 {
 }
 
 #[test]
-fn odd_sets_are_read() {
+fn unusual_sets_are_parsed() {
     let long = "very_long_name_".repeat(8);
     let tools = [
         r#"{"id":"a","server":"My Server!","name":"send_mail","description":"Send a mail"}"#,
-        // The same name once more, and a server whose id is the same.
+        // A duplicate name, and a server whose name gives the same source id.
         r#"{"id":"a2","server":"My Server!","name":"send_mail","description":"Send a letter"}"#,
         r#"{"id":"b","server":"my-server","name":"send_mail","input_schema":{"$ref":"http://elsewhere/x"}}"#,
         r#"{"id":"c","name":"搜索","description":"搜索网页"}"#,
@@ -36,9 +36,10 @@ fn odd_sets_are_read() {
 }
 
 #[test]
-fn a_fault_names_file_and_line() {
-    let (tool, query) = (r#"{"id":"a","name":"x"}"#, r#"{"id":7,"query":"x","relevant":["a"]}"#);
-    for (tools, queries, said) in [
+fn errors_name_file_and_line() {
+    let tool = r#"{"id":"a","name":"x"}"#;
+    let query = r#"{"id":7,"query":"x","relevant":["a"]}"#;
+    for (tools, queries, expected) in [
         ("{\"id\":1}", "", "t.jsonl:1: "),
         (tool, "\n\nnonsense", "q.jsonl:3: expected"),
         (tool, r#"{"query":"x","relevant":[]}"#, "q.jsonl:1: the query names no relevant tool"),
@@ -49,13 +50,13 @@ fn a_fault_names_file_and_line() {
         (tool, r#"{"query":"x","relevant":["a","a"]}"#, "q.jsonl:1: the id `a` is here twice"),
     ] {
         let error = parse_set(tools, queries).unwrap_err();
-        assert!(error.message.starts_with(said), "{}", error.message);
+        assert!(error.message.starts_with(expected), "{}", error.message);
         assert_eq!(error.code, Code::BadRequest);
     }
 }
 
 #[test]
-fn a_mark_of_the_byte_order_is_passed_over() {
+fn a_byte_order_mark_is_skipped() {
     let tool = r#"{"id":"a","name":"x"}"#;
     let query = r#"{"query":"x","relevant":["a"]}"#;
     let set = parse_set(&format!("\u{feff}{tool}"), &format!("\u{feff}{query}\r\n")).unwrap();
