@@ -1,5 +1,5 @@
-//! Arazzo 1.0 documents: workflows whose steps are operations of OpenAPI documents. Parses documents tolerantly and executes
-//! workflows as a state machine; the connector sends the requests.
+//! Arazzo 1.0 documents: workflows whose steps are operations of OpenAPI documents. Parses documents tolerantly and
+//! executes workflows as a state machine; the connector sends the requests.
 
 mod budget;
 mod condition;

@@ -94,7 +94,8 @@ impl SourceOptions {
         }
     }
 
-    /// Returns the verdict for a tool. Rules match its original name as well as its name in the catalogue without prefix.
+    /// Returns the verdict for a tool. Rules match its original name as well as its name in the catalogue without
+    /// prefix.
     pub fn verdict(&self, original: &str, shown: &str) -> Verdict {
         let unruled = self.verdicts.get(original).copied().unwrap_or_default();
         self.rules.verdict(&[original, shown], unruled)

@@ -1,5 +1,5 @@
-//! Runtime expressions of OpenAPI links and Arazzo: `$response.body#/id`, `$steps.find.outputs.pet`. They are resolved in a
-//! [`Scope`]; the error for an unresolvable expression names it.
+//! Runtime expressions of OpenAPI links and Arazzo: `$response.body#/id`, `$steps.find.outputs.pet`. They are resolved
+//! in a [`Scope`]; the error for an unresolvable expression names it.
 
 mod fill;
 mod path;

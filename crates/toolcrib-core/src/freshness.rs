@@ -1,5 +1,5 @@
-//! Whether the cached tool list of a source is recent enough, and how long to back off after failures. Pure functions; the
-//! refresh code of the library acts on them.
+//! Whether the cached tool list of a source is recent enough, and how long to back off after failures. Pure functions;
+//! the refresh code of the library acts on them.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ impl Freshness {
 /// Maximum pause after failures.
 pub const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
-/// Pause after a number of consecutive failures: doubles from 1 second to [`MAX_BACKOFF`]. `jitter` from 0 to 1 shortens it
-/// by up to half, so that many sources are not retried at once.
+/// Pause after a number of consecutive failures: doubles from 1 second to [`MAX_BACKOFF`]. `jitter` from 0 to 1
+/// shortens it by up to half, so that many sources are not retried at once.
 pub fn backoff(failures: u32, jitter: f64) -> Duration {
     if failures == 0 {
         return Duration::ZERO;

@@ -118,8 +118,8 @@ pub fn raw_string(text: &str) -> Box<RawValue> {
     serde_json::value::to_raw_value(text).unwrap_or_default()
 }
 
-/// Maximum length of a local reference in bytes. A lookup takes time in proportion to the length, and a short schema may
-/// refer to the same long name thousands of times.
+/// Maximum length of a local reference in bytes. A lookup takes time in proportion to the length, and a short schema
+/// may refer to the same long name thousands of times.
 const MAX_REFERENCE_LEN: usize = 1_000;
 
 /// Resolves a local reference such as `#/$defs/place`; `None` for other references and for unknown targets.

@@ -1,5 +1,5 @@
-//! Domain model of Toolcrib: sources, tools and manifests; the inventory folded from events; and the catalogue that agents
-//! read, with search, rendering and summaries.
+//! Domain model of Toolcrib: sources, tools and manifests; the inventory folded from events; and the catalogue that
+//! agents read, with search, rendering and summaries.
 //!
 //! Pure: nothing here reads a clock, a file or a socket, and every function depends on its arguments alone.
 

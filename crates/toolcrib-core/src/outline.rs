@@ -1,5 +1,5 @@
-//! Input schemas for people: a list of arguments, or a one-line signature. Bounded and total: any schema, also a malformed or
-//! recursive one, gives a result.
+//! Input schemas for people: a list of arguments, or a one-line signature. Bounded and total: any schema, also a
+//! malformed or recursive one, gives a result.
 
 mod limits;
 mod reader;
@@ -65,13 +65,14 @@ pub fn list_arguments_with(schema: &Value, choices: usize) -> ArgumentList {
     SchemaOutliner::new(schema).with_choices(choices).read_fields(schema, &mut Vec::new())
 }
 
-/// Formats `name(required*: type, optional: type)`: all required arguments, then as many as fit, then `…+3` for the rest.
+/// Formats `name(required*: type, optional: type)`: all required arguments, then as many as fit, then `…+3` for the
+/// rest.
 pub fn call_signature(name: &str, schema: &Value) -> String {
     call_signature_with(name, schema, &[])
 }
 
-/// Formats `name(required*, another*)` with the required arguments only. For sources with hundreds of tools, whose schemas
-/// agents read before a call in any case.
+/// Formats `name(required*, another*)` with the required arguments only. For sources with hundreds of tools, whose
+/// schemas agents read before a call in any case.
 pub fn short_signature(name: &str, schema: &Value) -> String {
     let mut required = SchemaOutliner::new(schema).top_level_arguments(schema);
     required.retain(|(_, _, required)| *required);
@@ -120,8 +121,8 @@ pub fn call_signature_with(name: &str, schema: &Value, always_shown: &[&str]) ->
     signature
 }
 
-/// Returns the first sentence of a description, without headings before it; a long one is cut at a word. The sentence may
-/// span several lines.
+/// Returns the first sentence of a description, without headings before it; a long one is cut at a word. The sentence
+/// may span several lines.
 pub fn first_sentence(text: &str) -> String {
     let line = sanitize_truncated(take_sentence(skip_headings(text)).trim_end_matches('.'), 2 * MAX_SENTENCE_LEN);
     if line.chars().count() <= MAX_SENTENCE_LEN {

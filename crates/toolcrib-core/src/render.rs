@@ -1,8 +1,8 @@
 //! Renders tool lists: our own JSON, and the formats of MCP, Anthropic, OpenAI and Gemini. Deterministic: the same
 //! catalogue gives the same bytes.
 //!
-//! A provider format is a projection of the tool: keywords that the provider does not support are dropped and reported as
-//! [`Loss`]; a tool that cannot be expressed at all is excluded from that format only.
+//! A provider format is a projection of the tool: keywords that the provider does not support are dropped and reported
+//! as [`Loss`]; a tool that cannot be expressed at all is excluded from that format only.
 
 mod json;
 mod page;
@@ -109,8 +109,8 @@ impl View {
         Ok(text)
     }
 
-    /// Renders in chunks of about 64 KiB, so that long lists need not be held in memory. Returns the tools that the format
-    /// cannot express.
+    /// Renders in chunks of about 64 KiB, so that long lists need not be held in memory. Returns the tools that the
+    /// format cannot express.
     pub fn render_chunks(
         &self,
         format: Format,

@@ -1,13 +1,13 @@
-//! Sanitises untrusted text (control characters, terminal sequences, invisible characters), and suggests corrections for
-//! misspelled words.
+//! Sanitises untrusted text (control characters, terminal sequences, invisible characters), and suggests corrections
+//! for misspelled words.
 
 mod hidden;
 
 use hidden::{LineBreaks, is_suspicious, remove_hidden};
 
-/// Sanitises a text for agents and terminals. Keeps line breaks and tabs. Removes ANSI sequences, other control characters,
-/// bidirectional controls, tags, fillers and private-use characters, and also variation selectors and zero-width characters
-/// where no emoji or script needs them. docs/security.md has the list.
+/// Sanitises a text for agents and terminals. Keeps line breaks and tabs. Removes ANSI sequences, other control
+/// characters, bidirectional controls, tags, fillers and private-use characters, and also variation selectors and
+/// zero-width characters where no emoji or script needs them. docs/security.md has the list.
 pub fn sanitize(text: &str) -> String {
     if text.chars().any(is_suspicious) { remove_hidden(text, LineBreaks::Normalised) } else { text.to_owned() }
 }
@@ -17,8 +17,8 @@ pub fn is_sanitized(text: &str) -> bool {
     !text.chars().any(is_suspicious) || remove_hidden(text, LineBreaks::Normalised) == text
 }
 
-/// Sanitises the text of a tool result, or returns `None` if nothing is to be removed. Keeps `\r\n`, because the text may
-/// be compared with a file later.
+/// Sanitises the text of a tool result, or returns `None` if nothing is to be removed. Keeps `\r\n`, because the text
+/// may be compared with a file later.
 pub fn sanitize_result(text: &str) -> Option<String> {
     if !text.chars().any(is_suspicious) {
         return None;

@@ -1,5 +1,6 @@
-//! Exact token counts with the tokenizer o200k_base. The first count loads the tokenizer, which takes about 200 ms, longer
-//! than a startup may: callers that will count soon call [`load_tokenizer`] on another thread, and no list needs a count.
+//! Exact token counts with the tokenizer o200k_base. The first count loads the tokenizer, which takes about 200 ms,
+//! longer than a startup may: callers that will count soon call [`load_tokenizer`] on another thread, and no list needs
+//! a count.
 
 use tiktoken_rs::o200k_base_singleton;
 
@@ -40,8 +41,8 @@ pub fn load_tokenizer() {
     o200k_base_singleton();
 }
 
-/// Maximum run of white space in bytes that the tokenizer gets: it backtracks over the whole run and panics on a very long
-/// one.
+/// Maximum run of white space in bytes that the tokenizer gets: it backtracks over the whole run and panics on a very
+/// long one.
 const MAX_WHITESPACE_RUN: usize = 8 * 1024;
 
 /// Splits a text only inside runs of white space that are too long.

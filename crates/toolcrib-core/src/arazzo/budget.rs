@@ -1,5 +1,5 @@
-//! Limit on the work of evaluating conditions in one workflow execution. Conditions come from an untrusted document, and
-//! the values that they test from a server, so neither may determine how long the evaluation takes.
+//! Limit on the work of evaluating conditions in one workflow execution. Conditions come from an untrusted document,
+//! and the values that they test from a server, so neither may determine how long the evaluation takes.
 
 use std::cell::Cell;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::expression::approximate_size;
 
-/// Maximum number of steps. A step is one visited node or a few compared bytes; all of them take a few tenths of a second,
-/// which is acceptable on an async worker.
+/// Maximum number of steps. A step is one visited node or a few compared bytes; all of them take a few tenths of a
+/// second, which is acceptable on an async worker.
 const MAX_CONDITION_STEPS: usize = 2_000_000;
 /// Number of bytes that are compared in the time of one step.
 const COMPARED_BYTES_PER_STEP: usize = 16;

@@ -1,5 +1,6 @@
-//! Simple conditions: literals, runtime expressions and operators, such as `$statusCode == 200 && !$response.body#/busy`.
-//! Comparisons are loose, as Arazzo specifies: strings ignore case, `'200'` equals 200, an unresolvable expression is null.
+//! Simple conditions: literals, runtime expressions and operators, such as `$statusCode == 200 &&
+//! !$response.body#/busy`. Comparisons are loose, as Arazzo specifies: strings ignore case, `'200'` equals 200, an
+//! unresolvable expression is null.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -94,8 +94,9 @@ impl Criterion {
 /// Maximum length of a text that is matched with a pattern, in bytes.
 const MAX_MATCHED_TEXT_LEN: usize = 1024 * 1024;
 
-/// Compiles a pattern of bounded size. Matching takes time in proportion to the text times the states that the engine can be
-/// in at once. Large repetitions create many states, Unicode classes do not; so the size without Unicode is what is limited.
+/// Compiles a pattern of bounded size. Matching takes time in proportion to the text times the states that the engine
+/// can be in at once. Large repetitions create many states, Unicode classes do not; so the size without Unicode is what
+/// is limited.
 pub(super) fn compile_pattern(text: &str) -> Result<Regex, String> {
     const MAX_PATTERN_LEN: usize = 1000;
     const MAX_NON_UNICODE_SIZE: usize = 24 * 1024;

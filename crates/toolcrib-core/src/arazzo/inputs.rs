@@ -1,5 +1,5 @@
-//! Makes the schema of a workflow's inputs self-contained: schemas that it refers to elsewhere in the document are copied
-//! once to `$defs`, so that recursion stays recursion and the size stays bounded.
+//! Makes the schema of a workflow's inputs self-contained: schemas that it refers to elsewhere in the document are
+//! copied once to `$defs`, so that recursion stays recursion and the size stays bounded.
 
 use std::collections::BTreeMap;
 

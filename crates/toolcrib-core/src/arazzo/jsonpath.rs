@@ -1,6 +1,6 @@
-//! JSONPath (RFC 9535) for conditions: names, indices, slices, wildcards, descendants, filters and the standard functions.
-//! An own implementation, because queries come from untrusted documents: it counts the work of a query and stops at a limit,
-//! which no crate offers.
+//! JSONPath (RFC 9535) for conditions: names, indices, slices, wildcards, descendants, filters and the standard
+//! functions. An own implementation, because queries come from untrusted documents: it counts the work of a query and
+//! stops at a limit, which no crate offers.
 
 mod parse;
 
@@ -110,7 +110,8 @@ struct JsonPathEvaluator<'a> {
     visits_left: usize,
     /// Value that replaces absent ones in comparisons.
     absent_value: Option<&'a Value>,
-    /// Pays for operations that cost more than a visit: a filter may compare or match the same large value for each node.
+    /// Pays for operations that cost more than a visit: a filter may compare or match the same large value for each
+    /// node.
     budget: &'a ConditionBudget,
 }
 

@@ -1,5 +1,5 @@
-//! Parses Arazzo documents. A workflow that cannot be executed is excluded with the JSON pointer and the reason; the others
-//! are not affected.
+//! Parses Arazzo documents. A workflow that cannot be executed is excluded with the JSON pointer and the reason; the
+//! others are not affected.
 
 mod step;
 
@@ -206,8 +206,8 @@ fn parse_outputs(value: &Value) -> Vec<(String, Value)> {
     outputs.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Removes workflows that refer to missing ones, and those that refer to them in turn. Takes linear time in the number of
-/// references, however long a broken chain is.
+/// Removes workflows that refer to missing ones, and those that refer to them in turn. Takes linear time in the number
+/// of references, however long a broken chain is.
 fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, excluded: &mut Vec<SetAsideTool>) {
     let known_ids: HashSet<&str> = workflows.iter().map(|(_, workflow)| workflow.id.as_str()).collect();
     let mut needed_by: HashMap<&str, Vec<usize>> = HashMap::new();

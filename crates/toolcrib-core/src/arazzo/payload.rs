@@ -1,5 +1,5 @@
-//! Request bodies of steps: templates, and filling them with values. A template that is JSON or form text is parsed before it
-//! is filled, so that a value with quotes or `&` cannot break out of its field.
+//! Request bodies of steps: templates, and filling them with values. A template that is JSON or form text is parsed
+//! before it is filled, so that a value with quotes or `&` cannot break out of its field.
 
 use std::collections::HashSet;
 

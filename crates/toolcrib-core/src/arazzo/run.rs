@@ -1,6 +1,6 @@
-//! State machine that executes a workflow: [`WorkflowExecution::next_action`] tells the caller what to do, and the caller
-//! reports the result. It sends nothing and reads no clock. It always terminates: steps, nesting and retained data are
-//! bounded.
+//! State machine that executes a workflow: [`WorkflowExecution::next_action`] tells the caller what to do, and the
+//! caller reports the result. It sends nothing and reads no clock. It always terminates: steps, nesting and retained
+//! data are bounded.
 
 mod frame;
 mod protocol;

@@ -50,8 +50,8 @@ fn shorten_description(text: String) -> String {
     format!("{} …", prefix[..end_of_cut].trim_end())
 }
 
-/// Returns an object schema without top-level keywords that providers reject. Alternatives are merged; conditions between
-/// them are left to the workflow.
+/// Returns an object schema without top-level keywords that providers reject. Alternatives are merged; conditions
+/// between them are left to the workflow.
 pub(super) fn input_schema(inputs: &Value) -> Value {
     let mut schema = inputs.as_object().filter(|object| can_be_object(object)).cloned().unwrap_or_default();
     let definitions = schema.get("$defs").cloned();
@@ -94,8 +94,8 @@ enum RequiredHandling {
     Drop,
 }
 
-/// Maximum number of schemas and properties that are merged: alternatives that refer to each other give millions at four
-/// levels of fifty.
+/// Maximum number of schemas and properties that are merged: alternatives that refer to each other give millions at
+/// four levels of fifty.
 const MAX_FLATTENED_ITEMS: usize = 50_000;
 
 /// One object, merged from the parts of a schema.

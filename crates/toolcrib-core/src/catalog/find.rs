@@ -136,8 +136,8 @@ impl NameMatcher {
         NameMatcher { length: text.chars().count(), text, letter_counts }
     }
 
-    /// Similarity from 0 to 1: normalised edit distance, or 0.7 for a name that contains the text. Exact only if it is at
-    /// least `floor`; below that, the result may be lower.
+    /// Similarity from 0 to 1: normalised edit distance, or 0.7 for a name that contains the text. Exact only if it is
+    /// at least `floor`; below that, the result may be lower.
     fn similarity(&self, name: &str, floor: f64) -> f64 {
         let name = name.to_lowercase();
         let substring_score = if self.length > 3 && name.contains(&self.text) { 0.7 } else { 0.0 };

@@ -1,5 +1,5 @@
-//! The tools of one source with their names in the catalogue. Built once per manifest and shared by all later catalogues;
-//! everything expensive (schemas, postings, token counts) is computed on first use.
+//! The tools of one source with their names in the catalogue. Built once per manifest and shared by all later
+//! catalogues; everything expensive (schemas, postings, token counts) is computed on first use.
 
 mod cost;
 

@@ -1,5 +1,5 @@
-//! Templates with expressions. A text that is a single expression becomes its value; `{$…}` inside a text is replaced by
-//! the value as text.
+//! Templates with expressions. A text that is a single expression becomes its value; `{$…}` inside a text is replaced
+//! by the value as text.
 
 use serde_json::Value;
 
@@ -21,7 +21,8 @@ pub(crate) fn fill_within(value: &Value, scope: &Scope<'_>, budget: &mut FillBud
     fill_nested(value, scope, budget, 0)
 }
 
-/// Maximum size of the filled values of one request in bytes: a template can refer to the same large response many times.
+/// Maximum size of the filled values of one request in bytes: a template can refer to the same large response many
+/// times.
 const MAX_FILLED_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum nesting of a payload.
 const MAX_PAYLOAD_DEPTH: usize = 64;

@@ -33,8 +33,8 @@ fn split_pointer(path: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Maximum number of dots in one name. Names may contain dots, and the longest name that exists wins; the bound keeps long
-/// paths through deep values from taking quadratic time.
+/// Maximum number of dots in one name. Names may contain dots, and the longest name that exists wins; the bound keeps
+/// long paths through deep values from taking quadratic time.
 const MAX_DOTS_IN_NAME: usize = 16;
 
 /// Takes one step by property name, or by index for arrays. Returns the value and the rest of the path.

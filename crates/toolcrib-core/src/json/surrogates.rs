@@ -1,5 +1,5 @@
-//! Lone surrogates in JSON text. Programs that cut UTF-16 text inside an emoji write half of it as `\ud83e`, which strict
-//! parsers reject.
+//! Lone surrogates in JSON text. Programs that cut UTF-16 text inside an emoji write half of it as `\ud83e`, which
+//! strict parsers reject.
 
 /// Replaces lone surrogates by U+FFFD. Returns `None` if there are none.
 pub fn replace_lone_surrogates(text: &str) -> Option<String> {

@@ -27,7 +27,8 @@ const MAX_TYPED_CHOICES: usize = 100;
 /// Number of bytes of a text that are read per character shown, as sanitising removes characters.
 const BYTES_READ_PER_CHARACTER: usize = 8;
 
-/// Reads one schema. Methods take a trail of the nodes that are being read, so that a recursive schema is expanded once.
+/// Reads one schema. Methods take a trail of the nodes that are being read, so that a recursive schema is expanded
+/// once.
 pub(super) struct SchemaOutliner<'a> {
     /// Schema that local references point into.
     root: &'a Value,
@@ -67,7 +68,8 @@ impl<'a> SchemaOutliner<'a> {
         left > 0
     }
 
-    /// Name, schema and required flag of the top-level arguments, `allOf` parts included. Not counted against the limits.
+    /// Name, schema and required flag of the top-level arguments, `allOf` parts included. Not counted against the
+    /// limits.
     pub(super) fn top_level_arguments(&self, schema: &'a Value) -> Vec<(&'a str, &'a Value, bool)> {
         let schema = self.resolve(schema);
         let mut parts = vec![schema];

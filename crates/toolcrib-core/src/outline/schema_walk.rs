@@ -28,8 +28,8 @@ pub fn non_null_alternatives<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a 
     all.map(|alternative| resolve_references(root, alternative)).filter(|alternative| !is_null(alternative)).collect()
 }
 
-/// Unwraps an optional value, which many generators write as an alternative of a value and null: returns the only non-null
-/// alternative, or the schema itself.
+/// Unwraps an optional value, which many generators write as an alternative of a value and null: returns the only
+/// non-null alternative, or the schema itself.
 pub fn sole_alternative<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     match non_null_alternatives(root, schema)[..] {
         [only] => only,

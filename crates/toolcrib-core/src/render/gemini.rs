@@ -214,8 +214,8 @@ impl GeminiProjector<'_> {
         }
     }
 
-    /// Copies the keywords that Gemini supports for the type and records the others as losses, except those in `handled`,
-    /// which the caller projects itself.
+    /// Copies the keywords that Gemini supports for the type and records the others as losses, except those in
+    /// `handled`, which the caller projects itself.
     fn supported_keywords(
         &mut self,
         name: &str,

@@ -4,7 +4,8 @@ use crate::catalog::{ToolRef, ToolStatus};
 use crate::json;
 use crate::text::sanitize;
 
-/// Formats `source:tool`. Uses the original name, or the one in the catalogue if sanitising changed it: ids must be unique.
+/// Formats `source:tool`. Uses the original name, or the one in the catalogue if sanitising changed it: ids must be
+/// unique.
 fn format_tool_id(tool: &ToolRef<'_>, original: &str) -> String {
     let name = tool.name().as_str();
     let sanitized_name = name.strip_prefix(tool.catalog_source.segment.prefix()).unwrap_or(name);

@@ -55,8 +55,8 @@ pub(super) fn resolve_reference(
     Err(Unsupported::new(path, "it refers to itself"))
 }
 
-/// Merges `other` into `keywords`, which win where the two conflict. Takes time in proportion to `other` only, however much
-/// was merged before: existing keywords are changed in place.
+/// Merges `other` into `keywords`, which win where the two conflict. Takes time in proportion to `other` only, however
+/// much was merged before: existing keywords are changed in place.
 pub(super) fn merge_keywords(
     keywords: &mut Map<String, Value>,
     other: &Map<String, Value>,
@@ -160,8 +160,8 @@ fn keep_tighter(is_tighter: bool, ours: &mut Value, theirs: &Value) -> JoinResul
     JoinResult::Joined
 }
 
-/// Combines two schemas with `allOf`. Parts are appended to one flat list: nested in each other, hundreds of them would be
-/// too deep for recursion.
+/// Combines two schemas with `allOf`. Parts are appended to one flat list: nested in each other, hundreds of them would
+/// be too deep for recursion.
 fn add_all_of_part(ours: &mut Value, theirs: &Value) {
     if let Value::Object(keywords) = &mut *ours
         && keywords.len() == 1

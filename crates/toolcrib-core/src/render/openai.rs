@@ -1,5 +1,5 @@
-//! OpenAI's function format: JSON Schema under `parameters`, without alternatives at the top level, and a description of
-//! limited length.
+//! OpenAI's function format: JSON Schema under `parameters`, without alternatives at the top level, and a description
+//! of limited length.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! Provider-independent form of a schema node: `allOf` merged, one type per node, nullability separated. The projections
-//! to Gemini and Structured Outputs are written from it.
+//! Provider-independent form of a schema node: `allOf` merged, one type per node, nullability separated. The
+//! projections to Gemini and Structured Outputs are written from it.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,8 @@ use crate::schema::type_name;
 /// One node of a schema.
 #[derive(Debug)]
 pub(super) struct SchemaNode {
-    /// JSON pointer of the node. A single remaining alternative replaces the choice, so it may be longer than asked for.
+    /// JSON pointer of the node. A single remaining alternative replaces the choice, so it may be longer than asked
+    /// for.
     pub(super) path: String,
     pub(super) title: Option<Value>,
     pub(super) description: Option<Value>,

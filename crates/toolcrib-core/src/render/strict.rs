@@ -1,5 +1,5 @@
-//! OpenAI's Structured Outputs: objects are closed and all fields are required, so optional fields become nullable. Objects
-//! with arbitrary fields cannot be expressed.
+//! OpenAI's Structured Outputs: objects are closed and all fields are required, so optional fields become nullable.
+//! Objects with arbitrary fields cannot be expressed.
 
 mod definitions;
 mod measure;

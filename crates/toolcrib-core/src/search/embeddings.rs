@@ -1,5 +1,5 @@
-//! Optional semantic search with static word embeddings from a local model (`model.safetensors` and `tokenizer.json`, as
-//! model2vec writes them). Finds tools whose description is similar in meaning to the query without sharing a word.
+//! Optional semantic search with static word embeddings from a local model (`model.safetensors` and `tokenizer.json`,
+//! as model2vec writes them). Finds tools whose description is similar in meaning to the query without sharing a word.
 //! Callers read the files; this module does no I/O.
 
 mod model;

@@ -1,5 +1,5 @@
-//! Forward index: the terms of each tool, stored contiguously for all tools of a catalogue. Reranking reads the terms of
-//! 150 tools from as many sources, and visiting each segment for that would be slow.
+//! Forward index: the terms of each tool, stored contiguously for all tools of a catalogue. Reranking reads the terms
+//! of 150 tools from as many sources, and visiting each segment for that would be slow.
 
 use super::postings::{Postings, ToolCard};
 use super::tokenize;

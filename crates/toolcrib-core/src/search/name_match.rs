@@ -7,8 +7,8 @@ use super::parsed_query::ParsedQuery;
 use super::rank::{ScoredTool, compare_scores};
 use super::tokenize;
 
-/// Minimum and maximum length of a name for typo matching. Shorter names are too close to each other; longer ones exceed
-/// the maximum length of tool names.
+/// Minimum and maximum length of a name for typo matching. Shorter names are too close to each other; longer ones
+/// exceed the maximum length of tool names.
 const MIN_GUESSED_LEN: usize = 5;
 const MAX_GUESSED_LEN: usize = 64;
 /// Minimum length of a name for an edit distance of 2.

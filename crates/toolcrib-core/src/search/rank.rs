@@ -1,5 +1,5 @@
-//! Ranks the tools of a catalogue for a query: scores all tools by terms and names, selects the best candidates, reranks
-//! them and collapses duplicates.
+//! Ranks the tools of a catalogue for a query: scores all tools by terms and names, selects the best candidates,
+//! reranks them and collapses duplicates.
 
 use std::cmp::Ordering;
 
@@ -77,8 +77,8 @@ fn score_terms(index: &SearchIndex, resolved: &ResolvedQuery<'_>) -> Vec<f32> {
 }
 
 /// Returns the `keep` tools with the highest positive scores, unsorted. Faster than a selection over all tools: scores
-/// are dealt out to columns, the `keep`-th highest column maximum is a lower bound for the result, and only columns that
-/// reach it are scanned.
+/// are dealt out to columns, the `keep`-th highest column maximum is a lower bound for the result, and only columns
+/// that reach it are scanned.
 fn select_best(scores: &[f32], keep: usize) -> Vec<ScoredTool> {
     let mut columns = [0.0_f32; SCORE_COLUMNS];
     for row in scores.chunks(SCORE_COLUMNS) {

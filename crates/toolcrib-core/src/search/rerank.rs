@@ -1,5 +1,5 @@
-//! Second ranking pass over the best tools of the first: adds scores for adjacent terms, for names that the query covers
-//! and for sources that match as a whole, then diversifies the top results.
+//! Second ranking pass over the best tools of the first: adds scores for adjacent terms, for names that the query
+//! covers and for sources that match as a whole, then diversifies the top results.
 
 use super::index::{SearchIndex, TermStats};
 use super::rank::{ScoredTool, compare_scores};
@@ -121,8 +121,8 @@ impl BitFilter {
     }
 }
 
-/// Reorders the top results so that together they cover more of the query: a task may need several tools, and terms that
-/// earlier results cover count less for later ones (a form of maximal marginal relevance).
+/// Reorders the top results so that together they cover more of the query: a task may need several tools, and terms
+/// that earlier results cover count less for later ones (a form of maximal marginal relevance).
 fn diversify(index: &SearchIndex, terms: &[ResolvedTerm<'_>], best: &mut Vec<ScoredTool>) {
     let mut rest = best.split_off(DIVERSIFICATION_CANDIDATES.min(best.len()));
     let term_scores_of = term_scores(index, terms, best);

@@ -61,8 +61,8 @@ pub(super) fn letter_mask(text: &str) -> u64 {
     text.chars().fold(0, |mask, character| mask | 1 << (character as u32 % 64))
 }
 
-/// Whether texts with these letter masks can be within an edit distance: each edit removes at most one letter and adds at
-/// most one. May be true for texts that are farther apart.
+/// Whether texts with these letter masks can be within an edit distance: each edit removes at most one letter and adds
+/// at most one. May be true for texts that are farther apart.
 pub(super) fn may_be_typo(a: u64, b: u64, max_distance: usize) -> bool {
     let max_distance = max_distance as u32;
     (a & !b).count_ones() <= max_distance && (b & !a).count_ones() <= max_distance

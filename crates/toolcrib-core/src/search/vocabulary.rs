@@ -7,7 +7,8 @@ use super::tokenize;
 
 /// Weight of a related word relative to a word of the query.
 const RELATED_WEIGHT: f32 = 0.3;
-/// Weight of a related verb. Lower, because verbs such as `get` and `fetch` are in most tool names and discriminate less.
+/// Weight of a related verb. Lower, because verbs such as `get` and `fetch` are in most tool names and discriminate
+/// less.
 const RELATED_VERB_WEIGHT: f32 = 0.15;
 
 /// Stop words: they say nothing about a tool.
@@ -34,8 +35,8 @@ suggest recommend suggestion recommendation assist assistance support advice tip
 understand learn today now soon time day week month year really actually maybe perhaps sure possible possibly quickly
 easily friend family company wife husband people person user fetch retrieve obtain check ensure access return";
 
-/// Groups of related words, one per line. Words before `>` are related to those after it, but not vice versa; lines that
-/// start with `!` are verbs.
+/// Groups of related words, one per line. Words before `>` are related to those after it, but not vice versa; lines
+/// that start with `!` are verbs.
 const RELATED_WORDS: &str = include_str!("related.txt");
 
 /// Weight of a weak word of a query.

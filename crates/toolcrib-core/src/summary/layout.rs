@@ -1,5 +1,5 @@
-//! Fits a summary into its token budget. The token counts of whole lines add up, so each line is counted once and no more
-//! lines are rendered than can fit; the complete text is counted at the end to be certain.
+//! Fits a summary into its token budget. The token counts of whole lines add up, so each line is counted once and no
+//! more lines are rendered than can fit; the complete text is counted at the end to be certain.
 
 use super::selection::{MAX_NAMED_TOOLS, SummarySource};
 use crate::tokens;
@@ -87,8 +87,8 @@ fn lines_within(sources: &[SummarySource<'_>], max_names: usize, max_tokens: usi
         lines.push((line, cost));
     }
     if lines.len() < sources.len() {
-        // Naming the remaining sources is worth more than listing tools of one more source: drop lines until half of the
-        // budget, or what they need, is left for that.
+        // Naming the remaining sources is worth more than listing tools of one more source: drop lines until half of
+        // the budget, or what they need, is left for that.
         let share = max_tokens / 2;
         while let Some((_, cost)) = lines.last() {
             if used + tokens::count(&remaining_line(&sources[lines.len()..], share)) <= max_tokens {
@@ -115,8 +115,8 @@ fn source_line(source: &SummarySource<'_>, max_names: usize) -> String {
     format!("{}{no_prefix}: {}{more}\n", source.id, names.join(", "))
 }
 
-/// Formats the sources without a line: `and 90 other tools in airtable, arxiv and 3 more sources`, with as many names as
-/// fit.
+/// Formats the sources without a line: `and 90 other tools in airtable, arxiv and 3 more sources`, with as many names
+/// as fit.
 fn remaining_line(sources: &[SummarySource<'_>], max_tokens: usize) -> String {
     let tools = sources.iter().map(|source| source.tool_count).sum();
     let tools = format!("and {}", pluralize(tools, "other tool"));

@@ -1,4 +1,5 @@
-//! Invisible and terminal-controlling characters: which they are, and the contexts in which some of them are legitimate.
+//! Invisible and terminal-controlling characters: which they are, and the contexts in which some of them are
+//! legitimate.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -114,8 +115,8 @@ fn is_joiner_needed(last: char, joiner: char, next: Option<char>) -> bool {
     in_emoji || is_joining_script(last)
 }
 
-/// Whether a variation selector after `last` is legitimate: text or emoji style of a pictograph or keycap, or a variant of
-/// a Mongolian letter.
+/// Whether a variation selector after `last` is legitimate: text or emoji style of a pictograph or keycap, or a variant
+/// of a Mongolian letter.
 fn is_selector_needed(last: char, selector: char, next: Option<char>) -> bool {
     match selector {
         '\u{180b}'..='\u{180d}' | '\u{180f}' => matches!(last, '\u{1820}'..='\u{18aa}'),
@@ -131,8 +132,8 @@ fn is_emoji_selector(character: char) -> bool {
     matches!(character, '\u{fe0e}' | '\u{fe0f}')
 }
 
-/// Characters that emoji consist of: Extended_Pictographic of Unicode (whole blocks where most of a block has the property),
-/// flags and skin tones.
+/// Characters that emoji consist of: Extended_Pictographic of Unicode (whole blocks where most of a block has the
+/// property), flags and skin tones.
 fn is_pictograph(character: char) -> bool {
     matches!(character,
         '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}'

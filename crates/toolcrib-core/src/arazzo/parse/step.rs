@@ -153,7 +153,8 @@ impl ArazzoParser<'_> {
         Ok(StepTarget::Operation { source, operation: OperationReference::Id(id.to_owned()) })
     }
 
-    /// Parses `{$sourceDescriptions.shop.url}#/paths/~1pets~1{id}/get`; the part before the `#` may be the URL itself too.
+    /// Parses `{$sourceDescriptions.shop.url}#/paths/~1pets~1{id}/get`; the part before the `#` may be the URL itself
+    /// too.
     fn parse_operation_path(&self, text: &str, pointer: &str) -> ArazzoParseResult<StepTarget> {
         let malformed = || {
             ArazzoParseError::new(pointer, "it must be of the form `{$sourceDescriptions.name.url}#/paths/~1pets/get`")
@@ -337,7 +338,8 @@ impl ArazzoParser<'_> {
         criteria.collect()
     }
 
-    /// Follows a reference to a component. Returns the object, and the value beside the reference, which overrides its own.
+    /// Follows a reference to a component. Returns the object, and the value beside the reference, which overrides its
+    /// own.
     fn resolve_reusable<'v>(
         &'v self,
         value: &'v Value,
@@ -361,8 +363,8 @@ impl ArazzoParser<'_> {
 /// Maximum number of items in a list. Names are compared pairwise, which takes quadratic time.
 const MAX_LIST_ITEMS: usize = 1000;
 
-/// Memory of a compiled criterion with patterns. Counted for each use, because a reusable action is parsed again for each
-/// step that refers to it.
+/// Memory of a compiled criterion with patterns. Counted for each use, because a reusable action is parsed again for
+/// each step that refers to it.
 const PATTERN_CRITERION_BYTES: usize = 32 * 1024;
 
 /// Maximum pause before a retry. Callers have deadlines of their own, usually shorter ones.

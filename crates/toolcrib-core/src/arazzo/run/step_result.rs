@@ -73,8 +73,8 @@ impl<'a> StepResult<'a> {
         self.response
     }
 
-    /// `Retry-After` of the response in seconds, which overrides `retryAfter` of the document. Dates are ignored, as they
-    /// would need a clock.
+    /// `Retry-After` of the response in seconds, which overrides `retryAfter` of the document. Dates are ignored, as
+    /// they would need a clock.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         let headers = &self.response.as_ref()?.headers;
         let (_, value) = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("retry-after"))?;

@@ -1,5 +1,5 @@
-//! Token counts of tools. Counts are stored with the manifest and carried over to the next one, so that each version of a
-//! tool is counted once; neither startup nor discovery waits for the tokenizer.
+//! Token counts of tools. Counts are stored with the manifest and carried over to the next one, so that each version of
+//! a tool is counted once; neither startup nor discovery waits for the tokenizer.
 
 use super::{Segment, SegmentEntry};
 use crate::catalog::View;

@@ -106,8 +106,8 @@ impl EmbeddingModel {
     }
 }
 
-/// Reads the tensor `embeddings` from a safetensors file: 8 bytes header length, JSON header, values. Returns the values
-/// and the number of dimensions.
+/// Reads the tensor `embeddings` from a safetensors file: 8 bytes header length, JSON header, values. Returns the
+/// values and the number of dimensions.
 fn parse_embeddings(bytes: &[u8]) -> Result<(Vec<f32>, usize)> {
     let short = || unusable_error("`model.safetensors` is truncated");
     let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
