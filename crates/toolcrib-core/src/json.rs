@@ -204,6 +204,7 @@ fn push_object<'a>(sorted: impl Iterator<Item = (&'a str, &'a RawValue)>, out: &
 
 /// Appends a text as a JSON string. The common case needs no escapes and is copied.
 pub(crate) fn push_json_string(text: &str, out: &mut String) {
+    // Control characters, quotes and backslashes need escapes; all else is valid in JSON as it is.
     let is_plain = text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
     if !is_plain {
         return out.push_str(&serde_json::Value::from(text).to_string());

@@ -1,7 +1,7 @@
 //! Full-text search over the tools of a catalogue: BM25F with weighted fields, exact and misspelled tool names first.
 //!
-//! A query passes through these modules in order: [`parsed_query`] tokenizes it, [`resolved_query`] looks its terms up
-//! in the [`index`], [`rank`] scores all tools, [`rerank`] refines the best ones, [`duplicates`] collapses copies of a
+//! A query passes through these modules in order: `parsed_query` tokenizes it, `resolved_query` looks its terms up
+//! in the `index`, `rank` scores all tools, `rerank` refines the best ones, `duplicates` collapses copies of a
 //! tool. Searching takes no lock and does no I/O; the index is built by the first search in a catalogue.
 
 mod response;

@@ -95,6 +95,7 @@ impl JsonPathCondition {
                 evaluator.evaluate(expression, root)
             }
         };
+        // Visits count against the shared budget too, so that many cheap queries are bounded as well.
         budget.spend(MAX_VISITED_NODES - evaluator.visits_left)?;
         result
     }

@@ -24,6 +24,7 @@ impl ArazzoDocument {
     /// `CONFIG_INVALID` if it is no Arazzo 1.x document. Invalid workflows are listed in `excluded` instead.
     pub fn parse(document: &Value) -> Result<ArazzoDocument> {
         let invalid = |reason: String| Err(Error::new(Code::ConfigInvalid, reason));
+        // Check the version and the overall structure; errors here concern the whole document.
         match document.get("arazzo").and_then(Value::as_str) {
             Some(version) if version == "1" || version.starts_with("1.") => {}
             Some(version) => {
@@ -44,6 +45,7 @@ impl ArazzoDocument {
         if workflow_values.len() > MAX_WORKFLOWS {
             return invalid(format!("the Arazzo document has more than {MAX_WORKFLOWS} workflows"));
         }
+        // Parse each workflow on its own, so that an invalid one does not affect the others.
         let mut parser = ArazzoParser { document, sources: Vec::new(), bytes_left: Cell::new(MAX_WORKFLOW_BYTES) };
         let mut excluded = parser.parse_source_descriptions();
         let mut workflows: Vec<(usize, Workflow)> = Vec::new();
@@ -63,6 +65,7 @@ impl ArazzoDocument {
                 Err(error) => excluded.push(error.into_excluded(name)),
             }
         }
+        // Remove workflows that cannot run because of missing ones, and name the tools of the rest.
         remove_dangling_workflows(&mut workflows, &mut excluded);
         let mut workflows: Vec<Workflow> = workflows.into_iter().map(|(_, workflow)| workflow).collect();
         assign_tool_names(&mut workflows);
@@ -210,6 +213,7 @@ fn parse_outputs(value: &Value) -> Vec<(String, Value)> {
 /// of references, however long a broken chain is.
 fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, excluded: &mut Vec<SetAsideTool>) {
     let known_ids: HashSet<&str> = workflows.iter().map(|(_, workflow)| workflow.id.as_str()).collect();
+    // Index the references by target, and start with the targets that do not exist.
     let mut needed_by: HashMap<&str, Vec<usize>> = HashMap::new();
     let mut missing: VecDeque<&str> = VecDeque::new();
     for (position, (_, workflow)) in workflows.iter().enumerate() {

@@ -159,6 +159,7 @@ fn parse_form(text: &str) -> Value {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let name = percent_decode(&name.replace('+', " "));
         let value = Value::from(percent_decode(&value.replace('+', " ")));
+        // A repeated name becomes an array of its values.
         match object.get_mut(&name) {
             None => {
                 object.insert(name, value);

@@ -242,6 +242,7 @@ impl<'a> WorkflowExecution<'a> {
         let Some(frame) = self.frames.last() else { return };
         let Some(step) = frame.workflow.steps.get(frame.current_step) else { return };
         let scope = self.scope(frame, Some(&result));
+        // Determine success or failure first: it decides which actions are considered.
         let failure = result.evaluate_failure(step, &scope, &self.budget);
         // The first action whose criteria are met and that is within its retry limit.
         let actions = if failure.is_none() { &step.on_success } else { &step.on_failure };
@@ -271,6 +272,7 @@ impl<'a> WorkflowExecution<'a> {
                 return;
             }
         }
+        // Take the action, or the default: the next step after a success, the end after a failure.
         match (action.map(|action| &action.kind), failure) {
             (None, None) => {
                 frame.current_step += 1;
@@ -328,6 +330,7 @@ impl<'a> WorkflowExecution<'a> {
         if self.retained_bytes > MAX_RETAINED_BYTES {
             return self.abort(&frame.first_step_id(), TOO_MUCH_RETAINED.into());
         }
+        // Expressions of later steps can refer to the inputs as `$workflows.id.inputs`.
         self.workflows[id] = json!({"inputs": frame.inputs});
         self.frames.push(frame);
     }
@@ -343,6 +346,7 @@ impl<'a> WorkflowExecution<'a> {
         if failure.is_none() {
             self.finished_workflows.insert(id);
         }
+        // A failure of a nested workflow is reported at the step that called it.
         let describe_failure = |failure: &StepFailure| {
             format!("the workflow `{id}` failed at its step `{}`: {}", failure.step, failure.reason)
         };

@@ -166,6 +166,7 @@ impl<'a> SchemaOutliner<'a> {
             }
         }
         for (name, field) in &mut fields {
+            // `required` of this schema also applies to fields that an `allOf` part defines.
             field.required |= required.contains(name);
         }
         trail.pop();

@@ -132,6 +132,7 @@ impl GeminiProjector<'_> {
         let required = required_names(keywords);
         let mut fields = Map::new();
         for (name, schema) in keywords.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            // The schema `false` means that the field must not be given.
             if *schema == Value::Bool(false) {
                 continue;
             }
@@ -179,6 +180,7 @@ impl GeminiProjector<'_> {
 
     /// Strings, numbers and booleans.
     fn project_scalar(&mut self, name: &str, mut keywords: Map<String, Value>, path: &str) -> Map<String, Value> {
+        // Gemini has no `const`; for strings, an `enum` of one value is the same.
         if name == "string"
             && let Some(constant) = keywords.shift_remove("const")
         {
@@ -258,6 +260,7 @@ impl GeminiProjector<'_> {
             || reference == "#"
             || self.open_references.len() >= self.max_open_references
         {
+            // Cutting off is possible for objects only: an open object accepts whatever the target does.
             let is_object =
                 target.get("properties").is_some() || target.get("type").is_some_and(|name| *name == "object");
             if !is_object {

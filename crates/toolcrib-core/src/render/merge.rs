@@ -144,9 +144,11 @@ fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> JoinResult {
             add_all_of_part(ours, theirs);
             JoinResult::Joined
         }
+        // Annotations do not restrict values; those of the first schema stay.
         ("title" | "description" | "default" | "example" | "examples" | "additionalProperties", _, _) => {
             JoinResult::Joined
         }
+        // Keywords of the schema itself and extensions do not restrict values either.
         (key, _, _) if key.starts_with('$') || key.starts_with("x-") => JoinResult::Joined,
         _ => JoinResult::Conflict,
     }

@@ -12,6 +12,7 @@ pub(super) fn to_object_schema(
     schema: &Value,
     context: &mut ProjectionContext<'_>,
 ) -> ProjectionResult<Map<String, Value>> {
+    // Bring references and `allOf` of the top level into one set of keywords.
     let keywords = resolve_reference(schema.as_object().cloned().unwrap_or_default(), "", context)?;
     let mut keywords = merge_all_of(keywords, "", context, 0)?;
     for choice in ["anyOf", "oneOf"] {
@@ -28,6 +29,7 @@ pub(super) fn to_object_schema(
                 0,
             )?);
         }
+        // Alternatives without properties only express which arguments go together.
         if merged.iter().any(|schema| schema.contains_key("properties")) {
             context.record_loss(&path, "alternatives are not supported at the top level; their arguments are merged");
             merge_alternatives(&mut keywords, &merged, &path, context)?;
@@ -35,6 +37,7 @@ pub(super) fn to_object_schema(
             context.record_loss(&path, "conditions between arguments are not supported, dropped");
         }
     }
+    // Every provider requires an object here, even for a tool without arguments.
     keywords.insert("type".to_owned(), json!("object"));
     keywords.entry("properties").or_insert_with(|| json!({}));
     Ok(keywords)
@@ -63,6 +66,7 @@ fn merge_alternatives(
             schemas.push(schema.clone());
         }
     }
+    // A single schema stays as it is, several become alternatives of the argument.
     for schemas in arguments.values_mut() {
         let only = schemas.as_array_mut().filter(|schemas| schemas.len() == 1).and_then(Vec::pop);
         *schemas = only.unwrap_or_else(|| json!({ "anyOf": schemas.take() }));

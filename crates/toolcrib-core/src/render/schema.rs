@@ -134,6 +134,7 @@ fn classify(
             context.record_loss(&choice_path, "conditions between fields are not supported, dropped");
             continue;
         }
+        // Neither Gemini nor Structured Outputs support `oneOf`; `anyOf` accepts more values.
         if choice == "oneOf" {
             context.record_loss(&choice_path, "`oneOf` was replaced by `anyOf`");
         }

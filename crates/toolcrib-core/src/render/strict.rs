@@ -51,12 +51,14 @@ impl StrictProjector<'_> {
         if is_open && is_empty {
             return Err(Unsupported::new("", "it accepts arguments of any name"));
         }
+        // The top level counts as the first level of objects.
         let mut object = self.project_closed_object(&keywords, "", 1)?;
         for key in ["description", "title"] {
             if let Some(text) = keywords.get(key).filter(|text| text.is_string()) {
                 object.insert(key.to_owned(), text.clone());
             }
         }
+        // Only definitions that the result still uses are written, as dropped parts may have used others.
         let definitions = self.referenced_definitions(&Value::Object(object.clone()))?;
         if !definitions.is_empty() {
             object.insert("$defs".to_owned(), Value::Object(definitions));
@@ -139,6 +141,7 @@ impl StrictProjector<'_> {
         let required = required_names(keywords);
         let mut fields = Map::new();
         for (name, schema) in keywords.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            // The schema `false` means that the field must not be given.
             if *schema == Value::Bool(false) {
                 continue;
             }
@@ -194,10 +197,12 @@ impl StrictProjector<'_> {
     fn project_scalar(&mut self, name: &str, keywords: &Map<String, Value>, path: &str) -> Map<String, Value> {
         let mut projected = Map::from_iter([("type".to_owned(), json!(name))]);
         for (keyword, value) in keywords {
+            // A supported keyword can still have an unsupported value.
             let is_known = limits::supported_keywords(name).contains(&keyword.as_str());
             let is_supported = is_known
                 && match (keyword.as_str(), value) {
                     ("format", Value::String(format)) => limits::SUPPORTED_FORMATS.contains(&format.as_str()),
+                    // Lookaround and other groups with `(?` are rejected, except non-capturing ones.
                     ("pattern", Value::String(pattern)) => !pattern.replace("(?:", "").contains("(?"),
                     ("enum", Value::Array(values)) => self.accept_enum(values),
                     ("format" | "pattern" | "enum", _) => false,
@@ -251,6 +256,7 @@ fn make_nullable(mut schema: Map<String, Value>) -> Map<String, Value> {
         }
         return schema;
     }
+    // A schema of a plain type can list `null` among its types; others need an alternative.
     let simple = !["const", "$ref", "properties", "items"].iter().any(|key| schema.contains_key(*key));
     match schema.get("type").cloned() {
         Some(Value::String(name)) if simple && name != "null" => {

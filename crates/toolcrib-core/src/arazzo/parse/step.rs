@@ -73,6 +73,7 @@ impl ArazzoParser<'_> {
                 merged.push(parameter);
             }
         }
+        // Parameters with `in: body` become properties of the body, which may not exist yet.
         let body = value.get("requestBody").map(RequestBodyTemplate::parse).transpose();
         let mut body = body.map_err(|reason| ArazzoParseError::new(format!("{pointer}/requestBody"), reason))?;
         let mut parameters = Vec::new();
@@ -248,6 +249,7 @@ impl ArazzoParser<'_> {
             let (action, _) = self.resolve_reusable(value, trigger.components_key(), &pointer)?;
             self.spend_bytes(approximate_size(action), &pointer)?;
             let text = |name: &str| action.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+            // The target of `goto`, or what a retry executes first.
             let target = match (text("stepId"), text("workflowId")) {
                 (None, None) => None,
                 (Some(id), None) => {
@@ -262,6 +264,7 @@ impl ArazzoParser<'_> {
                     return Err(ArazzoParseError::new(pointer, "the action has both `stepId` and `workflowId`"));
                 }
             };
+            // The type decides which of the other fields count.
             let kind = match (text("type"), trigger) {
                 (Some("end"), _) => ActionKind::End,
                 (Some("goto"), _) => ActionKind::Goto(target.ok_or_else(|| {
@@ -295,6 +298,7 @@ impl ArazzoParser<'_> {
                 }
                 (None, _) => return Err(ArazzoParseError::new(pointer, "the action has no `type`")),
             };
+            // An action without name is numbered, so that retries can be counted by name.
             let name = text("name").map_or_else(|| format!("#{}", index + 1), str::to_owned);
             let mut criteria = self.parse_criteria(action, "criteria", &pointer)?;
             // Real documents also write a single condition without a list.
@@ -320,6 +324,7 @@ impl ArazzoParser<'_> {
         let inherited: Vec<&StepAction> =
             defaults.iter().filter(|action| !own.iter().any(|own| own.name == action.name)).collect();
         for action in inherited {
+            // Inherited actions are cloned for each step, so their size counts each time.
             let conditions = action.criteria.iter().map(|criterion| criterion.condition.len() + 256);
             self.spend_bytes(256 + conditions.sum::<usize>(), pointer)?;
             own.push(action.clone());

@@ -37,6 +37,7 @@ pub(super) fn build(tools: &[(usize, ToolRecord)]) -> Result<(View, HashMap<Stri
         }
         sources.push(Arc::new(source));
     }
+    // The version of a catalogue that is never replaced does not matter.
     let catalog = Arc::new(Catalog::build(1, sources));
     Ok((View { catalog, caller: Caller { name: "eval".into() } }, positions))
 }
