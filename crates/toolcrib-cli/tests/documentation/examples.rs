@@ -25,9 +25,15 @@ pub(crate) enum ExampleContent {
     /// A script that must end with 0.
     Script(String),
     /// A file to write, with its name.
-    File { name: String, text: String },
+    File {
+        name: String,
+        text: String,
+    },
     /// A configuration, with the extension of its syntax.
-    Configuration { extension: String, text: String },
+    Configuration {
+        extension: String,
+        text: String,
+    },
     Json(String),
 }
 

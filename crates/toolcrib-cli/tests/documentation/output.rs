@@ -19,7 +19,9 @@ pub(crate) fn find_mismatch(expected: &[String], actual: &[String]) -> Option<St
 fn matches_lines(expected: &[String], actual: &[String]) -> bool {
     match expected.split_first() {
         None => actual.is_empty(),
-        Some((line, rest)) if line == "…" => (0..=actual.len()).any(|skipped| matches_lines(rest, &actual[skipped..])),
+        Some((line, rest)) if line == "…" => {
+            (0..=actual.len()).any(|skipped| matches_lines(rest, &actual[skipped..]))
+        }
         Some((line, rest)) => {
             actual.split_first().is_some_and(|(first, after)| matches_text(line, first) && matches_lines(rest, after))
         }
@@ -88,7 +90,8 @@ fn output_matches_but_for_what_differs_from_run_to_run() {
     ] {
         assert_eq!(find_mismatch(&lines(expected), &lines(actual)), None, "{expected}");
     }
-    for (expected, actual) in [("a", "b"), ("a", "a\nb"), ("a\nb", "a"), ("a … c", "a b d"), ("14 tools", "13 tools")] {
+    for (expected, actual) in [("a", "b"), ("a", "a\nb"), ("a\nb", "a"), ("a … c", "a b d"), ("14 tools", "13 tools")]
+    {
         assert!(find_mismatch(&lines(expected), &lines(actual)).is_some(), "{expected}");
     }
 }

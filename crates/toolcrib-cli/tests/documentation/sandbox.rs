@@ -94,7 +94,8 @@ impl Sandbox {
 
     fn run_script(&mut self, script: &str) -> Result<(), String> {
         let mut child = self.start(&format!("set -e\n{script}"))?;
-        let printed = receive_lines(&read_lines(child.0.stdout.take().unwrap()), usize::MAX, Instant::now() + COMMAND_TIMEOUT);
+        let printed =
+            receive_lines(&read_lines(child.0.stdout.take().unwrap()), usize::MAX, Instant::now() + COMMAND_TIMEOUT);
         let status = child.0.wait().map_err(|error| error.to_string())?;
         if status.success() { Ok(()) } else { Err(format!("{status}; it printed\n{}", printed.join("\n"))) }
     }
@@ -112,7 +113,8 @@ impl Sandbox {
     fn check_configuration(&self, extension: &str, text: &str) -> Result<(), String> {
         let path = self.directory.path().join(format!("example.{extension}"));
         fs::write(&path, text).map_err(|error| error.to_string())?;
-        let output = self.command("bash").arg("-c").arg(format!("toolcrib config --config '{}'", path.display())).output();
+        let output =
+            self.command("bash").arg("-c").arg(format!("toolcrib config --config '{}'", path.display())).output();
         let output = output.map_err(|error| error.to_string())?;
         if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
     }
