@@ -142,8 +142,9 @@ const REFUSED_IN_CONSTANTS: [&str; 5] = ["MOST", "LONGEST", "DEEPEST", "LARGEST"
 /// Subjects that hide the component a comment is about.
 const REFUSED_IN_COMMENTS: [&str; 3] = ["nobody", "somebody", "whoever"];
 
-/// Type names that may be defined more than once: a command's own arguments, and an alias of the standard type.
-const REPEATED_TYPES: [&str; 2] = ["Arguments", "Result"];
+/// Type names that may be defined more than once: a command's own arguments, an alias of the standard type, and the
+/// implementations of one type for several systems.
+const REPEATED_TYPES: [&str; 3] = ["Arguments", "ProcessTree", "Result"];
 
 /// Checks all Rust files of the repository and lists each violation with its file and line.
 pub(crate) fn check(paths: &WorkspacePaths) -> StepStatus {

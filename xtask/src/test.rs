@@ -32,11 +32,7 @@ pub(crate) fn run(filters: &[&str]) -> ExitCode {
     if filters.is_empty() {
         check::run_static_checks(&paths, &mut report);
         report.run_step("dependencies", || dependencies::check(&paths));
-        report.run_step("documentation", || {
-            let mut command = workspace_command(&paths, &["doc", "--no-deps"], &[]);
-            command.env("RUSTDOCFLAGS", "-D warnings");
-            run_visible(command)
-        });
+        report.run_step("documentation", || build_documentation(&paths));
     }
     report.run_step("build", || run_visible(workspace_command(&paths, &["build", "--all-targets"], &[])));
     if report.has_last_failed() {
@@ -45,6 +41,19 @@ pub(crate) fn run(filters: &[&str]) -> ExitCode {
         run_tests(&paths, filters, &mut report);
     }
     if report.print_summary() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Builds the documentation of all crates; broken links are errors.
+fn build_documentation(paths: &WorkspacePaths) -> StepStatus {
+    // The command and the library are both called `toolcrib`, and so are their pages: one after the other.
+    for selection in [["--workspace", "--exclude", "toolcrib-cli"].as_slice(), &["--package", "toolcrib-cli"]] {
+        let mut command = cargo(paths, &[&["doc", "--no-deps"], selection].concat());
+        command.env("RUSTDOCFLAGS", "-D warnings");
+        if let StepStatus::Failed(reason) = run_visible(command) {
+            return StepStatus::Failed(reason);
+        }
+    }
+    StepStatus::Passed(String::new())
 }
 
 fn run_tests(paths: &WorkspacePaths, filters: &[&str], report: &mut StepReport) {

@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::error::Error as UsageError;
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::discovery_wait::InterruptibleWait;
 use crate::output;
@@ -99,6 +100,41 @@ pub(crate) enum CliCommand {
     Demo(crate::commands::demo::Arguments),
 }
 
+/// The commands as `toolcrib --help` groups them.
+const COMMAND_GROUPS: [(&str, &[&str]); 5] = [
+    ("Use", &["tools", "search", "describe", "call", "context"]),
+    ("Sources", &["sources", "add", "remove", "enable", "disable", "refresh", "invalidate", "import"]),
+    ("Serve", &["serve", "mcp", "token", "demo"]),
+    ("Inspect", &["history", "diff", "lock", "stats", "logs", "doctor", "verify", "eval"]),
+    ("Set up", &["init", "config", "export", "trust", "completions"]),
+];
+
+impl Arguments {
+    /// Parses the arguments of this process. Fails with the help text, too, when that was requested.
+    pub(crate) fn parse_process() -> Result<Arguments, UsageError> {
+        let matches = Arguments::grouped_command().try_get_matches()?;
+        Arguments::from_arg_matches(&matches)
+    }
+
+    /// The command with its subcommands in groups. clap lists all subcommands in one block, so each group is rendered as
+    /// a command of its own and becomes part of the template, and the block itself is hidden.
+    fn grouped_command() -> clap::Command {
+        let command = Arguments::command();
+        let mut groups = String::new();
+        for (title, names) in COMMAND_GROUPS {
+            let members = names.iter().filter_map(|name| command.find_subcommand(name)).cloned();
+            let ordered = members.enumerate().map(|(index, member)| member.display_order(index));
+            let group = clap::Command::new(title).disable_help_subcommand(true).max_term_width(100);
+            let list = group.subcommands(ordered).help_template("{subcommands}").render_help().to_string();
+            groups.push_str(&format!("{title}:\n{}\n\n", list.trim_end()));
+        }
+        command
+            .mut_subcommands(|subcommand| subcommand.hide(true))
+            .override_usage("toolcrib [OPTIONS] <COMMAND>")
+            .help_template(format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{groups}{{all-args}}{{after-help}}"))
+    }
+}
+
 impl CliCommand {
     /// Returns whether the command runs until a shutdown signal or the end of its input.
     pub(crate) fn is_long_running(&self) -> bool {
@@ -109,9 +145,18 @@ impl CliCommand {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
+
+    #[test]
+    fn every_visible_command_is_in_one_group() {
+        let command = Arguments::command();
+        let mut visible: Vec<&str> =
+            command.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name).collect();
+        let mut grouped: Vec<&str> = COMMAND_GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        visible.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(grouped, visible);
+    }
 
     #[test]
     fn every_command_and_argument_has_help() {

@@ -22,8 +22,6 @@ mod telemetry;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use arguments::Arguments;
 
 fn main() -> ExitCode {
@@ -33,7 +31,7 @@ fn main() -> ExitCode {
     if let Some(code) = commands::demo::mcp_server::run_if_requested() {
         return code;
     }
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::parse_process() {
         Ok(arguments) => arguments,
         Err(error) => return exit::report_usage(&error),
     };

@@ -50,7 +50,7 @@ fn a_token_can_be_created_listed_and_revoked_and_is_printed_once() {
     assert!(created["token"].as_str().unwrap().starts_with("tcb_") && created["id"].is_string(), "{created}");
     for (arguments, code, says) in [
         (&["create", "ci", "--role", "viewer"][..], 1, "already"),
-        (&["create", "a b", "--role", "viewer"], 2, "no name for a token"),
+        (&["create", "a b", "--role", "viewer"], 2, "not a valid token name"),
         (&["create", "x", "--role", "root"], 2, "invalid value"),
         (&["create", "x"], 2, "--role"),
         (&["create", "x", "--role", "agent", "--expires", "soon"], 2, "30d"),
@@ -177,7 +177,7 @@ fn the_token_option_requires_connect() {
     let refused = command.env("TOOLCRIB_TOKEN", viewer).stdin(Stdio::null()).output().unwrap();
     let stderr = String::from_utf8(refused.stderr).unwrap();
     assert!(
-        refused.status.code() == Some(1) && stderr.contains("role agent") && stderr.contains("knows us"),
+        refused.status.code() == Some(1) && stderr.contains("role agent") && stderr.contains("host of the URL"),
         "{stderr}"
     );
 }

@@ -88,7 +88,7 @@ fn a_format_reports_losses_and_unavailable_tools() {
     let names: Vec<&Value> = tools.as_array().unwrap().iter().map(|tool| &tool["function"]["name"]).collect();
     assert_eq!(names, ["hub__either", "hub__search_issues"]);
     output.assert_stderr(
-        "hub__put is not available as `openai-strict`: /properties/fields: an object with fields of any name",
+        "hub__put is not available as `openai-strict`: /properties/fields: an object with arbitrary fields",
     );
     assert_eq!(project.run(&["tools", "--format", "openai-strict"]).stdout, output.stdout);
 

@@ -231,12 +231,12 @@ fn an_invalid_lockfile_is_rejected_with_a_reason() {
     let project = test_project(&first_tools());
     for (text, reason) in [
         ("", "it is empty"),
-        ("<<<<<<< HEAD\n{}", "no lockfile (line 1, column 1)"),
+        ("<<<<<<< HEAD\n{}", "not a lockfile (line 1, column 1)"),
         (
             "{\"version\":7,\"sources\":[1]}",
             "has version 7, and this Toolcrib reads version 1; a newer Toolcrib wrote it",
         ),
-        ("{\"lockfileVersion\":3,\"packages\":{}}", "no lockfile"),
+        ("{\"lockfileVersion\":3,\"packages\":{}}", "not a lockfile"),
     ] {
         project.write("toolcrib.lock", text);
         let refused = project.run(&["diff", "--ci"]);

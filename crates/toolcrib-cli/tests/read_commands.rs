@@ -275,7 +275,10 @@ fn verify_finds_tampering() {
     for (sql, fault) in [
         ("DELETE FROM manifests", "the manifest of `one` is missing"),
         ("UPDATE manifests SET idx = substr(idx, 1, 40)", "the manifest of `one` is missing"),
-        ("UPDATE manifests SET body = replace(body, 'Adds', 'Subs')", "`one`: the stored tool `add` is not what its"),
+        (
+            "UPDATE manifests SET body = replace(body, 'Adds', 'Subs')",
+            "`one`: the stored tool `add` does not match its fingerprint",
+        ),
         (
             "UPDATE journal SET body = replace(body, '\"add\",', '') WHERE seq = 2",
             "record 2 cannot be read: its checksum does not match",

@@ -77,7 +77,7 @@ fn an_unusable_listen_address_is_an_error() {
     let server = workspace.serve();
     let taken = server.url.strip_prefix("http://").unwrap();
     for (listen, code, expected) in [
-        (taken, 1, "is taken"),
+        (taken, 1, "is in use"),
         ("0.0.0.0:0", 2, "can be reached from other machines"),
         ("nonsense", 2, "is not an address"),
     ] {

@@ -139,7 +139,7 @@ pub struct BodySpec {
     pub content: BodyEncoding,
     /// Encoding of individual form fields, where the document specifies it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub fields: BTreeMap<String, FormField>,
+    pub fields: BTreeMap<String, BodyField>,
 }
 
 /// Encoding of a request body.
@@ -160,7 +160,7 @@ pub enum BodyEncoding {
 /// Encoding of one field of a form body.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct FormField {
+pub struct BodyField {
     /// The argument is base64, or an object `{"name","base64"}`; for arrays, each item is.
     #[serde(skip_serializing_if = "is_false")]
     pub binary: bool,

@@ -63,9 +63,9 @@ impl RouteClass {
 
 /// RAII guard for an open connection; dropping it decrements the gauge.
 #[derive(Debug)]
-pub(crate) struct ConnectionGuard<'a>(&'a HttpMetrics);
+pub(crate) struct OpenConnectionGuard<'a>(&'a HttpMetrics);
 
-impl Drop for ConnectionGuard<'_> {
+impl Drop for OpenConnectionGuard<'_> {
     fn drop(&mut self) {
         self.0.open_connections.fetch_sub(1, Ordering::Relaxed);
     }
@@ -77,9 +77,9 @@ impl HttpMetrics {
     }
 
     /// Counts a connection until the returned guard is dropped.
-    pub(crate) fn track_connection(&self) -> ConnectionGuard<'_> {
+    pub(crate) fn track_connection(&self) -> OpenConnectionGuard<'_> {
         self.open_connections.fetch_add(1, Ordering::Relaxed);
-        ConnectionGuard(self)
+        OpenConnectionGuard(self)
     }
 
     /// Counts a response; `elapsed` is the time until its head.

@@ -7,6 +7,7 @@
 //! | `yaml`, `json`, `toml` with a file name | a file that later examples use |
 //! | `yaml`, `toml` | a configuration that must load without an error |
 //! | `json` | JSON that must parse |
+//! | `python`, `js` | a program whose syntax must be valid; it needs an account or a network, so it is not run |
 //! | `rust` | compiled by `cargo test --doc`, not here |
 //! | `text` | an illustration, not run |
 
@@ -35,6 +36,17 @@ pub(crate) enum ExampleContent {
         text: String,
     },
     Json(String),
+    /// A program in another language, checked for its syntax.
+    Program {
+        language: Language,
+        text: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Language {
+    Python,
+    JavaScript,
 }
 
 #[derive(Debug, PartialEq)]
@@ -81,6 +93,8 @@ fn read_block(info: &str, lines: &[&str]) -> Result<Option<ExampleContent>, Stri
         }
         ("yaml" | "toml", None) => ExampleContent::Configuration { extension: kind.to_owned(), text: text() },
         ("json", None) => ExampleContent::Json(text()),
+        ("python", None) => ExampleContent::Program { language: Language::Python, text: text() },
+        ("js", None) => ExampleContent::Program { language: Language::JavaScript, text: text() },
         ("text", None) => return Ok(None),
         (rust, None) if rust == "rust" || rust.starts_with("rust,") => return Ok(None),
         _ => return Err(format!("unknown kind of example `{info}`; docs/testing.md lists the known ones")),

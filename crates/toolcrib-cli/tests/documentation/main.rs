@@ -10,7 +10,6 @@ mod examples;
 mod output;
 mod sandbox;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use examples::{Example, read_examples};
@@ -26,6 +25,21 @@ macro_rules! documents {
 
 documents! {
     readme: "README.md",
+    access: "docs/access.md",
+    benchmarks: "docs/benchmarks.md",
+    clients: "docs/clients.md",
+    configuration: "docs/configuration.md",
+    console: "docs/console.md",
+    formats: "docs/formats.md",
+    history: "docs/history.md",
+    install: "docs/install.md",
+    openapi: "docs/openapi.md",
+    operations: "docs/operations.md",
+    rest: "docs/rest.md",
+    search: "docs/search.md",
+    security: "docs/security.md",
+    testing: "docs/testing.md",
+    workflows: "docs/workflows.md",
 }
 
 #[track_caller]
@@ -44,16 +58,13 @@ fn every_document_with_examples_is_listed() {
     let mut pages = vec![PathBuf::from("README.md"), PathBuf::from("CONTRIBUTING.md")];
     let guides = std::fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path());
     pages.extend(guides.map(|path| Path::new("docs").join(path.file_name().unwrap())));
-    let with_examples: BTreeSet<String> = pages
-        .into_iter()
-        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
-        .filter(|path| {
-            let text = std::fs::read_to_string(repository().join(path)).unwrap();
-            !read_examples(&text).unwrap_or_else(|fault| panic!("{}:{fault}", path.display())).is_empty()
-        })
-        .map(|path| path.display().to_string())
-        .collect();
-    assert_eq!(with_examples, DOCUMENTS.iter().map(|path| (*path).to_owned()).collect());
+    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    for page in pages {
+        let text = std::fs::read_to_string(repository().join(&page)).unwrap();
+        let page = page.display().to_string();
+        let examples = read_examples(&text).unwrap_or_else(|fault| panic!("{page}:{fault}"));
+        assert!(examples.is_empty() || DOCUMENTS.contains(&page.as_str()), "{page} has examples and is not listed");
+    }
 }
 
 fn repository() -> PathBuf {

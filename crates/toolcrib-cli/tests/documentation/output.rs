@@ -57,7 +57,7 @@ fn normalize(line: &str) -> String {
             (r"\b\d+(\.\d+)? ?(ms|µs|s|m|h)( ago)?(?:\b|$)", "<duration>"),
             (r"127\.0\.0\.1:\d+", "127.0.0.1:<port>"),
             (r"key=[A-Za-z0-9_-]+…?", "key=<key>"),
-            (r"\btcr_[A-Za-z0-9_-]+…?", "<token>"),
+            (r"\btcb_[A-Za-z0-9_-]+…?", "<token>"),
         ];
         patterns.map(|(pattern, with)| (Regex::new(pattern).unwrap(), with)).to_vec()
     });

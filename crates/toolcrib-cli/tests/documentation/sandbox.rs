@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toolcrib_testkit::programs;
 
-use crate::examples::{ConsoleCommand, ExampleContent};
+use crate::examples::{ConsoleCommand, ExampleContent, Language};
 use crate::output::find_mismatch;
 
 /// Far more than any example takes on a busy machine; a command that hangs must end the test.
@@ -70,6 +70,7 @@ impl Sandbox {
             ExampleContent::Script(script) => self.run_script(script),
             ExampleContent::File { name, text } => self.write_file(name, text),
             ExampleContent::Configuration { extension, text } => self.check_configuration(extension, text),
+            ExampleContent::Program { language, text } => self.check_syntax(*language, text),
             ExampleContent::Json(text) => {
                 serde_json::from_str::<serde_json::Value>(text).map(drop).map_err(|error| error.to_string())
             }
@@ -115,6 +116,18 @@ impl Sandbox {
         fs::write(&path, text).map_err(|error| error.to_string())?;
         let output =
             self.command("bash").arg("-c").arg(format!("toolcrib config --config '{}'", path.display())).output();
+        let output = output.map_err(|error| error.to_string())?;
+        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    }
+
+    fn check_syntax(&self, language: Language, text: &str) -> Result<(), String> {
+        let (name, check) = match language {
+            Language::Python => ("example.py", "python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())'"),
+            Language::JavaScript => ("example.mjs", "node --check"),
+        };
+        let path = self.directory.path().join(name);
+        fs::write(&path, text).map_err(|error| error.to_string())?;
+        let output = self.command("bash").arg("-c").arg(format!("{check} '{}'", path.display())).output();
         let output = output.map_err(|error| error.to_string())?;
         if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
     }

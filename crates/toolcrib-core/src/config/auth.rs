@@ -20,7 +20,7 @@ pub(super) enum AuthMethods {
 }
 
 /// In the order of [`AuthMethods`]: each variant allows a prefix of this list.
-const AUTH_METHOD_KEYS: [&str; 5] = ["bearer", "basic", "api_key", "oauth2", "schemes"];
+pub(super) const AUTH_METHOD_KEYS: [&str; 5] = ["bearer", "basic", "api_key", "oauth2", "schemes"];
 /// Values of `in` for an API key.
 const KEY_LOCATIONS: [(&str, KeyLocation); 3] =
     [("header", KeyLocation::Header), ("query", KeyLocation::Query), ("cookie", KeyLocation::Cookie)];

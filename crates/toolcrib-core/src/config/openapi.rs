@@ -27,7 +27,7 @@ pub(super) const OPENAPI_KEYS: [&str; 11] = [
 /// HTTP methods that become tools only if `methods` lists them.
 const OPT_IN_METHODS: [&str; 3] = ["HEAD", "OPTIONS", "TRACE"];
 /// Keys of one entry of `poll`.
-const POLL_KEYS: [&str; 6] = ["url", "status", "result", "done", "failed", "interval"];
+pub(super) const POLL_KEYS: [&str; 6] = ["url", "status", "result", "done", "failed", "interval"];
 
 /// Reads an OpenAPI source. All keys are read before the document, so that one pass reports all errors.
 pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<OpenApiSource> {

@@ -8,7 +8,7 @@ use crate::source::{Lifecycle, OnConflict, ResultText, SourceSettings};
 use crate::text::did_you_mean;
 
 /// Keys that are allowed both under `defaults` and on a source.
-const DEFAULTS_KEYS: [&str; 10] = [
+pub(super) const DEFAULTS_KEYS: [&str; 10] = [
     "ttl",
     "connect_timeout",
     "first_start_timeout",
@@ -20,9 +20,9 @@ const DEFAULTS_KEYS: [&str; 10] = [
     "lifecycle",
     "results",
 ];
-const IDENTITY_KEYS: [&str; 1] = ["loopback"];
+pub(super) const IDENTITY_KEYS: [&str; 1] = ["loopback"];
 /// Keys of the section `expose`.
-const EXPOSE_KEYS: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
+pub(super) const EXPOSE_KEYS: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
 
 const ON_CONFLICT_CHOICES: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
 const LIFECYCLE_CHOICES: [(&str, Lifecycle); 3] =

@@ -10,6 +10,7 @@ use crate::source::{
     SourceKind, StdioSource, WorkflowSource,
 };
 
+mod documentation;
 mod error_messages;
 mod openapi;
 mod round_trip;

@@ -91,7 +91,7 @@ pub(super) fn render_last_error(source: &SourceView) -> Markup {
             section.attention aria-labelledby="error-title" {
                 h2 id="error-title" { "Last error" }
                 p { code { (error.code.as_str()) } " " span.faint { (time_ago_or(source.last_checked, "")) } }
-                pre.message tabindex="0" role="group" aria-label="Error message" { (sanitize(&error.message)) }
+                pre.message tabindex="0" role="group" aria-label="Error details" { (sanitize(&error.message)) }
                 p.faint { (render_code_spans(next_step(source, error.code))) }
             }
         }

@@ -25,7 +25,7 @@ use super::activity_list::tool_path;
 use super::form_data::FormData;
 use super::page::{NavItem, PageContext};
 use super::text::{Tone, format_millis, format_number, kind_name, state_badge, time_ago, time_ago_or};
-use super::tools::{EffectHints, verdict_badge};
+use super::tools::{ListedHints, verdict_badge};
 use super::{csrf_field, history};
 use crate::auth::{Permission, Principal};
 use crate::rest::ApiError;
@@ -139,7 +139,7 @@ fn render_page(context: &PageContext<'_>, detail: &ToolDetail, page_content: &To
     let view = &detail.view;
     let schema = input_schema(detail);
     let output: Option<Value> = detail.output_schema().and_then(|raw| serde_json::from_str(raw.get()).ok());
-    let hints = EffectHints::parse(view.annotations.as_deref().map(|raw| raw.get()));
+    let hints = ListedHints::parse(view.annotations.as_deref().map(|raw| raw.get()));
     let content = html! {
         nav.trail aria-label="Where you are" {
             a href="/tools" { "Tools" } " / "

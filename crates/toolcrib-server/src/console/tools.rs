@@ -19,7 +19,7 @@ use crate::state::AppState;
 use filters::{SortOrder, ToolFilters, UsageFilter};
 use row::{ToolRow, render_table};
 
-pub(super) use row::{EffectHints, verdict_badge};
+pub(super) use row::{ListedHints, verdict_badge};
 
 const TOOLS_PER_PAGE: usize = 50;
 /// Maximum number of search hits on all pages.

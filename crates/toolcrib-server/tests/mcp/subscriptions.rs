@@ -333,7 +333,7 @@ async fn the_number_of_subscriptions_is_limited() {
     }
     let (late, _late) = fixture.connect().await;
     let error = send_request(&late, SUBSCRIBE, json!({ "uri": NOTE_URI })).await.unwrap_err().to_string();
-    assert!(error.contains("1000 resources of `s` are watched already"), "{error}");
+    assert!(error.contains("`s` has 1000 subscriptions already"), "{error}");
     send_request(&client, SUBSCRIBE, json!({ "uri": NOTE_URI })).await.expect("this client is already subscribed");
     fixture.registry.clone().close().await;
 }

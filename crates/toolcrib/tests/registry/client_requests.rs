@@ -167,7 +167,7 @@ async fn a_modern_server_asks_with_an_input_required_result() {
     assert_eq!(request_count.load(Ordering::SeqCst), 1);
     assert_eq!(call_json(&fixture, "s__elicit", CallOptions::default()).await, json!({"action": "decline"}));
     let error = call(&fixture, "s__elicit", silent_client(1, Duration::from_millis(100))).await.unwrap_err();
-    assert!(error.message.contains("asked its caller"), "{}", error.message);
+    assert!(error.message.contains("asked the user for input"), "{}", error.message);
     let meta = call_json(&fixture, "s__meta", CallOptions::default()).await;
     let capabilities = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}});
     assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], capabilities);

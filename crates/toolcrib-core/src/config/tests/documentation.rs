@@ -12,6 +12,9 @@ struct KeyRow {
     example: String,
 }
 
+/// Adds what an example needs to be a whole configuration.
+type CompleteExample = dyn Fn(&str) -> String;
+
 /// Reads the rows of all tables between a heading and the next one of the same or a higher level.
 #[track_caller]
 fn read_rows(page: &str, heading: &str) -> Vec<KeyRow> {
@@ -24,7 +27,8 @@ fn read_rows(page: &str, heading: &str) -> Vec<KeyRow> {
     let lines = section.lines().take_while(|line| !is_end(line)).filter(|line| line.starts_with("| `"));
     lines
         .map(|line| {
-            let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(|cell| cell.trim().trim_matches('`')).collect();
+            let cells: Vec<&str> =
+                line.trim_matches('|').split(" | ").map(|cell| cell.trim().trim_matches('`')).collect();
             assert_eq!(cells.len(), 5, "{line}");
             KeyRow { key: cells[0].to_owned(), default: cells[2].to_owned(), example: cells[3].to_owned() }
         })
@@ -57,8 +61,7 @@ fn the_page_has_exactly_the_keys_of_the_parser() {
 #[test]
 fn every_example_of_the_page_is_accepted() {
     let page = page();
-    // What must stand beside a key for its example to be complete.
-    let sections: [(&str, &dyn Fn(&str) -> String); 11] = [
+    let sections: [(&str, &CompleteExample); 11] = [
         ("## Top level", &str::to_owned),
         ("### MCP server over stdio", &|example| on_source("command", "command: x", example)),
         ("### MCP server over HTTP", &|example| on_source("url", "url: \"http://x\"", example)),
@@ -75,7 +78,8 @@ fn every_example_of_the_page_is_accepted() {
         for KeyRow { key, example, .. } in read_rows(&page, heading) {
             assert!(example.starts_with(&format!("{key}:")), "the example of `{key}` is about another key: {example}");
             let text = complete(&example);
-            let config = Config::read(&text, "toolcrib.yaml", Path::new("/p")).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
+            let config = Config::read(&text, "toolcrib.yaml", Path::new("/p"))
+                .unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
             for source in &config.sources {
                 assert!(source.source.is_ok(), "{text}: {:?}", source.source);
             }

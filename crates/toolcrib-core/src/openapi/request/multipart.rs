@@ -8,7 +8,7 @@ use super::escape::EscapeMode;
 use super::style::ValueWriter;
 use super::{PreparedBody, invalid_argument, media_type, require_nonempty, serialize_as, to_plain_text};
 use crate::error::Result;
-use crate::execution::{BodySpec, FormField, Serialization};
+use crate::execution::{BodyField, BodySpec, Serialization};
 
 /// Builds a multipart body.
 pub(super) fn build_multipart(
@@ -53,7 +53,7 @@ struct MultipartPart<'a> {
 
 /// Adds the parts of all properties of an object.
 fn push_properties(builder: &mut MultipartBuilder<'_>, body: &BodySpec, properties: &Map<String, Value>) -> Result<()> {
-    let default_field = FormField::default();
+    let default_field = BodyField::default();
     for (name, value) in properties {
         let field = body.fields.get(name).unwrap_or(&default_field);
         // A declared style writes the field as pairs, of which each is a part.
@@ -86,7 +86,7 @@ fn push_properties(builder: &mut MultipartBuilder<'_>, body: &BodySpec, properti
 fn property_part<'a>(
     argument: &str,
     name: &'a str,
-    field: &'a FormField,
+    field: &'a BodyField,
     value: &'a Value,
 ) -> Result<MultipartPart<'a>> {
     let declared = match &field.serialization {

@@ -9,7 +9,7 @@ use super::escape::{self, EscapeMode};
 use super::style::ValueWriter;
 use super::{invalid_argument, require_nonempty, serialize_as, to_plain_text};
 use crate::error::Result;
-use crate::execution::{FormField, ParameterStyle, Serialization};
+use crate::execution::{BodyField, ParameterStyle, Serialization};
 
 /// Media type of a form without files.
 pub(super) const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
@@ -23,7 +23,7 @@ pub(super) fn serialize_plain_form(argument: &str, value: &Value, max_bytes: usi
 pub(super) fn serialize_form(
     argument: &str,
     value: &Value,
-    fields: &BTreeMap<String, FormField>,
+    fields: &BTreeMap<String, BodyField>,
     max_bytes: usize,
 ) -> Result<String> {
     let properties = match value {
@@ -42,10 +42,10 @@ pub(super) fn serialize_form(
 fn form_pairs(
     argument: &str,
     properties: &Map<String, Value>,
-    fields: &BTreeMap<String, FormField>,
+    fields: &BTreeMap<String, BodyField>,
     max_bytes: usize,
 ) -> Result<Vec<(String, String)>> {
-    let default_field = FormField::default();
+    let default_field = BodyField::default();
     let mut pairs: Vec<(String, String)> = Vec::new();
     let mut remaining = max_bytes;
     for (name, value) in properties {
@@ -68,7 +68,7 @@ fn form_pairs(
 }
 
 /// Returns the writer of a field, which is serialised like a query parameter. By default arrays are repeated.
-fn field_writer<'a>(argument: &'a str, name: &'a str, field: &FormField, max_bytes: usize) -> ValueWriter<'a> {
+fn field_writer<'a>(argument: &'a str, name: &'a str, field: &BodyField, max_bytes: usize) -> ValueWriter<'a> {
     // Without a style, a form is written like an exploded query parameter.
     let (style, explode, allow_reserved) = match &field.serialization {
         Some(Serialization::Style { style, explode, allow_reserved }) => (*style, *explode, *allow_reserved),
@@ -80,7 +80,7 @@ fn field_writer<'a>(argument: &'a str, name: &'a str, field: &FormField, max_byt
 
 /// Serialises the values of a field without a style: as the declared media type, else as text, and objects as JSON. The
 /// items of an array are serialised one by one.
-fn field_contents(value: &Value, field: &FormField, media_type: Option<&str>) -> Value {
+fn field_contents(value: &Value, field: &BodyField, media_type: Option<&str>) -> Value {
     let text = |value: &Value| match value {
         Value::Null => Value::Null,
         // A form is text, so base64 content is not decoded.

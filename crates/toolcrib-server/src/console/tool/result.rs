@@ -58,7 +58,7 @@ pub(super) fn render_result(context: &PageContext<'_>, tool: &str, result: &Resu
         },
         Err(error) => html! {
             (render_outcome(html! { h3 { (state_badge(Tone::Bad, error.code.as_str())) } }))
-            pre.message tabindex="0" role="group" aria-label="Error message" { (sanitize(&error.message)) }
+            pre.message tabindex="0" role="group" aria-label="Error details" { (sanitize(&error.message)) }
             @if let Some(details) = &error.details {
                 details { summary { "Details" } pre tabindex="0" { code { (sanitize(&pretty_json(details))) } } }
             }

@@ -20,7 +20,7 @@ pub(super) struct ToolRow {
     source: String,
     title: Option<String>,
     summary: String,
-    hints: EffectHints,
+    hints: ListedHints,
     verdict: Verdict,
     state: ToolStatus,
     /// Token count of the definition; `None` until it is counted.
@@ -32,7 +32,7 @@ pub(super) struct ToolRow {
 
 /// Hints of a source about the effects of a tool. They are claims and not enforced.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::console) struct EffectHints {
+pub(in crate::console) struct ListedHints {
     pub(in crate::console) read_only: bool,
     pub(in crate::console) destructive: bool,
 }
@@ -46,13 +46,13 @@ struct AnnotationHints {
     destructive: Option<serde_json::Value>,
 }
 
-impl EffectHints {
+impl ListedHints {
     /// Parses the annotations of a tool.
-    pub(in crate::console) fn parse(annotations: Option<&str>) -> EffectHints {
+    pub(in crate::console) fn parse(annotations: Option<&str>) -> ListedHints {
         let hints: Option<AnnotationHints> = annotations.and_then(|text| serde_json::from_str(text).ok());
         let is_true = |value: Option<serde_json::Value>| value.and_then(|value| value.as_bool()).unwrap_or(false);
         hints
-            .map(|hints| EffectHints { read_only: is_true(hints.read_only), destructive: is_true(hints.destructive) })
+            .map(|hints| ListedHints { read_only: is_true(hints.read_only), destructive: is_true(hints.destructive) })
             .unwrap_or_default()
     }
 
@@ -66,9 +66,9 @@ impl EffectHints {
 }
 
 /// Returns the hints of a tool in the catalogue.
-pub(super) fn tool_hints(tool: &ToolRef<'_>) -> EffectHints {
+pub(super) fn tool_hints(tool: &ToolRef<'_>) -> ListedHints {
     let annotations = tool.tool().ok().and_then(|tool| tool.listing.annotations);
-    EffectHints::parse(annotations.as_deref().map(|raw| raw.get()))
+    ListedHints::parse(annotations.as_deref().map(|raw| raw.get()))
 }
 
 impl ToolRow {
@@ -84,7 +84,7 @@ impl ToolRow {
                 .and_then(|listing| listing.title.as_deref())
                 .map(|title| sanitize_truncated(title, 80)),
             summary,
-            hints: EffectHints::parse(
+            hints: ListedHints::parse(
                 listing.as_ref().and_then(|listing| listing.annotations.as_deref()).map(|raw| raw.get()),
             ),
             verdict: tool.verdict(),

@@ -94,8 +94,8 @@ async fn a_step_is_retried_as_often_as_the_document_says() {
     assert_eq!(error.details, Some(json!({ "step": "order", "outputs": {} })));
     assert_eq!(
         error.message,
-        "the workflow `buy` failed at step `order`: the response has status 503, and `$statusCode == 201` does \
-         not hold; `POST /orders` answered 503 Service Unavailable: closed"
+        "the workflow `buy` failed at step `order`: the response has status 503, and `$statusCode == 201` is \
+         not met; `POST /orders` answered 503 Service Unavailable: closed"
     );
 }
 

@@ -9,12 +9,12 @@ use super::super::super::document_set::NodeRef;
 use super::super::super::object_schema::ObjectSchema;
 use super::super::super::parameters;
 use super::super::super::schema::{Direction, SchemaTranslator, TranslatedSchema};
-use crate::execution::{BodyEncoding, FormField, ParameterLocation, Serialization};
+use crate::execution::{BodyEncoding, BodyField, ParameterLocation, Serialization};
 
 /// Fields of a form and the schema of its argument.
 pub(super) struct FormFields {
     /// Fields that differ from the default encoding.
-    pub(super) fields: BTreeMap<String, FormField>,
+    pub(super) fields: BTreeMap<String, BodyField>,
     /// Schema of the form as one object.
     pub(super) schema: TranslatedSchema,
 }
@@ -47,7 +47,7 @@ pub(super) fn convert_fields<'a>(
         let mut field = convert_field(context, *node, field_encoding, content);
         // Other fields are checked by the schema alone.
         field.required = required.contains(name) && is_list_or_object(context, *node);
-        if field != FormField::default() {
+        if field != BodyField::default() {
             fields.insert(name.clone(), field);
         }
     }
@@ -64,7 +64,7 @@ fn convert_field(
     node: NodeRef<'_>,
     encoding: &Value,
     content: BodyEncoding,
-) -> FormField {
+) -> BodyField {
     // `contentType` may be a list; a range cannot be sent.
     let content_type = encoding.get("contentType").and_then(Value::as_str);
     let content_type =
@@ -77,7 +77,7 @@ fn convert_field(
     let resolved = context.documents.resolve(node).map_or(&Value::Null, |node| node.value);
     let is_encoded = content == BodyEncoding::Multipart && !binary && resolved.get("contentEncoding").is_some();
     let content_type = content_type.or(is_encoded.then_some("application/octet-stream"));
-    FormField { binary, content_type: content_type.map(str::to_owned), serialization, required: false }
+    BodyField { binary, content_type: content_type.map(str::to_owned), serialization, required: false }
 }
 
 /// Returns whether a field is an array or object. An empty one leaves no trace in a form.
@@ -117,7 +117,7 @@ fn schema_with_files<'a>(
     translator: &mut SchemaTranslator<'a>,
     schema: NodeRef<'a>,
     properties: &BTreeMap<String, NodeRef<'a>>,
-    fields: &BTreeMap<String, FormField>,
+    fields: &BTreeMap<String, BodyField>,
     required: &BTreeSet<String>,
     faults: &mut Vec<String>,
 ) -> TranslatedSchema {
@@ -187,10 +187,10 @@ pub(super) fn convert_swagger_fields<'a>(
             .then(|| parameters::collection_format_serialization(text("collectionFormat"), ParameterLocation::Query));
         // Only an empty list could vanish from the form without being noticed.
         let required = is_array && node.value.get("required") == Some(&Value::Bool(true));
-        fields.insert(name.to_owned(), FormField { binary, content_type: None, serialization, required });
+        fields.insert(name.to_owned(), BodyField { binary, content_type: None, serialization, required });
     }
     // Default fields need no entry.
-    fields.retain(|_, field| *field != FormField::default());
+    fields.retain(|_, field| *field != BodyField::default());
     let mut value = json!({ "type": "object", "properties": properties });
     if !required.is_empty() {
         value["required"] = json!(required);

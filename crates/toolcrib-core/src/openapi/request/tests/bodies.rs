@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::execution::{BodyEncoding, BodySpec, FormField};
+use crate::execution::{BodyEncoding, BodyField, BodySpec};
 
 fn body(content: BodyEncoding, media_type: &str) -> BodySpec {
     BodySpec {
@@ -15,7 +15,7 @@ fn body(content: BodyEncoding, media_type: &str) -> BodySpec {
     }
 }
 
-fn with_fields(body: BodySpec, fields: &[(&str, FormField)]) -> BodySpec {
+fn with_fields(body: BodySpec, fields: &[(&str, BodyField)]) -> BodySpec {
     BodySpec { fields: fields.iter().map(|(name, field)| ((*name).to_owned(), field.clone())).collect(), ..body }
 }
 
@@ -35,16 +35,16 @@ fn body_text(body: &BodySpec, value: Value) -> String {
     }
 }
 
-fn binary_field() -> FormField {
-    FormField { binary: true, ..FormField::default() }
+fn binary_field() -> BodyField {
+    BodyField { binary: true, ..BodyField::default() }
 }
 
-fn typed_field(content_type: &str) -> FormField {
-    FormField { content_type: Some(content_type.to_owned()), ..FormField::default() }
+fn typed_field(content_type: &str) -> BodyField {
+    BodyField { content_type: Some(content_type.to_owned()), ..BodyField::default() }
 }
 
-fn styled_field(serialization: Serialization) -> FormField {
-    FormField { serialization: Some(serialization), ..FormField::default() }
+fn styled_field(serialization: Serialization) -> BodyField {
+    BodyField { serialization: Some(serialization), ..BodyField::default() }
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn forms_are_encoded_as_declared() {
             ("spread", styled_field(with_style(ParameterStyle::Form, true))),
             ("reserved", styled_field(with_reserved(ParameterStyle::Form, true))),
             ("json", typed_field("application/json")),
-            ("icon", FormField { binary: true, ..typed_field("image/png, image/jpeg") }),
+            ("icon", BodyField { binary: true, ..typed_field("image/png, image/jpeg") }),
         ],
     );
     let cases = [
@@ -155,14 +155,14 @@ fn forms_are_encoded_as_declared() {
 
 #[test]
 fn a_required_list_of_a_form_must_not_be_empty() {
-    let needed = FormField { required: true, ..FormField::default() };
+    let needed = BodyField { required: true, ..BodyField::default() };
     for (kind, media_type) in [
         (BodyEncoding::Urlencoded, "application/x-www-form-urlencoded"),
         (BodyEncoding::Multipart, "multipart/form-data"),
     ] {
         for field in [
             needed.clone(),
-            FormField { serialization: Some(with_style(ParameterStyle::Form, false)), ..needed.clone() },
+            BodyField { serialization: Some(with_style(ParameterStyle::Form, false)), ..needed.clone() },
         ] {
             let form = with_fields(body(kind, media_type), &[("tags", field)]);
             assert_eq!(
@@ -190,8 +190,8 @@ fn parts_are_encoded_by_their_kind() {
         body(BodyEncoding::Multipart, "multipart/form-data"),
         &[
             ("file", binary_field()),
-            ("image", FormField { binary: true, ..typed_field("image/png, image/jpeg") }),
-            ("any", FormField { binary: true, ..typed_field("image/*") }),
+            ("image", BodyField { binary: true, ..typed_field("image/png, image/jpeg") }),
+            ("any", BodyField { binary: true, ..typed_field("image/*") }),
             ("xml", typed_field("application/xml; charset=utf-8")),
             ("json", typed_field("application/json")),
             ("csv", styled_field(with_style(ParameterStyle::Form, false))),

@@ -160,7 +160,7 @@ proptest! {
             required: true,
             media_type: "multipart/form-data".into(),
             content: BodyEncoding::Multipart,
-            fields: [(name.clone(), crate::execution::FormField { binary: true, ..Default::default() })].into(),
+            fields: [(name.clone(), crate::execution::BodyField { binary: true, ..Default::default() })].into(),
         };
         let operation = Operation { body: Some(body), ..operation("/t", vec![]) };
         let value = json!({ name: {"name": filename, "base64": ""} });

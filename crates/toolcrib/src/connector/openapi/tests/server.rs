@@ -30,7 +30,7 @@ impl ReceivedRequest {
 }
 
 /// Reply to a request; the number counts the requests of the server from one.
-type ReplyFn = dyn Fn(&ReceivedRequest, usize) -> ServerReply + Send + Sync;
+type ServerReplyFn = dyn Fn(&ReceivedRequest, usize) -> ServerReply + Send + Sync;
 
 /// Reaction of the server to a request.
 pub(super) enum ServerReply {
@@ -59,7 +59,7 @@ impl LoopbackServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
-        let reply_to: Arc<ReplyFn> = Arc::new(reply_to);
+        let reply_to: Arc<ServerReplyFn> = Arc::new(reply_to);
         let mut tasks = JoinSet::new();
         let recorded = requests.clone();
         tasks.spawn(async move {
@@ -88,7 +88,7 @@ async fn serve(
     stream: TcpStream,
     connection: usize,
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,
-    reply_to: Arc<ReplyFn>,
+    reply_to: Arc<ServerReplyFn>,
 ) {
     let mut stream = BufReader::new(stream);
     while let Some(mut request) = read_request(&mut stream).await {
