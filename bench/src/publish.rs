@@ -57,7 +57,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     report.add_row(RatioRow {
         bench: "publish",
         measured: format!(
-            "`Registry::record` of that source's {TOOLS_PER_SOURCE} tools with SQLite: {}",
+            "`Registry::record_tools` of that source's {TOOLS_PER_SOURCE} tools with SQLite: {}",
             format_duration(on_disk.recording)
         ),
         baseline: format!("of all {sources} sources: {}", format_duration(on_disk.recording_all)),

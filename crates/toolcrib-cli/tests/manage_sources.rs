@@ -134,7 +134,7 @@ fn a_source_of_the_configuration_cannot_be_added_or_removed() {
         let place = format!("`{}:{line}`", file.display());
         let added = add_scripted_source(&toolcrib, name, &[]);
         let message =
-            format!("error: `{name}` is declared in {place}, which wins; change it there, or choose another name\n");
+            format!("error: `{name}` is declared in {place}, which takes precedence; change it there, or choose another name\n");
         assert_eq!((added.code, added.stderr), (1, message));
         let removed = toolcrib.run(&["remove", name]);
         let message =

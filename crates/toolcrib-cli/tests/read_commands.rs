@@ -364,11 +364,11 @@ fn doctor_reports_no_problem_on_a_healthy_setup() {
     let probed = project.run(&["doctor", "--probe"]);
     probed
         .assert_code(0)
-        .assert_stdout("all is well")
+        .assert_stdout("no problems found")
         .assert_stdout("3 tools, health ok, checked")
         .assert_stdout("answered in");
     assert_eq!(fs::read_to_string(project.path("project/starts.log")).unwrap().lines().count(), 1);
-    project.run(&["doctor"]).assert_code(0).assert_stdout("all is well");
+    project.run(&["doctor"]).assert_code(0).assert_stdout("no problems found");
     project.configure("one: { command: SERVER, args: [--exit, '1'] }");
     project
         .run(&["doctor", "--probe"])
@@ -399,7 +399,7 @@ fn doctor_explains_how_to_set_a_missing_token() {
         .assert_stdout("HTTP 401")
         .assert_stdout("-> set a token")
         .assert_stdout("TOOLCRIB_SOURCE_DOCS_TOKEN");
-    admitted.assert_code(0).assert_stdout("3 tools, health ok").assert_stdout("all is well");
+    admitted.assert_code(0).assert_stdout("3 tools, health ok").assert_stdout("no problems found");
     assert!(!admitted.stdout.contains("sesame"));
 }
 

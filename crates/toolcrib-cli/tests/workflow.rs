@@ -4,7 +4,6 @@
 
 mod support;
 
-use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -45,14 +44,4 @@ fn a_workflow_runs_over_the_demo_api() {
     assert_ne!(code, 0);
     assert!(stderr.contains("failed at step `order`"), "{stderr}");
     assert!(stderr.contains("there are 57 of `milk-1`, not 90"), "{stderr}");
-}
-
-#[test]
-fn the_guide_contains_the_tested_workflow() {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/workflows.md");
-    let guide = std::fs::read_to_string(guide).unwrap();
-    assert!(
-        guide.contains(&format!("```yaml\n{WORKFLOW_DOCUMENT}```\n")),
-        "docs/workflows.md has another example than the fixture"
-    );
 }

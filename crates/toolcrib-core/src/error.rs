@@ -16,10 +16,19 @@ pub struct Error {
     pub message: String,
     /// For programs: violations of an argument schema, similar names, candidates.
     pub details: Option<Value>,
+    /// The command that the message proposes, and the REST route that does the same.
+    next_step: Option<NextStep>,
     /// Overrides the default of the code.
     retryable: Option<bool>,
     /// For the log; may contain upstream details that clients must not see.
     cause: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// A next step in both of its forms. Messages contain the command; REST responses name the route instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct NextStep {
+    command: String,
+    route: String,
 }
 
 /// Error code that callers can act on. The names are part of the public contract.
@@ -85,13 +94,29 @@ impl Code {
 impl Error {
     /// Creates an error without details and cause.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), details: None, retryable: None, cause: None }
+        Self { code, message: message.into(), details: None, next_step: None, retryable: None, cause: None }
     }
 
     /// Adds details for programs.
     pub fn with_details(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
+    }
+
+    /// Appends a next step to the message: a command and what it does, such as `toolcrib sources` and `lists them`.
+    /// REST clients read the route in place of the command.
+    pub fn with_next_step(mut self, command: &str, route: &str, effect: &str) -> Self {
+        self.message = format!("{}; `{command}` {effect}", self.message);
+        self.next_step = Some(NextStep { command: format!("`{command}`"), route: format!("`{route}`") });
+        self
+    }
+
+    /// The message for a REST client: with the route of the next step instead of the command.
+    pub fn rest_message(&self) -> String {
+        match &self.next_step {
+            Some(step) => self.message.replace(&step.command, &step.route),
+            None => self.message.clone(),
+        }
     }
 
     /// Overrides whether a retry may succeed.
@@ -174,6 +199,15 @@ mod tests {
             error.envelope().to_string(),
             r#"{"error":{"code":"TOOL_UNAVAILABLE","message":"`git` is down","retryable":false,"details":null}}"#
         );
+    }
+
+    #[test]
+    fn a_next_step_is_a_command_for_people_and_a_route_for_rest_clients() {
+        let error = Error::new(Code::NotFound, "no source named `x`");
+        assert_eq!(error.rest_message(), "no source named `x`");
+        let error = error.with_next_step("toolcrib sources", "GET /api/sources", "lists them");
+        assert_eq!(error.message, "no source named `x`; `toolcrib sources` lists them");
+        assert_eq!(error.rest_message(), "no source named `x`; `GET /api/sources` lists them");
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl LoadedConfig {
                     |id: &SourceId| project.user_config.sources.iter().any(|declaration| declaration.id == *id);
                 let declared = project.config.sources.iter().map(|declaration| &declaration.id);
                 let sources = declared.filter(|id| !is_user_source(id)).cloned().collect();
-                let reason = format!("{}; look at it, then run `toolcrib trust`", project.untrusted_reason());
+                let reason = format!("{}; review it, then run `toolcrib trust`", project.untrusted_reason());
                 Trust { untrusted: Some(UntrustedFile { reason, sources }), ..Trust::default() }
             }
         }

@@ -583,10 +583,13 @@ impl RegistryInner {
             return damaged;
         }
         let near = closest_match(name, snapshot.inventory.sources().map(|(id, _)| id.as_str()));
-        let hint = match near {
-            Some(near) => format!("; did you mean `{near}`?"),
-            None => "; `toolcrib sources` lists them".to_owned(),
-        };
-        Error::new(Code::NotFound, format!("no source named `{name}`{hint}"))
+        let message = format!("no source named `{name}`");
+        match near {
+            Some(near) => Error::new(Code::NotFound, format!("{message}; did you mean `{near}`?")),
+            None => {
+                let error = Error::new(Code::NotFound, message);
+                error.with_next_step("toolcrib sources", "GET /api/sources", "lists them")
+            }
+        }
     }
 }

@@ -104,7 +104,7 @@ async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
     // A configuration file overrides run-time declarations, so that the new one would have no effect.
     if let Some(location) = session.loaded_config.declared_at(id) {
         let message =
-            format!("`{id}` is declared in `{location}`, which wins; change it there, or choose another name");
+            format!("`{id}` is declared in `{location}`, which takes precedence; change it there, or choose another name");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
     let declared = session.registry.declare_lazily(source, CliSession::actor()).await?;

@@ -119,7 +119,7 @@ async fn discover(sandbox: &DemoSandbox, registry: &Registry) -> Result<Vec<Refr
 /// Runs and prints the steps of the tour; returns its measurements for `--json`.
 async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
     sandbox.print(&format!(
-        "{}\nA lending library plays the part of your MCP servers, a corner shop that of your REST APIs. Everything runs on\n\
+        "{}\nTwo samples stand in for your own sources: the MCP server of a lending library and the REST API of a shop. All runs on\n\
          this machine and in a directory that is removed at the end.",
         color::bold("Toolcrib in a minute")
     ))?;

@@ -152,7 +152,7 @@ fn render_checks(checks: &[DoctorCheck]) -> String {
     let failed = count(CheckStatus::Fail);
     let warned = count(CheckStatus::Warn);
     text.push_str(&match (failed, warned) {
-        (0, 0) => "\nall is well".to_owned(),
+        (0, 0) => "\nno problems found".to_owned(),
         (0, warned) => format!("\nnothing is broken; {}", pluralize(warned, "warning")),
         (failed, warned) => format!("\n{}, {}", pluralize(failed, "problem"), pluralize(warned, "warning")),
     });

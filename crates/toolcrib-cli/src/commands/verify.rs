@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 /// Advice on a store with missing or corrupt tool lists.
 pub(crate) const REFRESH_ADVICE: &str = "`toolcrib refresh --force` fetches the tool lists again";
 /// Advice on a damaged journal.
-pub(crate) const DAMAGE_ADVICE: &str = "stop Toolcrib and put a backup of the store back, or go on with what can be read: \
+pub(crate) const DAMAGE_ADVICE: &str = "stop Toolcrib and put a backup of the store back, or continue with the readable records: \
                                         `toolcrib verify --accept-damage`, which revokes every stored token";
 
 /// The report as printed with `--json`.

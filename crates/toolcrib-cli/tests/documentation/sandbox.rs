@@ -166,7 +166,7 @@ impl Sandbox {
 
 /// Whether a command runs until it is stopped.
 fn is_server(command: &str) -> bool {
-    command.starts_with("toolcrib serve") || command.starts_with("toolcrib demo --serve")
+    ["toolcrib serve", "toolcrib demo --serve", "toolcrib demo --api"].iter().any(|server| command.starts_with(server))
 }
 
 fn read_lines(stdout: impl Read + Send + 'static) -> Receiver<String> {

@@ -40,9 +40,9 @@ impl Inventory {
             None => {}
         }
         if self.tokens.len() >= MAX_ACCESS_TOKENS + events.len() {
-            let message =
-                format!("the limit of {MAX_ACCESS_TOKENS} tokens is reached; revoke some with `toolcrib token revoke`");
-            return Err(Error::new(Code::Conflict, message).with_retryable(false));
+            let error = Error::new(Code::Conflict, format!("the limit of {MAX_ACCESS_TOKENS} tokens is reached"));
+            let error = error.with_next_step("toolcrib token revoke NAME", "DELETE /api/tokens/{id}", "revokes one");
+            return Err(error.with_retryable(false));
         }
         events.push(Event::TokenCreated { token: id, name, role, hash, expires_at });
         Ok(events)

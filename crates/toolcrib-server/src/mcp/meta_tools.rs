@@ -18,13 +18,13 @@ pub(super) static META_TOOLS: LazyLock<Vec<(&'static str, Value)>> = LazyLock::n
             CALL_TOOL,
             json!({
                 "name": CALL_TOOL,
-                "description": "Call a tool found with search_tools. Large results come in pages: pass `page` as told to read on.",
+                "description": "Call a tool found with search_tools. Large results come in pages: pass `page` to read the next one.",
                 "inputSchema": {
                     "type": "object",
                     "properties": {
                         "name": { "type": "string", "description": "Tool name, e.g. source__tool" },
                         "arguments": { "type": "object", "description": "The tool's own arguments" },
-                        "page": { "type": "string", "description": "Cursor of a held result; calls nothing" },
+                        "page": { "type": "string", "description": "Cursor of a paged result; calls nothing" },
                     },
                     "required": ["name"],
                 },
@@ -50,7 +50,7 @@ pub(super) static META_TOOLS: LazyLock<Vec<(&'static str, Value)>> = LazyLock::n
             SEARCH_TOOLS,
             json!({
                 "name": SEARCH_TOOLS,
-                "description": "Find tools by what they do, or by name. Answers one line a tool: name(required*: type, optional: type) — purpose.",
+                "description": "Find tools by what they do, or by name. Returns one line per tool: name(required*: type, optional: type) — purpose.",
                 "inputSchema": {
                     "type": "object",
                     "properties": {

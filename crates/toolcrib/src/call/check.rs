@@ -46,11 +46,12 @@ impl RegistryInner {
         let listed: Vec<String> = unknown.iter().take(MAX_LISTED_SOURCES).map(|id| format!("`{id}`")).collect();
         let more = if unknown.len() > MAX_LISTED_SOURCES { " and others" } else { "" };
         let message = format!(
-            "no tool named `{}`; not discovered yet: {}{more}. Run `toolcrib refresh`, or call it as `SOURCE__TOOL`",
+            "no tool named `{}`; not discovered yet: {}{more}; call it as `SOURCE__TOOL`, or discover them",
             sanitize_truncated(name, 80),
             listed.join(", ")
         );
-        Some(Error::new(Code::ToolNotImplemented, message))
+        let error = Error::new(Code::ToolNotImplemented, message);
+        Some(error.with_next_step("toolcrib refresh", "POST /api/refresh", "discovers all sources"))
     }
 
     /// Returns why the tools of a source are unknown, or `None` if they are known.
@@ -66,24 +67,33 @@ impl RegistryInner {
         }
         let state = snapshot.inventory.source(id)?;
         if !self.is_enabled(id, state.enabled) {
-            let message = format!("the source `{id}` is disabled; `toolcrib enable {id}` turns it on");
-            return Some(Error::new(Code::ToolNotImplemented, message));
+            return Some(disabled_source_error(id));
         }
         if self.freshness(&snapshot, id) != Freshness::Missing {
             return None;
         }
         let reason = snapshot.statuses.get(id).and_then(|status| status.last_error.clone());
         let reason = reason.map_or_else(|| "it was never discovered".to_owned(), |failure| failure.message);
-        let message = format!("the tools of `{id}` are not known: {reason}; `toolcrib refresh {id}` tries again");
-        Some(Error::new(Code::ToolUnavailable, message))
+        let error = Error::new(Code::ToolUnavailable, format!("the tools of `{id}` are unknown: {reason}"));
+        let route = format!("POST /api/sources/{id}/refresh");
+        Some(error.with_next_step(&format!("toolcrib refresh {id}"), &route, "tries again"))
     }
+}
+
+/// Returns the error for a request to a disabled source.
+pub(super) fn disabled_source_error(id: &SourceId) -> Error {
+    let error = Error::new(Code::ToolNotImplemented, format!("the source `{id}` is disabled"));
+    let route = format!("POST /api/sources/{id}/enable");
+    error.with_next_step(&format!("toolcrib enable {id}"), &route, "enables it")
 }
 
 /// Rejects a disabled tool. It stays listed for administrators.
 pub(super) fn check_enabled(tool: &ToolRef<'_>) -> Result<()> {
     if tool.status() == ToolStatus::Disabled {
-        let message = format!("`{}` is disabled; `toolcrib enable {}` turns it on", tool.name(), tool.name());
-        return Err(Error::new(Code::ToolNotImplemented, message));
+        let name = tool.name();
+        let error = Error::new(Code::ToolNotImplemented, format!("`{name}` is disabled"));
+        let route = format!("POST /api/tools/{name}/enable");
+        return Err(error.with_next_step(&format!("toolcrib enable {name}"), &route, "enables it"));
     }
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! Requests to MCP sources other than tool calls: resources, prompts, and any other method.
 
 use serde_json::value::RawValue;
-use toolcrib_core::{Code, Error, Result, SourceId};
+use toolcrib_core::{Result, SourceId};
 
 use super::CallOptions;
+use super::check::disabled_source_error;
 use crate::connector::SourceRequest;
 use crate::registry::Registry;
 
@@ -49,8 +50,7 @@ impl Registry {
         let snapshot = self.shared.snapshot.load_full();
         let source = snapshot.effective_sources.get(id).ok_or_else(|| self.shared.unknown_source_error(id.as_str()))?;
         if !snapshot.inventory.source(id).is_some_and(|state| self.shared.is_enabled(id, state.enabled)) {
-            let message = format!("the source `{id}` is disabled; `toolcrib enable {id}` turns it on");
-            return Err(Error::new(Code::ToolNotImplemented, message));
+            return Err(disabled_source_error(id));
         }
         let context = options.call_context(options.timeout.unwrap_or(source.settings.call_timeout()));
         let request = SourceRequest { method: method.to_owned(), params, meta: options.meta, context };

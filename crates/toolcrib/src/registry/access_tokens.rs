@@ -103,9 +103,8 @@ impl Registry {
             if let Some(damaged) = self.damage_error() {
                 return damaged;
             }
-            let message =
-                format!("no token named `{}`; `toolcrib token list` shows them", sanitize_truncated(name, 80));
-            Error::new(Code::NotFound, message)
+            let error = Error::new(Code::NotFound, format!("no token named `{}`", sanitize_truncated(name, 80)));
+            error.with_next_step("toolcrib token list", "GET /api/tokens", "lists them")
         };
         inventory.token(name).map(|token| token_view(token, self.now())).ok_or_else(unknown)
     }

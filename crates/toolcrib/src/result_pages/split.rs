@@ -44,7 +44,7 @@ pub(super) fn split_into_pages(
             first.omissions.iter().for_each(|omission| note.push_str(&format!("; {omission}")));
         }
         if first.marked_as_error {
-            note.push_str("; no failure, but what the tool declares to give is too large to be given");
+            note.push_str("; the call succeeded, but its structured content is too large for one page");
         }
         match drafts.get(number) {
             Some(next) => {

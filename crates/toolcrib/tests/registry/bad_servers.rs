@@ -40,7 +40,7 @@ async fn bad_servers_fail_alone_with_a_reason() {
             scripted_source(&["--exit", "3"]),
             Failed(
                 unavailable,
-                &["it ended while connecting", "3", "last stderr output: scripted-server: ends with code 3"],
+                &["it ended while connecting", "3", "last stderr output: scripted-server: exits with code 3"],
             ),
         ),
         (

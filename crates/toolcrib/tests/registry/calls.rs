@@ -39,10 +39,10 @@ async fn every_step_of_a_call_has_its_error_code() {
         ("push", "TOOL_INVALID_INPUT `push` is offered by several sources: git__push, hub__push"),
         ("git__psuh", "TOOL_NOT_IMPLEMENTED no tool named `git__psuh`; did you mean `git__push`?"),
         ("nowhere__push", "TOOL_NOT_IMPLEMENTED no tool named `nowhere__push`; did you mean `hub__push`?"),
-        ("git__pull", "TOOL_NOT_IMPLEMENTED `git__pull` is disabled; `toolcrib enable git__pull` turns it on"),
+        ("git__pull", "TOOL_NOT_IMPLEMENTED `git__pull` is disabled; `toolcrib enable git__pull` enables it"),
         (
             "down__x",
-            "TOOL_UNAVAILABLE the tools of `down` are not known: connection refused; `toolcrib refresh down` tries again",
+            "TOOL_UNAVAILABLE the tools of `down` are unknown: connection refused; `toolcrib refresh down` tries again",
         ),
     ] {
         let outcome = call_outcome(&fixture, name, json!({"a": 1})).await;

@@ -80,7 +80,7 @@ async fn a_disabled_source_loses_its_tools_at_once_and_keeps_its_history() {
     assert_eq!((outcome.status, outcome.contacted, git.discoveries()), (RefreshStatus::Disabled, false, 1));
     let error = call(&fixture, "git__push", json!({})).await.unwrap_err();
     assert_eq!(error.code, Code::ToolNotImplemented);
-    assert_eq!(error.message, "the source `git` is disabled; `toolcrib enable git` turns it on");
+    assert_eq!(error.message, "the source `git` is disabled; `toolcrib enable git` enables it");
 
     fixture.execute(Command::Enable(id("git")), test_actor()).await.unwrap();
     assert_eq!((cached_tools(&fixture).len(), git.discoveries()), (2, 1), "its list was kept");

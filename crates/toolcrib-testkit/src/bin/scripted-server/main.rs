@@ -57,7 +57,7 @@ fn main() {
         eprintln!("{text}");
     }
     if let Some(code) = stdio_flags.exit {
-        eprintln!("scripted-server: ends with code {code}, as told");
+        eprintln!("scripted-server: exits with code {code}, as requested");
         process::exit(code);
     }
     if stdio_flags.grandchildren {

@@ -141,7 +141,7 @@ fn declared_structured_content_is_on_every_page_or_the_pages_are_errors() {
     assert_eq!(joined_text(&split), long);
     for page in &split {
         assert_eq!((page.get("structuredContent"), &page["isError"]), (None, &json!(true)));
-        assert!(page_note(page).contains("; no failure, but what the tool declares"), "{}", page_note(page));
+        assert!(page_note(page).contains("; the call succeeded, but its structured content"), "{}", page_note(page));
         assert_eq!(page.to_string().matches("isError").count(), 1);
     }
     assert!(page_note(&split[0]).contains("its structured content (2.5 KiB) does not fit and is left out"));

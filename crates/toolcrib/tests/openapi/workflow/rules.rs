@@ -103,12 +103,12 @@ async fn an_unknown_source_or_operation_is_named() {
     for (workflow, expected) in [
         (
             described("Super Market", "https://market.example/api.json", "placeOrder"),
-            "`Super Market` is none of the OpenAPI sources here (there are `shop`); \
+            "no OpenAPI source is declared as `Super Market` (there are `shop`); \
              `toolcrib add super_market --openapi https://market.example/api.json` declares it",
         ),
         (
             described("shop", "x", "steal"),
-            "the source `shop` has no operation `steal`; `toolcrib tools --source shop` shows what it has",
+            "the source `shop` has no operation `steal`; `toolcrib tools --source shop` lists them",
         ),
     ] {
         let error = run_buy(&open_shop_with_workflow(&server, &workflow, json!({})).await).await.unwrap_err();
