@@ -108,7 +108,7 @@ fn measure_latency(
         (Agent::connect(&through.url, version)?, through.tool, Vec::new()),
         (Agent::connect(&direct.url, version)?, direct.tool, Vec::new()),
     ];
-    // The first block is a warm-up and not counted_command.
+    // The first block is a warm-up and not counted.
     for block in 0..=BLOCKS {
         for (agent, tool, times) in &mut agents {
             for call in 0..BLOCK_SIZE {

@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: builds with optimisation and runs the program of `bench/`, whose exit code says whether every
-//! bar was met.
+//! `cargo xtask bench`: builds with optimisation and runs the program of `bench/`, whose exit code is 0 if every
+//! threshold is met.
 //!
-//! Measured is what is shipped: the profile `dist`. The `proxy` bench runs with `release` as well, because that is what
+//! Measures the profile `dist`, which is shipped. The `proxy` bench runs with `release` as well, because that is what
 //! contributors build and run.
 
 use std::process::{Command, ExitCode};

@@ -8,7 +8,7 @@ use crate::paths::WorkspacePaths;
 use crate::process::cargo;
 use crate::report::StepStatus;
 
-/// What `cargo tree` prints for each package: name and version, licence expression. A package that does not come from
+/// Format of a package in the output of `cargo tree`: name and version, licence expression. A package that does not come from
 /// the registry has its path or repository behind the version.
 const FORMAT: &str = "{p}\t{l}";
 

@@ -202,9 +202,11 @@ impl CliSession {
         for source in self.registry.sources().into_iter().filter(|source| source.enabled && is_selected(&source.id)) {
             let id = &source.id;
             let failure = source.last_error.as_ref().filter(|_| has_failed(&source));
-            let failure = failure.map(|failure| format!("{id} failed: {}", failure.message));
-            let unknown = missing.iter().find(|missing| missing.source == *id);
-            let unknown = || unknown.map(|missing| format!("the tools of {id} are not known: {}", missing.reason));
+            let failure = failure
+                .map(|failure| format!("`{id}` failed: {}; `toolcrib refresh {id}` tries again", failure.message));
+            let is_missing = missing.iter().any(|missing| missing.source == *id);
+            // This message names the source, the reason and the next step.
+            let unknown = || self.registry.source_failure(id).filter(|_| is_missing).map(|error| error.message);
             if let Some(warning) = failure.or_else(unknown).filter(|_| !is_reported(id)) {
                 warnings.push((id.clone(), warning));
             }
@@ -214,12 +216,12 @@ impl CliSession {
             let count = names.len();
             let names = names.join(", ");
             self.common.hint(&format!(
-                "warning: {count} sources failed or are not known: {names}; `toolcrib sources` shows why"
+                "warning: {count} sources failed or were never discovered: {names}; `toolcrib sources` shows why"
             ));
             return;
         }
-        for (id, warning) in warnings {
-            self.common.hint(&format!("warning: {warning}; `toolcrib refresh {id}` tries again"));
+        for (_, warning) in warnings {
+            self.common.hint(&format!("warning: {warning}"));
         }
     }
 

@@ -20,7 +20,7 @@ pub(crate) fn print_part(text: &str) -> Result<()> {
     ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
 }
 
-/// Treats a closed pipe as success: the reader (`head`, a pager) has all it wants.
+/// Treats a closed pipe as success: the reader (`head`, a pager) closed the pipe because it needs no more.
 fn ignore_broken_pipe(written: io::Result<()>) -> Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

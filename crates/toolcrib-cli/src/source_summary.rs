@@ -1,4 +1,4 @@
-//! What a source runs or contacts, as one line for people: short for lists, complete for the decision to trust it.
+//! One-line summary of what a source runs or contacts: short for lists, complete for the decision to trust it.
 //! Secrets are masked; the masking itself is in `toolcrib_core::config::show`.
 
 use toolcrib::Source;

@@ -68,7 +68,7 @@ fn a_source_that_timed_out_does_not_delay_later_commands() {
         assert_incomplete(&project.json(0, command), "it was not discovered within");
     }
     assert!(began.elapsed() < TEST_DEADLINE, "{:?}", began.elapsed());
-    project.run(&["tools"]).assert_code(0).assert_stdout("well__add").assert_stderr("hangs failed");
+    project.run(&["tools"]).assert_code(0).assert_stdout("well__add").assert_stderr("`hangs` failed");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn wait_zero_starts_no_discovery() {
     assert_eq!(count_starts(&project), 0);
     project.run(&["tools", "--wait", "soon"]).assert_code(2).assert_stderr("write a duration such as `30s`");
     project.run(&["tools", "--wait", "1s", "--cached"]).assert_code(2);
-    project.run(&["tools", "--wait", "0", "--source", "hangs"]).assert_stderr("the tools of hangs are not known");
+    project.run(&["tools", "--wait", "0", "--source", "hangs"]).assert_stderr("the tools of `hangs` are unknown");
     project.run(&["tools", "--wait", "99999999999h", "--source", "well"]).assert_code(0).assert_stdout("well__add");
 }
 
@@ -98,7 +98,7 @@ fn an_incomplete_list_is_not_locked() {
     project
         .run(&["tools", "--wait", "1s"])
         .assert_code(0)
-        .assert_stderr("hangs failed: it was not discovered within 1s");
+        .assert_stderr("`hangs` failed: it was not discovered within 1s");
     assert!(!project.path("project/toolcrib.lock").exists());
     project.write("toolcrib.lock", &project.run(&["lock", "--cached", "--json"]).assert_code(0).stdout);
     project.run(&["diff", "--ci", "--wait", "1s"]).assert_code(1).assert_stderr("did not answer in time: `hangs`");

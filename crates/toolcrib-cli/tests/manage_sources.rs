@@ -37,7 +37,7 @@ fn a_source_that_cannot_be_discovered_is_kept_as_failed() {
     let toolcrib = Toolcrib::new();
     let added = add_scripted_source(&toolcrib, "bad", &["--exit", "3"]);
     assert_eq!(added.code, 1);
-    assert_eq!(added.stdout, "bad: declared, but not discovered; `toolcrib refresh bad` tries again\n");
+    assert_eq!(added.stdout, "bad: declared, but its discovery failed; `toolcrib refresh bad` tries again\n");
     assert!(added.stderr.contains("bad: it ended while connecting"), "{added:?}");
     assert_eq!(toolcrib.json(&["sources"])["sources"][0]["status"], "failed");
     let again = add_scripted_source(&toolcrib, "bad", &[]);
@@ -74,7 +74,7 @@ fn invalid_arguments_are_rejected_without_side_effects() {
         (&["remove", "x"], "no source named `x`"),
         (&["invalidate", "x"], "no source named `x`"),
         (&["enable", "x"], "no source or tool named `x`"),
-        (&["trust"], "no project file from here upwards; `toolcrib init` writes one"),
+        (&["trust"], "no project file in the working directory or its parents; `toolcrib init` writes one"),
         (&["import"], "no servers of another client found; looked at\n  claude-desktop: "),
     ] {
         let outcome = toolcrib.run(arguments);
@@ -93,7 +93,11 @@ fn add_openapi_accepts_the_options_of_a_configuration_file() {
         ["--include", "get_*", "--include", "GET *", "--exclude", "*x*", "--tag", "orders", "--allow-private"];
     let arguments = [&["add", "shop", "--openapi", "no-such.yaml"][..], &options, &filters].concat();
     let added = toolcrib.run(&arguments);
-    assert_eq!((added.code, added.stdout.starts_with("shop: declared, but not discovered")), (1, true), "{added:?}");
+    assert_eq!(
+        (added.code, added.stdout.starts_with("shop: declared, but its discovery failed")),
+        (1, true),
+        "{added:?}"
+    );
     assert_eq!(toolcrib.run(&["add", "errands", "--workflow", "no-such.yaml"]).code, 1);
     let mut sources = toolcrib.json(&["config"])["sources"].take();
     sources["shop"].as_object_mut().unwrap().remove("origin");
@@ -133,8 +137,9 @@ fn a_source_of_the_configuration_cannot_be_added_or_removed() {
     for (name, line) in [("files", 2), ("wrong", 3)] {
         let place = format!("`{}:{line}`", file.display());
         let added = add_scripted_source(&toolcrib, name, &[]);
-        let message =
-            format!("error: `{name}` is declared in {place}, which takes precedence; change it there, or choose another name\n");
+        let message = format!(
+            "error: `{name}` is declared in {place}, which takes precedence; change it there, or choose another name\n"
+        );
         assert_eq!((added.code, added.stderr), (1, message));
         let removed = toolcrib.run(&["remove", name]);
         let message =
@@ -232,7 +237,7 @@ fn an_invalidated_source_is_stale() {
     let toolcrib = Toolcrib::new();
     assert_eq!(add_scripted_source(&toolcrib, "one", &[]).code, 0);
     assert_eq!(toolcrib.json(&["sources"])["sources"][0]["freshness"], "fresh");
-    assert_eq!(toolcrib.run_ok(&["invalidate"]).stdout, "one: discovered again at the next need\n");
+    assert_eq!(toolcrib.run_ok(&["invalidate"]).stdout, "one: stale; refreshed at its next use\n");
     assert_eq!(toolcrib.json(&["sources"])["sources"][0]["freshness"], "stale");
     assert_eq!(toolcrib.json(&["invalidate", "one"]), json!({ "invalidated": ["one"] }));
     assert_eq!(toolcrib.json(&["tools", "--cached"])["tools"].as_array().unwrap().len(), 3);
@@ -456,10 +461,7 @@ fn logs_show_stderr_without_control_characters() {
     assert_eq!(toolcrib.json(&["logs", "one"]), json!({ "source": "one", "lines": ["first", "second"] }));
     assert_eq!(add_scripted_source(&toolcrib, "quiet", &[]).code, 0);
     let quiet = toolcrib.run_ok(&["logs", "quiet"]);
-    assert_eq!(
-        (quiet.stdout.as_str(), quiet.stderr.as_str()),
-        ("", "`quiet` has written nothing to its standard error yet\n")
-    );
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", "`quiet` has written nothing to stderr yet\n"));
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn describe_starts_only_the_source_of_the_tool() {
     let project = TestProject::new(
         "one: { command: SERVER, args: [--count-file, one.log], cwd: . }\ntwo: { command: SERVER, args: [--count-file, two.log], cwd: . }",
     );
-    project.run(&["describe", "one__add", "--cached"]).assert_code(1).assert_stderr("the tools of `one` are not known");
+    project.run(&["describe", "one__add", "--cached"]).assert_code(1).assert_stderr("the tools of `one` are unknown");
     assert!(!project.path("project/one.log").exists());
     project.run(&["describe", "one__add"]).assert_code(0);
     for command in ["stats", "history", "verify", "doctor"] {
@@ -289,7 +289,7 @@ fn verify_finds_tampering() {
     ] {
         let project = TestProject::new("one: { command: SERVER }");
         project.run(&["tools"]).assert_code(0);
-        project.run(&["verify"]).assert_code(0).assert_stdout("the catalogue equals its replay");
+        project.run(&["verify"]).assert_code(0).assert_stdout("the catalogue matches a replay of it");
         let whole = project.json(0, &["verify"]);
         assert_eq!(whole, json!({"records": 2, "manifests": 1, "unknown_events": 0, "faults": []}));
         if project.execute_sql(sql).is_none() {
@@ -334,7 +334,7 @@ fn doctor_reports_problems_with_advice() {
     };
     check("config", "ok", "toolcrib.yaml` is read; 11 sources", "");
     check("data", "ok", "", "");
-    check("store", "ok", "whole", "");
+    check("store", "ok", "none damaged", "");
     check("guard", "ok", "", "");
     check("source odd", "ok", "3 tools, health ok", "");
     check("tools of odd", "warn", "`bad` is set aside: its input schema is not a JSON object", "");
@@ -360,7 +360,7 @@ fn doctor_reports_problems_with_advice() {
 #[test]
 fn doctor_reports_no_problem_on_a_healthy_setup() {
     let project = TestProject::new("one: { command: SERVER, args: [--count-file, starts.log], cwd: . }");
-    project.run(&["doctor"]).assert_code(0).assert_stdout("nothing is broken; 1 warning");
+    project.run(&["doctor"]).assert_code(0).assert_stdout("no problems; 1 warning");
     let probed = project.run(&["doctor", "--probe"]);
     probed
         .assert_code(0)

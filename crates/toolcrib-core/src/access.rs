@@ -63,7 +63,7 @@ impl Token {
 
 /// Maximum number of tokens; creating another one fails with `CONFLICT`.
 pub const MAX_ACCESS_TOKENS: usize = 1_000;
-/// Longest time from creation to expiry: 100 years, which keeps all times far from overflow.
+/// Maximum time from creation to expiry: 100 years, which keeps all times far from overflow.
 pub const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
 /// Length of a token id in hexadecimal digits. Names of this shape are rejected, so that `token revoke` can take either.
 const TOKEN_ID_DIGITS: usize = 12;

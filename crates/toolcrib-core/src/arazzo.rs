@@ -96,7 +96,7 @@ pub struct WorkflowStep {
     pub outputs: Vec<(String, Value)>,
 }
 
-/// What a step calls.
+/// Target of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StepTarget {
     /// Operation of an OpenAPI document.

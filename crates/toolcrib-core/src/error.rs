@@ -16,10 +16,17 @@ pub struct Error {
     pub message: String,
     /// For programs: violations of an argument schema, similar names, candidates.
     pub details: Option<Value>,
-    /// The command that the message proposes, and the REST route that does the same.
-    next_step: Option<NextStep>,
     /// Overrides the default of the code.
     retryable: Option<bool>,
+    /// Parts that few errors have, in a box so that results stay small.
+    extra: Option<Box<ErrorExtra>>,
+}
+
+/// Parts of an [`Error`] that few errors have.
+#[derive(Debug, Default)]
+struct ErrorExtra {
+    /// The command that the message proposes, and the REST route that does the same.
+    next_step: Option<NextStep>,
     /// For the log; may contain upstream details that clients must not see.
     cause: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -94,7 +101,7 @@ impl Code {
 impl Error {
     /// Creates an error without details and cause.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), details: None, next_step: None, retryable: None, cause: None }
+        Self { code, message: message.into(), details: None, retryable: None, extra: None }
     }
 
     /// Adds details for programs.
@@ -107,13 +114,14 @@ impl Error {
     /// REST clients read the route in place of the command.
     pub fn with_next_step(mut self, command: &str, route: &str, effect: &str) -> Self {
         self.message = format!("{}; `{command}` {effect}", self.message);
-        self.next_step = Some(NextStep { command: format!("`{command}`"), route: format!("`{route}`") });
+        let step = NextStep { command: format!("`{command}`"), route: format!("`{route}`") };
+        self.extra.get_or_insert_default().next_step = Some(step);
         self
     }
 
     /// The message for a REST client: with the route of the next step instead of the command.
     pub fn rest_message(&self) -> String {
-        match &self.next_step {
+        match self.extra.as_ref().and_then(|extra| extra.next_step.as_ref()) {
             Some(step) => self.message.replace(&step.command, &step.route),
             None => self.message.clone(),
         }
@@ -127,7 +135,7 @@ impl Error {
 
     /// Adds the cause for the log.
     pub fn with_cause(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        self.cause = Some(Box::new(cause));
+        self.extra.get_or_insert_default().cause = Some(Box::new(cause));
         self
     }
 
@@ -148,7 +156,7 @@ impl Error {
 
     /// Formats the cause and its causes as one line for the log.
     pub fn cause_chain(&self) -> Option<String> {
-        let mut cause: &dyn std::error::Error = self.cause.as_deref()?;
+        let mut cause: &dyn std::error::Error = self.extra.as_ref()?.cause.as_deref()?;
         let mut chain = cause.to_string();
         while let Some(next) = cause.source() {
             chain = format!("{chain}: {next}");
@@ -172,7 +180,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.cause.as_deref().map(|cause| cause as _)
+        self.extra.as_ref()?.cause.as_deref().map(|cause| cause as _)
     }
 }
 

@@ -1,7 +1,7 @@
 //! OpenAPI documents: converts their operations into tools, and builds the HTTP request for a call.
 //!
 //! Documents are read as untyped JSON, operation by operation: real documents often violate the specification, and a
-//! broken part costs only itself. It is reported with its JSON pointer and a reason. Fetching documents and sending
+//! broken part does not affect the others. It is reported with its JSON pointer and a reason. Fetching documents and sending
 //! requests is left to the connector.
 
 pub mod request;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub use widening::{DefaultVerdict, widens};
 
-/// What a rule says about a tool. Ordered from permissive to strict.
+/// Decision of a rule about a tool. Ordered from permissive to strict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {

@@ -216,7 +216,7 @@ pub struct SourceSettings {
     pub tools: Rules,
 }
 
-/// What happens to a tool with the name of a built-in tool.
+/// Treatment of a tool that has the name of a built-in tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnConflict {
@@ -242,7 +242,7 @@ pub enum Lifecycle {
 pub enum ResultText {
     /// Without hidden and control characters, see [`text::sanitize`](crate::text::sanitize).
     Clean,
-    /// As the source sent them.
+    /// Unchanged.
     Raw,
 }
 

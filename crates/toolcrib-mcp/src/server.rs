@@ -76,7 +76,7 @@ pub struct McpPeer {
     pub is_stateless: bool,
 }
 
-/// What a server tells about itself during the handshake.
+/// Self-description of the service, sent in the handshake.
 #[derive(Debug)]
 pub struct ServiceDescription {
     /// The server capabilities, a JSON object.

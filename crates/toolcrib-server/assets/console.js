@@ -1,302 +1,344 @@
-// What a page does beyond being read: it follows what happens, searches as one types, and sends forms without
-// leaving. It builds no HTML: all it shows is what the server rendered, taken from the same pages.
+// Script of the web console. It keeps the page up to date with the event stream, searches while the user types, and
+// submits forms without leaving the page. It builds no HTML of its own: it fetches the pages that the server renders and
+// copies the differences into the document. Every page also works without it.
 
 const main = document.getElementById("main");
-const told = document.getElementById("told");
-const live = document.getElementById("live");
+const statusRegion = document.getElementById("told");
+const liveIndicator = document.getElementById("live");
+// The style sheet hides elements that are only needed without a script.
 document.documentElement.classList.add("script");
 
-/* A page of the server, as a document that runs nothing. */
-async function load(address, options = {}) {
+/* Fetches a page of the server. `DOMParser` creates a document that runs no scripts and loads no images. */
+async function fetchPage(address, options = {}) {
   const response = await fetch(address, { credentials: "same-origin", ...options });
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   return { response, page };
 }
 
-/* Buttons whose forms are under way; they are not pressed twice, whatever the page becomes meanwhile. */
-const sending = new Set();
+/* Buttons of forms that are being submitted. They stay disabled when the page is updated meanwhile, so that a form cannot be
+   submitted twice. */
+const busyButtons = new Set();
 
-/* Makes an element like a fresh one without touching what is the same, so that focus, selection and scrolling stay. */
-function become(old, fresh) {
-  if (old.isEqualNode(fresh) || fresh.dataset?.kept !== undefined) return;
-  if (old.nodeType !== Node.ELEMENT_NODE) {
-    old.nodeValue = fresh.nodeValue;
+/* Makes a node equal to the new one and leaves equal parts untouched, so that focus, selection and scroll position are kept. */
+function updateNode(current, next) {
+  // `data-kept` is an empty placeholder: the server omitted this part because the page already has it.
+  if (current.isEqualNode(next) || next.dataset?.kept !== undefined) return;
+  if (current.nodeType !== Node.ELEMENT_NODE) {
+    current.nodeValue = next.nodeValue;
     return;
   }
-  if (old.dataset.keep !== undefined && old.dataset.keep === fresh.dataset.keep) return;
-  const opened = old.localName === "details";
-  const ours = (name) => (opened && name === "open") || (name === "disabled" && sending.has(old));
-  for (const { name } of [...old.attributes]) {
-    if (!fresh.hasAttribute(name) && !ours(name)) old.removeAttribute(name);
+  // `data-keep` marks an element with user input. It is replaced only if its key changes.
+  if (current.dataset.keep !== undefined && current.dataset.keep === next.dataset.keep) return;
+  const isDetails = current.localName === "details";
+  // Attributes that the user or this script controls, not the server.
+  const isLocal = (name) => (isDetails && name === "open") || (name === "disabled" && busyButtons.has(current));
+  for (const { name } of [...current.attributes]) {
+    if (!next.hasAttribute(name) && !isLocal(name)) current.removeAttribute(name);
   }
-  for (const { name, value } of fresh.attributes) {
-    if (old.getAttribute(name) !== value && !ours(name)) old.setAttribute(name, value);
+  for (const { name, value } of next.attributes) {
+    if (current.getAttribute(name) !== value && !isLocal(name)) current.setAttribute(name, value);
   }
-  becomeWithin(old, fresh);
+  updateChildren(current, next);
 }
 
-/* From a node on, the first that the server rendered: what a form complains of stays until it is sent again. */
-function rendered(node) {
+/* Makes the children of an element equal to those of the new one. Children with an id are matched by id, others by position
+   and element name. */
+function updateChildren(current, next) {
+  const currentById = new Map([...current.children].filter((child) => child.id).map((child) => [child.id, child]));
+  const nextIds = new Set([...next.children].map((child) => child.id));
+  let cursor = skipErrorMessages(current.firstChild);
+  for (const nextChild of [...next.childNodes]) {
+    const match = nextChild.id && currentById.get(nextChild.id);
+    if (match) {
+      // Obsolete elements before the match are removed first, so that the match need not move: an element that moves
+      // loses the focus.
+      while (cursor && cursor !== match && cursor.id && !nextIds.has(cursor.id)) {
+        const obsolete = cursor;
+        cursor = skipErrorMessages(cursor.nextSibling);
+        obsolete.remove();
+      }
+      if (match === cursor) cursor = skipErrorMessages(cursor.nextSibling);
+      else current.insertBefore(match, cursor);
+      updateNode(match, nextChild);
+    } else if (cursor && !cursor.id && !nextChild.id && cursor.nodeName === nextChild.nodeName) {
+      const reused = cursor;
+      cursor = skipErrorMessages(cursor.nextSibling);
+      updateNode(reused, nextChild);
+    } else {
+      current.insertBefore(document.importNode(nextChild, true), cursor);
+    }
+  }
+  while (cursor) {
+    const obsolete = cursor;
+    cursor = skipErrorMessages(cursor.nextSibling);
+    obsolete.remove();
+  }
+}
+
+/* Returns the first node, from `node` on, that the server rendered. Error messages of forms are inserted by `showError`; they
+   are not on the new page, and stay until the form is submitted again. */
+function skipErrorMessages(node) {
   while (node?.dataset?.complaint !== undefined) node = node.nextSibling;
   return node;
 }
 
-function becomeWithin(old, fresh) {
-  const named = new Map([...old.children].filter((child) => child.id).map((child) => [child.id, child]));
-  const wanted = new Set([...fresh.children].map((child) => child.id));
-  let at = rendered(old.firstChild);
-  for (const next of [...fresh.childNodes]) {
-    const known = next.id && named.get(next.id);
-    if (known) {
-      // What goes is taken away first, for what is moved loses its focus.
-      while (at && at !== known && at.id && !wanted.has(at.id)) {
-        const gone = at;
-        at = rendered(at.nextSibling);
-        gone.remove();
-      }
-      if (known === at) at = rendered(at.nextSibling);
-      else old.insertBefore(known, at);
-      become(known, next);
-    } else if (at && !at.id && !next.id && at.nodeName === next.nodeName) {
-      const same = at;
-      at = rendered(at.nextSibling);
-      become(same, next);
-    } else {
-      old.insertBefore(document.importNode(next, true), at);
-    }
+/* Copies the content and the navigation of a fetched page into the document. */
+function applyPage(page) {
+  const nextMain = page.getElementById("main");
+  if (!nextMain) return;
+  for (const [current, next] of [[main, nextMain], [document.getElementById("pages"), page.getElementById("pages")]]) {
+    if (current && next) updateChildren(current, next);
   }
-  while (at) {
-    const gone = at;
-    at = rendered(at.nextSibling);
-    gone.remove();
-  }
+  showCopyButtons();
 }
 
-function take(page) {
-  const fresh = page.getElementById("main");
-  if (!fresh) return;
-  for (const [old, next] of [[main, fresh], [document.getElementById("pages"), page.getElementById("pages")]]) {
-    if (old && next) becomeWithin(old, next);
-  }
-  ready();
-}
+let isRefreshing = false;
+let refreshAgain = false;
+/* A source is being removed. It may be the subject of this page, for which a refresh would show an error page. */
+let isLeaving = false;
+/* An event that may have added a version to the tool's history arrived since the last refresh. */
+let historyMayHaveChanged = false;
 
-/* What came of a form stays until the next one; everything else may be asked for again at any time. */
-let refreshing = false;
-let again = false;
-let leaving = false;
-let past = false;
+/* Fetches the current page again. Runs at most one request at a time: calls during a request cause one more afterwards. */
 async function refresh() {
-  if (leaving) return;
-  if (refreshing) {
-    again = true;
+  if (isLeaving) return;
+  if (isRefreshing) {
+    refreshAgain = true;
     return;
   }
-  refreshing = true;
-  // A tool's past is read from the store: it is asked for again only when something was recorded.
-  const headers = past ? {} : { "X-Past-Kept": "yes" };
-  past = false;
+  isRefreshing = true;
+  // The server reads the history of a tool from the store, which is expensive. It omits the history for this header, and
+  // the page keeps the one it has.
+  const headers = historyMayHaveChanged ? {} : { "X-Past-Kept": "yes" };
+  historyMayHaveChanged = false;
   try {
     const address = location.href;
-    const { response, page } = await load(address, { headers });
-    // Meanwhile a search may have gone elsewhere.
-    if (address === location.href && (response.ok || response.status === 404)) take(page);
+    const { response, page } = await fetchPage(address, { headers });
+    // A search may have changed the address during the request. A 404 page is shown: the subject was removed.
+    if (address === location.href && (response.ok || response.status === 404)) applyPage(page);
   } catch {
-    // The server is away; the next event or the next minute tries again.
+    // The server is unreachable. The next event or the periodic refresh tries again.
   }
-  await new Promise((done) => setTimeout(done, 250));
-  refreshing = false;
-  if (again) {
-    again = false;
+  // Limits a burst of events to about four refreshes per second.
+  await new Promise((resolve) => setTimeout(resolve, 250));
+  isRefreshing = false;
+  if (refreshAgain) {
+    refreshAgain = false;
     refresh();
-  } else if (main.querySelector("[data-pending]")) {
-    setTimeout(refresh, 400);
+  } else {
+    refreshWhilePending();
   }
 }
 
-/* Live: one stream, closed while nobody looks, for a browser has few connections to give. */
-const KINDS = ["record", "source", "progress", "discovered", "call", "catalog", "lost"];
-let stream = null;
-
-/* Whether what happened shows on this page. */
-function concerns(kind, data) {
-  const { source, tool, own } = main.querySelector(":scope > .head")?.dataset ?? {};
-  if (["lost", "catalog", "message"].includes(kind)) return true;
-  if (tool !== undefined) {
-    // A call is told by the name it was asked for, of which there are several.
-    if (kind === "call") return data.source === source && (data.tool === tool || data.tool.endsWith(own));
-    return kind === "record" && (data.source ?? source) === source;
-  }
-  if (source !== undefined) return (data.source ?? data.id ?? source) === source;
-  switch (location.pathname) {
-    case "/sources": return kind !== "call";
-    case "/tools": return kind === "record" || (kind === "call" && main.querySelector(`#found a[href="/sources/${CSS.escape(data.source ?? "")}"]`) !== null);
-    case "/activity": return ["record", "discovered", "call"].includes(kind);
-    default: return true;
-  }
+/* Refreshes soon if the server is still computing a part of the page, such as token counts. */
+function refreshWhilePending() {
+  if (main.querySelector("[data-pending]")) setTimeout(refresh, 400);
 }
 
-/* Calls may come by the hundred; they are shown once a second. */
-let called = 0;
-function happened(event) {
+const EVENT_TYPES = ["record", "source", "progress", "discovered", "call", "catalog", "lost"];
+let eventStream = null;
+let callRefreshTimer = 0;
+
+/* Opens the event stream. Hidden pages have none, because a browser allows only a few connections per host. */
+function openEventStream() {
+  if (eventStream || document.hidden || !liveIndicator) return;
+  eventStream = new EventSource("/api/events");
+  eventStream.onopen = () => { liveIndicator.hidden = false; };
+  eventStream.onmessage = handleEvent;
+  EVENT_TYPES.forEach((type) => eventStream.addEventListener(type, handleEvent));
+  eventStream.onerror = () => {
+    liveIndicator.hidden = true;
+    // The browser reconnects after a lost connection, but not after an error status.
+    if (eventStream && eventStream.readyState === EventSource.CLOSED) {
+      eventStream = null;
+      setTimeout(() => { historyMayHaveChanged = true; refresh(); openEventStream(); }, 5000);
+    }
+  };
+}
+
+function handleEvent(event) {
   let data = {};
   try {
     data = JSON.parse(event.data) ?? {};
   } catch {
-    // It is followed all the same.
+    // The type of the event is enough to decide on a refresh.
   }
-  if (!concerns(event.type, data)) return;
-  if (event.type === "record" || event.type === "lost") past = true;
+  if (!affectsPage(event.type, data)) return;
+  if (event.type === "record" || event.type === "lost") historyMayHaveChanged = true;
+  // There may be hundreds of calls per second; they refresh the page once a second.
   if (event.type !== "call") refresh();
-  else called ||= setTimeout(() => { called = 0; refresh(); }, 1000);
+  else callRefreshTimer ||= setTimeout(() => { callRefreshTimer = 0; refresh(); }, 1000);
 }
 
-function follow() {
-  if (stream || document.hidden || !live) return;
-  stream = new EventSource("/api/events");
-  stream.onopen = () => { live.hidden = false; };
-  stream.onmessage = happened;
-  KINDS.forEach((kind) => stream.addEventListener(kind, happened));
-  stream.onerror = () => {
-    live.hidden = true;
-    if (stream && stream.readyState === EventSource.CLOSED) {
-      stream = null;
-      setTimeout(() => { past = true; refresh(); follow(); }, 5000);
-    }
-  };
+/* Returns whether this page shows data that the event may have changed. */
+function affectsPage(type, data) {
+  const { source, tool, own: originalName } = main.querySelector(":scope > .head")?.dataset ?? {};
+  // `lost` means that events were dropped; `message` is the type of events without a type.
+  if (["lost", "catalog", "message"].includes(type)) return true;
+  if (tool !== undefined) {
+    // A call event contains the name from the request, which can be any of the names of the tool.
+    if (type === "call") return data.source === source && (data.tool === tool || data.tool.endsWith(originalName));
+    return type === "record" && (data.source ?? source) === source;
+  }
+  if (source !== undefined) return (data.source ?? data.id ?? source) === source;
+  switch (location.pathname) {
+    case "/sources": return type !== "call";
+    case "/tools": return type === "record" || (type === "call" && listsToolsOf(data.source ?? ""));
+    case "/activity": return ["record", "discovered", "call"].includes(type);
+    default: return true;
+  }
 }
+
+/* Returns whether the page with the tools has a tool of the source. */
+function listsToolsOf(source) {
+  return main.querySelector(`#found a[href="/sources/${CSS.escape(source)}"]`) !== null;
+}
+
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden) {
-    past = true;
+    historyMayHaveChanged = true;
     refresh();
-    follow();
-  } else if (stream) {
-    stream.close();
-    stream = null;
-    live.hidden = true;
+    openEventStream();
+  } else if (eventStream) {
+    eventStream.close();
+    eventStream = null;
+    liveIndicator.hidden = true;
   }
 });
-addEventListener("pagehide", () => stream && stream.close());
-// Times are told as how long ago they were.
+addEventListener("pagehide", () => eventStream && eventStream.close());
+// Times are shown relative to now ("2 minutes ago") and change without an event.
 setInterval(() => document.hidden || refresh(), 30000);
 
-function tell(words) {
-  told.textContent = "";
-  requestAnimationFrame(() => { told.textContent = words; });
-}
-
-/* What a page of refusal says, for the form that asked. */
-function refusal(page) {
-  const said = page.querySelector(".refusal");
-  return said ? [...said.querySelectorAll("p")].slice(1, 2).map((p) => p.textContent).join("") : "That did not work.";
-}
-
-function complain(form, words) {
-  let place = form.querySelector(":scope > .message");
-  if (!place) {
-    place = document.createElement("p");
-    place.className = "message";
-    place.setAttribute("role", "alert");
-    place.dataset.complaint = "";
-    form.append(place);
-  }
-  place.textContent = words;
-  place.scrollIntoView({ block: "nearest" });
-}
-
-/* Forms are sent as they would be without script; only the page stays. */
-async function send(form, submitter) {
+/* Submits a form with the request that the browser would send without the script, and stays on the page. */
+async function submitForm(form, submitter) {
   const data = new URLSearchParams(new FormData(form, submitter));
   const button = submitter ?? form.querySelector("button");
-  const focused = document.activeElement === button;
+  const hadFocus = document.activeElement === button;
   button.disabled = true;
-  sending.add(button);
-  // What is being removed has no page to be refreshed.
-  leaving = form.dataset.follow !== undefined;
+  busyButtons.add(button);
+  // `data-follow` marks a form that removes a source.
+  isLeaving = form.dataset.follow !== undefined;
   form.querySelector(":scope > .message")?.remove();
   try {
-    const { response, page } = await load(form.action, { method: "POST", body: data });
-    if (form.dataset.call !== undefined) return answer(form, response, page);
+    const { response, page } = await fetchPage(form.action, { method: "POST", body: data });
+    if (form.dataset.call !== undefined) return showCallResult(form, page);
     if (!response.ok) {
-      leaving = false;
-      return complain(form, refusal(page));
+      isLeaving = false;
+      return showError(form, errorMessage(page));
     }
-    tell(`${button.textContent.trim()}: ${await came(response, page)}`);
-    if (leaving && new URL(response.url).pathname !== location.pathname) return location.assign(response.url);
-    leaving = false;
-    const add = form.closest("details.add");
-    if (!add) return refresh();
+    announce(`${button.textContent.trim()}: ${await describeOutcome(response, page)}`);
+    if (isLeaving && new URL(response.url).pathname !== location.pathname) return location.assign(response.url);
+    isLeaving = false;
+    const addForm = form.closest("details.add");
+    if (!addForm) return refresh();
     form.reset();
-    add.open = false;
+    addForm.open = false;
     await refresh();
-    // What was added is shown, for it may stand far above.
+    // The new source may be outside the visible part of the page.
     const added = document.getElementById(`source-${new URL(response.url).pathname.split("/").at(-1)}`);
     added?.scrollIntoView({ block: "nearest" });
     return added?.querySelector("a")?.focus({ preventScroll: true });
   } catch {
-    leaving = false;
-    return complain(form, "The server cannot be reached.");
+    isLeaving = false;
+    return showError(form, "The server cannot be reached.");
   } finally {
     button.disabled = false;
-    sending.delete(button);
-    // Who pressed it with a key goes on from there, unless it goes with what was removed.
-    const stays = button.isConnected && (form.dataset.follow === undefined || form.querySelector(":scope > .message"));
-    if (focused && document.activeElement === document.body) (stays ? button : main).focus({ preventScroll: true });
+    busyButtons.delete(button);
+    // A disabled button loses the focus. Keyboard users continue from the button, or from the start of the content if the
+    // button disappears with the removed source.
+    const remains = button.isConnected && (form.dataset.follow === undefined || form.querySelector(":scope > .message"));
+    if (hadFocus && document.activeElement === document.body) (remains ? button : main).focus({ preventScroll: true });
   }
 }
 
-/* How what was done stands now, by the page that the server answers with. */
-async function came(response, page) {
-  const find = (page) => page.querySelector("#main .standing .state");
-  let state = find(page);
-  for (let times = 0; state?.classList.contains("busy") && times < 5; times += 1) {
-    await new Promise((done) => setTimeout(done, 200));
-    state = find((await load(response.url)).page);
+/* Shows the result of a tool call below its form. */
+function showCallResult(form, page) {
+  const nextResult = page.getElementById("answer");
+  if (!nextResult) return showError(form, errorMessage(page));
+  const result = document.getElementById("answer");
+  // Not `updateNode`: the element has `data-keep`, so that a refresh keeps the result.
+  updateChildren(result, nextResult);
+  result.scrollIntoView({ block: "nearest" });
+  return refresh();
+}
+
+/* Returns the state after an action, from the page that the server redirected to. Waits up to a second for a source that is
+   being discovered. */
+async function describeOutcome(response, page) {
+  const findState = (page) => page.querySelector("#main .standing .state");
+  let state = findState(page);
+  for (let attempt = 0; state?.classList.contains("busy") && attempt < 5; attempt += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    state = findState((await fetchPage(response.url)).page);
   }
   if (state) return state.textContent;
   const failing = page.querySelectorAll("#source-rows .state.bad, #source-rows .state.warning").length;
   return failing > 0 ? `done, ${failing} with errors` : "done";
 }
 
-function answer(form, response, page) {
-  const fresh = page.getElementById("answer");
-  if (!fresh) return complain(form, refusal(page));
-  const place = document.getElementById("answer");
-  becomeWithin(place, fresh);
-  place.scrollIntoView({ block: "nearest" });
-  return refresh();
+/* Returns the message of an error page: its second paragraph, after the status and the error code. */
+function errorMessage(page) {
+  const errorPage = page.querySelector(".refusal");
+  return errorPage ? [...errorPage.querySelectorAll("p")].slice(1, 2).map((p) => p.textContent).join("") : "Request failed.";
+}
+
+/* Shows an error message at the end of a form. */
+function showError(form, text) {
+  let message = form.querySelector(":scope > .message");
+  if (!message) {
+    message = document.createElement("p");
+    message.className = "message";
+    message.setAttribute("role", "alert");
+    message.dataset.complaint = "";
+    form.append(message);
+  }
+  message.textContent = text;
+  message.scrollIntoView({ block: "nearest" });
+}
+
+/* Announces a text to screen readers. The region is emptied first, because they do not read an unchanged text again. */
+function announce(text) {
+  statusRegion.textContent = "";
+  requestAnimationFrame(() => { statusRegion.textContent = text; });
 }
 
 document.addEventListener("submit", (event) => {
   const form = event.target;
   if (form.dataset.act === undefined && form.dataset.call === undefined) return;
   event.preventDefault();
-  send(form, event.submitter);
+  submitForm(form, event.submitter);
 });
 
-/* Search as one types: the same address the form would go to, of which only what was found is taken. */
-let typed = 0;
-let asking = null;
+// Arguments given as JSON replace those of the fields, so the fields are not validated.
+document.addEventListener("input", ({ target }) => {
+  if (target.name === "arguments" && target.form) target.form.noValidate = target.value.trim() !== "";
+});
+
+let searchTimer = 0;
+let searchRequest = null;
+
+/* Fetches the address that the form would navigate to, and replaces only the results, so that the search field is untouched. */
 async function search(form) {
   const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
   const address = `${form.getAttribute("action")}?${query}`;
-  asking?.abort();
-  asking = new AbortController();
+  searchRequest?.abort();
+  searchRequest = new AbortController();
   try {
-    const { page } = await load(address, { signal: asking.signal });
-    const [old, fresh] = [document.getElementById("found"), page.getElementById("found")];
+    const { page } = await fetchPage(address, { signal: searchRequest.signal });
+    const [current, next] = [document.getElementById("found"), page.getElementById("found")];
     history.replaceState(null, "", address);
-    if (old && fresh) becomeWithin(old, fresh);
-    if (main.querySelector("[data-pending]")) setTimeout(refresh, 400);
+    if (current && next) updateChildren(current, next);
+    refreshWhilePending();
   } catch {
-    // Another letter was typed meanwhile.
+    // A newer search aborted this one, or the server is unreachable.
   }
 }
 document.addEventListener("input", (event) => {
   const form = event.target.form;
   if (form?.dataset.search === undefined) return;
-  clearTimeout(typed);
-  typed = setTimeout(() => search(form), event.target.type === "search" ? 120 : 0);
+  clearTimeout(searchTimer);
+  // A delay between keystrokes; selections in a list take effect at once.
+  searchTimer = setTimeout(() => search(form), event.target.type === "search" ? 120 : 0);
 });
 document.addEventListener("submit", (event) => {
   if (event.target.dataset.search === undefined) return;
@@ -308,45 +350,44 @@ document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
   await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
-  tell("Copied");
+  announce("Copied");
 });
 
-function ready() {
+/* Shows the copy buttons. Browsers have no clipboard API on plain HTTP, except on loopback. */
+function showCopyButtons() {
   if (navigator.clipboard) document.querySelectorAll("[data-copy]").forEach((button) => { button.hidden = false; });
 }
 
-ready();
-follow();
-if (main.querySelector("[data-pending]")) setTimeout(refresh, 400);
-
-/* A link to the form opens it and goes to its first field. */
-function led() {
-  const add = location.hash === "#add" && document.querySelector("details.add");
-  if (!add) return;
-  add.open = true;
-  add.querySelector("input[name=name]").focus();
-  add.scrollIntoView({ block: "start" });
+/* Opens the form and focuses its first field if the address has the fragment `#add`. */
+function openAddForm() {
+  const addForm = location.hash === "#add" && document.querySelector("details.add");
+  if (!addForm) return;
+  addForm.open = true;
+  addForm.querySelector("input[name=name]").focus();
+  addForm.scrollIntoView({ block: "start" });
 }
-// Where an address leads, a browser goes itself once all is there.
-addEventListener("load", () => setTimeout(led));
-addEventListener("hashchange", led);
+// After `load`, because the browser scrolls to the fragment by itself until then.
+addEventListener("load", () => setTimeout(openAddForm));
+addEventListener("hashchange", openAddForm);
 document.addEventListener("click", (event) => {
-  // The same address again is no change of it.
-  if (event.target.closest('a[href="#add"]') && location.hash === "#add") led();
+  // A second click on the link does not change the fragment, and so fires no `hashchange`.
+  if (event.target.closest('a[href="#add"]') && location.hash === "#add") openAddForm();
 });
 
-/* What asks whether one is sure is left as one leaves a dialog. */
+/* Confirmations. They close like a dialog: with Escape, or with a click elsewhere. */
+
 document.addEventListener("keydown", (event) => {
-  const open = event.key === "Escape" && document.querySelector("details.sure[open]");
-  if (!open) return;
-  open.open = false;
-  open.querySelector("summary").focus();
+  const confirmation = event.key === "Escape" && document.querySelector("details.sure[open]");
+  if (!confirmation) return;
+  confirmation.open = false;
+  confirmation.querySelector("summary").focus();
 });
 document.addEventListener("click", (event) => {
-  document.querySelectorAll("details.sure[open]").forEach((open) => { open.open = open.contains(event.target); });
+  for (const confirmation of document.querySelectorAll("details.sure[open]")) {
+    confirmation.open = confirmation.contains(event.target);
+  }
 });
 
-/* Who gives all arguments as JSON is not asked to put the fields right. */
-document.addEventListener("input", ({ target }) => {
-  if (target.name === "arguments" && target.form) target.form.noValidate = target.value.trim() !== "";
-});
+showCopyButtons();
+openEventStream();
+refreshWhilePending();

@@ -48,7 +48,7 @@ pub(crate) struct ActivityEntry {
     pub(crate) event: ActivityEvent,
 }
 
-/// What happened, as the registry reported it.
+/// Subject of an activity entry: a finished call or discovery, or a journal record.
 #[derive(Debug, Clone)]
 pub(crate) enum ActivityEvent {
     Called(Arc<CallFinished>),

@@ -208,7 +208,8 @@ impl Authenticator {
         // With a damaged journal the token may be valid; it must not count as a failed attempt.
         registry.ensure_tokens_reliable()?;
         self.rate_limit.record_failure(registry.now())?;
-        let message = "unknown, revoked or expired token; `toolcrib token list` shows the existing ones";
+        let message =
+            "unknown, revoked or expired token; `toolcrib token list` on the server's machine lists the valid ones";
         Err(Error::new(Code::Unauthorized, message))
     }
 

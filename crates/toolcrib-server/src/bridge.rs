@@ -164,7 +164,7 @@ impl Bridge {
     }
 
     /// Returns the capabilities and instructions of the remote. If it cannot be reached now, the client still connects
-    /// and hears `tools/list_changed` once it can.
+    /// and gets `tools/list_changed` once the remote is reachable.
     async fn handshake(self, peer: Arc<McpPeer>) -> ServiceDescription {
         let tools_only = || RawValue::from_string("{\"tools\":{\"listChanged\":true}}".into()).unwrap_or_default();
         match self.get_or_connect(&peer).await {

@@ -25,7 +25,7 @@ pub(crate) struct RequestCounts {
     pub(crate) durations: BTreeMap<RouteClass, DurationHistogram>,
 }
 
-/// Kind of route. Used as a metric label instead of the path, of which clients can make up any number.
+/// Kind of route. Used as a metric label instead of the path, because clients can request any number of paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RouteClass {
     /// The REST API under `/api`.

@@ -23,7 +23,7 @@ use crate::http_metrics::RouteClass;
 use crate::rest::{ApiError, stopping_error};
 use crate::state::AppState;
 
-/// Carries the id of a request, from the client or made up here, back to the client and into the log.
+/// Carries the id of a request, from the client or generated, back to the client and into the log.
 const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The axum router as a hyper service.

@@ -12,7 +12,7 @@ use url::Host;
 
 /// Time to resolve a name when a source is declared.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Host names of cloud metadata services. Blocked by name, because a proxy would resolve them out of sight.
+/// Host names of cloud metadata services. Blocked by name, because a proxy would resolve them without our check.
 const METADATA_HOSTS: [&str; 5] =
     ["metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"];
 

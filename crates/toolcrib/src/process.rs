@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-/// Identifies a process for all time on one machine. Stored with leases, to detect owners that have ended.
+/// Identifies a process uniquely on one machine, even after its pid is reused. Stored with leases, to detect owners that have ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessIdentity {
     pid: u32,

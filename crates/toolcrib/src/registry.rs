@@ -126,7 +126,7 @@ pub struct RegistryOptions {
     /// does not depend on the number of cores; it bounds the child processes and sockets that are open at the same
     /// time.
     pub max_parallel_discoveries: usize,
-    /// Limits on the size and number of tools accepted from a source.
+    /// Size limits of a single tool; the limits on a whole list are in `toolcrib_mcp::ClientLimits`.
     pub bounds: ToolLimits,
     /// Whether to pick up, within two seconds, what other processes write to the same store.
     pub follow_writes: bool,

@@ -150,12 +150,12 @@ impl ScriptedSource {
         self.passes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Lets one that waits continue.
+    /// Lets one waiting discovery or call continue.
     pub fn resume_one(&self) {
         self.resume_one_signal.notify_one();
     }
 
-    /// Lets all continue.
+    /// Lets all waiting and later discoveries and calls run.
     pub fn resume(&self) {
         self.paused.send_replace(false);
     }

@@ -93,7 +93,7 @@ impl UsageCounters {
         let flushing = {
             let mut counts = self.counts();
             // A flush that was dropped while writing counts as written, so that nothing is counted twice; the next read
-            // of the store tells.
+            // of the store corrects the counts.
             let dropped = std::mem::take(&mut counts.flushing);
             counts.stored.merge(&dropped);
             counts.flushing = std::mem::take(&mut counts.pending);

@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
     /// An API: its OpenAPI document, JSON or YAML
     #[arg(long, value_name = "FILE-OR-URL")]
     openapi: Option<String>,
-    /// Where requests go, whatever the document says
+    /// Base URL of requests; overrides the document
     #[arg(long, value_name = "URL", conflicts_with_all = ["command", "url", "workflow"])]
     base_url: Option<String>,
     /// Only these operations: a glob on the name of the tool or on `METHOD /path`
@@ -103,8 +103,9 @@ async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
     let id = &source.id;
     // A configuration file overrides run-time declarations, so that the new one would have no effect.
     if let Some(location) = session.loaded_config.declared_at(id) {
-        let message =
-            format!("`{id}` is declared in `{location}`, which takes precedence; change it there, or choose another name");
+        let message = format!(
+            "`{id}` is declared in `{location}`, which takes precedence; change it there, or choose another name"
+        );
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
     let declared = session.registry.declare_lazily(source, CliSession::actor()).await?;

@@ -11,7 +11,7 @@ use crate::exit::CommandOutcome;
 use crate::output;
 use crate::session::CliSession;
 
-/// Print the summary for a system prompt: some of the tools there are, and how to find the others
+/// Print the summary for a system prompt: some tools of each source, and how to find the others
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib context

@@ -37,7 +37,7 @@ struct DoctorCheck {
     name: String,
     status: CheckStatus,
     message: String,
-    /// What to do about it.
+    /// Advice on the problem.
     fix: Option<String>,
 }
 
@@ -153,7 +153,7 @@ fn render_checks(checks: &[DoctorCheck]) -> String {
     let warned = count(CheckStatus::Warn);
     text.push_str(&match (failed, warned) {
         (0, 0) => "\nno problems found".to_owned(),
-        (0, warned) => format!("\nnothing is broken; {}", pluralize(warned, "warning")),
+        (0, warned) => format!("\nno problems; {}", pluralize(warned, "warning")),
         (failed, warned) => format!("\n{}, {}", pluralize(failed, "problem"), pluralize(warned, "warning")),
     });
     text

@@ -33,7 +33,7 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
     if !arguments.force
         && let Some(file) = find_existing_config(&directory)
     {
-        let message = format!("`{}` is there already; edit it, or replace it with `--force`", file.display());
+        let message = format!("`{}` already exists; edit it, or replace it with `--force`", file.display());
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
     let file = directory.join(CONFIG_FILE_NAME);

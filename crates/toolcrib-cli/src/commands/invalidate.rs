@@ -10,7 +10,7 @@ use crate::exit::CommandOutcome;
 use crate::output;
 use crate::session::CliSession;
 
-/// Have sources discovered again at the next need; their tools stay listed meanwhile
+/// Mark tool lists as stale: the next use refreshes them; tools stay listed
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  toolcrib invalidate\n  toolcrib invalidate github files")]
 pub(crate) struct Arguments {
@@ -31,7 +31,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         output::print_line("no sources yet; `toolcrib add NAME -- COMMAND` declares one")?;
     }
     for source in sources.iter().filter(|_| !common.json) {
-        output::print_line(&format!("{source}: discovered again at the next need"))?;
+        output::print_line(&format!("{source}: stale; refreshed at its next use"))?;
     }
     Ok(CommandOutcome::Success)
 }

@@ -37,7 +37,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     } else if !lines.is_empty() {
         output::print_line(&lines.join("\n"))?;
     } else if has_process {
-        common.hint(&format!("`{id}` has written nothing to its standard error yet"));
+        common.hint(&format!("`{id}` has written nothing to stderr yet"));
     } else {
         common.hint(&format!("`{id}` is not a program that Toolcrib starts, so it has no log"));
     }

@@ -20,7 +20,7 @@ use crate::arguments::CommonArguments;
 use crate::exit::{CommandOutcome, ShutdownSignals};
 use crate::session::CliSession;
 
-/// Speak MCP on standard input and output: for Claude Desktop, Cursor, an IDE
+/// Serve MCP on stdio, for clients that start a program (Claude Desktop, Cursor, an IDE)
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib mcp --config /path/to/toolcrib.yaml     the program to name in a client's configuration
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// What is listed: every tool (`full`), the three that find all others (`search`), or by number of tools (`auto`)
     #[arg(long, value_name = "MODE")]
     mode: Option<ModeArgument>,
-    /// Join the `toolcrib serve` at this address
+    /// Forward everything to the `toolcrib serve` at this address
     #[arg(long, value_name = "URL")]
     connect: Option<Url>,
     /// The bearer token for it, or a reference such as `${env:NAME}` or `${file:PATH}`; `TOOLCRIB_TOKEN` otherwise

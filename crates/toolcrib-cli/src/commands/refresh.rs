@@ -57,7 +57,7 @@ pub(crate) fn render_outcome(outcome: &RefreshOutcome) -> String {
     let total = added.len() + changed.len() + unchanged;
     let total = plural::pluralize(total, "tool");
     match outcome.status {
-        RefreshStatus::Fresh => format!("{source}: fresh, {total}; `--force` asks anyway"),
+        RefreshStatus::Fresh => format!("{source}: fresh, {total}; `--force` refreshes it anyway"),
         RefreshStatus::Disabled => format!("{source}: disabled"),
         RefreshStatus::Unchanged => format!("{source}: unchanged, {total} ({elapsed_ms} ms)"),
         RefreshStatus::Failed => {

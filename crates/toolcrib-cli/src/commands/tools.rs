@@ -130,7 +130,7 @@ fn render_table<'a>(tools: impl Iterator<Item = ToolRef<'a>>) -> Result<String> 
     let mut tools = tools.peekable();
     // An early message instead of an empty table.
     if tools.peek().is_none() {
-        return Ok("no tools yet; `toolcrib sources` shows what there is, `toolcrib add` declares a source".into());
+        return Ok("no tools yet; `toolcrib sources` lists the sources, `toolcrib add` declares a source".into());
     }
     let mut table = Table::new(&["tool", "policy", "description"]);
     for tool in tools {

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {}
 pub(crate) fn run(common: &CommonArguments, _: &Arguments) -> Result<CommandOutcome> {
     let loaded_config = session::load_config(common)?;
     let Some(file) = loaded_config.file.clone() else {
-        let message = "no project file from here upwards; `toolcrib init` writes one";
+        let message = "no project file in the working directory or its parents; `toolcrib init` writes one";
         return Err(Error::new(Code::NotFound, message));
     };
     // Without a project part the file was named with `--config`, is the user's own, or has no settings.
@@ -39,7 +39,7 @@ pub(crate) fn run(common: &CommonArguments, _: &Arguments) -> Result<CommandOutc
             output::print_json(&json!({ "file": file, "trusted": true, "changed": false, "sources": [] }))?;
         } else {
             output::print_line(&format!(
-                "`{}` needs no trust: it was named, is your own, or has no settings",
+                "`{}` needs no trust: it was named with `--config`, is your user configuration, or is empty",
                 file.display()
             ))?;
         }

@@ -14,7 +14,7 @@ use crate::output;
 use crate::plural::pluralize;
 use crate::session::{CliSession, store_url};
 
-/// Check that the journal is whole and that the catalogue equals its replay
+/// Check the journal for missing or corrupt records, and the catalogue against a replay of it
 ///
 /// A journal that lost records is damaged: lists can be read, but calls and changes are refused, because a lost record may
 /// have revoked a token or disabled a tool. Without a backup, `--accept-damage` continues with what can be read.
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 /// Advice on a store with missing or corrupt tool lists.
 pub(crate) const REFRESH_ADVICE: &str = "`toolcrib refresh --force` fetches the tool lists again";
 /// Advice on a damaged journal.
-pub(crate) const DAMAGE_ADVICE: &str = "stop Toolcrib and put a backup of the store back, or continue with the readable records: \
+pub(crate) const DAMAGE_ADVICE: &str = "stop Toolcrib and restore a backup of the store, or continue with the readable records: \
                                         `toolcrib verify --accept-damage`, which revokes every stored token";
 
 /// The report as printed with `--json`.
@@ -111,7 +111,7 @@ fn render_report(report: &VerifyReport, accept_requested: bool) -> String {
         lines.extend(accepted.iter().map(|fault| format!("accepted before: {fault}")));
     }
     if faults.is_empty() {
-        lines.push("the journal is whole, and the catalogue equals its replay".to_owned());
+        lines.push("the journal is complete, and the catalogue matches a replay of it".to_owned());
         return lines.join("\n");
     }
     lines.extend(faults.iter().map(|fault| format!("fault: {fault}")));

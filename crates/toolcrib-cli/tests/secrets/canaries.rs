@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::operations::server_script;
 
-/// A secret value canaries to a source.
+/// A secret value that a source is configured with.
 pub(super) struct Canary {
     pub(super) number: usize,
     pub(super) value: String,

@@ -35,12 +35,12 @@ impl ConditionBudget {
         remaining.map(|_| ()).ok_or_else(|| "evaluating the conditions takes too many steps".to_owned())
     }
 
-    /// Pays for comparing a value with another. Estimating its size takes no longer than the comparison.
+    /// Charges the budget for comparing a value with another. Estimating its size takes no longer than the comparison.
     pub(super) fn spend_on_comparison(&self, value: &Value) -> Result<(), String> {
         self.spend(1 + approximate_size(value) / COMPARED_BYTES_PER_STEP)
     }
 
-    /// Pays for matching a text with a pattern.
+    /// Charges the budget for matching a text with a pattern.
     pub(super) fn spend_on_match(&self, text: &str) -> Result<(), String> {
         self.spend(1 + text.len().saturating_mul(STEPS_PER_MATCHED_BYTE))
     }

@@ -111,7 +111,7 @@ struct JsonPathEvaluator<'a> {
     visits_left: usize,
     /// Value that replaces absent ones in comparisons.
     absent_value: Option<&'a Value>,
-    /// Pays for operations that cost more than a visit: a filter may compare or match the same large value for each
+    /// Budget for operations that cost more than a visit: a filter may compare or match the same large value for each
     /// node.
     budget: &'a ConditionBudget,
 }

@@ -48,7 +48,7 @@ pub struct WorkflowExecution<'a> {
     budget: ConditionBudget,
 }
 
-/// What the execution waits for.
+/// State of an execution between two calls of `next_action`.
 #[derive(Debug)]
 enum ExecutionState<'a> {
     /// The next step can begin.

@@ -86,7 +86,7 @@ fn can_be_object(schema: &Map<String, Value>) -> bool {
     }
 }
 
-/// What to do with the required names of a part.
+/// Treatment of the required names of a part.
 #[derive(Clone, Copy)]
 enum RequiredHandling {
     Keep,

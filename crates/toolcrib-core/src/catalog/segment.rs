@@ -50,7 +50,7 @@ pub struct SegmentEntry {
     pub(crate) gemini: CachedProjection,
 }
 
-/// What a call needs to know about a tool, parsed once.
+/// Parts of a tool that a call needs, parsed once.
 #[derive(Debug)]
 pub struct CallSpec {
     /// Validates arguments against the full input schema.

@@ -7,7 +7,7 @@ use super::{ChangeClass, Findings};
 
 /// For each hint: its MCP name, its name in lockfiles, and the notes for a change to true and to false.
 const HINTS: [(&str, &str, &str, &str); 4] = [
-    ("readOnlyHint", "read_only", "now says it only reads", "no longer says it only reads"),
+    ("readOnlyHint", "read_only", "is now declared read-only", "is no longer declared read-only"),
     ("destructiveHint", "destructive", "now says it is destructive", "now says it is not destructive"),
     ("idempotentHint", "idempotent", "now says it is idempotent", "no longer says it is idempotent"),
     ("openWorldHint", "open_world", "now says it reaches beyond its source", "now says it stays within its source"),

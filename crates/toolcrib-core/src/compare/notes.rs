@@ -160,9 +160,7 @@ impl ValueChange {
             ValueChange::AcceptsSomething => ("takes something now".into(), "may be there now".into()),
             ValueChange::AcceptsNothing => ("takes nothing any more".into(), "is never there any more".into()),
             ValueChange::AcceptsAnything => ("takes anything now".into(), "may be anything now".into()),
-            ValueChange::NoLongerAnything => {
-                ("takes less than anything now".into(), "is no longer just anything".into())
-            }
+            ValueChange::NoLongerAnything => ("no longer accepts any value".into(), "is no longer unrestricted".into()),
             ValueChange::WithoutUnknownFields => {
                 ("no longer takes unknown fields".into(), "has no unknown fields any more".into())
             }

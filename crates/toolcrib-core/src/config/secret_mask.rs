@@ -110,7 +110,7 @@ struct SecretMasker {
     policy: MaskPolicy,
 }
 
-/// What happens in case of doubt.
+/// How a value is treated that may or may not be secret.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum MaskPolicy {
     /// Mask it. For display and export.
@@ -120,7 +120,7 @@ enum MaskPolicy {
     Trust,
 }
 
-/// What an argument such as `--token` says about the next one.
+/// Kind of the next argument, as announced by a flag such as `--token`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NextArg {
     Plain,

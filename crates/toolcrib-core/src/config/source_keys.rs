@@ -17,7 +17,7 @@ use crate::time::format_duration;
 pub enum Secrets {
     /// Literals become `***`; references stay.
     Masked,
-    /// As they are.
+    /// Literals are written unchanged.
     Plain,
 }
 

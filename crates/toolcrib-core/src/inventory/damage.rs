@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::text::sanitize_truncated;
 
-/// Maximum number of damages that are listed one by one; further ones are only counted.
+/// Maximum number of defects that are listed individually; further ones are only counted.
 const MAX_LISTED_DAMAGE: usize = 100;
 /// Maximum length of a quoted reason, which may contain bytes of the damaged file.
 const MAX_REASON_LEN: usize = 200;
@@ -76,14 +76,14 @@ impl fmt::Display for Damage {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DamageLog {
     unaccepted: Vec<Damage>,
-    /// Number of unaccepted damages beyond those that are listed.
+    /// Number of unaccepted defects beyond those that are listed.
     unlisted_count: usize,
     accepted: Vec<Damage>,
     accepted_through: u64,
 }
 
 impl DamageLog {
-    /// Adds a damage unless it is listed already.
+    /// Adds a defect unless it is listed already.
     pub fn add(&mut self, damage: Damage) {
         if self.unaccepted.contains(&damage) {
             return;
@@ -124,7 +124,7 @@ impl DamageLog {
         &self.unaccepted
     }
 
-    /// Number of unaccepted damages that are not listed.
+    /// Number of unaccepted defects that are not listed.
     pub fn unlisted_count(&self) -> usize {
         self.unlisted_count
     }

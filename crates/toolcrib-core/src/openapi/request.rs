@@ -1,7 +1,7 @@
 //! Builds the HTTP request for a call from an operation and its arguments, by OpenAPI 3.0.4, 3.1.1 and 3.2 and RFC
 //! 6570.
 //!
-//! Arguments come from agents and are not trusted: no value can leave the place that the document gives it. Adding
+//! Arguments come from agents and are not trusted: no value can affect another part of the request than the one the document assigns to it. Adding
 //! credentials and sending are left to the connector.
 
 mod target_url;

@@ -98,7 +98,7 @@ fn parse_poll(declared: &Value) -> Result<PollSettings, String> {
     let missing = |key: &str| format!("`x-toolcrib-poll` needs `{key}`");
     let text = |key: &str| declared.get(key).and_then(Value::as_str).map(str::to_owned);
     let list = |key: &str| match declared.get(key) {
-        // A single value may stand without a list.
+        // A single value may be written without a list.
         Some(Value::String(value)) => vec![value.clone()],
         Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => Vec::new(),

@@ -6,7 +6,7 @@ use crate::json::follow_reference;
 
 /// Maximum length of a chain of references.
 const MAX_REFERENCE_HOPS: usize = 8;
-/// Maximum number of alternatives that are looked at.
+/// Maximum number of alternatives that are read.
 const MAX_ALTERNATIVES: usize = 12;
 
 /// Follows local references to the schema they lead to. An unresolvable reference is returned itself.

@@ -14,7 +14,7 @@ pub(super) use pattern::BACKTRACK_LIMIT;
 
 /// Maximum number of paths along which subschemas apply to one and the same value.
 pub(super) const MAX_EXPANDED_PATHS: u64 = 10_000;
-/// Maximum number of subschemas within one another while a value is validated. `jsonschema` recurses, and 6,000 of them
+/// Maximum nesting depth of subschemas while a value is validated. `jsonschema` recurses, and 6,000 of them
 /// overflow the stack of a thread (2 MiB, unoptimised build).
 pub(super) const MAX_SUBSCHEMA_DEPTH: usize = 1_000;
 /// Maximum steps of compiling a schema.
@@ -114,7 +114,7 @@ struct WalkPosition {
     depth: usize,
     /// Length of the path of keywords, which every error repeats.
     path_bytes: usize,
-    /// Alternatives within one another.
+    /// Nesting depth of alternatives.
     alternatives: u64,
 }
 
@@ -255,7 +255,7 @@ fn value_steps(value: &Value) -> u64 {
     }
 }
 
-/// Memory of a copy of `value`, about. As deep a recursion as [`value_steps`].
+/// Approximate memory of a copy of `value`. Recurses as deep as [`value_steps`].
 fn value_bytes(value: &Value) -> u64 {
     let inside = match value {
         Value::String(text) => text.len() as u64,

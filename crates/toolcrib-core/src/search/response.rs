@@ -12,7 +12,7 @@ pub struct SearchResponse<'a> {
     pub hits: Vec<SearchResponseHit<'a>>,
     /// Number of tools that match, including those not in `hits`.
     pub total: usize,
-    /// Tokens (`o200k_base`) of the hits as text lines, i.e. what an agent pays for reading them.
+    /// Tokens (`o200k_base`) of the hits as text lines, i.e. the cost for an agent that reads them.
     pub tokens: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<&'a str>,

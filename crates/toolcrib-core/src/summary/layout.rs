@@ -46,12 +46,12 @@ fn header_variants(sources: &[SummarySource<'_>]) -> Vec<String> {
     let example = example.map(|name| format!(", for example {name}")).unwrap_or_default();
     vec![
         format!(
-            "You can use {tools} from {from}. Their schemas are not loaded; three tools lead to them:
+            "You can use {tools} from {from}. Their schemas are not loaded; use these three tools:
 - search_tools(query) finds tools by what they do
 - describe_tools(names) shows their arguments
 - call_tool(name, arguments) calls one
 Search before you say that something cannot be done. A tool is named source__tool{example}.
-Some of what there is, by source:
+Some of the tools, by source:
 "
         ),
         format!(

@@ -78,12 +78,12 @@ fn a_summary_lists_sources_and_how_to_find_tools() {
     let view = build_view(vec![plain_source("github", &github), plain_source("files", &["read", "write"]), core], &[]);
     let text = summarize(&view, 500).text;
     let expected = "\
-You can use 10 tools from 3 sources. Their schemas are not loaded; three tools lead to them:
+You can use 10 tools from 3 sources. Their schemas are not loaded; use these three tools:
 - search_tools(query) finds tools by what they do
 - describe_tools(names) shows their arguments
 - call_tool(name, arguments) calls one
 Search before you say that something cannot be done. A tool is named source__tool, for example github__get_me.
-Some of what there is, by source:
+Some of the tools, by source:
 github: get_me, search_code, create_issue, merge_pull_request, get_issue (+2 more)
 core (no prefix): calculate
 files: read, write";

@@ -14,7 +14,7 @@ use crate::{
     options::{ServerRequest, ServerRequestHandler},
 };
 
-/// Maximum number of times one request may request for input; a server beyond it fails the request.
+/// Maximum number of `input_required` rounds of one request; a further one fails the request.
 const MAX_INPUT_ROUNDS: usize = 10;
 
 /// Sends a request and answers `input_required` results with `handler` until the result is complete.

@@ -51,7 +51,7 @@ pub(crate) enum DeliveryStatus {
     SessionLost,
 }
 
-/// What a received text turned out to be.
+/// Kind of a received text.
 pub(crate) enum DispatchOutcome {
     /// The response to the request with this id.
     Response(u64),

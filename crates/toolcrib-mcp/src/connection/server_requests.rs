@@ -104,7 +104,7 @@ impl WireConnection {
             ClientTransport::Http(_) | ClientTransport::Sse(_) => {
                 let connection = self.clone();
                 self.spawn(async move {
-                    // Best effort: without the notification, the server merely works in vain.
+                    // Best effort: without the notification, the server only computes a result that is discarded.
                     let _ = connection.send_message("notifications/cancelled", text).await;
                 });
             }

@@ -289,7 +289,7 @@ impl StreamSession {
     async fn disconnect(&self) {
         let shared = &self.shared;
         shared.closing.cancel();
-        // A service that does not return in time is left to its own.
+        // A service that does not return in time is abandoned.
         let _ = timeout(shared.options.cleanup_timeout, shared.tasks.wait()).await;
         for peer in [&self.legacy, &self.modern].into_iter().filter_map(|peer| lock(peer).take()) {
             shared.service.on_disconnect(&peer);

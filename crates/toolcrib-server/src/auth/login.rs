@@ -120,7 +120,7 @@ fn start_session(
     if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
         let content = html! {
             meta http-equiv="refresh" content={ "0;url=" (next) };
-            p { "You are signed in. " a href=(next) { "Go on to the console" } }
+            p { "You are signed in. " a href=(next) { "Open the console" } }
         };
         return Ok((response_headers, console::plain_page("Signed in", content)).into_response());
     }

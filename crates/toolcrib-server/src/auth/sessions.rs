@@ -37,7 +37,7 @@ struct ConsoleSession {
     started_at: Timestamp,
 }
 
-/// What a session or a request was authenticated with.
+/// Credential that a session or a request was authenticated with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Credential {
     /// The token in `admin.token`, or a login link.

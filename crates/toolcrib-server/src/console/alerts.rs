@@ -14,7 +14,7 @@ use super::page::PageContext;
 use super::text::{Tone, format_count, state_badge, time_ago_or};
 use crate::auth::Permission;
 
-/// Maximum number of failing sources in the alert; the rest is behind a link.
+/// Maximum number of failing sources in the alert; the others are on `/sources`, which the alert links.
 const MAX_SOURCES_SHOWN: usize = 6;
 
 /// Renders the enabled sources whose last discovery or call failed.

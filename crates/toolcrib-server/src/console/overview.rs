@@ -54,7 +54,7 @@ fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup 
                 @match app.activity.token_costs.get_or_request(&app.registry) {
                     Some(costs) => {
                         (chart::render_token_bars(costs.tokens_full, costs.tokens))
-                        h3 { "The costliest sources" }
+                        h3 { "Sources with the most tokens" }
                         (chart::render_share_bars(&costliest_sources(context), costs.tokens_full))
                     }
                     None => { p.faint data-pending { "Counting…" } }

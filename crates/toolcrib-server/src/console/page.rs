@@ -20,7 +20,7 @@ pub(super) enum NavItem {
     Activity,
 }
 
-/// What every page needs: the state of the server and the principal that views the page.
+/// Data that every page needs: the state of the server and the principal that views the page.
 #[derive(Debug)]
 pub(super) struct PageContext<'a> {
     pub(super) app: &'a AppState,
@@ -69,7 +69,7 @@ impl PageContext<'_> {
         render_shell(title, navigation, html! { (alerts::render_store_alert(&self.app.registry)) (content) })
     }
 
-    /// Renders who is signed in, or a link to sign in.
+    /// Renders the name of the signed-in principal, or a link to sign in.
     fn render_account(&self) -> Markup {
         html! {
             @if self.principal.csrf.is_some() {

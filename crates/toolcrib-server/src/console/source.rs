@@ -41,7 +41,7 @@ pub(super) async fn show(
     let (tone, label) = source_state(&source, app.activity.discovery_stage(&source.id));
     let recent = app.activity.recent_entries(|entry| involves_source(&entry.event, &source.id), MAX_ENTRIES_SHOWN);
     let content = html! {
-        nav.trail aria-label="Where you are" { a href="/sources" { "Sources" } " / " span { (source.id) } }
+        nav.trail aria-label="Breadcrumb" { a href="/sources" { "Sources" } " / " span { (source.id) } }
         header.head data-source=(source.id) {
             h1 { (source.id) @if let Some(title) = &source.title { " " small { (sanitize_truncated(title, 80)) } } }
             (render_actions(&context, &source))

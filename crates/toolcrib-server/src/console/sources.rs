@@ -129,7 +129,7 @@ pub(super) fn render_actions(context: &PageContext<'_>, source: &SourceView) -> 
                     summary { "Remove…" span.unseen { " " (id) } }
                     div {
                         p { "Its tools are removed from the catalogue; its history stays." }
-                        (button("remove", "Remove for good"))
+                        (button("remove", "Remove permanently"))
                     }
                 }
             }

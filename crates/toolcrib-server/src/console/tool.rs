@@ -141,7 +141,7 @@ fn render_page(context: &PageContext<'_>, detail: &ToolDetail, page_content: &To
     let output: Option<Value> = detail.output_schema().and_then(|raw| serde_json::from_str(raw.get()).ok());
     let hints = ListedHints::parse(view.annotations.as_deref().map(|raw| raw.get()));
     let content = html! {
-        nav.trail aria-label="Where you are" {
+        nav.trail aria-label="Breadcrumb" {
             a href="/tools" { "Tools" } " / "
             a href=(format!("/sources/{}", view.source)) { (view.source) }
             " / "

@@ -19,7 +19,7 @@ use super::response::{error_result, text_result};
 
 /// Maximum number of tools per request.
 const MAX_DESCRIBED_TOOLS: usize = 20;
-/// Tokens that a compact description may cost more than the schema it replaces: room for what the tool does.
+/// Tokens that a compact description may cost more than the schema it replaces: space for the description.
 const MAX_EXTRA_TOKENS: usize = 55;
 
 /// Arguments of `describe_tools`.

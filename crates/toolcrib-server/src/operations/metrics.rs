@@ -22,7 +22,7 @@ pub(super) fn render_metrics(app: &AppState) -> String {
     text.into_text()
 }
 
-/// Discoveries, cache lookups and calls.
+/// Writes the metrics of discoveries, cache lookups and calls.
 fn write_work_metrics(text: &mut PrometheusText, app: &AppState) {
     let metrics = app.registry.metrics();
     let mut total =

@@ -100,7 +100,7 @@ async fn call_tool(
     }
     let options = CallOptions { trace: trace.map(|Extension(trace)| trace), ..call_options(&body, &principal)? };
     // hyper drops this handler when the client disconnects. The call runs in a task of its own, so that it is cancelled by
-    // the token and not by being dropped, and can tell the source.
+    // the token and not by being dropped, and the connector can cancel it at the source.
     let _cancel_guard = options.cancel.clone().drop_guard();
     let arguments = Value::Object(body.arguments.unwrap_or_default());
     let registry = app.registry.clone();

@@ -31,8 +31,7 @@ impl IntoResponse for ApiError {
 fn envelope_response(status: StatusCode, error: &Error) -> Response {
     let mut envelope = error.envelope();
     envelope["error"]["message"] = error.rest_message().into();
-    let mut response =
-        (status, [(header::CONTENT_TYPE, "application/json")], envelope.to_string()).into_response();
+    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], envelope.to_string()).into_response();
     if let Some(retry_after) = retry_after(status, error) {
         response.headers_mut().insert(header::RETRY_AFTER, retry_after);
     }

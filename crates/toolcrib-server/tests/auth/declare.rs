@@ -1,4 +1,4 @@
-//! Tests who may declare sources that reach into this machine: local administrators, and remote ones only if the
+//! Tests which principals may declare sources that run programs, read files or connect to private addresses: local administrators, and remote ones only if the
 //! configuration permits it.
 
 use serde_json::{Value, json};

@@ -45,7 +45,7 @@ struct SumResult {
 
 #[tool_router(server_handler)]
 impl RmcpServer {
-    #[tool(description = "Greets somebody by name")]
+    #[tool(description = "Greets a person by name")]
     fn greet(&self, Parameters(GreetArguments { name }): Parameters<GreetArguments>) -> String {
         format!("Hello, {name}!")
     }

@@ -103,6 +103,6 @@ fn read_lines(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
         _ if lines_read < first && first > 1 => BuiltinOutput::text(format!("(the file has only {lines_read} lines)")),
         _ if is_at_end => output,
         _ => output
-            .with_text(format!("(lines {first} to {lines_read}; the file goes on, use offset {})", lines_read + 1)),
+            .with_text(format!("(lines {first} to {lines_read}; the file continues, use offset {})", lines_read + 1)),
     })
 }

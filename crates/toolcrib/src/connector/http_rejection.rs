@@ -24,7 +24,7 @@ pub(crate) enum HttpRejection {
 }
 
 impl HttpRejection {
-    /// 429 always counts as rate limiting, 503 only with `Retry-After`: without it the server is in trouble.
+    /// 429 always counts as rate limiting, 503 only with `Retry-After`: without it, 503 means that the server failed.
     pub(crate) fn from_rate_limit(status: u16, retry_after: Option<Duration>) -> Option<HttpRejection> {
         (status == 429 || (status == 503 && retry_after.is_some())).then_some(HttpRejection::RateLimited(retry_after))
     }

@@ -69,7 +69,7 @@ impl OpenApiConnector {
         OpenApiConnector { source, clients, tokens: TokenCache::default(), clock, redactor }
     }
 
-    /// Resolves templates and references of the source at the moment of use, and tells the redactor the values.
+    /// Resolves templates and references of the source at the moment of use, and adds the values to the redactor.
     fn resolve_source(&self) -> Result<ResolvedSource> {
         let resolved = ResolvedSource::resolve(&self.source);
         self.redactor.update(&self.source.kind);

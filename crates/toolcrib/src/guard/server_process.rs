@@ -20,7 +20,7 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
-/// Time for a tree to end after it was told to.
+/// Time for a process tree to end after SIGKILL or after the channel to its guard was closed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Program that guards the servers.

@@ -45,7 +45,8 @@ impl Registry {
         // `Forbidden` marks a source of an untrusted file, which does not count as declared.
         let is_invalid = snapshot.invalid_sources.get(&source.id).is_some_and(|error| error.code != Code::Forbidden);
         if state.is_some_and(|state| state.origin == Origin::Config) || is_invalid {
-            let message = format!("`{}` is declared in the configuration, which takes precedence; change it there", source.id);
+            let message =
+                format!("`{}` is declared in the configuration, which takes precedence; change it there", source.id);
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
         let command = Command::Declare(self.shared.declaration(source, Origin::Runtime)?);

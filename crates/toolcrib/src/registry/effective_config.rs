@@ -27,7 +27,7 @@ impl Registry {
             sources.extend(configured.clone());
         }
         sources.sort_keys();
-        // What commands and the environment change, per source.
+        // Overrides by commands and the environment, per source.
         let inventory = self.inventory();
         let overrides: Map<String, Value> = inventory
             .sources()

@@ -149,7 +149,7 @@ impl RegistryInner {
                 }
             }
         }
-        // What the configuration says now, against what the journal says.
+        // Compare the configuration with the journal.
         let inventory = self.snapshot.load().inventory.clone();
         let declarations =
             declared.iter().map(|source| self.declaration(source, Origin::Config)).collect::<Result<Vec<_>>>()?;
@@ -279,7 +279,7 @@ impl RegistryInner {
     /// Catches up if the store has changed since `last_change`.
     async fn follow_writes(&self, last_change: &mut Option<u64>) -> Result<()> {
         let change = self.store.change_counter().await?;
-        // A lease can end without a write: when its process was killed. Look again while one is held.
+        // A lease can end without a write: when its process was killed. So read the statuses on each tick while a lease is held.
         let discovering = self.snapshot.load().statuses.values().any(SourceStatus::is_being_discovered);
         if *last_change == Some(change) && !discovering {
             return Ok(());

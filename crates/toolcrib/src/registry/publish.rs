@@ -44,7 +44,7 @@ pub enum RegistryNotice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "stage", rename_all = "lowercase")]
 pub enum DiscoveryStage {
-    /// The source is being asked for its tools.
+    /// The tool list is being requested from the source.
     Contacting,
     /// The source has answered; its tool list is being recorded.
     Recording { tools: usize },
@@ -168,7 +168,7 @@ impl RegistryInner {
         let mut after = head_check.read_after();
         loop {
             let stored = match self.store.records(after, READ_BATCH_SIZE).await {
-                // What was read up to here can still be served.
+                // The records before the damage can still be served.
                 Err(error)
                     if self.options.head_file.is_some() && StoreState::from_error(&error) == StoreState::Damaged =>
                 {

@@ -1,4 +1,4 @@
-//! Verification: is the journal complete and undamaged, and does what is served equal a replay of it.
+//! Verification: is the journal complete and undamaged, and whether the served catalogue equals its replay.
 
 use serde::Serialize;
 use toolcrib_core::Result;

@@ -129,7 +129,7 @@ impl FirstPage {
             plan.keep_others = true;
             plan.bytes += others;
         } else {
-            plan.omissions.push(format!("what came beside it ({}) does not fit and is left out", format_size(others)));
+            plan.omissions.push(format!("its other fields ({}) does not fit and is left out", format_size(others)));
         }
         if structured == 0 {
             return plan;
@@ -239,7 +239,7 @@ impl<'a> PageBuilder<'a> {
     }
 
     /// Adds a block that must not be split, on a page of its own if it is too large. The first page never holds an
-    /// oversized block, since it is returned unasked.
+    /// oversized block, since it is returned without being requested.
     fn add_whole(&mut self, block: PageBlock<'a>) {
         let oversize = block.json.len() >= self.capacity;
         let first_page = self.pages.is_empty();

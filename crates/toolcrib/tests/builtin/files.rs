@@ -123,7 +123,7 @@ async fn reading_returns_lines_and_the_offset_to_continue_at() {
         (json!({ "path": "a/two.txt" }), "zwei\n"),
         (json!({ "path": "./a/../one.txt" }), "eins\nuno\n"),
         (json!({ "path": "one.txt", "offset": 2 }), "uno\n"),
-        (json!({ "path": "one.txt", "limit": 1 }), "eins\n|(lines 1 to 1; the file goes on, use offset 2)"),
+        (json!({ "path": "one.txt", "limit": 1 }), "eins\n|(lines 1 to 1; the file continues, use offset 2)"),
         (json!({ "path": "one.txt", "offset": 9 }), "(the file has only 2 lines)"),
         (json!({ "path": "latin" }), "gr\u{fffd}\u{fffd}e"),
         (json!({ "path": "empty" }), ""),
@@ -133,7 +133,7 @@ async fn reading_returns_lines_and_the_offset_to_continue_at() {
         assert_eq!(test_root.call_text("file_read", input).await, expected);
     }
     let output = test_root.call_text("file_read", json!({ "path": "long.txt" })).await;
-    assert!(output.ends_with("line 2000\n|(lines 1 to 2000; the file goes on, use offset 2001)"));
+    assert!(output.ends_with("line 2000\n|(lines 1 to 2000; the file continues, use offset 2001)"));
     let output = test_root.call_text("file_read", json!({ "path": "wide.txt" })).await;
     assert!(output.ends_with("…[line cut]\n") && output.len() < 70_000);
     for (path, reason) in [

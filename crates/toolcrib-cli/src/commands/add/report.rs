@@ -76,7 +76,9 @@ impl AddReport {
         let id = &self.view.id;
         // A failed or disabled source has no tools to report.
         match outcome.status {
-            RefreshStatus::Failed => format!("{id}: declared, but not discovered; `toolcrib refresh {id}` tries again"),
+            RefreshStatus::Failed => {
+                format!("{id}: declared, but its discovery failed; `toolcrib refresh {id}` tries again")
+            }
             RefreshStatus::Disabled => format!("{id}: declared, and disabled; `toolcrib enable {id}` enables it"),
             RefreshStatus::Success | RefreshStatus::Unchanged | RefreshStatus::Fresh => {
                 let tools = pluralize(self.view.tool_count, "tool");
@@ -126,7 +128,7 @@ impl ApiReport {
         let mut lines = server_lines(&self.needs.servers);
         lines.extend(missing_auth_line(&self.needs.auth_missing));
         lines.push(format!(
-            "tokens: {} for its tools in full, {} for the summary of all there is",
+            "tokens: {} for its tools in full, {} for the summary of the catalogue",
             group_digits(full),
             group_digits(summary)
         ));
@@ -248,7 +250,7 @@ mod tests {
                 "  shop__a, shop__b, shop__c\n  \
                  requests go to http://one.example (2 tools), http://two.example (1 tool); `base_url` chooses one for all\n  \
                  auth missing: `token` (bearer) for 1 tool; `--bearer '${{env:NAME}}'` gives a token\n  \
-                 tokens: {} for its tools in full, {} for the summary of all there is",
+                 tokens: {} for its tools in full, {} for the summary of the catalogue",
                 tokens["full"], tokens["summary"]
             )
         );

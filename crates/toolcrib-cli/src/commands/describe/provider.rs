@@ -43,7 +43,7 @@ pub(super) fn print_provider_array(common: &CommonArguments, format: Format, too
     Ok(())
 }
 
-/// What a conversion loses of one tool; `set_aside` is the reason if the format does not support it at all.
+/// Losses of converting one tool; `set_aside` is the reason if the format does not support it at all.
 #[derive(serde::Serialize)]
 struct ToolLosses {
     tool: String,

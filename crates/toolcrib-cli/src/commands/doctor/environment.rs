@@ -105,7 +105,7 @@ pub(super) async fn check_store(session: &CliSession) -> Vec<DoctorCheck> {
     };
     match session.registry.verify().await {
         Ok(verification) if verification.faults.is_empty() => {
-            let message = format!("{location} opens; {} records, whole", verification.records);
+            let message = format!("{location} can be opened; {} records, none damaged", verification.records);
             [DoctorCheck::ok("store", message)].into_iter().chain(check_newer_records(&verification)).collect()
         }
         Ok(verification) => {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::arazzo::{OperationReference, SourceDescription, WorkflowStep};
 
-/// What the caller has to do next.
+/// Next action of the caller.
 #[derive(Debug)]
 pub enum NextAction<'r> {
     /// Send the call and report the result with [`super::WorkflowExecution::on_response`] or

@@ -14,7 +14,12 @@ fn changes_of_texts_hints_and_outputs_are_classified() {
     for (old, new, class, note) in [
         (json!({"description": "a"}), json!({"description": "b"}), ChangeClass::Text, "its description changed"),
         (json!({"title": "a"}), json!({}), ChangeClass::Text, "its title changed"),
-        (json!({}), json!({"annotations": {"readOnlyHint": true}}), ChangeClass::HintFlipped, "now says it only reads"),
+        (
+            json!({}),
+            json!({"annotations": {"readOnlyHint": true}}),
+            ChangeClass::HintFlipped,
+            "is now declared read-only",
+        ),
         (
             json!({"annotations": {"destructiveHint": false}}),
             json!({"annotations": {"destructiveHint": true}}),
@@ -91,12 +96,12 @@ fn changes_of_task_support_are_classified() {
 fn hints_that_equal_their_default_are_not_flipped() {
     let tool_with = |annotations: Value| json!({"name": "t", "inputSchema": {}, "annotations": annotations});
     for (old, new, class, notes) in [
-        (json!({}), json!({"readOnlyHint": true}), ChangeClass::HintFlipped, vec!["now says it only reads"]),
+        (json!({}), json!({"readOnlyHint": true}), ChangeClass::HintFlipped, vec!["is now declared read-only"]),
         (
             json!({"readOnlyHint": true}),
             json!({"readOnlyHint": false}),
             ChangeClass::HintFlipped,
-            vec!["no longer says it only reads"],
+            vec!["is no longer declared read-only"],
         ),
         (
             json!({"readOnlyHint": true}),

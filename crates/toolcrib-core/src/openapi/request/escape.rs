@@ -25,7 +25,7 @@ pub(super) const RESERVED_IN_QUERY: EscapeMode = EscapeMode::Reserved { except: 
 pub(super) const RESERVED_IN_COOKIE: EscapeMode = EscapeMode::Reserved { except: ";," };
 
 impl EscapeMode {
-    /// Encodes a value that stands alone.
+    /// Encodes a value that is not an item of a list.
     pub(super) fn encode_value(self, text: &str) -> String {
         self.encode_item(text, "")
     }

@@ -127,7 +127,7 @@ fn inline_definitions(root: &TranslatedSchema, definitions: &Definitions) -> Val
     let mut kept = BTreeMap::new();
     while let Some(name) = inliner.kept_references.pop_first() {
         if let (false, Some(definition)) = (kept.contains_key(&*name), definitions.get(&name)) {
-            // Definitions stand two levels deep, in `$defs`.
+            // Definitions are nested two levels deep, in `$defs`.
             let value = inliner.inline_value(&definition.value, 2);
             kept.insert(name.to_string(), value);
         }

@@ -234,7 +234,7 @@ impl<'a> Translation<'_, 'a> {
             Direction::Request => "readOnly",
             Direction::Response => "writeOnly",
         };
-        // The flag may stand beside a reference or in its target.
+        // The flag may be beside a reference or in its target.
         let has_flag = |value: &Value| value.get(flag) == Some(&Value::Bool(true));
         let hidden = has_flag(property.value)
             || self.translator.documents.resolve(property).is_ok_and(|node| has_flag(node.value));

@@ -52,7 +52,7 @@ pub(super) struct SubschemaNode {
 pub(super) struct MemberKeywords {
     /// `properties`.
     pub(super) by_name: HashMap<String, NodeId>,
-    /// Applied to every member, as far as can be told without matching names.
+    /// Applied to every member, assumed for every keyword whose names are not matched.
     pub(super) every: Vec<NodeId>,
     /// Matched against the name of every member.
     pub(super) patterns: Vec<PatternCost>,
@@ -278,7 +278,7 @@ impl<'a> GraphBuilder<'a> {
     }
 }
 
-/// Returns whether `value` or anything in it has an address of its own. As deep a recursion as [`has_draft_4`].
+/// Returns whether `value` or anything in it has an address of its own. Recurses as deep as [`has_draft_4`].
 fn has_address(value: &Value, has_draft_4: bool) -> bool {
     match value {
         Value::Object(members) => members.iter().any(|(key, member)| match (key.as_str(), member) {
@@ -304,7 +304,7 @@ fn has_draft_4(value: &Value) -> bool {
     }
 }
 
-/// Collects subschemas by anchor. As deep a recursion as [`has_draft_4`].
+/// Collects subschemas by anchor. Recurses as deep as [`has_draft_4`].
 fn find_anchors<'a>(value: &'a Value, anchors: &mut HashMap<&'a str, Option<&'a Value>>) {
     match value {
         Value::Object(members) => {

@@ -70,7 +70,7 @@ impl McpConnector {
         Ok(result)
     }
 
-    /// Handles `resources/unsubscribe`. The server is told only when no other client is subscribed to the resource.
+    /// Handles `resources/unsubscribe`. The request is forwarded only when no other client is subscribed to the resource.
     pub(super) async fn unsubscribe(&self, mut request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
         let uri = parse_uri(&request)?;
         let client = request.context.client;
@@ -89,7 +89,7 @@ impl McpConnector {
     }
 
     /// Removes all subscriptions of a client that has disconnected. They end here at once, whether or not the server
-    /// can be told.
+    /// can be reached.
     pub(super) async fn unsubscribe_client(&self, client: ClientId) {
         let pooled = &self.pool.shared;
         let orphaned = pooled.subscriptions.remove_client(client);

@@ -1,6 +1,6 @@
 //! Resource subscriptions of clients over one connection. A server forgets them when the connection ends, so the
-//! connection is kept open while there are any, and a new connection subscribes again. The server is told to
-//! unsubscribe when the last client of a resource has left.
+//! connection is kept open while there are any, and a new connection subscribes again. Toolcrib sends
+//! `resources/unsubscribe` when the last client of a resource has left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -69,7 +69,7 @@ impl SubscriptionSet {
             && self.lock_by_uri().values().any(|subscription| !subscription.is_established_on(connection))
     }
 
-    /// Stores a subscription before the server is asked for it. The guard removes it again unless committed. Fails with
+    /// Stores a subscription before the request is sent to the server. The guard removes it again unless committed. Fails with
     /// a description of the limit that is reached.
     pub(super) fn add<'a>(&'a self, uri: &'a str, client: Option<ClientId>) -> Result<PendingSubscription<'a>, String> {
         let mut by_uri = self.lock_by_uri();
@@ -153,7 +153,7 @@ impl SubscriptionSet {
     }
 
     /// Subscribes again to everything that is not confirmed over this connection. Updates in between were missed, so
-    /// subscribers are told that each resource may have changed.
+    /// subscribers get an update notification for each resource.
     pub(super) async fn resubscribe(
         self: Arc<Self>,
         connection: Arc<McpConnection>,
@@ -165,7 +165,7 @@ impl SubscriptionSet {
             let is_missing = |(uri, subscription): (&String, &ResourceSubscription)| {
                 (!subscription.is_established_on(&connection)).then(|| uri.clone())
             };
-            // Copy the URIs: the map must not stay locked while the server is asked.
+            // Copy the URIs: the map must not stay locked during the requests.
             let uris: Vec<String> = self.lock_by_uri().iter().filter_map(is_missing).collect();
             // A client may have unsubscribed while the loop was waiting.
             for uri in uris.iter().filter(|uri| self.contains(uri)) {

@@ -1,5 +1,5 @@
 //! Opens the target of an MCP source: starts its process through the guard, or builds URL and headers with credentials.
-//! References (`${env:…}`, `${file:…}`) are resolved here, at the moment of use.
+//! References (`${env:…}`, `${file:…}`) are resolved by `crate::secret` when the target is opened.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -118,7 +118,7 @@ impl ApiClient<'_> {
         Ok(received)
     }
 
-    /// OAuth tokens for the request, from the cache or the token endpoint. The redactor learns them.
+    /// OAuth tokens for the request, from the cache or the token endpoint. Adds them to the redactor.
     async fn fetch_tokens(&self) -> Result<Vec<String>, OutboundError> {
         let OpenApiConnector { source, clients, tokens, redactor, .. } = self.connector;
         let tokens = tokens.tokens_for(&self.auth.values, clients, source.settings.connect_timeout()).await?;

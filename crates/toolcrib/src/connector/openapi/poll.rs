@@ -83,7 +83,7 @@ impl Poller<'_> {
             };
             self.report_progress(attempt, status.as_deref());
         }
-        Err(CallFailure::Rejected(self.job_error("was polled without end")))
+        Err(CallFailure::Rejected(self.job_error("exceeded the polling limit")))
     }
 
     /// Builds the URL to poll from the configured template. Always on the declared server, whatever the response says.

@@ -120,8 +120,11 @@ impl WorkflowRun<'_> {
         let Some(catalog_source) = snapshot.catalog.source(id) else {
             let unknown = || {
                 let route = format!("POST /api/sources/{id}/refresh");
-                unavailable_error(format!("the tools of `{id}` are unknown"))
-                    .with_next_step(&format!("toolcrib refresh {id}"), &route, "tries again")
+                unavailable_error(format!("the tools of `{id}` are unknown")).with_next_step(
+                    &format!("toolcrib refresh {id}"),
+                    &route,
+                    "tries again",
+                )
             };
             return Err(self.registry.explain_source(id).unwrap_or_else(unknown));
         };
@@ -170,16 +173,22 @@ fn unknown_source_error<'a>(description: &SourceDescription, sources: impl Itera
         .collect();
     let known = if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) };
     let id = SourceId::from_name(&description.name).map_or_else(|_| "NAME".to_owned(), |id| id.to_string());
-    unavailable_error(format!("no OpenAPI source is declared as `{name}` ({known})"))
-        .with_next_step(&format!("toolcrib add {id} --openapi {url}"), "POST /api/sources", "declares it")
+    unavailable_error(format!("no OpenAPI source is declared as `{name}` ({known})")).with_next_step(
+        &format!("toolcrib add {id} --openapi {url}"),
+        "POST /api/sources",
+        "declares it",
+    )
 }
 
 /// Error for an operation that the source does not have.
 fn unknown_operation_error(source: &SourceId, reference: &OperationReference) -> Error {
     let operation_name = display_operation(reference);
     let route = format!("GET /api/tools?source={source}");
-    unavailable_error(format!("the source `{source}` has no operation `{operation_name}`"))
-        .with_next_step(&format!("toolcrib tools --source {source}"), &route, "lists them")
+    unavailable_error(format!("the source `{source}` has no operation `{operation_name}`")).with_next_step(
+        &format!("toolcrib tools --source {source}"),
+        &route,
+        "lists them",
+    )
 }
 
 /// Operation id, or method and path, for messages.

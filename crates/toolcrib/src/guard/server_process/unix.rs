@@ -207,7 +207,7 @@ async fn start_guarded(exe: PathBuf, launch: &Launch) -> Result<ServerProcess> {
 }
 
 /// Waits for a guard to end, and kills its tree if the guard did not: because it was killed, or is stopped. Returns
-/// when the guard has ended, or at the latest [`GUARD_END_TIMEOUT`] plus the time for killing after it was told to end.
+/// when the guard has ended, or at the latest [`GUARD_END_TIMEOUT`] plus the time for killing after the channel was closed.
 async fn watch_guard(
     mut channel: BufReader<OwnedReadHalf>,
     dropped: oneshot::Receiver<()>,

@@ -121,7 +121,7 @@ fn structured_content_that_does_not_fit_is_omitted_or_added_as_text() {
 
     let split = split_pages(&json!({"content": [text_block("hello")], "_meta": {"much": "x".repeat(2_000)}}), 1_024);
     assert_eq!((split.len(), joined_text(&split).as_str()), (1, "hello"));
-    assert_eq!(page_note(&split[0]), "[2.0 KiB in all; what came beside it (2.0 KiB) does not fit and is left out]");
+    assert_eq!(page_note(&split[0]), "[2.0 KiB in all; its other fields (2.0 KiB) does not fit and is left out]");
 }
 
 #[test]

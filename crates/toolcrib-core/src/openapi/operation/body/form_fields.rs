@@ -126,7 +126,7 @@ fn schema_with_files<'a>(
     for (name, node) in properties {
         let resolved = context.documents.resolve(*node).unwrap_or(*node);
         let read_only = |node: NodeRef<'_>| node.value.get("readOnly") == Some(&Value::Bool(true));
-        // `readOnly` may stand beside a reference or in its target.
+        // `readOnly` may be beside a reference or in its target.
         if read_only(*node) || read_only(resolved) {
             continue;
         }
