@@ -143,7 +143,7 @@ fn after_a_lost_revocation_all_access_is_refused_until_accepted() {
 
     let accepted = run(workspace, 0, &["verify", "--accept-damage"]);
     for expected in
-        ["every stored token is revoked; known by name: revoked, valid", "tools disabled: one/echo", "is whole"]
+        ["every stored token is revoked; known by name: revoked, valid", "tools disabled: one/echo", "is complete"]
     {
         assert!(accepted.contains(expected), "{expected}: {accepted}");
     }

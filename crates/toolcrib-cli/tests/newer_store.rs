@@ -52,7 +52,7 @@ fn after_a_critical_unknown_record_commands_only_read() {
     project.run(&["search", "echo"]).assert_code(0).assert_stdout("one__echo");
     project.run(&["sources"]).assert_code(0).assert_stdout("one");
     project.run(&["history"]).assert_code(0).assert_stdout("unknown event `ToolPainted`, written by a newer Toolcrib");
-    project.run(&["verify"]).assert_code(1).assert_stdout(&upgrade_message()).assert_stdout("the journal is whole");
+    project.run(&["verify"]).assert_code(1).assert_stdout(&upgrade_message()).assert_stdout("the journal is complete");
     let verified = project.json(1, &["verify"]);
     assert_eq!((&verified["upgrade"], &verified["faults"]), (&json!(upgrade_message()), &json!([])));
     let checks = project.json(1, &["doctor"])["checks"].clone();
