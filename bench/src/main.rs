@@ -47,7 +47,7 @@ const BENCHES: [(&str, BenchFn); 9] = [
 
 fn main() -> ExitCode {
     // Server processes are started through this binary as a guard, so this check comes first.
-    toolcrib::guard::run_if_asked();
+    toolcrib::guard::run_if_requested();
     let selected: Vec<String> = std::env::args().skip(1).collect();
     if let Some(unknown) = selected.iter().find(|name| BENCHES.iter().all(|(known, _)| known != name)) {
         let names = BENCHES.map(|(name, _)| name).join(", ");

@@ -27,7 +27,7 @@ use arguments::Arguments;
 fn main() -> ExitCode {
     // MCP servers are started through this binary acting as their guard. The guard must not parse arguments, open files
     // or start threads first.
-    toolcrib::guard::run_if_asked();
+    toolcrib::guard::run_if_requested();
     if let Some(code) = commands::demo::mcp_server::run_if_requested() {
         return code;
     }

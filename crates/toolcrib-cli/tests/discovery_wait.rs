@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use support::test_project::TestProject;
+use support::test_server::wait_until;
 
 /// Longer than any expected wait, and shorter than the discovery timeout of a hanging source.
 const TEST_DEADLINE: Duration = Duration::from_secs(40);
@@ -32,15 +33,6 @@ fn spawn_toolcrib(project: &TestProject, arguments: &[&str]) -> Child {
     command.args(["--config", "toolcrib.yaml"]).args(arguments).current_dir(project.path("project"));
     command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join(".config")).env("XDG_DATA_HOME", home.join("data"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-#[track_caller]
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + TEST_DEADLINE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "timed out waiting for {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[track_caller]

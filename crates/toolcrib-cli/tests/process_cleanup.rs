@@ -3,11 +3,13 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "test code")]
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use support::test_server::{read_or_empty, wait_until};
 use tempfile::TempDir;
 use toolcrib_testkit::programs;
 
@@ -75,21 +77,9 @@ impl ProcessTreeFixture {
     }
 }
 
-fn read_or_empty(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_default()
-}
-
 fn is_running(pid: &str) -> bool {
     let stat = read_or_empty(Path::new(&format!("/proc/{pid}/stat")));
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !condition() {
-        assert!(Instant::now() < deadline, "timed out waiting for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn send_signal(name: &str, child: &Child) {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::execution::ParameterLocation;
-use crate::manifest::SetAsideTool;
+use crate::manifest::ExcludedTool;
 
 pub use budget::ConditionBudget;
 pub use criterion::Criterion;
@@ -34,7 +34,7 @@ pub struct ArazzoDocument {
     pub source_descriptions: Vec<SourceDescription>,
     pub workflows: Vec<Workflow>,
     /// Workflows and source descriptions that are invalid, with the reasons.
-    pub excluded: Vec<SetAsideTool>,
+    pub excluded: Vec<ExcludedTool>,
     /// `$components` of runtime expressions.
     components: Value,
 }

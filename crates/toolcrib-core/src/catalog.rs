@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::fingerprint::Fingerprint;
 use crate::inventory::{SourceState, ToolState};
-use crate::manifest::SetAsideTool;
+use crate::manifest::ExcludedTool;
 use crate::policy::{Rules, Verdict};
 use crate::search::SearchIndex;
 use crate::source::{OnConflict, Source, SourceId};
@@ -211,15 +211,15 @@ impl Catalog {
     }
 
     /// Returns the tools that a source offers but that are not in the catalogue, with the reasons.
-    pub fn excluded_tools(&self, id: &SourceId) -> Vec<SetAsideTool> {
+    pub fn excluded_tools(&self, id: &SourceId) -> Vec<ExcludedTool> {
         let Some(positioned) = self.find_source(id.as_str()) else { return Vec::new() };
         let segment = &positioned.source.segment;
         let shadowed =
-            positioned.masked.iter().filter_map(|&index| segment.entries().get(index)).map(|entry| SetAsideTool {
+            positioned.masked.iter().filter_map(|&index| segment.entries().get(index)).map(|entry| ExcludedTool {
                 name: segment.original_name(entry).to_owned(),
                 reason: "a built-in tool has this name; `on_conflict: keep` on the source keeps both".into(),
             });
-        let mut excluded: Vec<SetAsideTool> = segment.excluded().iter().cloned().chain(shadowed).collect();
+        let mut excluded: Vec<ExcludedTool> = segment.excluded().iter().cloned().chain(shadowed).collect();
         excluded.sort();
         excluded
     }

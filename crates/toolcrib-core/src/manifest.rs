@@ -28,7 +28,7 @@ pub struct Manifest {
     pub fingerprint: Fingerprint,
     /// Tools with their fingerprints, in byte order of their own names.
     pub tools: Vec<(Tool, Fingerprint)>,
-    pub set_aside: Vec<SetAsideTool>,
+    pub set_aside: Vec<ExcludedTool>,
     /// Description of the source by itself, for search. Not part of the fingerprint.
     pub about: Option<String>,
 }
@@ -37,7 +37,7 @@ pub struct Manifest {
 ///
 /// The reason is part of the manifest's fingerprint: rewording one looks like a changed tool list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct SetAsideTool {
+pub struct ExcludedTool {
     /// Name of the tool, or its position such as `#3` where it has no usable name.
     pub name: String,
     pub reason: String,
@@ -66,7 +66,7 @@ impl Manifest {
     pub fn new(
         source: &SourceId,
         offered: &[Box<RawValue>],
-        already_set_aside: Vec<SetAsideTool>,
+        already_set_aside: Vec<ExcludedTool>,
         limits: &ToolLimits,
     ) -> Manifest {
         let mut tools = Vec::new();
@@ -76,7 +76,7 @@ impl Manifest {
             match normalise::normalise_tool(source, raw, position, limits) {
                 Ok((tool, _)) if !seen.insert(tool.name.clone()) => {
                     let reason = "the source offers this name twice; the first one is kept".into();
-                    set_aside.push(SetAsideTool { name: tool.name, reason });
+                    set_aside.push(ExcludedTool { name: tool.name, reason });
                 }
                 Ok(tool) => tools.push(tool),
                 Err(rejected) => set_aside.push(rejected),
@@ -102,7 +102,7 @@ impl Manifest {
 fn compute_fingerprint<'a>(
     source: &SourceId,
     tools: impl Iterator<Item = (&'a str, Fingerprint)>,
-    set_aside: &[SetAsideTool],
+    set_aside: &[ExcludedTool],
 ) -> Fingerprint {
     let mut canonical = String::from("{\"set_aside\":[");
     for (index, tool) in set_aside.iter().enumerate() {

@@ -31,7 +31,7 @@ use std::sync::OnceLock;
 
 use crate::catalog::{ToolRef, View};
 use crate::error::{Code, Error, Result};
-use crate::manifest::SetAsideTool;
+use crate::manifest::ExcludedTool;
 use anthropic::Loading;
 
 pub use json::push_tool as push_json;
@@ -116,7 +116,7 @@ impl View {
         format: Format,
         filter: impl Fn(&ToolRef<'_>) -> bool,
         mut emit: impl FnMut(&str) -> Result<()>,
-    ) -> Result<Vec<SetAsideTool>> {
+    ) -> Result<Vec<ExcludedTool>> {
         let mut out = String::with_capacity(CHUNK_BYTES * 2);
         let mut excluded = Vec::new();
         if format == Format::Json {
@@ -133,7 +133,7 @@ impl View {
                     (Some(text), _) => out.push_str(text),
                     (None, reason) => {
                         let reason = reason.clone().unwrap_or_default();
-                        excluded.push(SetAsideTool { name: tool.name().to_string(), reason });
+                        excluded.push(ExcludedTool { name: tool.name().to_string(), reason });
                         return Ok(PushOutcome::Skipped);
                     }
                 }

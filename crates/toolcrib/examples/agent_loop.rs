@@ -20,7 +20,7 @@ sources:
 
 fn main() -> Result<()> {
     // Must run before the runtime starts: stdio servers are started through this same binary, so that they end with it.
-    toolcrib::guard::run_if_asked();
+    toolcrib::guard::run_if_requested();
     run()
 }
 

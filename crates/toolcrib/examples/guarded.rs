@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use toolcrib::guard::{self, GuardExe, Launch};
 
 fn main() -> ExitCode {
-    guard::run_if_asked();
+    guard::run_if_requested();
     match run() {
         Ok(code) => ExitCode::from(code),
         Err(message) => {

@@ -1,7 +1,7 @@
 //! The guard: a small process between Toolcrib and a server that it started. It ends the server's whole process tree
 //! when Toolcrib ends, even by SIGKILL.
 //!
-//! The guard is the same binary with a hidden first argument, so [`run_if_asked`] must be the first line of `main`. On
+//! The guard is the same binary with a hidden first argument, so [`run_if_requested`] must be the first line of `main`. On
 //! Linux it is a child subreaper: processes that daemonise (double fork, `setsid`) become its children and are found. A
 //! socket pair connects both: the guard reports whether the server started and when the tree has ended, and it ends the
 //! tree when its end of the channel reads EOF.
@@ -37,14 +37,14 @@ const GUARD_ARGUMENT: &str = "__guard";
 #[cfg(unix)]
 const TREE_ENDED_MESSAGE: &str = "ended\n";
 
-/// Set by [`run_if_asked`]: this binary becomes a guard when started with the hidden argument.
+/// Set by [`run_if_requested`]: this binary becomes a guard when started with the hidden argument.
 static CAN_GUARD: AtomicBool = AtomicBool::new(false);
 
 /// Becomes the guard and never returns if this process was started as one; otherwise returns at once.
 ///
 /// Call it first thing in `main`, before any thread or runtime exists. A binary that never calls it starts its servers
 /// without a guard ([`GuardExe::None`]).
-pub fn run_if_asked() {
+pub fn run_if_requested() {
     CAN_GUARD.store(true, Ordering::Relaxed);
     #[cfg(unix)]
     if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD_ARGUMENT) {

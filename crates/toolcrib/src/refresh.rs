@@ -124,7 +124,7 @@ impl InFlightDiscoveries {
 
     /// Whether there is an announcement that the task has not handled yet; if not, removes the source, and the task
     /// ends.
-    fn has_new_announcement(&self, id: &SourceId) -> bool {
+    fn take_announcement(&self, id: &SourceId) -> bool {
         let mut announced = self.announced();
         let again = announced.get(id).copied().unwrap_or_default();
         if !again {
@@ -148,7 +148,7 @@ impl Registry {
     }
 
     /// Returns the enabled sources that are not fresh.
-    pub fn due_sources(&self) -> Vec<SourceId> {
+    pub fn outdated_sources(&self) -> Vec<SourceId> {
         let snapshot = self.shared.snapshot.load_full();
         let enabled = snapshot.inventory.sources().filter(|(id, state)| self.shared.is_enabled(id, state.enabled));
         enabled
@@ -209,7 +209,7 @@ impl RegistryInner {
     /// Refreshes a source until it has no further announcements, at most once per [`MIN_ANNOUNCEMENT_INTERVAL`].
     async fn coalesce_announcements(self: Arc<Self>, id: SourceId) {
         let discoveries = &self.discoveries;
-        while discoveries.has_new_announcement(&id) {
+        while discoveries.take_announcement(&id) {
             tokio::time::sleep(ANNOUNCEMENT_DEBOUNCE).await;
             discoveries.announced().insert(id.clone(), false);
             // A running discovery may have read the list before it changed: a new one must follow it, not join it.

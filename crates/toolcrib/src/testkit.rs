@@ -146,12 +146,12 @@ impl ScriptedSource {
     }
 
     /// Lets the next discovery or call pass although the source is paused.
-    pub fn pass_one(&self) {
+    pub fn allow_next(&self) {
         self.passes.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Lets one waiting discovery or call continue.
-    pub fn resume_one(&self) {
+    pub fn resume_next(&self) {
         self.resume_one_signal.notify_one();
     }
 

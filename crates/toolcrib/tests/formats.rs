@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use toolcrib::SourceId;
 use toolcrib::core::catalog::{Caller, Catalog, CatalogSource, Segment, SourceOptions, View};
 use toolcrib::core::inventory::{Actor, Event, Inventory, Origin, Record};
-use toolcrib::core::manifest::{Manifest, PackedManifest, SetAsideTool, ToolLimits};
+use toolcrib::core::manifest::{ExcludedTool, Manifest, PackedManifest, ToolLimits};
 use toolcrib::core::render::Format;
 use toolcrib::core::time::Timestamp;
 use toolcrib_testkit::programs;
@@ -54,7 +54,7 @@ fn the_arguments_of_every_recorded_tool_are_validated() {
 }
 
 /// Renders a view; returns the text and the excluded tools.
-fn render(view: &View, format: Format) -> (String, Vec<SetAsideTool>) {
+fn render(view: &View, format: Format) -> (String, Vec<ExcludedTool>) {
     let mut text = String::new();
     let excluded = view.render_chunks(
         format,

@@ -164,7 +164,7 @@ async fn a_failed_start_has_a_reason() {
 async fn a_binary_that_cannot_be_its_own_guard_says_so() {
     assert_eq!(GuardExe::detect(), GuardExe::None);
     let error = GuardExe::CurrentExe.start(Launch { program: "true".into(), ..Launch::default() }).await.unwrap_err();
-    assert!(error.message.contains("run_if_asked"), "{error}");
+    assert!(error.message.contains("run_if_requested"), "{error}");
 }
 
 #[tokio::test]

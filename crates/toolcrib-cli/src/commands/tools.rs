@@ -4,7 +4,7 @@
 use clap::Args;
 use toolcrib::core::ResultExt;
 use toolcrib::core::catalog::ToolRef;
-use toolcrib::core::manifest::SetAsideTool;
+use toolcrib::core::manifest::ExcludedTool;
 use toolcrib::core::render::Format;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::DiscoveryStatus;
@@ -109,11 +109,11 @@ fn resolve_format(common: &CommonArguments, arguments: &Arguments) -> Result<Opt
 }
 
 /// Prints hints about tools that are not available in a provider's format.
-pub(crate) fn hint_excluded(common: &CommonArguments, format: Format, set_aside: &[SetAsideTool]) {
+pub(crate) fn hint_excluded(common: &CommonArguments, format: Format, set_aside: &[ExcludedTool]) {
     /// Further tools are only named.
     const MAX_EXCLUSION_HINTS: usize = 5;
     let format = format.as_str();
-    for SetAsideTool { name, reason } in set_aside.iter().take(MAX_EXCLUSION_HINTS) {
+    for ExcludedTool { name, reason } in set_aside.iter().take(MAX_EXCLUSION_HINTS) {
         common.hint(&format!("hint: {name} is not available as `{format}`: {reason}"));
     }
     if set_aside.len() > MAX_EXCLUSION_HINTS {

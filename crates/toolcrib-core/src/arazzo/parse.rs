@@ -14,7 +14,7 @@ use super::{
 use crate::error::{Code, Error, Result};
 use crate::expression::approximate_size;
 use crate::fingerprint::Fingerprint;
-use crate::manifest::SetAsideTool;
+use crate::manifest::ExcludedTool;
 use crate::text::sanitize_truncated;
 
 impl ArazzoDocument {
@@ -94,8 +94,8 @@ impl ArazzoParseError {
     }
 
     /// Converts to an entry of [`ArazzoDocument::excluded`].
-    fn into_excluded(self, name: String) -> SetAsideTool {
-        SetAsideTool { name, reason: format!("{} (at `{}`)", self.reason, sanitize_truncated(&self.pointer, 200)) }
+    fn into_excluded(self, name: String) -> ExcludedTool {
+        ExcludedTool { name, reason: format!("{} (at `{}`)", self.reason, sanitize_truncated(&self.pointer, 200)) }
     }
 }
 
@@ -127,7 +127,7 @@ impl ArazzoParser<'_> {
     }
 
     /// Parses the source descriptions and returns the invalid ones. These only affect workflows that use them.
-    fn parse_source_descriptions(&mut self) -> Vec<SetAsideTool> {
+    fn parse_source_descriptions(&mut self) -> Vec<ExcludedTool> {
         let mut excluded = Vec::new();
         for (index, value) in
             array_field(self.document, "sourceDescriptions").iter().take(MAX_SOURCE_DESCRIPTIONS).enumerate()
@@ -211,7 +211,7 @@ fn parse_outputs(value: &Value) -> Vec<(String, Value)> {
 
 /// Removes workflows that refer to missing ones, and those that refer to them in turn. Takes linear time in the number
 /// of references, however long a broken chain is.
-fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, excluded: &mut Vec<SetAsideTool>) {
+fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, excluded: &mut Vec<ExcludedTool>) {
     let known_ids: HashSet<&str> = workflows.iter().map(|(_, workflow)| workflow.id.as_str()).collect();
     // Index the references by target, and start with the targets that do not exist.
     let mut needed_by: HashMap<&str, Vec<usize>> = HashMap::new();

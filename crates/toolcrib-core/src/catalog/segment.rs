@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::error::Result;
 use crate::fingerprint::Fingerprint;
-use crate::manifest::{PackedManifest, PackedTool, SetAsideTool};
+use crate::manifest::{ExcludedTool, PackedManifest, PackedTool};
 use crate::render;
 use crate::render::CachedProjection;
 use crate::schema::Validator;
@@ -143,7 +143,7 @@ impl Segment {
     }
 
     /// Tools that were rejected when the manifest was built.
-    pub fn excluded(&self) -> &[SetAsideTool] {
+    pub fn excluded(&self) -> &[ExcludedTool] {
         &self.packed.set_aside
     }
 

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{SetAsideTool, ToolLimits};
+use super::{ExcludedTool, ToolLimits};
 use crate::fingerprint::Fingerprint;
 use crate::json::{self, RawFields};
 use crate::source::SourceId;
@@ -22,8 +22,8 @@ pub(super) fn normalise_tool(
     raw: &RawValue,
     position: usize,
     limits: &ToolLimits,
-) -> Result<(Tool, Fingerprint), SetAsideTool> {
-    let reject_nameless = |reason: &str| SetAsideTool { name: format!("#{}", position + 1), reason: reason.into() };
+) -> Result<(Tool, Fingerprint), ExcludedTool> {
+    let reject_nameless = |reason: &str| ExcludedTool { name: format!("#{}", position + 1), reason: reason.into() };
     let mut fields = RawFields::parse(raw).ok_or_else(|| reject_nameless("it is not a JSON object"))?;
     let name = fields
         .remove("name")
@@ -36,7 +36,7 @@ pub(super) fn normalise_tool(
     if name.len() > MAX_TOOL_NAME_BYTES {
         return Err(reject_nameless("its name is longer than 512 bytes"));
     }
-    let reject = |reason: String| SetAsideTool { name: sanitize_truncated(&name, MAX_TOOL_NAME_BYTES), reason };
+    let reject = |reason: String| ExcludedTool { name: sanitize_truncated(&name, MAX_TOOL_NAME_BYTES), reason };
     // Invalid UTF-8 was replaced by this character when it was read. A call could not send the original name back.
     if name.contains(char::REPLACEMENT_CHARACTER) {
         return Err(reject("its name is not valid UTF-8".into()));

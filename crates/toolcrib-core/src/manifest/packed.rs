@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Manifest, SetAsideTool};
+use super::{ExcludedTool, Manifest};
 use crate::error::{Code, Result, ResultExt};
 use crate::fingerprint::Fingerprint;
 use crate::source::SourceId;
@@ -20,7 +20,7 @@ pub struct PackedManifest {
     pub fingerprint: Fingerprint,
     /// Index of the tools, in byte order of their own names.
     pub tools: Vec<PackedTool>,
-    pub set_aside: Vec<SetAsideTool>,
+    pub set_aside: Vec<ExcludedTool>,
     /// Description of the source by itself, for search.
     pub about: Option<String>,
     /// JSON of all tools, concatenated.
@@ -52,7 +52,7 @@ fn is_zero(tokens: &u32) -> bool {
 struct ManifestIndex {
     source: SourceId,
     tools: Vec<PackedTool>,
-    set_aside: Vec<SetAsideTool>,
+    set_aside: Vec<ExcludedTool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     about: Option<String>,
 }

@@ -10,7 +10,7 @@ use super::document_set::{self, DocumentSet, NodeRef};
 use super::schema::{SchemaDialect, SchemaTranslator};
 use super::{description, operation, security, servers, tool, tool_names};
 use crate::error::{Code, Error, Result};
-use crate::manifest::SetAsideTool;
+use crate::manifest::ExcludedTool;
 use crate::policy::glob_matches;
 use crate::source::{OpenApiSource, SourceId};
 use crate::text::sanitize_truncated;
@@ -30,7 +30,7 @@ pub struct ConvertedDocument {
     /// Tools in the form in which a source lists them.
     pub tools: Vec<Box<RawValue>>,
     /// Skipped operations, and faults of parts, by JSON pointer.
-    pub excluded: Vec<SetAsideTool>,
+    pub excluded: Vec<ExcludedTool>,
     /// Title, summary and description of the document.
     pub summary: Option<String>,
     /// Origins of the servers that the document lists; empty if the declaration has a `base_url`.
@@ -104,7 +104,7 @@ pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Resul
     let mut converted = ConvertedDocument { summary: document_summary(root.value), ..ConvertedDocument::default() };
     if options.openapi.base_url.is_none() {
         let warning = context.servers.warning(root.value);
-        converted.excluded.extend(warning.map(|reason| SetAsideTool { name: "#/servers".into(), reason }));
+        converted.excluded.extend(warning.map(|reason| ExcludedTool { name: "#/servers".into(), reason }));
         converted.server_origins.extend(context.servers.default_origin());
         converted.server_origins.extend(context.servers.origins(root.value));
     }
@@ -127,7 +127,7 @@ pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Resul
             None
         };
         if let Some(reason) = limit_reason {
-            converted.excluded.push(SetAsideTool { name: operation_ref.pointer.clone(), reason: reason.into() });
+            converted.excluded.push(ExcludedTool { name: operation_ref.pointer.clone(), reason: reason.into() });
             break;
         }
         let mut faults: Vec<String> = tool_names::duplicate_id_warning(operation_ref, &name).into_iter().collect();
@@ -145,13 +145,13 @@ pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Resul
             }
             Err(reason) => faults.push(reason),
         }
-        let faults = faults.into_iter().map(|reason| SetAsideTool { name: operation_ref.pointer.clone(), reason });
+        let faults = faults.into_iter().map(|reason| ExcludedTool { name: operation_ref.pointer.clone(), reason });
         let remaining = MAX_COLLECTED_FAULTS.saturating_sub(converted.excluded.len());
         converted.excluded.extend(faults.take(remaining));
     }
     // Faults of definitions that several operations share are reported once, at the definition.
     let shared_faults = std::mem::take(&mut translator.faults);
-    converted.excluded.extend(shared_faults.into_iter().map(|(name, reason)| SetAsideTool { name, reason }));
+    converted.excluded.extend(shared_faults.into_iter().map(|(name, reason)| ExcludedTool { name, reason }));
     limit_faults(&mut converted.excluded);
     Ok(converted)
 }
@@ -187,7 +187,7 @@ fn detect_version(root: &Value) -> Result<(SpecVersion, SchemaDialect)> {
 fn find_operations<'a>(
     context: &DocumentContext<'a>,
     openapi: &OpenApiSource,
-    excluded: &mut Vec<SetAsideTool>,
+    excluded: &mut Vec<ExcludedTool>,
 ) -> Vec<OperationRef<'a>> {
     let mut operations = Vec::new();
     // Includes invalid operations, since many paths may share one path item.
@@ -197,7 +197,7 @@ fn find_operations<'a>(
     let paths = match paths {
         Some(Ok(paths)) => paths,
         Some(Err(reason)) => {
-            excluded.push(SetAsideTool { name: "#/paths".into(), reason });
+            excluded.push(ExcludedTool { name: "#/paths".into(), reason });
             return operations;
         }
         None => return operations,
@@ -211,18 +211,18 @@ fn find_operations<'a>(
         let pointer = format!("#/paths/{}", escape_pointer_token(path));
         if path.len() > MAX_PATH_LEN {
             let reason = format!("the path is longer than {MAX_PATH_LEN} bytes");
-            excluded.push(SetAsideTool { name: pointer, reason });
+            excluded.push(ExcludedTool { name: pointer, reason });
             continue;
         }
         let node = NodeRef { value, ..paths };
         let path_item = match context.documents.resolve(node) {
             Ok(path_item) if path_item.value.is_object() => path_item,
             Ok(_) => {
-                excluded.push(SetAsideTool { name: pointer, reason: "the path item is not an object".into() });
+                excluded.push(ExcludedTool { name: pointer, reason: "the path item is not an object".into() });
                 continue;
             }
             Err(reason) => {
-                excluded.push(SetAsideTool { name: pointer, reason });
+                excluded.push(ExcludedTool { name: pointer, reason });
                 continue;
             }
         };
@@ -247,7 +247,7 @@ fn find_operations<'a>(
             visited += 1;
             let truncated = &method[..method.floor_char_boundary(MAX_METHOD_LEN)];
             let pointer = format!("{pointer}/{}", escape_pointer_token(truncated));
-            let exclude = |reason: &str| SetAsideTool { name: pointer.clone(), reason: reason.into() };
+            let exclude = |reason: &str| ExcludedTool { name: pointer.clone(), reason: reason.into() };
             if visited > MAX_OPERATIONS {
                 excluded.push(exclude("the document has too many operations"));
                 return operations;
@@ -294,7 +294,7 @@ fn document_summary(root: &Value) -> Option<String> {
 }
 
 /// Sorts and deduplicates faults, and truncates the list.
-fn limit_faults(excluded: &mut Vec<SetAsideTool>) {
+fn limit_faults(excluded: &mut Vec<ExcludedTool>) {
     for entry in excluded.iter_mut() {
         entry.name = sanitize_truncated(&entry.name, 300);
     }
@@ -304,7 +304,7 @@ fn limit_faults(excluded: &mut Vec<SetAsideTool>) {
         let additional = excluded.len() - MAX_REPORTED_FAULTS;
         excluded.truncate(MAX_REPORTED_FAULTS);
         excluded
-            .push(SetAsideTool { name: "#/".into(), reason: format!("and {additional} more faults in this document") });
+            .push(ExcludedTool { name: "#/".into(), reason: format!("and {additional} more faults in this document") });
     }
 }
 

@@ -46,7 +46,7 @@ struct CacheShard {
 
 /// Identity of a response that is about to be rendered: URI, and the catalogue it is rendered from.
 #[derive(Debug, Clone)]
-pub(super) struct CacheKey {
+pub(super) struct PendingResponse {
     pub(super) view: View,
     uri: Arc<str>,
     etag: HeaderValue,
@@ -58,7 +58,7 @@ pub(super) enum CacheLookup {
     /// The response is cached here, or the client has it.
     Hit(Response),
     /// The response has to be rendered.
-    Miss(CacheKey),
+    Miss(PendingResponse),
 }
 
 impl ResponseCache {
@@ -83,11 +83,11 @@ impl ResponseCache {
             return CacheLookup::Hit(not_modified(&etag));
         }
         let view = View { catalog, caller: Caller { name: "rest".into() } };
-        CacheLookup::Miss(CacheKey { view, uri: uri.into(), etag })
+        CacheLookup::Miss(PendingResponse { view, uri: uri.into(), etag })
     }
 
     /// Stores a rendered body, unless a newer catalogue is cached already, and returns the response.
-    pub(super) fn insert(&self, key: &CacheKey, rendered: RenderedBody, headers: &HeaderMap) -> Response {
+    pub(super) fn insert(&self, key: &PendingResponse, rendered: RenderedBody, headers: &HeaderMap) -> Response {
         let link = rendered.link.and_then(|link| HeaderValue::from_str(&link).ok());
         let tagged = TaggedResponse { body: rendered.body, etag: key.etag.clone(), link };
         let response = tagged.to_response(headers);
@@ -113,7 +113,7 @@ pub(super) struct RenderedBody {
 
 impl CacheShard {
     /// Returns the shard with one more response. Starts empty when the catalogue changed or the shard is full.
-    fn with_response(&self, key: &CacheKey, tagged: &TaggedResponse) -> CacheShard {
+    fn with_response(&self, key: &PendingResponse, tagged: &TaggedResponse) -> CacheShard {
         let catalog = &key.view.catalog;
         if catalog.version < self.version {
             return self.clone();
@@ -142,7 +142,7 @@ fn request_uri(uri: &Uri) -> &str {
     uri.path_and_query().map_or("/", |path_and_query| path_and_query.as_str())
 }
 
-fn entry_size(key: &CacheKey, tagged: &TaggedResponse) -> usize {
+fn entry_size(key: &PendingResponse, tagged: &TaggedResponse) -> usize {
     key.uri.len() + tagged.body.len()
 }
 

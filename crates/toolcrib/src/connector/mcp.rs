@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolcrib_core::json::RawFields;
-use toolcrib_core::manifest::SetAsideTool;
+use toolcrib_core::manifest::ExcludedTool;
 use toolcrib_core::source::Lifecycle;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
@@ -335,18 +335,18 @@ fn strip_execution_spec(tool: Box<RawValue>) -> Box<RawValue> {
 }
 
 /// Excluded tools with redacted, sanitised names and reasons.
-fn excluded_tools(excluded: &[(String, String)], redactor: &Redactor) -> Vec<SetAsideTool> {
+fn excluded_tools(excluded: &[(String, String)], redactor: &Redactor) -> Vec<ExcludedTool> {
     // Redact before truncating: the cut-off beginning of a secret is harder to recognise.
     let clean = |text: &str| sanitize_truncated(&redactor.redact(text), 512);
-    excluded.iter().map(|(name, reason)| SetAsideTool { name: clean(name), reason: clean(reason) }).collect()
+    excluded.iter().map(|(name, reason)| ExcludedTool { name: clean(name), reason: clean(reason) }).collect()
 }
 
 /// Entry for a tool that is excluded because it contains a secret of its source where it cannot be masked.
-fn exclude_leaking_tool(tool: &RawValue, redactor: &Redactor) -> SetAsideTool {
+fn exclude_leaking_tool(tool: &RawValue, redactor: &Redactor) -> ExcludedTool {
     let name = RawFields::parse(tool).and_then(|fields| serde_json::from_str::<String>(fields.get("name")?.get()).ok());
     let name = sanitize_truncated(&redactor.redact(&name.unwrap_or_default()), 512);
     let reason = "it contains a secret value of its source in a name, an enumeration or a default";
-    SetAsideTool { name, reason: reason.into() }
+    ExcludedTool { name, reason: reason.into() }
 }
 
 /// Names of the capabilities that a server announced, bounded in number and length.
@@ -374,7 +374,7 @@ mod tests {
     fn excluded_tools_show_no_secrets() {
         let redactor = Redactor::new(&["hunter2".to_owned()].into());
         let excluded = [("read_hunter2".to_owned(), "its schema has `hunter2`".to_owned())];
-        let expected = SetAsideTool { name: "read_***".into(), reason: "its schema has `***`".into() };
+        let expected = ExcludedTool { name: "read_***".into(), reason: "its schema has `***`".into() };
         assert_eq!(excluded_tools(&excluded, &redactor), [expected]);
     }
 

@@ -26,7 +26,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Program that guards the servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuardExe {
-    /// This binary, whose `main` calls [`run_if_asked`](super::run_if_asked) first.
+    /// This binary, whose `main` calls [`run_if_requested`](super::run_if_requested) first.
     CurrentExe,
     /// Another binary that does so; an absolute path.
     Path(PathBuf),

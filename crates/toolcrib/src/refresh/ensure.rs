@@ -164,7 +164,7 @@ impl RegistryInner {
         }
         self.rehash_references(among);
         let snapshot = self.snapshot.load_full();
-        let mut due_sources = Vec::new();
+        let mut outdated_sources = Vec::new();
         let mut stale = Vec::new();
         let all = among.is_none().then(|| snapshot.inventory.sources()).into_iter().flatten();
         let some = among.unwrap_or_default().iter().filter_map(|id| Some((id, snapshot.inventory.source(id)?)));
@@ -183,7 +183,7 @@ impl RegistryInner {
             };
             match (is_due, freshness) {
                 (true, _) if backoff == BackoffPolicy::Respect && self.is_backing_off(&snapshot, id) => {}
-                (true, _) => due_sources.push(id.clone()),
+                (true, _) => outdated_sources.push(id.clone()),
                 (false, Freshness::Stale) => stale.push(id.clone()),
                 (false, Freshness::Fresh | Freshness::Missing) => {}
             }
@@ -191,7 +191,7 @@ impl RegistryInner {
         if self.options.revalidate {
             self.revalidate(stale, keep, trace);
         }
-        due_sources
+        outdated_sources
     }
 
     /// Refreshes stale sources in the background, after their lists were served.

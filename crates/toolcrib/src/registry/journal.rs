@@ -12,7 +12,7 @@ use crate::store::StoredRecord;
 /// Number of records read from the store at once.
 pub(super) const READ_BATCH_SIZE: usize = 5_000;
 /// Minimum number of records that stay in memory, unless they exceed [`MAX_CACHED_BYTES`].
-const MAX_CACHED_RECORDS: usize = 10_000;
+const MIN_CACHED_RECORDS: usize = 10_000;
 /// Approximate limit on the size of the cached event bodies.
 const MAX_CACHED_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum number of records of a chunk. Appending copies at most one chunk.
@@ -104,10 +104,10 @@ impl Journal {
     pub(crate) fn append(&mut self, entries: &[JournalEntry]) {
         // Of a long batch, as at a start, only the end is kept; earlier chunks are dropped too, so that there is no
         // gap.
-        if entries.len() > MAX_CACHED_RECORDS {
+        if entries.len() > MIN_CACHED_RECORDS {
             *self = Journal::default();
         }
-        for entry in &entries[entries.len().saturating_sub(MAX_CACHED_RECORDS)..] {
+        for entry in &entries[entries.len().saturating_sub(MIN_CACHED_RECORDS)..] {
             let is_full =
                 |chunk: &Arc<Chunk>| chunk.entries.len() >= MAX_CHUNK_RECORDS || chunk.bytes >= MAX_CHUNK_BYTES;
             if self.chunks.back().is_none_or(is_full) {
@@ -128,7 +128,7 @@ impl Journal {
     fn evict_oldest(&mut self) {
         while self.chunks.len() > 1
             && let Some(oldest) = self.chunks.front()
-            && (self.count - oldest.entries.len() >= MAX_CACHED_RECORDS || self.bytes > MAX_CACHED_BYTES)
+            && (self.count - oldest.entries.len() >= MIN_CACHED_RECORDS || self.bytes > MAX_CACHED_BYTES)
         {
             self.count -= oldest.entries.len();
             self.bytes -= oldest.bytes;

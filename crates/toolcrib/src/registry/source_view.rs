@@ -7,7 +7,7 @@ use toolcrib_core::config::show::{mask_args, mask_text, mask_url};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::inventory::{Origin, SourceState};
-use toolcrib_core::manifest::SetAsideTool;
+use toolcrib_core::manifest::ExcludedTool;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::{Code, Source, SourceId, Timestamp};
@@ -53,7 +53,7 @@ pub struct SourceView {
     pub failing_since: Option<Timestamp>,
     pub breaker: BreakerView,
     /// Tools that were excluded, each with the reason.
-    pub set_aside: Vec<SetAsideTool>,
+    pub set_aside: Vec<ExcludedTool>,
 }
 
 /// Outcome of the last discovery.

@@ -113,7 +113,7 @@ async fn a_successful_call_ends_the_wait_for_a_probe() {
         |tool, _| if tool == "push" { ScriptedReply::Disconnected("gone".into()) } else { json!("pulled").into() },
     );
     for _ in 0..5 {
-        git.pass_one();
+        git.allow_next();
         call_push(&fixture).await.unwrap_err();
     }
     tokio::time::advance(Duration::from_secs(1)).await;
@@ -124,7 +124,7 @@ async fn a_successful_call_ends_the_wait_for_a_probe() {
     }
     wait_until("the probe is sent", || git.calls() == 7).await;
     assert_eq!(fixture.source_view("git").breaker.state, BreakerState::HalfOpen);
-    git.resume_one();
+    git.resume_next();
     assert!(older.await.unwrap().is_ok());
     wait_until("the other call is sent too", || git.calls() == 8).await;
     git.resume();
@@ -186,7 +186,7 @@ async fn a_timed_out_call_counts_only_without_a_response_to_another_call() {
         wait_until("it is in flight", || git.calls() == before + 1).await;
         if round < 5 {
             // The first call keeps waiting for its own release, which never comes.
-            git.pass_one();
+            git.allow_next();
             assert!(call_push(&fixture).await.is_ok());
         }
         assert!(late.await.unwrap().is_err());
@@ -256,7 +256,7 @@ async fn calls_in_flight_are_bounded_per_tool() {
     let error = fixture.call(&agent(), "git__push", json!({}), options).await.unwrap_err();
     assert_eq!((error.code, error.is_retryable()), (Code::ToolUnavailable, true), "{}", error.message);
     assert!(error.message.starts_with("128 calls of `push` are in flight"), "{}", error.message);
-    git.pass_one();
+    git.allow_next();
     assert!(call(&fixture, "git__pull", json!({})).await.is_ok());
     git.resume();
     assert!(calls.join_all().await.into_iter().all(|answer| answer.is_ok()));

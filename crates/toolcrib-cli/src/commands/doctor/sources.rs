@@ -7,7 +7,7 @@ use serde_json::Value;
 use toolcrib::core::Source;
 use toolcrib::core::config::show::mask_text;
 use toolcrib::core::freshness::Freshness;
-use toolcrib::core::manifest::SetAsideTool;
+use toolcrib::core::manifest::ExcludedTool;
 use toolcrib::core::reference::{self, ReferencePart};
 use toolcrib::core::source::SourceKind;
 use toolcrib::core::text::sanitize_truncated;
@@ -147,7 +147,7 @@ fn check_excluded_tools(session: &CliSession, source: &SourceView) -> Vec<Doctor
     // The segment knows the invalid tools; the source's list adds those that a built-in shadows.
     let catalog = session.registry.catalog();
     let invalid_tools = catalog.source(&source.id).map(|entry| entry.segment.excluded().to_vec()).unwrap_or_default();
-    let (invalid, shadowed): (Vec<&SetAsideTool>, Vec<&SetAsideTool>) =
+    let (invalid, shadowed): (Vec<&ExcludedTool>, Vec<&ExcludedTool>) =
         source.set_aside.iter().partition(|tool| invalid_tools.contains(tool));
     let name = format!("tools of {}", source.id);
     let mut checks: Vec<DoctorCheck> = invalid

@@ -130,11 +130,11 @@ pub(super) async fn start(guard: &GuardExe, launch: &Launch) -> Result<ServerPro
     }
 }
 
-/// Path of this binary. Fails if `main` does not call `run_if_asked`: such a binary would run its own program again,
+/// Path of this binary. Fails if `main` does not call `run_if_requested`: such a binary would run its own program again,
 /// and start servers again, instead of acting as guard.
 fn current_binary() -> Result<PathBuf> {
     if !crate::guard::can_guard() {
-        let message = "this program is not prepared to guard its servers; call `toolcrib::guard::run_if_asked()` \
+        let message = "this program is not prepared to guard its servers; call `toolcrib::guard::run_if_requested()` \
                        first thing in `main`, or choose `GuardExe::None`";
         return Err(Error::new(Code::Internal, message));
     }
@@ -151,7 +151,7 @@ async fn start_guarded(exe: PathBuf, launch: &Launch) -> Result<ServerProcess> {
     let guard_error = |error: io::Error| {
         let program = launch.program.display();
         let message = format!(
-            "cannot start the guard of `{program}`; is `guard::run_if_asked()` the first line of `main`, before any runtime?"
+            "cannot start the guard of `{program}`; is `guard::run_if_requested()` the first line of `main`, before any runtime?"
         );
         Error::new(Code::ToolUnavailable, message).with_cause(error)
     };
