@@ -87,11 +87,11 @@ fn measure_latency(
     label: &str,
     max_ratio: f64,
 ) -> Result<()> {
-    let mut ours = (RawHttpClient::connect(&served.address)?, path, headers, Vec::new());
-    let mut theirs = (RawHttpClient::connect(&bare.address)?, bare_path, "", Vec::new());
+    let mut measured = (RawHttpClient::connect(&served.address)?, path, headers, Vec::new());
+    let mut baseline = (RawHttpClient::connect(&bare.address)?, bare_path, "", Vec::new());
     // The first block is a warm-up and not counted.
     for block in 0..=BLOCKS {
-        for (client, path, headers, times) in [&mut ours, &mut theirs] {
+        for (client, path, headers, times) in [&mut measured, &mut baseline] {
             for _ in 0..BLOCK_SIZE {
                 let (time, response) = measure_time(|| client.get(path, headers));
                 response?;
@@ -101,13 +101,13 @@ fn measure_latency(
             }
         }
     }
-    let ours = median(ours.3);
-    let theirs = median(theirs.3);
+    let measured = median(measured.3);
+    let baseline = median(baseline.3);
     report.add_row(RatioRow {
         bench: "http",
-        measured: format!("{label}, median: {}", format_duration(ours)),
-        baseline: format!("a bare axum handler with the same bytes: {}", format_duration(theirs)),
-        ratio: ratio(ours, theirs),
+        measured: format!("{label}, median: {}", format_duration(measured)),
+        baseline: format!("a bare axum handler with the same bytes: {}", format_duration(baseline)),
+        ratio: ratio(measured, baseline),
         threshold: Threshold::AtMost(max_ratio, "the bare handler".into()),
     });
     Ok(())
@@ -122,25 +122,25 @@ fn measure_throughput(report: &mut BenchReport, served: &ToolcribServer, bare: &
             format!("/api/search?q={first}+{second}+{}", number / 20)
         })
         .collect();
-    let mut ours = Vec::new();
-    let mut theirs = Vec::new();
+    let mut measured = Vec::new();
+    let mut baseline = Vec::new();
     // The first round is a warm-up and not counted.
     for round in 0..=ROUNDS {
-        let our_time = time_concurrent_clients(&served.address, &queries)?;
-        let their_time = time_concurrent_clients(&bare.address, &["/found".to_owned()])?;
+        let measured_time = time_concurrent_clients(&served.address, &queries)?;
+        let baseline_time = time_concurrent_clients(&bare.address, &["/found".to_owned()])?;
         if round > 0 {
-            ours.push(our_time);
-            theirs.push(their_time);
+            measured.push(measured_time);
+            baseline.push(baseline_time);
         }
     }
-    let ours = median(ours);
-    let theirs = median(theirs);
+    let measured = median(measured);
+    let baseline = median(baseline);
     let per_second = |time: Duration| (CLIENTS * REQUESTS_PER_CLIENT) as f64 / time.as_secs_f64();
-    let share = per_second(ours) / per_second(theirs);
+    let share = per_second(measured) / per_second(baseline);
     report.add_row(RatioRow {
         bench: "http",
-        measured: format!("`GET /api/search`, {CLIENTS} clients at once: {:.0} a second", per_second(ours)),
-        baseline: format!("a bare axum handler: {:.0} a second", per_second(theirs)),
+        measured: format!("`GET /api/search`, {CLIENTS} clients at once: {:.0} a second", per_second(measured)),
+        baseline: format!("a bare axum handler: {:.0} a second", per_second(baseline)),
         ratio: share,
         threshold: Threshold::Condition(share >= 1.0 / 3.0, "at least 0.333".into()),
     });

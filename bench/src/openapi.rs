@@ -99,22 +99,22 @@ fn measure_document(report: &mut BenchReport, file: &Path, name: &str, allowed: 
 }
 
 /// Measures FastMCP on the same document. Without a threshold, since it may not be installed.
-fn measure_fastmcp(report: &mut BenchReport, file: &Path, name: &str, ours: Duration, memory: f64) -> Result<()> {
+fn measure_fastmcp(report: &mut BenchReport, file: &Path, name: &str, measured: Duration, memory: f64) -> Result<()> {
     let Some(python) = std::env::var_os(FASTMCP_ENV) else { return Ok(()) };
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers/fastmcp_openapi.py");
     let mut command = Command::new(python);
     command.arg(script).arg(file);
-    let theirs = measure_process(command)?;
-    let summary = String::from_utf8_lossy(&theirs.stdout).trim().to_owned();
+    let baseline = measure_process(command)?;
+    let summary = String::from_utf8_lossy(&baseline.stdout).trim().to_owned();
     report.add_row(RatioRow {
         bench: "openapi",
-        measured: format!("{name}: {} and {memory:.0} MB", format_duration(ours)),
+        measured: format!("{name}: {} and {memory:.0} MB", format_duration(measured)),
         baseline: format!(
             "FastMCP, {summary}: {} and {:.0} MB",
-            format_duration(theirs.duration),
-            theirs.peak_megabytes
+            format_duration(baseline.duration),
+            baseline.peak_megabytes
         ),
-        ratio: ratio(ours, theirs.duration),
+        ratio: ratio(measured, baseline.duration),
         threshold: Threshold::None,
     });
     Ok(())

@@ -120,19 +120,19 @@ fn measure_latency(
             }
         }
     }
-    let [(_, _, ours), (_, _, theirs)] = agents;
-    let ours = median(ours);
-    let theirs = median(theirs);
+    let [(_, _, measured), (_, _, baseline)] = agents;
+    let measured = median(measured);
+    let baseline = median(baseline);
     report.add_row(RatioRow {
         bench: "proxy",
         measured: format!(
             "`tools/call` ({}) through {}, median: {}",
             version.name(),
             through.name,
-            format_duration(ours)
+            format_duration(measured)
         ),
-        baseline: format!("directly to {}: {}", direct.name, format_duration(theirs)),
-        ratio: ratio(ours, theirs),
+        baseline: format!("directly to {}: {}", direct.name, format_duration(baseline)),
+        ratio: ratio(measured, baseline),
         threshold: bar,
     });
     Ok(())
@@ -140,20 +140,20 @@ fn measure_latency(
 
 /// Measures the throughput of many concurrent agents.
 fn measure_concurrency(report: &mut BenchReport, through: &BenchTarget, direct: &BenchTarget) -> Result<()> {
-    let mut ours = Vec::new();
-    let mut theirs = Vec::new();
+    let mut measured = Vec::new();
+    let mut baseline = Vec::new();
     for _ in 0..ROUNDS {
-        ours.push(time_concurrent_agents(through, CALLS_PER_AGENT)?);
-        theirs.push(time_concurrent_agents(direct, CALLS_PER_AGENT)?);
+        measured.push(time_concurrent_agents(through, CALLS_PER_AGENT)?);
+        baseline.push(time_concurrent_agents(direct, CALLS_PER_AGENT)?);
     }
-    let ours = median(ours);
-    let theirs = median(theirs);
+    let measured = median(measured);
+    let baseline = median(baseline);
     let speed = |time: Duration| format!("{:.0} calls/s", (AGENTS * CALLS_PER_AGENT) as f64 / time.as_secs_f64());
     report.add_row(RatioRow {
         bench: "proxy",
-        measured: format!("{AGENTS} agents at once, through `toolcrib serve`: {}", speed(ours)),
-        baseline: format!("directly: {}", speed(theirs)),
-        ratio: ratio(ours, theirs),
+        measured: format!("{AGENTS} agents at once, through `toolcrib serve`: {}", speed(measured)),
+        baseline: format!("directly: {}", speed(baseline)),
+        ratio: ratio(measured, baseline),
         threshold: Threshold::None,
     });
     Ok(())

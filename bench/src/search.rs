@@ -46,7 +46,7 @@ const MAX_ANSWER_TOKENS: usize = 400;
 struct SetMeasurement {
     set: String,
     baseline: MeanScores,
-    ours: MeanScores,
+    measured: MeanScores,
     p50: Duration,
     p99: Duration,
 }
@@ -66,23 +66,23 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     report.add_table(format_table(&all));
     let mean = |score: fn(&SetMeasurement) -> f64| all.iter().map(score).sum::<f64>() / all.len() as f64;
     let plain = mean(|set| mean_score(&set.baseline, "ndcg@10"));
-    let ours = mean(|set| mean_score(&set.ours, "ndcg@10"));
+    let measured = mean(|set| mean_score(&set.measured, "ndcg@10"));
     report.add_row(RatioRow {
         bench: "search",
-        measured: format!("NDCG@10, mean of {} sets: {ours:.3}", all.len()),
+        measured: format!("NDCG@10, mean of {} sets: {measured:.3}", all.len()),
         baseline: format!("plain BM25F: {plain:.3}"),
-        ratio: ours / plain,
-        threshold: Threshold::Condition(ours >= plain + MIN_NDCG_GAIN, format!("at least {MIN_NDCG_GAIN} more")),
+        ratio: measured / plain,
+        threshold: Threshold::Condition(measured >= plain + MIN_NDCG_GAIN, format!("at least {MIN_NDCG_GAIN} more")),
     });
     if let Some(largest) = all.iter().find(|measured| measured.set.starts_with(SCALE_SET)) {
         let plain = mean_score(&largest.baseline, "recall@5");
-        let ours = mean_score(&largest.ours, "recall@5");
+        let measured = mean_score(&largest.measured, "recall@5");
         report.add_row(RatioRow {
             bench: "search",
-            measured: format!("recall@5 on `{SCALE_SET}`: {ours:.3}"),
+            measured: format!("recall@5 on `{SCALE_SET}`: {measured:.3}"),
             baseline: format!("plain BM25F: {plain:.3}"),
-            ratio: ours / plain,
-            threshold: Threshold::Condition(ours >= MIN_RECALL, format!("at least {MIN_RECALL}")),
+            ratio: measured / plain,
+            threshold: Threshold::Condition(measured >= MIN_RECALL, format!("at least {MIN_RECALL}")),
         });
         report.add_row(RatioRow {
             bench: "search",
@@ -106,26 +106,32 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// Scores both searches on one query file and measures the latency of ours.
+/// Scores both searches on one query file and measures the latency of Toolcrib's.
 fn measure_set(set: &str, directory: &Path, file: &str, tools: &str, baseline: &Baseline) -> Result<SetMeasurement> {
     let queries = fs::read_to_string(directory.join(format!("{file}.jsonl")))?;
     let labelled =
         LabelledSet::parse(NamedText { name: "tools.jsonl", text: tools }, NamedText { name: file, text: &queries })?;
     // The first search builds the index.
     labelled.view.search(&toolcrib::core::search::Query::new("warm up"));
-    let mut ours = Scores::default();
+    let mut measured = Scores::default();
     let mut plain = Scores::default();
     let mut times = Vec::new();
     for query in &labelled.queries {
         let (time, found) = measure_time(|| labelled.search(query, RESULT_DEPTH));
         times.push(time);
-        labelled.score(query, &found, &mut ours);
+        labelled.score(query, &found, &mut measured);
         plain.add(&query.groups, &baseline.search(&query.text, RESULT_DEPTH));
     }
     times.sort_unstable();
     let percentile = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or_default();
     let set = format!("{set}{}", file.trim_start_matches("queries"));
-    Ok(SetMeasurement { set, baseline: plain.means(), ours: ours.means(), p50: percentile(0.5), p99: percentile(0.99) })
+    Ok(SetMeasurement {
+        set,
+        baseline: plain.means(),
+        measured: measured.means(),
+        p50: percentile(0.5),
+        p99: percentile(0.99),
+    })
 }
 
 /// Mean of a measure by name; zero if it does not exist.
@@ -139,14 +145,14 @@ fn format_table(all: &[SetMeasurement]) -> String {
         "| set | queries | NDCG@10, plain BM25F | NDCG@10 | recall@5 | MRR | p50 | p99 |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|\n",
     );
-    for SetMeasurement { set, baseline, ours, p50, p99 } in all {
+    for SetMeasurement { set, baseline, measured, p50, p99 } in all {
         text.push_str(&format!(
             "| `{set}` | {} | {:.3} | {:.3} | {:.3} | {:.3} | {} | {} |\n",
-            ours.queries,
+            measured.queries,
             mean_score(baseline, "ndcg@10"),
-            mean_score(ours, "ndcg@10"),
-            mean_score(ours, "recall@5"),
-            mean_score(ours, "mrr"),
+            mean_score(measured, "ndcg@10"),
+            mean_score(measured, "recall@5"),
+            mean_score(measured, "mrr"),
             format_duration(*p50),
             format_duration(*p99)
         ));
@@ -155,9 +161,9 @@ fn format_table(all: &[SetMeasurement]) -> String {
     text.push_str(&format!(
         "| mean | | {:.3} | {:.3} | {:.3} | {:.3} | | |\n",
         mean(|set| mean_score(&set.baseline, "ndcg@10")),
-        mean(|set| mean_score(&set.ours, "ndcg@10")),
-        mean(|set| mean_score(&set.ours, "recall@5")),
-        mean(|set| mean_score(&set.ours, "mrr"))
+        mean(|set| mean_score(&set.measured, "ndcg@10")),
+        mean(|set| mean_score(&set.measured, "recall@5")),
+        mean(|set| mean_score(&set.measured, "mrr"))
     ));
     text
 }

@@ -49,10 +49,10 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
         command.arg(&file);
         command
     };
-    let mut ours = Vec::new();
-    let mut theirs = Vec::new();
+    let mut measured = Vec::new();
+    let mut baseline = Vec::new();
     for _ in 0..ROUNDS {
-        for (command, times) in [(toolcrib(), &mut ours), (print_file(), &mut theirs)] {
+        for (command, times) in [(toolcrib(), &mut measured), (print_file(), &mut baseline)] {
             let (time, output) = measure_time(|| run_and_capture(command));
             if output? != expected {
                 return Err("two runs printed different catalogues".into());
@@ -61,25 +61,29 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
         }
     }
     let fastest = |times: &[Duration]| times.iter().min().copied().unwrap_or_default();
-    let our_best = fastest(&ours);
-    let their_best = fastest(&theirs);
-    let ours = median(ours);
-    let theirs = median(theirs);
+    let measured_best = fastest(&measured);
+    let baseline_best = fastest(&baseline);
+    let measured = median(measured);
+    let baseline = median(baseline);
     // Medians against the threshold; the fastest runs are shown for information.
-    let allowed = theirs.mul_f64(MAX_FACTOR) + FIXED_ALLOWANCE;
+    let allowed = baseline.mul_f64(MAX_FACTOR) + FIXED_ALLOWANCE;
     report.add_row(RatioRow {
         bench: "start",
         measured: format!(
             "`toolcrib tools --json`, {SOURCES} sources, {TOOLS} tools on disk: {}",
-            format_duration(ours)
+            format_duration(measured)
         ),
-        baseline: format!("`print-file`, the same {:.1} MB: {}", expected.len() as f64 / 1e6, format_duration(theirs)),
-        ratio: ratio(ours, theirs),
+        baseline: format!(
+            "`print-file`, the same {:.1} MB: {}",
+            expected.len() as f64 / 1e6,
+            format_duration(baseline)
+        ),
+        ratio: ratio(measured, baseline),
         threshold: Threshold::AtMost(
-            ratio(allowed, theirs),
+            ratio(allowed, baseline),
             format!(
                 "{MAX_FACTOR} × {} + {} = {}",
-                format_duration(theirs),
+                format_duration(baseline),
                 format_duration(FIXED_ALLOWANCE),
                 format_duration(allowed)
             ),
@@ -87,9 +91,9 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     });
     report.add_row(RatioRow {
         bench: "start",
-        measured: format!("the least disturbed of {ROUNDS} runs: {}", format_duration(our_best)),
-        baseline: format!("likewise: {}", format_duration(their_best)),
-        ratio: ratio(our_best, their_best),
+        measured: format!("the least disturbed of {ROUNDS} runs: {}", format_duration(measured_best)),
+        baseline: format!("likewise: {}", format_duration(baseline_best)),
+        ratio: ratio(measured_best, baseline_best),
         threshold: Threshold::None,
     });
     // A start with a stored catalogue must not start any server.

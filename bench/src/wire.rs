@@ -20,19 +20,19 @@ const ROUNDS: usize = 5;
 /// Compares both kinds of calls.
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
-    let mut ours = Vec::new();
-    let mut theirs = Vec::new();
+    let mut measured = Vec::new();
+    let mut baseline = Vec::new();
     for _ in 0..ROUNDS {
-        ours.push(runtime.block_on(time_registry_calls())?);
-        theirs.push(time_direct_calls()?);
+        measured.push(runtime.block_on(time_registry_calls())?);
+        baseline.push(time_direct_calls()?);
     }
-    let ours = median(ours);
-    let theirs = median(theirs);
+    let measured = median(measured);
+    let baseline = median(baseline);
     report.add_row(RatioRow {
         bench: "wire",
-        measured: format!("`Registry::call` of `echo` over stdio: {}", format_speed(ours)),
-        baseline: format!("the same lines, written and read directly: {}", format_speed(theirs)),
-        ratio: ratio(ours, theirs),
+        measured: format!("`Registry::call` of `echo` over stdio: {}", format_speed(measured)),
+        baseline: format!("the same lines, written and read directly: {}", format_speed(baseline)),
+        ratio: ratio(measured, baseline),
         threshold: Threshold::None,
     });
     Ok(())

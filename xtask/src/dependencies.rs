@@ -30,7 +30,7 @@ pub(crate) fn check(paths: &WorkspacePaths) -> StepStatus {
 fn find_violations(paths: &WorkspacePaths) -> Result<(usize, Vec<String>), String> {
     let rules =
         fs::read_to_string(paths.root.join("deny.toml")).map_err(|error| format!("read `deny.toml`: {error}"))?;
-    let allowed = allowed_licences(&rules)?;
+    let allowed = allowed_licenses(&rules)?;
     let arguments = ["tree", "--workspace", "--locked", "--target", "all", "--edges", "normal,build"];
     let mut command = cargo(paths, &arguments);
     command.args(["--prefix", "none", "--no-dedupe", "--format", FORMAT]);
@@ -46,7 +46,7 @@ fn find_violations(paths: &WorkspacePaths) -> Result<(usize, Vec<String>), Strin
 }
 
 /// Reads `allow = ["…", …]` of the section `[licenses]`.
-fn allowed_licences(rules: &str) -> Result<BTreeSet<String>, String> {
+fn allowed_licenses(rules: &str) -> Result<BTreeSet<String>, String> {
     let section = rules.split_once("[licenses]").map(|(_, after)| after).unwrap_or_default();
     let list = section.split_once("allow = [").and_then(|(_, after)| after.split_once(']'));
     let (names, _) = list.ok_or("`deny.toml` has no `allow` under `[licenses]`")?;
@@ -85,14 +85,14 @@ fn any_of(tokens: &mut Tokens<'_>, allowed: &BTreeSet<String>) -> bool {
 }
 
 fn all_of(tokens: &mut Tokens<'_>, allowed: &BTreeSet<String>) -> bool {
-    let mut accepted = one_licence(tokens, allowed);
+    let mut accepted = parse_license(tokens, allowed);
     while tokens.next_if_eq(&"AND").is_some() {
-        accepted &= one_licence(tokens, allowed);
+        accepted &= parse_license(tokens, allowed);
     }
     accepted
 }
 
-fn one_licence(tokens: &mut Tokens<'_>, allowed: &BTreeSet<String>) -> bool {
+fn parse_license(tokens: &mut Tokens<'_>, allowed: &BTreeSet<String>) -> bool {
     if tokens.next_if_eq(&"(").is_some() {
         let accepted = any_of(tokens, allowed);
         return accepted && tokens.next() == Some(")");
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn allowed() -> BTreeSet<String> {
-        allowed_licences("[licenses]\nallow = [\"MIT\", \"Apache-2.0\", \"ISC\"]\n").unwrap()
+        allowed_licenses("[licenses]\nallow = [\"MIT\", \"Apache-2.0\", \"ISC\"]\n").unwrap()
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub enum Permission {
 
 /// Stored metadata of an access token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
+pub struct AccessToken {
     /// Short random identifier. Stable, while `name` may change.
     pub id: String,
     /// Name for display, unique among valid tokens. May change.
@@ -54,7 +54,7 @@ pub struct Token {
     pub expires_at: Option<Timestamp>,
 }
 
-impl Token {
+impl AccessToken {
     /// A token expires at `expires_at` itself, not after it.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)

@@ -192,7 +192,8 @@ pub enum SecurityScheme {
     Basic,
     ApiKey {
         name: String,
-        place: KeyLocation,
+        #[serde(rename = "place")]
+        location: KeyLocation,
     },
     Oauth2,
     OpenIdConnect,

@@ -14,7 +14,7 @@ mod tokens;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::access::Token;
+use crate::access::AccessToken;
 use crate::error::{Code, Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::manifest::Delta;
@@ -36,7 +36,7 @@ pub struct Inventory {
     /// Every source that was ever declared, removed ones included.
     sources: BTreeMap<SourceId, Arc<SourceState>>,
     /// Tokens that were not revoked, by id.
-    tokens: Arc<BTreeMap<String, Token>>,
+    tokens: Arc<BTreeMap<String, AccessToken>>,
     /// Number of records that this build does not understand and skipped.
     pub unknown_events: u64,
 }
@@ -183,7 +183,7 @@ impl Inventory {
             Event::ToolEnabled { source, tool } => self.update_tool(source, tool, |state| state.disabled = false),
             Event::ToolDisabled { source, tool } => self.update_tool(source, tool, |state| state.disabled = true),
             Event::TokenCreated { token, name, role, hash, expires_at } => {
-                let created = Token {
+                let created = AccessToken {
                     id: token.clone(),
                     name: name.clone(),
                     role: *role,

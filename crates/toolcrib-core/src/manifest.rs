@@ -3,7 +3,7 @@
 //! An invalid tool is set aside with a reason and does not affect the others.
 
 mod delta;
-mod normalise;
+mod normalize;
 mod packed;
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::text::sanitize_truncated;
 use crate::tool::Tool;
 
 pub use delta::{Delta, ToolChange};
-pub(crate) use normalise::sanitize_schema;
+pub(crate) use normalize::sanitize_schema;
 pub use packed::{PackedManifest, PackedTool};
 
 /// Parsed tool list of a source. [`PackedManifest`] is its stored form.
@@ -28,7 +28,7 @@ pub struct Manifest {
     pub fingerprint: Fingerprint,
     /// Tools with their fingerprints, in byte order of their own names.
     pub tools: Vec<(Tool, Fingerprint)>,
-    pub set_aside: Vec<ExcludedTool>,
+    pub excluded: Vec<ExcludedTool>,
     /// Description of the source by itself, for search. Not part of the fingerprint.
     pub about: Option<String>,
 }
@@ -61,32 +61,32 @@ impl Default for ToolLimits {
 }
 
 impl Manifest {
-    /// Builds a manifest from the tool definitions of a source as they were received. `already_set_aside` are tools that
+    /// Builds a manifest from the tool definitions of a source as they were received. `already_excluded` are tools that
     /// were rejected before.
     pub fn new(
         source: &SourceId,
         offered: &[Box<RawValue>],
-        already_set_aside: Vec<ExcludedTool>,
+        already_excluded: Vec<ExcludedTool>,
         limits: &ToolLimits,
     ) -> Manifest {
         let mut tools = Vec::new();
-        let mut set_aside = already_set_aside;
+        let mut excluded = already_excluded;
         let mut seen = BTreeSet::new();
         for (position, raw) in offered.iter().enumerate() {
-            match normalise::normalise_tool(source, raw, position, limits) {
+            match normalize::normalize_tool(source, raw, position, limits) {
                 Ok((tool, _)) if !seen.insert(tool.name.clone()) => {
                     let reason = "the source offers this name twice; the first one is kept".into();
-                    set_aside.push(ExcludedTool { name: tool.name, reason });
+                    excluded.push(ExcludedTool { name: tool.name, reason });
                 }
                 Ok(tool) => tools.push(tool),
-                Err(rejected) => set_aside.push(rejected),
+                Err(rejected) => excluded.push(rejected),
             }
         }
         tools.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-        set_aside.sort();
+        excluded.sort();
         let fingerprints = tools.iter().map(|(tool, fingerprint)| (tool.name.as_str(), *fingerprint));
-        let fingerprint = compute_fingerprint(source, fingerprints, &set_aside);
-        Manifest { source: source.clone(), fingerprint, tools, set_aside, about: None }
+        let fingerprint = compute_fingerprint(source, fingerprints, &excluded);
+        Manifest { source: source.clone(), fingerprint, tools, excluded, about: None }
     }
 
     /// Sets the description of the source, sanitised and truncated.
@@ -102,10 +102,10 @@ impl Manifest {
 fn compute_fingerprint<'a>(
     source: &SourceId,
     tools: impl Iterator<Item = (&'a str, Fingerprint)>,
-    set_aside: &[ExcludedTool],
+    excluded: &[ExcludedTool],
 ) -> Fingerprint {
     let mut canonical = String::from("{\"set_aside\":[");
-    for (index, tool) in set_aside.iter().enumerate() {
+    for (index, tool) in excluded.iter().enumerate() {
         canonical.push_str(if index > 0 { ",[" } else { "[" });
         json::push_json_string(&tool.name, &mut canonical);
         canonical.push(',');

@@ -78,7 +78,8 @@ pub enum Auth {
     },
     ApiKey {
         name: String,
-        place: KeyLocation,
+        #[serde(rename = "place")]
+        location: KeyLocation,
         value: String,
     },
     /// OAuth 2.0 client credentials grant.

@@ -83,7 +83,8 @@ impl McpClient {
         options: ClientOptions,
         deadline: Instant,
     ) -> Result<McpClient, WireError> {
-        let http = HttpTransport::new(http_client(&options)?, url.clone(), headers.clone(), options.limits.body_bytes);
+        let http =
+            HttpTransport::new(http_client(&options)?, url.clone(), headers.clone(), options.limits.max_body_bytes);
         let owner = ConnectionOwner(WireConnection::new(ClientTransport::Http(http), options.clone()));
         let first = first_probe(options.era, FirstProbe::Discover);
         match McpClient::handshake(owner, first, deadline).await {
@@ -108,7 +109,7 @@ impl McpClient {
         deadline: Instant,
     ) -> Result<McpClient, WireError> {
         let (sse, stream) =
-            LegacySseTransport::open(http_client(&options)?, url, headers, options.limits.body_bytes).await?;
+            LegacySseTransport::open(http_client(&options)?, url, headers, options.limits.max_body_bytes).await?;
         let owner = ConnectionOwner(WireConnection::new(ClientTransport::Sse(sse), options));
         stream.start(&owner.0);
         McpClient::handshake(owner, FirstProbe::Initialize, deadline).await

@@ -56,15 +56,15 @@ pub struct ClientOptions {
 #[derive(Debug, Clone, Copy)]
 pub struct ClientLimits {
     /// Maximum bytes of one line of a byte stream.
-    pub line_bytes: usize,
+    pub max_line_bytes: usize,
     /// Maximum bytes of one HTTP body or one event of a stream.
-    pub body_bytes: usize,
+    pub max_body_bytes: usize,
     /// Maximum number of pages of one tool list.
-    pub pages: usize,
+    pub max_pages: usize,
     /// Maximum number of tools of one tool list.
-    pub tools: usize,
+    pub max_tools: usize,
     /// Maximum bytes of all pages of one tool list together.
-    pub list_bytes: usize,
+    pub max_list_bytes: usize,
 }
 
 /// Options and callbacks of one request.
@@ -133,7 +133,13 @@ impl ClientOptions {
 impl Default for ClientLimits {
     fn default() -> ClientLimits {
         const MIB: usize = 1024 * 1024;
-        ClientLimits { line_bytes: 32 * MIB, body_bytes: 32 * MIB, pages: 200, tools: 20_000, list_bytes: 64 * MIB }
+        ClientLimits {
+            max_line_bytes: 32 * MIB,
+            max_body_bytes: 32 * MIB,
+            max_pages: 200,
+            max_tools: 20_000,
+            max_list_bytes: 64 * MIB,
+        }
     }
 }
 

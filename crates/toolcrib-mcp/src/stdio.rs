@@ -102,7 +102,7 @@ impl StdioTasks {
 
 /// Reads and dispatches lines until the stream ends, fails or exceeds the line limit; returns the reason.
 async fn read_lines(reader: Box<dyn AsyncRead + Send + Unpin>, connection: &Arc<WireConnection>) -> WireError {
-    let limit = connection.limits().line_bytes;
+    let limit = connection.limits().max_line_bytes;
     let mut reader = BufReader::with_capacity(64 * 1024, reader);
     let mut line = Vec::new();
     let mut skipped: u64 = 0;

@@ -6,6 +6,7 @@ mod route;
 mod sources;
 mod tools;
 
+mod access_tokens;
 mod call;
 mod declare;
 mod diff;
@@ -16,7 +17,6 @@ mod history;
 mod refresh;
 mod search;
 mod stats;
-mod tokens;
 mod whoami;
 
 mod actor;
@@ -62,7 +62,7 @@ fn routes() -> Vec<ApiRoute> {
     routes.extend(events::routes());
     routes.extend(stats::routes());
     routes.extend(health::routes());
-    routes.extend(tokens::routes());
+    routes.extend(access_tokens::routes());
     routes.extend(whoami::routes());
     routes
 }
@@ -80,7 +80,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
     schemas.extend(history::schemas());
     schemas.extend(diff::schemas());
     schemas.extend(stats::schemas());
-    schemas.extend(tokens::schemas());
+    schemas.extend(access_tokens::schemas());
     schemas.extend(health::schemas());
     schemas.extend(whoami::schemas());
     schemas

@@ -51,7 +51,7 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
     /// Maximum number of open connections. Beyond it a new connection closes the one that has been idle longest.
-    pub connections: usize,
+    pub max_connections: usize,
     /// How long a new connection may take to send its first byte.
     pub first_byte_timeout: Duration,
     /// How long requests in progress may continue after the shutdown began. [`HttpServer::run`] returns at most one second
@@ -62,7 +62,7 @@ pub struct ServerLimits {
 impl Default for ServerLimits {
     fn default() -> ServerLimits {
         ServerLimits {
-            connections: 4096,
+            max_connections: 4096,
             first_byte_timeout: Duration::from_secs(5),
             drain_timeout: Duration::from_secs(6),
         }
@@ -133,7 +133,7 @@ impl HttpServer {
             router: build_router(&app),
             app: app.clone(),
             protocol,
-            connections: HttpConnections::new(limits.connections),
+            connections: HttpConnections::new(limits.max_connections),
             first_byte_timeout: limits.first_byte_timeout,
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),

@@ -147,7 +147,7 @@ impl Breaker {
     }
 
     /// Records that the source did not respond. `at` is `now` by the wall clock.
-    pub(crate) fn record_failure(
+    pub(crate) fn record_no_response(
         &mut self,
         permit: BreakerPermit,
         reason: NoResponseReason,
@@ -276,7 +276,7 @@ mod tests {
         fn fail(&mut self, permit: BreakerPermit, reason: NoResponseReason, ms: u64) {
             let failure = ErrorSummary { code: Code::ToolUnavailable, message: format!("at {ms}"), retryable: true };
             let at = Timestamp(i64::try_from(ms).unwrap());
-            self.breaker.record_failure(permit, reason, failure, self.instant_at(ms), at);
+            self.breaker.record_no_response(permit, reason, failure, self.instant_at(ms), at);
         }
 
         fn fail_disconnected(&mut self, ms: u64) {

@@ -76,37 +76,37 @@ pub(crate) struct CallRequest<'a> {
 impl Registry {
     /// Calls a tool by any spelling of its name.
     pub async fn call(&self, caller: &Caller, name: &str, input: Value, options: CallOptions) -> Result<CallOutput> {
-        self.shared.call(caller, CallRequest { name, input, options, response_recorder: None }).await
+        self.inner.call(caller, CallRequest { name, input, options, response_recorder: None }).await
     }
 
     /// Returns why the tools of a source are unknown, or `None` if they are known.
     pub fn source_failure(&self, id: &SourceId) -> Option<Error> {
-        self.shared.explain_source(id)
+        self.inner.explain_source(id)
     }
 
     /// Returns a page of a large result. Does not call the tool again.
     pub fn result_page(&self, client: Option<ClientId>, cursor: &str) -> Result<CallOutput> {
-        self.shared.result_pages.read_page(client, cursor)
+        self.inner.result_pages.read_page(client, cursor)
     }
 
     /// Releases what belongs to a disconnected client: its own connections to sources and its stored result pages.
     pub fn client_disconnected(&self, client: ClientId) {
-        self.shared.result_pages.remove_client(client);
-        for connector in self.shared.connectors.connectors() {
-            self.shared.tasks.spawn(async move { connector.client_disconnected(client).await });
+        self.inner.result_pages.remove_client(client);
+        for connector in self.inner.connectors.connectors() {
+            self.inner.tasks.spawn(async move { connector.client_disconnected(client).await });
         }
     }
 
     /// Returns the source that a tool name refers to: the source it names if that exists, or for a bare name the source
     /// of the known tool. `None` means that no discovery could find the tool.
     pub fn source_for_tool_name(&self, name: &str) -> Result<Option<SourceId>> {
-        self.shared.source_for_tool_name(name)
+        self.inner.source_for_tool_name(name)
     }
 
     /// Discovers the source in a tool name ahead of a call if it was never discovered. Waits at most as long as the
     /// call may take.
     pub async fn discover_for_call(&self, name: &str, options: &CallOptions) -> Result<()> {
-        self.shared.discover_for_call(name, options, options.trace.as_ref()).await
+        self.inner.discover_for_call(name, options, options.trace.as_ref()).await
     }
 }
 

@@ -137,7 +137,7 @@ impl InFlightDiscoveries {
 impl Registry {
     /// Refreshes sources now. Returns one outcome per source, ordered by id.
     pub async fn refresh(&self, refresh: Refresh) -> Vec<RefreshOutcome> {
-        self.shared.refresh(refresh).await
+        self.inner.refresh(refresh).await
     }
 
     /// Refreshes one source now; `refresh.sources` is ignored.
@@ -149,12 +149,9 @@ impl Registry {
 
     /// Returns the enabled sources that are not fresh.
     pub fn outdated_sources(&self) -> Vec<SourceId> {
-        let snapshot = self.shared.snapshot.load_full();
-        let enabled = snapshot.inventory.sources().filter(|(id, state)| self.shared.is_enabled(id, state.enabled));
-        enabled
-            .map(|(id, _)| id.clone())
-            .filter(|id| self.shared.freshness(&snapshot, id) != Freshness::Fresh)
-            .collect()
+        let snapshot = self.inner.snapshot.load_full();
+        let enabled = snapshot.inventory.sources().filter(|(id, state)| self.inner.is_enabled(id, state.enabled));
+        enabled.map(|(id, _)| id.clone()).filter(|id| self.inner.freshness(&snapshot, id) != Freshness::Fresh).collect()
     }
 }
 

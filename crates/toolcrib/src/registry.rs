@@ -60,7 +60,7 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId};
 use crate::builtin::{BuiltinDefinition, BuiltinHandler};
 use crate::call::ValidationPermits;
 use crate::clock::Clock;
-use crate::connections::Connectors;
+use crate::connectors::Connectors;
 use crate::guard::GuardExe;
 use crate::metrics::{Metrics, MetricsSnapshot};
 use crate::refresh::{InFlightDiscoveries, Refresh, RefreshOutcome};
@@ -101,7 +101,7 @@ use newer_records::NewerRecord;
 /// Cheap to clone; all clones are handles to the same registry.
 #[derive(Debug, Clone)]
 pub struct Registry {
-    pub(crate) shared: Arc<RegistryInner>,
+    pub(crate) inner: Arc<RegistryInner>,
     /// Cancels `shutdown` when the last clone is dropped, which ends the registry's tasks, connections and processes.
     _shutdown_guard: Arc<DropGuard>,
 }
@@ -127,7 +127,7 @@ pub struct RegistryOptions {
     /// time.
     pub max_parallel_discoveries: usize,
     /// Size limits of a single tool; the limits on a whole list are in `toolcrib_mcp::ClientLimits`.
-    pub bounds: ToolLimits,
+    pub tool_limits: ToolLimits,
     /// Whether to pick up, within two seconds, what other processes write to the same store.
     pub follow_writes: bool,
     /// Whether a stale tool list, served at once, is refreshed in the background.
@@ -141,7 +141,7 @@ pub struct RegistryOptions {
     /// Queue of finished spans for export. When set, every request to a source carries trace context.
     pub span_queue: Option<SpanQueue>,
     /// Replaces the connectors of some sources, for tests.
-    pub connector_factory: Option<crate::connections::ConnectorFactory>,
+    pub connector_factory: Option<crate::connectors::ConnectorFactory>,
 }
 
 /// Extent of the trust in a project's configuration file.
@@ -180,7 +180,7 @@ impl Default for RegistryOptions {
             clock: Clock::system(),
             guard: GuardExe::detect(),
             max_parallel_discoveries: 32,
-            bounds: ToolLimits::default(),
+            tool_limits: ToolLimits::default(),
             follow_writes: true,
             revalidate: true,
             environment: override_variables(),
@@ -287,12 +287,12 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 impl Registry {
     /// Returns the current catalogue. Lock-free.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.shared.snapshot.load().catalog.clone()
+        self.inner.snapshot.load().catalog.clone()
     }
 
     /// Returns the folded journal behind the catalogue, which also has disabled sources and deprecated tools.
     pub fn inventory(&self) -> Arc<Inventory> {
-        self.shared.snapshot.load().inventory.clone()
+        self.inner.snapshot.load().inventory.clone()
     }
 
     /// Returns the current catalogue as `caller` may see it.
@@ -302,19 +302,19 @@ impl Registry {
 
     /// Returns which tools agents are shown, per configuration.
     pub fn expose(&self) -> Arc<Expose> {
-        self.shared.expose.load_full()
+        self.inner.expose.load_full()
     }
 
     /// Returns when missing and stale sources are discovered ahead of requests, per configuration; for programs that
     /// serve clients.
     pub fn warm(&self) -> WarmPolicy {
-        **self.shared.warm.load()
+        **self.inner.warm.load()
     }
 
     /// Executes a command and returns the version of the journal afterwards. A command that changes nothing succeeds
     /// and writes nothing.
     pub async fn execute(&self, command: Command, actor: Actor) -> Result<u64> {
-        self.shared.execute(command, actor).await
+        self.inner.execute(command, actor).await
     }
 
     /// Declares a source at run time and discovers it at once, as part of `trace`. The source stays declared when its
@@ -327,16 +327,16 @@ impl Registry {
 
     /// Removes a source that was declared at run time. A source of the configuration must be removed there.
     pub async fn remove(&self, id: &SourceId, actor: Actor) -> Result<()> {
-        let snapshot = self.shared.snapshot.load_full();
-        let state = snapshot.inventory.source(id).ok_or_else(|| self.shared.unknown_source_error(id.as_str()))?;
+        let snapshot = self.inner.snapshot.load_full();
+        let state = snapshot.inventory.source(id).ok_or_else(|| self.inner.unknown_source_error(id.as_str()))?;
         if state.origin == Origin::Config {
             let message = format!("`{id}` is declared in the configuration; remove it there, or `disable` it");
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
         self.execute(Command::Remove(id.clone()), actor).await?;
-        self.shared.store.remove_definitions(id, None).await?;
-        self.shared.store.remove_source_status(id).await?;
-        if let Some(logs) = &self.shared.options.logs_directory {
+        self.inner.store.remove_definitions(id, None).await?;
+        self.inner.store.remove_source_status(id).await?;
+        if let Some(logs) = &self.inner.options.logs_directory {
             // The log file goes with its source; it may not exist.
             let _ = std::fs::remove_file(crate::server_logs::log_path(logs, id));
         }
@@ -346,60 +346,60 @@ impl Registry {
     /// Marks one or all sources as stale: they are discovered again when they are next needed, and their tools stay
     /// listed until then.
     pub async fn invalidate(&self, source: Option<&SourceId>) -> Result<()> {
-        self.shared.ensure_usable()?;
-        let snapshot = self.shared.snapshot.load_full();
+        self.inner.ensure_usable()?;
+        let snapshot = self.inner.snapshot.load_full();
         let ids: Vec<SourceId> = match source {
             Some(id) if snapshot.inventory.source(id).is_none() => {
-                return Err(self.shared.unknown_source_error(id.as_str()));
+                return Err(self.inner.unknown_source_error(id.as_str()));
             }
             Some(id) => vec![id.clone()],
             None => snapshot.inventory.sources().map(|(id, _)| id.clone()).collect(),
         };
         for id in &ids {
-            self.shared.store.invalidate(id).await?;
-            self.shared.clone().invalidate_after_run(id.clone());
+            self.inner.store.invalidate(id).await?;
+            self.inner.clone().invalidate_after_run(id.clone());
         }
-        self.shared.catch_up().await
+        self.inner.catch_up().await
     }
 
     /// Adds a tool of the host program. It needs no configuration and lives as long as this process. Without a handler
     /// it is only listed, and the host executes it.
     pub fn register_builtin(&self, definition: BuiltinDefinition, handler: Option<BuiltinHandler>) -> Result<()> {
-        self.shared.connectors.builtins().register(definition, handler)?;
-        self.shared.publish_embedded();
+        self.inner.connectors.builtins().register(definition, handler)?;
+        self.inner.publish_embedded();
         Ok(())
     }
 
     /// Returns the sources that must not be contacted, each with the reason.
     pub fn blocked_sources(&self) -> Arc<BTreeMap<SourceId, String>> {
-        self.shared.blocked_sources.load_full()
+        self.inner.blocked_sources.load_full()
     }
 
     /// Whether the project's configuration file is trusted; also true when there is none.
     pub fn is_trusted(&self) -> bool {
-        self.shared.trust.load().untrusted.is_none()
+        self.inner.trust.load().untrusted.is_none()
     }
 
     /// Replaces the trust. Call [`Registry::reconfigure`] with the same configuration afterwards.
     pub fn set_trust(&self, trust: Trust) {
-        self.shared.blocked_sources.store(Arc::new(trust.blocked_sources()));
-        self.shared.trust.store(Arc::new(trust));
+        self.inner.blocked_sources.store(Arc::new(trust.blocked_sources()));
+        self.inner.trust.store(Arc::new(trust));
     }
 
     /// Returns the error for an unknown source, with the most similar known name.
     pub fn unknown_source_error(&self, name: &str) -> Error {
-        self.shared.unknown_source_error(name)
+        self.inner.unknown_source_error(name)
     }
 
     /// Subscribes to notices. A slow subscriber misses notices (`RecvError::Lagged`) instead of delaying the registry.
     pub fn subscribe(&self) -> broadcast::Receiver<RegistryNotice> {
-        self.shared.notices.subscribe()
+        self.inner.notices.subscribe()
     }
 
     /// Returns what this process has counted since it opened the registry.
     pub fn metrics(&self) -> MetricsSnapshot {
-        let dropped_spans = self.shared.options.span_queue.as_ref().map(SpanQueue::dropped);
-        MetricsSnapshot { dropped_spans, ..self.shared.metrics.snapshot() }
+        let dropped_spans = self.inner.options.span_queue.as_ref().map(SpanQueue::dropped);
+        MetricsSnapshot { dropped_spans, ..self.inner.metrics.snapshot() }
     }
 
     /// Writes the counts, closes every connection and its process, and closes the store. Waits 15 seconds at most.
@@ -410,15 +410,15 @@ impl Registry {
     /// Like [`Registry::close`], with another limit for closing connections; what is still open after that ends with
     /// the process.
     pub async fn close_within(self, limit: Duration) {
-        self.shared.shutdown.cancel();
-        self.shared.tasks.close();
-        let ending = futures_util::future::join(self.shared.connectors.close_all(), self.shared.tasks.wait());
+        self.inner.shutdown.cancel();
+        self.inner.tasks.close();
+        let ending = futures_util::future::join(self.inner.connectors.close_all(), self.inner.tasks.wait());
         if tokio::time::timeout(limit, ending).await.is_err() {
             tracing::warn!("some connections were not closed in time; they end with the process");
         }
         // The failure has been logged; these counts are lost with the process.
-        let _ = self.shared.usage.flush(&*self.shared.store).await;
-        self.shared.store.close().await;
+        let _ = self.inner.usage.flush(&*self.inner.store).await;
+        self.inner.store.close().await;
     }
 }
 

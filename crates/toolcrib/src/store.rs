@@ -103,7 +103,7 @@ pub struct StoredRecord {
     /// Whether a version that does not understand the body must refuse to work instead of ignoring the record.
     pub critical: bool,
     /// Minimum version of Toolcrib that understands the body.
-    pub since: String,
+    pub min_version: String,
     /// Result of [`compute_checksum`](StoredRecord::compute_checksum) when the record was written. `None` for a record
     /// of a version without checksums, which is not verified.
     pub checksum: Option<String>,
@@ -116,7 +116,7 @@ const CHECKSUM_DIGITS: usize = 32;
 impl StoredRecord {
     /// Computes the checksum over all other fields.
     pub fn compute_checksum(&self) -> String {
-        compute_checksum(self.seq, self.at, self.actor.as_str(), &self.body, self.critical, &self.since)
+        compute_checksum(self.seq, self.at, self.actor.as_str(), &self.body, self.critical, &self.min_version)
     }
 }
 
@@ -127,14 +127,14 @@ pub(crate) fn compute_checksum(
     actor: &str,
     body: &str,
     critical: bool,
-    since: &str,
+    min_version: &str,
 ) -> String {
     let mut hash = Sha256::new();
     hash.update(seq.to_le_bytes());
     hash.update(at.0.to_le_bytes());
     hash.update([u8::from(critical)]);
     // Each text with its length, so that moving text from one field to the next changes the checksum.
-    for text in [actor, since, body] {
+    for text in [actor, min_version, body] {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
     }

@@ -37,8 +37,8 @@ use toolcrib_core::config::{Config, ConfiguredSource};
 use toolcrib_core::source::{SourceKind, SourceSettings, StdioSource};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
-use crate::connections::{ConnectorFactory, SourceEvents};
 use crate::connector::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
+use crate::connectors::{ConnectorFactory, SourceEvents};
 
 /// Computes the reply to a call from the tool's original name and its arguments.
 type ReplyFn = dyn Fn(&str, &Value) -> ScriptedReply + Send + Sync;

@@ -97,7 +97,7 @@ async fn a_record_stores_whether_it_is_critical_and_its_minimum_version(test_sto
     assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Committed);
     let records = test_store.open().await.records(0, usize::MAX).await.unwrap();
     let stored: Vec<(&str, bool, &str)> =
-        records.iter().map(|record| (record.body.as_str(), record.critical, record.since.as_str())).collect();
+        records.iter().map(|record| (record.body.as_str(), record.critical, record.min_version.as_str())).collect();
     let expected = golden.lines().zip(&events).map(|(line, event)| (line, event.is_critical(), event.min_version()));
     assert_eq!(stored, expected.collect::<Vec<_>>());
 }
@@ -505,7 +505,7 @@ async fn commit_check(store: &dyn Store, expected: u64, check: DiscoveryCheck, s
 fn record(seq: u64, tool: &str) -> StoredRecord {
     let body = serde_json::to_string(&tool_disabled(tool)).unwrap();
     let since = "0.1.0".to_owned();
-    let record = StoredRecord { seq, at: AT, actor: actor(), body, critical: true, since, checksum: None };
+    let record = StoredRecord { seq, at: AT, actor: actor(), body, critical: true, min_version: since, checksum: None };
     StoredRecord { checksum: Some(record.compute_checksum()), ..record }
 }
 

@@ -64,7 +64,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         Some(format) => {
             // Hold the last chunk back, because an incomplete JSON list gets `missing` at its end.
             let mut last = String::new();
-            let set_aside = view.render_chunks(format, is_selected, |chunk| {
+            let excluded = view.render_chunks(format, is_selected, |chunk| {
                 output::print_part(&last)?;
                 chunk.clone_into(&mut last);
                 Ok(())
@@ -73,7 +73,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
                 last = append_missing(&last, &missing)?;
             }
             output::print_line(&last)?;
-            hint_excluded(common, format, &set_aside);
+            hint_excluded(common, format, &excluded);
         }
         None => output::print_line(&render_table(view.listed_tools().filter(is_selected))?)?,
     }
@@ -109,15 +109,15 @@ fn resolve_format(common: &CommonArguments, arguments: &Arguments) -> Result<Opt
 }
 
 /// Prints hints about tools that are not available in a provider's format.
-pub(crate) fn hint_excluded(common: &CommonArguments, format: Format, set_aside: &[ExcludedTool]) {
+pub(crate) fn hint_excluded(common: &CommonArguments, format: Format, excluded: &[ExcludedTool]) {
     /// Further tools are only named.
     const MAX_EXCLUSION_HINTS: usize = 5;
     let format = format.as_str();
-    for ExcludedTool { name, reason } in set_aside.iter().take(MAX_EXCLUSION_HINTS) {
+    for ExcludedTool { name, reason } in excluded.iter().take(MAX_EXCLUSION_HINTS) {
         common.hint(&format!("hint: {name} is not available as `{format}`: {reason}"));
     }
-    if set_aside.len() > MAX_EXCLUSION_HINTS {
-        let names: Vec<String> = set_aside.iter().skip(MAX_EXCLUSION_HINTS).map(|tool| tool.name.clone()).collect();
+    if excluded.len() > MAX_EXCLUSION_HINTS {
+        let names: Vec<String> = excluded.iter().skip(MAX_EXCLUSION_HINTS).map(|tool| tool.name.clone()).collect();
         common.hint(&format!(
             "hint: nor are {}; `toolcrib describe NAME --format {format} --explain` shows why",
             names.join(", ")

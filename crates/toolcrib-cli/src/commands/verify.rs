@@ -52,7 +52,7 @@ struct AcceptedDamage {
     #[serde(flatten)]
     record: DamageAcceptance,
     /// Path of the old store file, if a new store was created.
-    set_aside: Option<PathBuf>,
+    moved_to: Option<PathBuf>,
 }
 
 /// Verifies the store, after accepting damage if requested.
@@ -79,7 +79,7 @@ async fn accept_damage(common: &CommonArguments, session: CliSession) -> Result<
     // Damage can be recorded in the same file as long as SQLite itself is sound.
     if !session.registry.needs_new_store() && session.registry.integrity_faults().await.is_empty() {
         let record = session.registry.accept_damage(CliSession::actor()).await?;
-        return Ok((session, record.map(|record| AcceptedDamage { record, set_aside: None })));
+        return Ok((session, record.map(|record| AcceptedDamage { record, moved_to: None })));
     }
     // Read everything before closing: rebuilding moves the file.
     let damage = session.registry.describe_damage().await;
@@ -87,10 +87,10 @@ async fn accept_damage(common: &CommonArguments, session: CliSession) -> Result<
     let store_url = store_url(common, &session.data_directory);
     let now = session.registry.now();
     session.close().await;
-    let set_aside = store::rebuild_store(&store_url, &salvage, now).await?;
+    let moved_to = store::rebuild_store(&store_url, &salvage, now).await?;
     let session = CliSession::open_offline(common).await?;
     let record = session.registry.accept_described_damage(damage, CliSession::actor()).await?;
-    Ok((session, Some(AcceptedDamage { record, set_aside })))
+    Ok((session, Some(AcceptedDamage { record, moved_to })))
 }
 
 /// Renders the report for people.
@@ -130,10 +130,10 @@ fn render_report(report: &VerifyReport, accept_requested: bool) -> String {
 
 /// Renders what was accepted, and what to check by hand because it may be lost.
 fn acceptance_lines(acceptance: &AcceptedDamage) -> Vec<String> {
-    let AcceptedDamage { record: recorded, set_aside } = acceptance;
+    let AcceptedDamage { record: recorded, moved_to } = acceptance;
     let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let mut lines: Vec<String> = recorded.damage.iter().map(|fault| format!("accepted: {fault}")).collect();
-    if let Some(path) = set_aside {
+    if let Some(path) = moved_to {
         lines.push(format!(
             "a new store was begun with what could be read; the old file is `{}`; restart a `toolcrib serve` that runs",
             path.display()

@@ -58,7 +58,7 @@ impl Catalog {
     fn find_qualified(&self, source: &str, tool: &str) -> Option<ToolRef<'_>> {
         // Try the id as written before normalising it: agents mostly use the exact id.
         let positioned =
-            self.find_source(source).or_else(|| self.find_source(SourceId::normalise_name(source).ok()?.as_str()))?;
+            self.find_source(source).or_else(|| self.find_source(SourceId::normalize_name(source).ok()?.as_str()))?;
         let segment = &positioned.source.segment;
         let name = format!("{}{tool}", segment.prefix());
         let position = segment.position_of_name(&name).or_else(|| segment.position_of_original(tool))?;

@@ -144,7 +144,7 @@ impl Segment {
 
     /// Tools that were rejected when the manifest was built.
     pub fn excluded(&self) -> &[ExcludedTool] {
-        &self.packed.set_aside
+        &self.packed.excluded
     }
 
     /// Position of a tool by its name in the catalogue.

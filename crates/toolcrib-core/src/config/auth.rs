@@ -50,8 +50,8 @@ pub(super) fn reject_duplicate_header(
 fn header_names(auth: &Auth) -> Vec<&str> {
     match auth {
         Auth::Bearer(_) | Auth::Basic { .. } | Auth::Oauth2 { .. } => vec!["Authorization"],
-        Auth::ApiKey { name, place: KeyLocation::Header, .. } => vec![name],
-        Auth::ApiKey { place: KeyLocation::Query | KeyLocation::Cookie, .. } => Vec::new(),
+        Auth::ApiKey { name, location: KeyLocation::Header, .. } => vec![name],
+        Auth::ApiKey { location: KeyLocation::Query | KeyLocation::Cookie, .. } => Vec::new(),
         Auth::Schemes(schemes) => schemes.values().flat_map(header_names).collect(),
     }
 }
@@ -169,21 +169,21 @@ fn read_api_key(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) ->
     reader.report_unknown_keys(&section, &["name", "in", "value"]);
     let name = read_required(reader, &section, "name");
     let value = read_required(reader, &section, "value");
-    let place = match section.get("in") {
+    let location = match section.get("in") {
         Some(node) => reader.read_choice(node, &join_key(path, "in"), &KEY_LOCATIONS),
         None => Some(KeyLocation::Header),
     };
     let name = name?;
-    let place = place?;
+    let location = location?;
     let value = value?;
-    match place {
+    match location {
         KeyLocation::Header => check_header_name(reader, section.line, &join_key(path, "name"), &name),
         KeyLocation::Cookie => check_header_value(reader, section.line, &join_key(path, "name"), &name),
         // Unlike headers, a query parameter may contain any characters.
-        KeyLocation::Query => return Some(Auth::ApiKey { name, place, value }),
+        KeyLocation::Query => return Some(Auth::ApiKey { name, location, value }),
     }
     check_header_value(reader, section.line, &join_key(path, "value"), &value);
-    Some(Auth::ApiKey { name, place, value })
+    Some(Auth::ApiKey { name, location, value })
 }
 
 /// Reads a required scalar and reports it if it is missing.
@@ -198,8 +198,8 @@ fn read_required(reader: &mut ConfigReader<'_>, section: &Section<'_>, key: &str
 }
 
 /// Name of a location in the configuration.
-pub(super) fn key_location_name(place: KeyLocation) -> &'static str {
-    match place {
+pub(super) fn key_location_name(location: KeyLocation) -> &'static str {
+    match location {
         KeyLocation::Header => "header",
         KeyLocation::Query => "query",
         KeyLocation::Cookie => "cookie",

@@ -149,8 +149,8 @@ fn auth_to_value(auth: &Auth, secrets: Secrets) -> Value {
             // The user is masked too: some services take their API key as the user name.
             json!({ "basic": { "user": secret_text(user, secrets), "password": secret_text(password, secrets) } })
         }
-        Auth::ApiKey { name, place, value } => {
-            json!({ "api_key": { "name": name, "in": key_location_name(*place), "value": secret_text(value, secrets) } })
+        Auth::ApiKey { name, location, value } => {
+            json!({ "api_key": { "name": name, "in": key_location_name(*location), "value": secret_text(value, secrets) } })
         }
         Auth::Oauth2 { token_url, client_id, client_secret, scopes } => {
             let mut keys = Map::new();

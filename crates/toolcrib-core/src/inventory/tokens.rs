@@ -1,19 +1,19 @@
 //! Commands and state of access tokens. A revoked token is dropped from the state; its events stay in the journal.
 
 use super::{Event, Inventory};
-use crate::access::{MAX_ACCESS_TOKENS, MAX_TOKEN_LIFETIME, Token, check_token_name};
+use crate::access::{AccessToken, MAX_ACCESS_TOKENS, MAX_TOKEN_LIFETIME, check_token_name};
 use crate::error::{Code, Error, Result};
 
 use super::command::{NewToken, TokenChange};
 
 impl Inventory {
     /// Returns all tokens that were not revoked, expired ones included, in the order of their ids.
-    pub fn tokens(&self) -> impl Iterator<Item = &Token> {
+    pub fn tokens(&self) -> impl Iterator<Item = &AccessToken> {
         self.tokens.values()
     }
 
     /// Finds a token by id or else by name. An id always wins, so that a token named like it cannot take its place.
-    pub fn token(&self, id_or_name: &str) -> Option<&Token> {
+    pub fn token(&self, id_or_name: &str) -> Option<&AccessToken> {
         self.tokens.get(id_or_name).or_else(|| self.tokens().find(|token| token.name == id_or_name))
     }
 

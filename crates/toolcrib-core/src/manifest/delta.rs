@@ -41,8 +41,8 @@ pub struct ToolChange {
 
 impl ToolChange {
     /// Compares two versions of a tool.
-    pub fn between(old: &Tool, new: &Tool, allowance: &mut WorkBudget) -> ToolChange {
-        let ToolComparison { class, notes } = compare(old, new, allowance);
+    pub fn between(old: &Tool, new: &Tool, budget: &mut WorkBudget) -> ToolChange {
+        let ToolComparison { class, notes } = compare(old, new, budget);
         ToolChange { name: new.name.clone(), fields: changed_fields(old, new), class: Some(class), notes }
     }
 }
@@ -51,7 +51,7 @@ impl Delta {
     /// Compares two manifests in one pass over their sorted lists. Only tools whose fingerprints differ are parsed.
     pub fn between(before: Option<&PackedManifest>, after: &PackedManifest) -> Result<Delta> {
         let mut delta = Delta::default();
-        let mut allowance = WorkBudget::default();
+        let mut budget = WorkBudget::default();
         let empty: &[PackedTool] = &[];
         let mut old = before.map_or(empty, |before| &before.tools).iter().peekable();
         for new in &after.tools {
@@ -62,7 +62,7 @@ impl Delta {
             match (old.next_if(|old| old.name == new.name), before) {
                 (Some(old), _) if old.fingerprint == new.fingerprint => delta.unchanged += 1,
                 (Some(old), Some(before)) => {
-                    delta.changed.push(ToolChange::between(&before.tool(old)?, &after.tool(new)?, &mut allowance));
+                    delta.changed.push(ToolChange::between(&before.tool(old)?, &after.tool(new)?, &mut budget));
                 }
                 _ => delta.added.push(new.name.clone()),
             }

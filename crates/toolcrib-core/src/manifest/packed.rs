@@ -20,7 +20,7 @@ pub struct PackedManifest {
     pub fingerprint: Fingerprint,
     /// Index of the tools, in byte order of their own names.
     pub tools: Vec<PackedTool>,
-    pub set_aside: Vec<ExcludedTool>,
+    pub excluded: Vec<ExcludedTool>,
     /// Description of the source by itself, for search.
     pub about: Option<String>,
     /// JSON of all tools, concatenated.
@@ -52,7 +52,8 @@ fn is_zero(tokens: &u32) -> bool {
 struct ManifestIndex {
     source: SourceId,
     tools: Vec<PackedTool>,
-    set_aside: Vec<ExcludedTool>,
+    #[serde(rename = "set_aside")]
+    excluded: Vec<ExcludedTool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     about: Option<String>,
 }
@@ -81,7 +82,7 @@ impl PackedManifest {
             source: manifest.source.clone(),
             fingerprint: manifest.fingerprint,
             tools,
-            set_aside: manifest.set_aside.clone(),
+            excluded: manifest.excluded.clone(),
             about: manifest.about.clone(),
             body: Arc::new(body),
         })
@@ -92,7 +93,7 @@ impl PackedManifest {
         let index = ManifestIndex {
             source: self.source.clone(),
             tools: self.tools.clone(),
-            set_aside: self.set_aside.clone(),
+            excluded: self.excluded.clone(),
             about: self.about.clone(),
         };
         serde_json::to_string(&index).context(Code::Internal, "write a manifest's index")
@@ -110,8 +111,8 @@ impl PackedManifest {
             let message = format!("the stored manifest `{}` is damaged", fingerprint.short_hex(12));
             return Err(crate::Error::new(Code::Internal, message));
         }
-        let ManifestIndex { source, tools, set_aside, about } = index;
-        Ok(PackedManifest { source, fingerprint, tools, set_aside, about, body: Arc::new(body) })
+        let ManifestIndex { source, tools, excluded, about } = index;
+        Ok(PackedManifest { source, fingerprint, tools, excluded, about, body: Arc::new(body) })
     }
 
     /// Parses a tool.
@@ -132,7 +133,7 @@ impl PackedManifest {
             }
         }
         let tools = self.tools.iter().map(|tool| (tool.name.as_str(), tool.fingerprint));
-        let matches = super::compute_fingerprint(&self.source, tools, &self.set_aside) == self.fingerprint;
+        let matches = super::compute_fingerprint(&self.source, tools, &self.excluded) == self.fingerprint;
         (!matches).then(|| "the stored manifest does not match its fingerprint".to_owned())
     }
 

@@ -47,9 +47,11 @@ impl<'a> SecuritySchemes<'a> {
         });
         let schemes: BTreeMap<&'a str, SecurityScheme> = schemes.collect();
         let api_keys = schemes.values().filter_map(|scheme| match scheme {
-            SecurityScheme::ApiKey { name, place: KeyLocation::Header } => Some(("header", name.to_ascii_lowercase())),
-            SecurityScheme::ApiKey { name, place: KeyLocation::Query } => Some(("query", name.clone())),
-            SecurityScheme::ApiKey { name, place: KeyLocation::Cookie } => Some(("cookie", name.clone())),
+            SecurityScheme::ApiKey { name, location: KeyLocation::Header } => {
+                Some(("header", name.to_ascii_lowercase()))
+            }
+            SecurityScheme::ApiKey { name, location: KeyLocation::Query } => Some(("query", name.clone())),
+            SecurityScheme::ApiKey { name, location: KeyLocation::Cookie } => Some(("cookie", name.clone())),
             SecurityScheme::Bearer
             | SecurityScheme::Basic
             | SecurityScheme::Oauth2
@@ -114,7 +116,7 @@ fn parse_scheme(value: &Value) -> SecurityScheme {
                 "cookie" => KeyLocation::Cookie,
                 _ => return other(),
             };
-            SecurityScheme::ApiKey { name: text("name").to_owned(), place: location }
+            SecurityScheme::ApiKey { name: text("name").to_owned(), location }
         }
         _ => other(),
     }

@@ -1,7 +1,7 @@
 //! Evaluation of search on a labelled set: tools, queries, and the tools that each query should find. The set is turned
 //! into a regular catalogue, so the evaluation measures what an agent would get.
 
-mod catalogue;
+mod catalog;
 mod scores;
 
 use std::collections::HashMap;
@@ -99,7 +99,7 @@ impl LabelledSet {
         }
         unknown_ids.sort();
         unknown_ids.dedup();
-        let (view, positions) = catalogue::build(&tools_by_line)?;
+        let (view, positions) = catalog::build(&tools_by_line)?;
         Ok(LabelledSet { view, queries: labelled_queries, unknown_ids, positions })
     }
 

@@ -106,21 +106,21 @@ impl Vocabulary {
 mod tests {
     use super::*;
 
-    fn leads_to(from: &str, to: &str) -> bool {
+    fn is_related(from: &str, to: &str) -> bool {
         vocabulary().related(tokenize::term_key(from)).iter().any(|(term, _)| *term == tokenize::term_key(to))
     }
 
     #[test]
     fn words_of_a_group_are_related_both_ways() {
         for (a, b) in [("repo", "repository"), ("delete", "remove"), ("k8s", "kubernetes"), ("emails", "mail")] {
-            assert!(leads_to(a, b) && leads_to(b, a), "{a} {b}");
+            assert!(is_related(a, b) && is_related(b, a), "{a} {b}");
         }
     }
 
     #[test]
     fn words_before_an_arrow_are_related_one_way() {
-        assert!(leads_to("umbrella", "weather"));
-        assert!(!leads_to("weather", "umbrella"));
+        assert!(is_related("umbrella", "weather"));
+        assert!(!is_related("weather", "umbrella"));
     }
 
     #[test]

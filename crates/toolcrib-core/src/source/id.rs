@@ -26,7 +26,7 @@ impl SourceId {
 
     /// Parses an id that is already in normalised form.
     pub fn parse(id: &str) -> Result<SourceId> {
-        let canonical = SourceId::normalise_name(id)?;
+        let canonical = SourceId::normalize_name(id)?;
         if canonical.as_str() == id {
             return Ok(canonical);
         }
@@ -38,7 +38,7 @@ impl SourceId {
 
     /// Normalises the name of a source: lower case, runs of other characters become `_`. Rejects reserved names.
     pub fn from_name(name: &str) -> Result<SourceId> {
-        let id = SourceId::normalise_name(name)?;
+        let id = SourceId::normalize_name(name)?;
         if id == SourceId::embedded() {
             let message = format!(
                 "`{}` cannot name a source: it is reserved for tools of an embedding program",
@@ -60,7 +60,7 @@ impl SourceId {
     }
 
     /// Normalises a name; accepts the id of embedded tools.
-    pub(crate) fn normalise_name(name: &str) -> Result<SourceId> {
+    pub(crate) fn normalize_name(name: &str) -> Result<SourceId> {
         let mut id = String::new();
         for character in name.chars().flat_map(char::to_lowercase) {
             if character.is_ascii_alphanumeric() {

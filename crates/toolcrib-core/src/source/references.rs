@@ -58,8 +58,8 @@ impl Auth {
         Ok(match self {
             Auth::Bearer(token) => Auth::Bearer(change(token)?),
             Auth::Basic { user, password } => Auth::Basic { user: change(user)?, password: change(password)? },
-            Auth::ApiKey { name, place, value } => {
-                Auth::ApiKey { name: name.clone(), place: *place, value: change(value)? }
+            Auth::ApiKey { name, location, value } => {
+                Auth::ApiKey { name: name.clone(), location: *location, value: change(value)? }
             }
             Auth::Oauth2 { token_url, client_id, client_secret, scopes } => Auth::Oauth2 {
                 token_url: change(token_url)?,

@@ -66,7 +66,7 @@ impl McpClient {
         let mut cursor = None::<String>;
         let mut seen_cursors = HashSet::new();
         let mut bytes = 0;
-        for _ in 0..limits.pages {
+        for _ in 0..limits.max_pages {
             let mut params = RawObject::default();
             if let Some(cursor) = &cursor {
                 params.set("cursor", to_raw(cursor)?);
@@ -85,12 +85,12 @@ impl McpClient {
                 outcome => outcome?,
             };
             bytes += result.get().len();
-            if bytes > limits.list_bytes {
-                return Err(WireError::TooLarge { what: "the tool list (in bytes)", limit: limits.list_bytes });
+            if bytes > limits.max_list_bytes {
+                return Err(WireError::TooLarge { what: "the tool list (in bytes)", limit: limits.max_list_bytes });
             }
             let next = self.append_page(&result, &mut list)?;
-            if list.tools.len() > limits.tools {
-                return Err(WireError::TooLarge { what: "the number of tools", limit: limits.tools });
+            if list.tools.len() > limits.max_tools {
+                return Err(WireError::TooLarge { what: "the number of tools", limit: limits.max_tools });
             }
             let Some(next) = next else { return Ok(list) };
             // A server that ignores the cursor returns the same page for ever.
@@ -99,7 +99,7 @@ impl McpClient {
             }
             cursor = Some(next);
         }
-        Err(WireError::TooLarge { what: "the number of pages of the tool list", limit: limits.pages })
+        Err(WireError::TooLarge { what: "the number of pages of the tool list", limit: limits.max_pages })
     }
 
     /// Adds one page to the list and returns the cursor of the next page.

@@ -67,13 +67,13 @@ impl ServerShared {
         if peer.era == Era::Modern && self.resume(&id, &method, &params, &peer.query, &sink)? {
             return Ok(());
         }
-        let max = self.options.requests_max_total;
+        let max = self.options.max_requests;
         if self.tasks.len() >= max {
             return Err(RpcError::new(RpcError::INTERNAL, format!("more than {max} requests at once")));
         }
         let cancel = ended.child_token();
         if let Some(client_requests) = &client_requests {
-            client_requests.register(&id, &cancel, self.options.requests_max)?;
+            client_requests.register(&id, &cancel, self.options.max_requests_per_client)?;
         }
         let channel = ResponseChannel {
             id,

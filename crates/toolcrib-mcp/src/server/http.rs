@@ -133,7 +133,7 @@ impl McpEndpoint {
                     return self.initialize(head, id, params, accepts).await;
                 }
                 let session = self.find_session(head).map_err(|error| error.with_id(id))?;
-                let buffer = session.open_stream(self.inner.shared.options.queued_messages_max);
+                let buffer = session.open_stream(self.inner.shared.options.max_queued_messages);
                 let request = incoming_request(head, id, &method, request_params, &buffer, accepts.events);
                 // Added before the start, so that the request does not look abandoned.
                 let reader = buffer.add_reader(None);

@@ -87,7 +87,7 @@ impl RequestState {
     /// that never come back must not block others.
     fn store_suspended(self: &Arc<Self>) -> String {
         let mut suspended = lock(&self.shared.suspended);
-        while suspended.len() >= self.shared.options.suspended_max.max(1) {
+        while suspended.len() >= self.shared.options.max_suspended_requests.max(1) {
             suspended.remove(0).1.cancel.cancel();
         }
         let state = format!("{STATE_PREFIX}{:032x}", rand::random::<u128>());
@@ -183,7 +183,7 @@ impl ServerShared {
             let index = index.ok_or_else(unknown)?;
             let request = suspended[index].1.clone();
             if let Some(client_requests) = &request.client_requests {
-                client_requests.register(id, &request.cancel, self.options.requests_max)?;
+                client_requests.register(id, &request.cancel, self.options.max_requests_per_client)?;
             }
             // A state is valid once.
             suspended.remove(index);

@@ -12,25 +12,25 @@ pub struct ServerOptions {
     pub session_idle_timeout: Duration,
     /// Maximum number of sessions. A new one beyond it ends the session that was idle longest, or is rejected when none
     /// is idle.
-    pub sessions_max: usize,
+    pub max_sessions: usize,
     /// Maximum number of concurrent requests of one session or one byte stream.
-    pub requests_max: usize,
+    pub max_requests_per_client: usize,
     /// Maximum number of concurrent requests of the whole endpoint.
-    pub requests_max_total: usize,
+    pub max_requests: usize,
     /// Maximum number of GET streams that one session may have open.
-    pub streams_max: usize,
+    pub max_streams_per_session: usize,
     /// Maximum number of messages queued for a client that does not read.
-    pub queued_messages_max: usize,
+    pub max_queued_messages: usize,
     /// Maximum number of messages in one batch.
-    pub batch_max: usize,
+    pub max_batch_messages: usize,
     /// Maximum bytes of one line of a byte stream. The layer above bounds the body of an HTTP request.
-    pub line_bytes: usize,
+    pub max_line_bytes: usize,
     /// Maximum time for [`Service::describe`](super::Service::describe).
     pub describe_timeout: Duration,
     /// Maximum time for a client to answer a question of the service.
     pub ask_timeout: Duration,
     /// Maximum number of requests of 2026-07-28 that wait for answers of their client; the oldest is cancelled beyond it.
-    pub suspended_max: usize,
+    pub max_suspended_requests: usize,
     /// Interval of keep-alive comments on an idle event stream.
     pub keep_alive: Duration,
     /// Time for which a legacy client may resume an interrupted stream before its request is cancelled.
@@ -56,16 +56,16 @@ impl Default for ServerOptions {
             name: env!("CARGO_PKG_NAME").to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             session_idle_timeout: Duration::from_secs(30 * 60),
-            sessions_max: 1000,
-            requests_max: 256,
-            requests_max_total: 4096,
-            streams_max: 8,
-            queued_messages_max: 256,
-            batch_max: 64,
-            line_bytes: 4 * 1024 * 1024,
+            max_sessions: 1000,
+            max_requests_per_client: 256,
+            max_requests: 4096,
+            max_streams_per_session: 8,
+            max_queued_messages: 256,
+            max_batch_messages: 64,
+            max_line_bytes: 4 * 1024 * 1024,
             describe_timeout: Duration::from_secs(30),
             ask_timeout: Duration::from_secs(5 * 60),
-            suspended_max: 256,
+            max_suspended_requests: 256,
             keep_alive: Duration::from_secs(15),
             resume_window: Duration::from_secs(3),
             drain_timeout: Duration::from_secs(2),

@@ -45,7 +45,7 @@ pub async fn serve_stream(
     let shared = ServerShared::new(service, options);
     // Ends all tasks when this future is dropped.
     let _guard = shared.closing.clone().drop_guard();
-    let (outgoing, queue) = mpsc::channel(shared.options.queued_messages_max);
+    let (outgoing, queue) = mpsc::channel(shared.options.max_queued_messages);
     let closing = shared.closing.clone();
     let mut writing = tokio::spawn(async move {
         // When responses cannot be written any more, all requests are cancelled.
@@ -101,7 +101,7 @@ struct StreamSession {
 impl StreamSession {
     /// Reads and handles lines until the end of the input. A line over the limit is skipped and answered with an error.
     async fn read_lines(&self, reader: impl AsyncRead + Send + Unpin) -> std::io::Result<()> {
-        let limit = self.shared.options.line_bytes;
+        let limit = self.shared.options.max_line_bytes;
         let mut reader = BufReader::with_capacity(64 * 1024, reader);
         let mut line = Vec::new();
         let mut too_long = false;
@@ -140,7 +140,7 @@ impl StreamSession {
             return;
         }
         let messages = message::split_batch(text);
-        let batch_max = self.shared.options.batch_max;
+        let batch_max = self.shared.options.max_batch_messages;
         if messages.is_empty() || messages.len() > batch_max {
             let message = format!("a batch must have 1 to {batch_max} messages");
             return self.send_error(None, RpcError::new(RpcError::INVALID_REQUEST, message)).await;

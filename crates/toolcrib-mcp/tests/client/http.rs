@@ -307,7 +307,7 @@ async fn legacy_sse_is_used_when_configured_or_detected() {
 async fn an_endless_event_on_legacy_sse_ends_the_connection() {
     let server = sse_server("/messages?session=1").await;
     let target = ConnectTarget::Sse { url: server.url.clone(), headers: Default::default() };
-    let limits = ClientLimits { body_bytes: 2000, ..ClientLimits::default() };
+    let limits = ClientLimits { max_body_bytes: 2000, ..ClientLimits::default() };
     let client = McpClient::connect(target, ClientOptions { limits, ..client_options() }).await.unwrap();
     let response = client.request("die", None, &request_options(30)).await;
     assert!(matches!(response, Err(WireError::TooLarge { .. })), "{response:?}");

@@ -67,7 +67,7 @@ async fn a_body_or_event_over_the_limit_fails_the_request() {
             })
         })
         .await;
-        let limits = ClientLimits { body_bytes: 2000, ..ClientLimits::default() };
+        let limits = ClientLimits { max_body_bytes: 2000, ..ClientLimits::default() };
         let client = McpClient::connect(server.target(), ClientOptions { limits, ..client_options() }).await.unwrap();
         let response = call_tool(&client, "t").await;
         assert!(matches!(response, Err(WireError::TooLarge { limit: 2000, .. })), "{response:?}");

@@ -80,7 +80,7 @@ async fn a_server_that_cancels_its_own_request_does_not_cancel_ours() {
 
 #[tokio::test]
 async fn a_line_over_the_limit_ends_the_connection_with_that_reason() {
-    let limits = ClientLimits { line_bytes: 1000, ..ClientLimits::default() };
+    let limits = ClientLimits { max_line_bytes: 1000, ..ClientLimits::default() };
     let (mut server, client) = StdioServer::connect(ClientOptions { limits, ..client_options() }, json!({})).await;
     let (response, ()) = tokio::join!(call_tool(&client, "t"), async {
         server.receive().await;
@@ -193,11 +193,11 @@ async fn an_endless_tool_list_is_an_error() {
     let response = list_tools(ClientLimits::default(), repeated).await;
     assert!(matches!(response, Err(WireError::Protocol(_))), "{response:?}");
     let endless = |page: usize| json!({ "tools": [{ "name": "a" }], "nextCursor": page.to_string() });
-    let response = list_tools(ClientLimits { pages: 3, ..ClientLimits::default() }, endless).await;
+    let response = list_tools(ClientLimits { max_pages: 3, ..ClientLimits::default() }, endless).await;
     assert!(matches!(response, Err(WireError::TooLarge { limit: 3, .. })), "{response:?}");
-    let response = list_tools(ClientLimits { tools: 5, ..ClientLimits::default() }, endless).await;
+    let response = list_tools(ClientLimits { max_tools: 5, ..ClientLimits::default() }, endless).await;
     assert!(matches!(response, Err(WireError::TooLarge { limit: 5, .. })), "{response:?}");
-    let response = list_tools(ClientLimits { list_bytes: 100, ..ClientLimits::default() }, endless).await;
+    let response = list_tools(ClientLimits { max_list_bytes: 100, ..ClientLimits::default() }, endless).await;
     assert!(matches!(response, Err(WireError::TooLarge { limit: 100, .. })), "{response:?}");
 }
 

@@ -145,7 +145,7 @@ async fn a_suspended_request_expires() {
 /// Regression: clients that never came back left no room for the questions of others.
 #[tokio::test]
 async fn the_oldest_suspended_request_is_cancelled_beyond_the_maximum() {
-    let (service, endpoint) = test_endpoint(ServerOptions { suspended_max: 2, ..ServerOptions::default() });
+    let (service, endpoint) = test_endpoint(ServerOptions { max_suspended_requests: 2, ..ServerOptions::default() });
     let (_, abandoned) = read_input_required(call_tool(&endpoint, 1, "ask").await).await;
     let (keys, state) = read_input_required(call_tool(&endpoint, 2, "ask").await).await;
     read_input_required(call_tool(&endpoint, 3, "ask").await).await;

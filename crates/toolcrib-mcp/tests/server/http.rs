@@ -145,7 +145,7 @@ async fn a_service_that_panics_fails_one_request() {
 
 #[tokio::test]
 async fn concurrent_requests_of_an_endpoint_are_bounded() {
-    let options = ServerOptions { requests_max_total: 1, ..ServerOptions::default() };
+    let options = ServerOptions { max_requests: 1, ..ServerOptions::default() };
     let (service, endpoint) = test_endpoint(options);
     let second = async {
         service.wait_for("started wait", 1).await;

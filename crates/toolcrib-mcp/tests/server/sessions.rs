@@ -101,7 +101,7 @@ async fn notifications_reach_one_stream_and_none_is_lost_between_two() {
 
 #[tokio::test]
 async fn streams_and_requests_of_a_session_are_bounded() {
-    let options = ServerOptions { streams_max: 1, requests_max: 1, ..ServerOptions::default() };
+    let options = ServerOptions { max_streams_per_session: 1, max_requests_per_client: 1, ..ServerOptions::default() };
     let (service, endpoint) = test_endpoint(options);
     let session = TestSession::open(&endpoint, LATEST_LEGACY).await;
     let stream = session.send("GET", &[], &Value::Null).await;
@@ -131,7 +131,7 @@ async fn a_duplicate_request_id_is_rejected() {
 
 #[tokio::test]
 async fn the_longest_idle_session_is_evicted() {
-    let (service, endpoint) = test_endpoint(ServerOptions { sessions_max: 2, ..ServerOptions::default() });
+    let (service, endpoint) = test_endpoint(ServerOptions { max_sessions: 2, ..ServerOptions::default() });
     let oldest = TestSession::open(&endpoint, LATEST_LEGACY).await;
     let second = TestSession::open(&endpoint, LATEST_LEGACY).await;
     oldest.call(1, "echo").await;

@@ -167,7 +167,7 @@ async fn a_resource_is_unsubscribed_with_its_last_subscription() {
 
 #[tokio::test]
 async fn a_malformed_message_gets_an_error_and_the_stream_continues() {
-    let options = ServerOptions { line_bytes: 500, requests_max: 1, ..ServerOptions::default() };
+    let options = ServerOptions { max_line_bytes: 500, max_requests_per_client: 1, ..ServerOptions::default() };
     let mut client = StdioClient::open(options);
     let cases = [
         ("hello", -32700),

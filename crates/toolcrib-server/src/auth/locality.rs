@@ -102,7 +102,7 @@ impl Authenticator {
         match connection.owner.get_or_try_init(|| self.peer_identifier.find_owner(peer)).await {
             Ok(SocketOwner::ThisProcess) if self.refuse_own_process => Locality::OwnProcess,
             Ok(SocketOwner::ThisProcess | SocketOwner::Other) => Locality::Local,
-            Ok(SocketOwner::BelowGuard) => Locality::StartedByToolcrib,
+            Ok(SocketOwner::ChildOfToolcrib) => Locality::StartedByToolcrib,
             Err(PeerSearchFailed) => Locality::Unidentified,
         }
     }

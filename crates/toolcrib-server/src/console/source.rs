@@ -62,7 +62,7 @@ pub(super) async fn show(
             }
             section.card aria-labelledby="checks-title" { h2 id="checks-title" { "Last checks" } (render_checks(&checks)) }
         }
-        @if !source.set_aside.is_empty() { (render_excluded(&source)) }
+        @if !source.excluded.is_empty() { (render_excluded(&source)) }
         (render_tools(&app, &source))
         section aria-labelledby="past-title" { h2 id="past-title" { "Changes" } (records) }
         @if !recent.is_empty() {
@@ -164,7 +164,7 @@ fn render_excluded(source: &SourceView) -> Markup {
             h2 id="aside-title" { "Excluded tools" }
             p.faint { "Offered by the source, but not listed for agents." }
             dl.aside {
-                @for tool in &source.set_aside {
+                @for tool in &source.excluded {
                     div { dt { code { (sanitize_truncated(&tool.name, 120)) } } dd { (sanitize(&tool.reason)) } }
                 }
             }

@@ -79,8 +79,8 @@ fn render_row(context: &PageContext<'_>, source: &SourceView) -> Markup {
             }
             td.number data-label="Tools" {
                 (format_number(source.tool_count as u64))
-                @if !source.set_aside.is_empty() {
-                    span.under { (format_number(source.set_aside.len() as u64)) " excluded" }
+                @if !source.excluded.is_empty() {
+                    span.under { (format_number(source.excluded.len() as u64)) " excluded" }
                 }
             }
             td data-label="Checked" { (time_ago_or(source.last_checked, "never")) }

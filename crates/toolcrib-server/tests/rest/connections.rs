@@ -16,7 +16,11 @@ const JSON_HEADER: &str = "Content-Type: application/json\r\n";
 
 /// Limits the number of connections, with a first byte timeout that is longer than any test.
 fn max_connections(connections: usize) -> ServerLimits {
-    ServerLimits { connections, first_byte_timeout: Duration::from_secs(3600), ..ServerLimits::default() }
+    ServerLimits {
+        max_connections: connections,
+        first_byte_timeout: Duration::from_secs(3600),
+        ..ServerLimits::default()
+    }
 }
 
 /// Reads until the text has arrived. The connection stays open.

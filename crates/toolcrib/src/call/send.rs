@@ -13,8 +13,8 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId};
 use super::redact_result;
 use crate::breaker::{BreakerDecision, BreakerPermit, NoResponseReason};
 use crate::clock::{Clock, deadline_after};
-use crate::connections::{ConnectorSlot, MAX_CALLS_PER_TOOL};
 use crate::connector::{CallContext, CallFailure, SourceRequest, ToolCall, ToolResult};
+use crate::connectors::{ConnectorSlot, MAX_CALLS_PER_TOOL};
 use crate::registry::RegistryInner;
 use crate::store::ErrorSummary;
 
@@ -148,7 +148,7 @@ impl BreakerGuard<'_> {
         // First of all: the breaker keeps the error for display.
         let result = result.map_err(|failure| failure.map_error(|error| self.slot.redactor().redact_error(error)));
         let record_no_response = |reason, error: &Error| {
-            self.slot.breaker().record_failure(
+            self.slot.breaker().record_no_response(
                 self.permit,
                 reason,
                 ErrorSummary::from_error(error),

@@ -36,7 +36,7 @@ use toolcrib_mcp::{ConnectionEvent, Era, RequestOptions, ServerDescription};
 use super::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
 use crate::call::ClientId;
 use crate::clock::deadline_after;
-use crate::connections::SourceEvents;
+use crate::connectors::SourceEvents;
 use crate::redact::{Redactor, SourceRedactor};
 use crate::registry::RegistryOptions;
 use crate::trace::Trace;
@@ -102,7 +102,7 @@ impl McpConnector {
         // Owned by the connector's task tracker, so that closing the connector waits for it.
         let connection = connection.clone();
         let closed = self.shutdown.clone();
-        self.closing_tasks.spawn(async move { connection.close_until(&closed).await });
+        self.closing_tasks.spawn(async move { connection.close_or_kill(&closed).await });
     }
 
     /// Opens a connection and remembers its protocol version.

@@ -16,8 +16,8 @@ mod send;
 // Configuration: credentials, address policy, HTTP clients.
 mod credentials;
 mod http_clients;
+mod oauth_tokens;
 mod resolved_source;
-mod tokens;
 mod url_policy;
 
 // Reading documents.
@@ -39,8 +39,8 @@ use super::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCa
 use crate::clock::Clock;
 use crate::redact::SourceRedactor;
 use documents::DocumentLoader;
+use oauth_tokens::TokenCache;
 use resolved_source::ResolvedSource;
-use tokens::TokenCache;
 
 pub(crate) use fetch::read_file_blocking;
 pub(super) use fetch::{FetchedDocument, read_file};

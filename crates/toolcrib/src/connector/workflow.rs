@@ -21,7 +21,7 @@ use toolcrib_core::{Code, Result, ResultExt, Source};
 
 use super::openapi::{discover_in_time, run_blocking, unsupported_request};
 use super::{CallFailure, Connector, Discovered, Discovery, DocumentVersions, SourceRequest, ToolCall, ToolResult};
-use crate::connections::WeakRegistry;
+use crate::connectors::WeakRegistry;
 use document::LoadedDocument;
 use operations::OperationLookup;
 

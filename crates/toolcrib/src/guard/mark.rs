@@ -62,7 +62,7 @@ mod linux {
     use crate::guard::tree;
 
     /// Time for killed processes to end. A process in uninterruptible sleep ends only when it wakes.
-    const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+    const MARKED_PROCESSES_KILL_TIMEOUT: Duration = Duration::from_secs(10);
     /// Interval between kill rounds.
     const KILL_INTERVAL: Duration = Duration::from_millis(10);
     /// Limits up to this value may be in use by unrelated processes, so a mark in this range must not kill anything.
@@ -84,7 +84,7 @@ mod linux {
             if self.0 <= MAX_COMMON_LIMIT {
                 return false;
             }
-            let deadline = Instant::now() + KILL_TIMEOUT;
+            let deadline = Instant::now() + MARKED_PROCESSES_KILL_TIMEOUT;
             while tree::process_ids().filter(|&pid| self.kill_if_marked(pid)).count() > 0 {
                 if Instant::now() > deadline {
                     return false;

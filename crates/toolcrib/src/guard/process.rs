@@ -28,7 +28,7 @@ const TERM_TO_KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Time for killed processes to end. A process in uninterruptible sleep ends only when it wakes, so waiting longer is
 /// useless.
-const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+const SERVER_KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Exit code for invalid arguments.
 const USAGE_EXIT_CODE: i32 = 2;
@@ -145,7 +145,7 @@ impl Killer {
         thread::sleep(TERM_TO_KILL_TIMEOUT);
         // Repeatedly, because a process may fork meanwhile. The main thread exits when no process is left.
         let interval = Duration::from_millis(5);
-        for _ in 0..KILL_TIMEOUT.as_millis() / interval.as_millis() {
+        for _ in 0..SERVER_KILL_TIMEOUT.as_millis() / interval.as_millis() {
             self.signal(Signal::KILL);
             thread::sleep(interval);
         }
@@ -209,12 +209,12 @@ fn take_channel(channel: RawFd) -> UnixStream {
 
 /// Installs empty handlers, so that only the channel ends the guard. Not `SIG_IGN`, which the server would inherit.
 fn ignore_termination_signals() {
-    extern "C" fn nothing(_: libc::c_int) {}
+    extern "C" fn ignore_signal(_: libc::c_int) {}
     for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM, libc::SIGQUIT] {
         #[expect(unsafe_code, reason = "no safe way to set a signal handler without another dependency")]
         // SAFETY: the handler does nothing, so it is safe in a signal context.
         unsafe {
-            libc::signal(signal, nothing as extern "C" fn(libc::c_int) as libc::sighandler_t);
+            libc::signal(signal, ignore_signal as extern "C" fn(libc::c_int) as libc::sighandler_t);
         }
     }
 }

@@ -21,7 +21,7 @@ use unix as system;
 use windows as system;
 
 /// Time for a process tree to end after SIGKILL or after the channel to its guard was closed.
-const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+const EXIT_AFTER_KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Program that guards the servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl ServerProcess {
             return status.ok();
         }
         self.tree.terminate(&mut self.child).await;
-        timeout(KILL_TIMEOUT, self.wait()).await.ok()?.ok()
+        timeout(EXIT_AFTER_KILL_TIMEOUT, self.wait()).await.ok()?.ok()
     }
 }
 

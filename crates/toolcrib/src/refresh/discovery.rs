@@ -345,7 +345,7 @@ impl RegistryInner {
         check: impl Fn(usize) -> DiscoveryCheck,
     ) -> Result<RefreshOutcome> {
         let id = source.id.clone();
-        let bounds = self.options.bounds;
+        let bounds = self.options.tool_limits;
         let known = self.snapshot.load().catalog.source(&id).map(|source| source.segment.clone());
         // Hashing and packing a large list takes a while, so it runs on a blocking thread.
         let packed = tokio::task::spawn_blocking(move || {

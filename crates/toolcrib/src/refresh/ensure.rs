@@ -71,7 +71,7 @@ impl Registry {
         backoff: BackoffPolicy,
         keep: bool,
     ) -> Vec<PendingDiscovery> {
-        let shared = &self.shared;
+        let shared = &self.inner;
         let due = shared.sources_to_discover(required, among, backoff, keep, None);
         shared.log_discovery_start(&due, false, None);
         let snapshot = shared.snapshot.load_full();
@@ -88,7 +88,7 @@ impl Registry {
     /// Records that a source did not answer while a reader waited for it. Counts as a failure, so that the backoff
     /// spares the next reader the same wait.
     pub async fn record_wait_timeout(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
-        self.shared.record_wait_timeout(pending, waited).await
+        self.inner.record_wait_timeout(pending, waited).await
     }
 
     /// Discovers sources until `required` is satisfied. `among` limits this to some sources; `keep` keeps connections
@@ -99,19 +99,19 @@ impl Registry {
         among: Option<&[SourceId]>,
         keep: bool,
     ) -> Vec<RefreshOutcome> {
-        self.shared.ensure_freshness(required, among, keep, None).await
+        self.inner.ensure_freshness(required, among, keep, None).await
     }
 
     /// Like [`Registry::ensure_freshness`], but waits no longer than `limit`. Discoveries that were started continue
     /// and are published when they end.
     pub async fn ensure_freshness_within(&self, required: RequiredFreshness, limit: Duration) {
         // Started discoveries belong to the registry and continue after the timeout.
-        let _ = tokio::time::timeout(limit, self.shared.ensure_freshness(required, None, false, None)).await;
+        let _ = tokio::time::timeout(limit, self.inner.ensure_freshness(required, None, false, None)).await;
     }
 
     /// Discovers missing and stale sources in the background, unless that is running already. Returns at once.
     pub fn refresh_in_background(&self) {
-        self.shared.refresh_in_background();
+        self.inner.refresh_in_background();
     }
 }
 

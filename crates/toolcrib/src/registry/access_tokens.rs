@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
-use toolcrib_core::access::{Role, Token};
+use toolcrib_core::access::{AccessToken, Role};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, NewToken, TokenChange};
 use toolcrib_core::text::sanitize_truncated;
@@ -56,7 +56,7 @@ pub fn random_token() -> String {
 impl Registry {
     /// Returns the current time by the registry's clock.
     pub fn now(&self) -> Timestamp {
-        self.shared.options.clock.now()
+        self.inner.options.clock.now()
     }
 
     /// Creates a token. Without `expires` it is valid until revoked.
@@ -148,7 +148,7 @@ impl Registry {
 }
 
 /// Builds the view of a token.
-fn token_view(token: &Token, now: Timestamp) -> TokenView {
+fn token_view(token: &AccessToken, now: Timestamp) -> TokenView {
     TokenView {
         id: token.id.clone(),
         name: token.name.clone(),

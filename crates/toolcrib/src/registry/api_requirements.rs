@@ -99,8 +99,8 @@ fn is_satisfied(openapi: &OpenApiSource, requirement: &SecurityRequirement) -> b
         SecurityScheme::Bearer | SecurityScheme::Basic | SecurityScheme::Oauth2 | SecurityScheme::OpenIdConnect => {
             Some("authorization")
         }
-        SecurityScheme::ApiKey { name, place: KeyLocation::Header } => Some(name.as_str()),
-        SecurityScheme::ApiKey { place: KeyLocation::Query | KeyLocation::Cookie, .. } => None,
+        SecurityScheme::ApiKey { name, location: KeyLocation::Header } => Some(name.as_str()),
+        SecurityScheme::ApiKey { location: KeyLocation::Query | KeyLocation::Cookie, .. } => None,
     };
     let has_header = header.is_some_and(|header| openapi.headers.keys().any(|name| name.eq_ignore_ascii_case(header)));
     has_header
@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn key() -> SecurityRequirement {
-        requirement("key", SecurityScheme::ApiKey { name: "X-Key".into(), place: KeyLocation::Header })
+        requirement("key", SecurityScheme::ApiKey { name: "X-Key".into(), location: KeyLocation::Header })
     }
 
     fn token() -> SecurityRequirement {

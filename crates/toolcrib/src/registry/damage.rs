@@ -228,7 +228,7 @@ impl RegistryInner {
 impl Registry {
     /// Fails while stored tokens are not reliable: the record that revoked one may be lost.
     pub fn ensure_tokens_reliable(&self) -> Result<()> {
-        match &self.shared.snapshot.load().damage {
+        match &self.inner.snapshot.load().damage {
             Some(damage) => Err(damage.to_public_error()),
             None => Ok(()),
         }
@@ -236,19 +236,19 @@ impl Registry {
 
     /// Returns the error with which calls and writes are refused, if the journal is damaged.
     pub fn damage_error(&self) -> Option<Error> {
-        self.shared.snapshot.load().ensure_undamaged().err()
+        self.inner.snapshot.load().ensure_undamaged().err()
     }
 
     /// Whether the store's file is unusable, so that accepting the damage requires a new one.
     pub fn needs_new_store(&self) -> bool {
-        self.shared.snapshot.load().damage.as_ref().is_some_and(|damage| damage.needs_new_store())
+        self.inner.snapshot.load().damage.as_ref().is_some_and(|damage| damage.needs_new_store())
     }
 
     /// Records that the damage of the journal is accepted: every token is revoked, and calls and writes resume with
     /// what can be read. Returns `None` if nothing is damaged.
     pub async fn accept_damage(&self, actor: Actor) -> Result<Option<DamageAcceptance>> {
-        self.shared.catch_up().await?;
-        let Some(damage) = self.shared.snapshot.load().damage.clone() else { return Ok(None) };
+        self.inner.catch_up().await?;
+        let Some(damage) = self.inner.snapshot.load().damage.clone() else { return Ok(None) };
         let records = damage.damaged_records();
         self.record_acceptance(damage.describe(), records, actor).await.map(Some)
     }
@@ -256,14 +256,14 @@ impl Registry {
     /// Returns a description of each fault of the journal and of the store's file.
     pub async fn describe_damage(&self) -> Vec<String> {
         let mut descriptions =
-            self.shared.snapshot.load().damage.as_ref().map(|damage| damage.describe()).unwrap_or_default();
+            self.inner.snapshot.load().damage.as_ref().map(|damage| damage.describe()).unwrap_or_default();
         descriptions.extend(self.integrity_faults().await);
         descriptions
     }
 
     /// Reads everything that can still be read from the store, to fill a new one.
     pub async fn salvage(&self) -> Result<Salvage> {
-        let store = &self.shared.store;
+        let store = &self.inner.store;
         let records = self.read_journal(&mut JournalDamage::default()).await?;
         let inventory = self.inventory();
         let fingerprints: Vec<Fingerprint> = inventory.sources().map(|(_, state)| state.definition).collect();
@@ -295,13 +295,13 @@ impl Registry {
     ) -> Result<DamageAcceptance> {
         let before = self.inventory();
         let command = Command::AcceptDamage { damage: descriptions.clone(), records };
-        self.shared.write_despite_damage(&actor, |writer| writer.inventory.decide(&command)).await?;
-        let position = self.shared.snapshot.load().position.clone();
+        self.inner.write_despite_damage(&actor, |writer| writer.inventory.decide(&command)).await?;
+        let position = self.inner.snapshot.load().position.clone();
         let seq = position.seq;
-        if let Some(head) = &self.shared.options.head_file {
+        if let Some(head) = &self.inner.options.head_file {
             head.reset(position).await?;
         }
-        self.shared.catch_up().await?;
+        self.inner.catch_up().await?;
         let disabled_sources = before.sources().filter(|(_, state)| !state.enabled);
         let disabled_tools = before.sources().flat_map(|(id, state)| {
             let disabled = state.tools.iter().filter(|(_, tool)| tool.disabled);

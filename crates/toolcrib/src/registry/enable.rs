@@ -34,9 +34,9 @@ impl Registry {
     /// Resolves a tool name, in any accepted spelling.
     pub fn tool_target(&self, tool: &str) -> Result<EnableTarget> {
         // On a damaged journal the tool may only seem to be unknown.
-        self.shared.snapshot.load().ensure_undamaged()?;
+        self.inner.snapshot.load().ensure_undamaged()?;
         let catalog = self.catalog();
-        let tool = self.shared.find_tool(&catalog, tool)?;
+        let tool = self.inner.find_tool(&catalog, tool)?;
         Ok(EnableTarget::Tool(tool.id(), tool.name().clone()))
     }
 
@@ -48,7 +48,7 @@ impl Registry {
             (EnableTarget::Tool(id, _), EnabledState::Enabled) => Command::EnableTool(id.clone()),
             (EnableTarget::Tool(id, _), EnabledState::Disabled) => Command::DisableTool(id.clone()),
         };
-        let outcome = self.shared.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
+        let outcome = self.inner.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
         let changed = match outcome {
             WriteOutcome::Applied(events) => !events.is_empty(),
             WriteOutcome::Superseded => false,

@@ -99,7 +99,7 @@ impl Registry {
 
     /// Scans the journal for matching records: the store first, then memory.
     async fn scan_journal(&self, query: &HistoryQuery) -> Result<HistoryPage> {
-        let journal = self.shared.snapshot.load().journal.clone();
+        let journal = self.inner.snapshot.load().journal.clone();
         let limit = query.limit.unwrap_or(usize::MAX);
         let matcher = query.tool.as_deref().map(|name| self.resolve_tool_name(name)).transpose()?;
         let filter = Arc::new(HistoryFilter { query: query.clone(), matcher });
@@ -120,7 +120,7 @@ impl Registry {
             // Without a filter, read no more records than are returned.
             let batch =
                 if query.is_filtered() { READ_BATCH_SIZE } else { READ_BATCH_SIZE.min(limit - scan.records.len()) };
-            let stored = self.shared.store.records(scan.last_seq, batch).await?;
+            let stored = self.inner.store.records(scan.last_seq, batch).await?;
             if stored.is_empty() {
                 // The store has lost records that are still in memory: continue there, so that the scan ends.
                 in_memory = true;
@@ -149,7 +149,7 @@ impl Registry {
     /// used.
     pub fn history_record(&self, record: &Record) -> HistoryRecord {
         if record.event == Event::Unknown {
-            let journal = self.shared.snapshot.load().journal.clone();
+            let journal = self.inner.snapshot.load().journal.clone();
             let entry = journal.entries_after(record.seq.saturating_sub(1)).next();
             if let Some(entry) = entry.filter(|entry| entry.record.seq == record.seq) {
                 return HistoryRecord::from_entry(entry);
@@ -160,7 +160,7 @@ impl Registry {
 
     /// Returns the last discovery checks of a source, newest first.
     pub async fn checks(&self, id: &SourceId) -> Result<Vec<DiscoveryCheck>> {
-        self.shared.store.checks(id).await
+        self.inner.store.checks(id).await
     }
 }
 

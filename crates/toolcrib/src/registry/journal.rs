@@ -61,8 +61,8 @@ pub(crate) enum EntryStatus {
 
 impl EntryStatus {
     /// Builds the status of a record from a newer version.
-    fn from_newer(kind: String, since: String, critical: bool) -> EntryStatus {
-        EntryStatus::Newer(Arc::new(NewerRecord { kind, since, critical }))
+    fn from_newer(kind: String, min_version: String, critical: bool) -> EntryStatus {
+        EntryStatus::Newer(Arc::new(NewerRecord { kind, min_version, critical }))
     }
 }
 
@@ -70,7 +70,7 @@ impl JournalEntry {
     /// Parses a stored record and verifies its checksum.
     pub(crate) fn parse(stored: StoredRecord) -> JournalEntry {
         let computed = stored.compute_checksum();
-        let StoredRecord { seq, at, actor, body, critical, since, checksum } = stored;
+        let StoredRecord { seq, at, actor, body, critical, min_version, checksum } = stored;
         let has_checksum = checksum.is_some();
         let reading = if checksum.is_none_or(|written| written == computed) {
             StoredEvent::parse(&body)
@@ -81,14 +81,14 @@ impl JournalEntry {
         let (event, status) = match reading {
             // A known type may have fields that this build does not know. If those must not be ignored, the record
             // carries a version later than this build's.
-            StoredEvent::Known(event) if (critical || event.is_critical()) && is_newer_version(&since) => {
+            StoredEvent::Known(event) if (critical || event.is_critical()) && is_newer_version(&min_version) => {
                 let kind = event_type(&body).unwrap_or_default();
-                (event, EntryStatus::from_newer(kind, since, true))
+                (event, EntryStatus::from_newer(kind, min_version, true))
             }
             StoredEvent::Known(event) => (event, EntryStatus::Understood),
             StoredEvent::Newer { kind } => {
                 let critical = critical || Event::is_critical_type(&kind);
-                (Event::Unknown, EntryStatus::from_newer(kind, since, critical))
+                (Event::Unknown, EntryStatus::from_newer(kind, min_version, critical))
             }
             StoredEvent::Damaged(reason) => (Event::Unknown, EntryStatus::Damaged(reason.into())),
         };
@@ -172,10 +172,10 @@ mod tests {
 
     use super::*;
 
-    fn stored_record(seq: u64, body: String, critical: bool, since: &str) -> StoredRecord {
+    fn stored_record(seq: u64, body: String, critical: bool, min_version: &str) -> StoredRecord {
         let actor = Actor::new("test");
-        let since = since.into();
-        StoredRecord { seq, at: Timestamp(0), actor, body, critical, since, checksum: None }
+        let min_version = min_version.into();
+        StoredRecord { seq, at: Timestamp(0), actor, body, critical, min_version, checksum: None }
     }
 
     fn make_entries(seqs: std::ops::RangeInclusive<u64>, size: usize) -> Vec<JournalEntry> {
@@ -193,7 +193,7 @@ mod tests {
         let disabled = r#"{"type":"SourceDisabled","source":"git","until":"noon"}"#;
         let enabled = r#"{"type":"SourceEnabled","source":"git","until":"noon"}"#;
         let painted = r#"{"type":"ToolPainted"}"#;
-        for (body, critical, since, expected) in [
+        for (body, critical, min_version, expected) in [
             (painted, false, "0.9.0", Some(("ToolPainted", false))),
             (painted, true, "0.9.0", Some(("ToolPainted", true))),
             // A claimed old version does not make an unknown type understood.
@@ -206,9 +206,9 @@ mod tests {
             // Unknown fields of a type that is not critical may be ignored.
             (enabled, false, "99.0.0", None),
         ] {
-            let entry = JournalEntry::parse(stored_record(1, body.into(), critical, since));
+            let entry = JournalEntry::parse(stored_record(1, body.into(), critical, min_version));
             let newer = entry.newer_record().map(|newer| (newer.kind.as_str(), newer.critical));
-            assert_eq!(newer, expected, "{body} {critical} {since}");
+            assert_eq!(newer, expected, "{body} {critical} {min_version}");
             let known = body == disabled || body == enabled;
             assert_eq!(entry.record.event != Event::Unknown, known, "the known part is used");
         }

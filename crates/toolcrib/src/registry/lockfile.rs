@@ -20,7 +20,7 @@ const COMPARISON_FAILED: &str = "tool lists could not be compared";
 impl Registry {
     /// Builds a lockfile of the current tools of every enabled source. Tools of the host program are not included.
     pub async fn lockfile(&self) -> Result<Lockfile> {
-        let segments = self.segments_by_source(&self.shared.snapshot.load_full());
+        let segments = self.segments_by_source(&self.inner.snapshot.load_full());
         run_blocking(COMPARISON_FAILED, move || Lockfile::from_segments(segments.values().map(|segment| &**segment)))
             .await
     }
@@ -28,7 +28,7 @@ impl Registry {
     /// Returns the differences from a lockfile. If the store still has the locked manifest, definitions are compared in
     /// full; otherwise only by what the lockfile records of them.
     pub async fn diff_from_lockfile(&self, lockfile: &Lockfile) -> Result<CatalogDiff> {
-        let snapshot = self.shared.snapshot.load_full();
+        let snapshot = self.inner.snapshot.load_full();
         let segments = self.segments_by_source(&snapshot);
         let mut diffs: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
         // Locked sources: compared, or missing.
@@ -56,7 +56,7 @@ impl Registry {
     /// Returns the differences from the tool lists at a time in the past.
     pub async fn diff_since(&self, at: Timestamp) -> Result<CatalogDiff> {
         let then = self.inventory_at(at).await?;
-        let snapshot = self.shared.snapshot.load_full();
+        let snapshot = self.inner.snapshot.load_full();
         let segments = self.segments_by_source(&snapshot);
         let mut diffs: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
         // Sources that were enabled at that time.
@@ -99,7 +99,7 @@ impl Registry {
 
     /// Returns the segment of each source in the catalogue, without the tools of the host program.
     fn segments_by_source(&self, snapshot: &Snapshot) -> BTreeMap<SourceId, Arc<Segment>> {
-        let embedded = self.shared.connectors.builtins().embedded_id();
+        let embedded = self.inner.connectors.builtins().embedded_id();
         let sources = snapshot.catalog.sources().filter(|source| source.segment.source() != embedded);
         sources.map(|source| (source.segment.source().clone(), source.segment.clone())).collect()
     }

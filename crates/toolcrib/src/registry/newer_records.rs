@@ -21,7 +21,7 @@ pub(crate) struct NewerRecord {
     /// Type of the event.
     pub(crate) kind: String,
     /// Version of Toolcrib that understands the record.
-    pub(crate) since: String,
+    pub(crate) min_version: String,
     /// Whether the record must not be ignored.
     pub(crate) critical: bool,
 }
@@ -35,8 +35,8 @@ pub(crate) fn is_newer_version(version: &str) -> bool {
 impl NewerRecord {
     /// Describes which Toolcrib wrote the record.
     pub(crate) fn describe_writer(&self) -> String {
-        if is_newer_version(&self.since) {
-            format!("Toolcrib {} or newer", sanitize_truncated(&self.since, 40))
+        if is_newer_version(&self.min_version) {
+            format!("Toolcrib {} or newer", sanitize_truncated(&self.min_version, 40))
         } else {
             "a newer Toolcrib".to_owned()
         }
@@ -50,7 +50,8 @@ impl NewerRecord {
              this is {BUILD_VERSION}: upgrade Toolcrib",
             self.describe_writer()
         );
-        let details = json!({ "type": kind, "since": sanitize_truncated(&self.since, 40), "version": BUILD_VERSION });
+        let details =
+            json!({ "type": kind, "since": sanitize_truncated(&self.min_version, 40), "version": BUILD_VERSION });
         Error::new(Code::StoreUnavailable, message).with_retryable(false).with_details(details)
     }
 
@@ -60,7 +61,7 @@ impl NewerRecord {
         following: impl Iterator<Item = &'a Arc<NewerRecord>>,
     ) -> Option<Arc<NewerRecord>> {
         following.fold(found, |found, next| match found {
-            Some(found) if compare_versions(&next.since, &found.since) != Ordering::Greater => Some(found),
+            Some(found) if compare_versions(&next.min_version, &found.min_version) != Ordering::Greater => Some(found),
             Some(_) | None => Some(next.clone()),
         })
     }
@@ -100,7 +101,7 @@ pub(super) fn log_ignored_records(entries: &[JournalEntry]) {
     if let Some(latest) = NewerRecord::latest(None, ignored.clone()) {
         tracing::warn!(
             records = ignored.count(),
-            since = %sanitize_truncated(&latest.since, 40),
+            since = %sanitize_truncated(&latest.min_version, 40),
             "the journal holds records that {} wrote; this is {BUILD_VERSION}, and they are ignored",
             latest.describe_writer()
         );

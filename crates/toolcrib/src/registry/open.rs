@@ -16,7 +16,7 @@ use toolcrib_core::{Code, Result, Source, SourceId};
 
 use super::{MaintenanceState, Registry, RegistryInner, RegistryOptions, Snapshot};
 use crate::call::ValidationPermits;
-use crate::connections::{Connectors, SourceEvents};
+use crate::connectors::{Connectors, SourceEvents};
 use crate::metrics::Metrics;
 use crate::refresh::{InFlightDiscoveries, Refresh};
 use crate::result_pages::PageStore;
@@ -62,7 +62,7 @@ impl Registry {
         // A subscriber may fall this many notices behind before it misses some.
         let (notices, _) = broadcast::channel(1024);
         let source_events = SourceEvents::new(notices.clone());
-        let shared = Arc::new(RegistryInner {
+        let inner = Arc::new(RegistryInner {
             store_key,
             default_settings: ArcSwap::from_pointee(config.defaults.clone()),
             expose: ArcSwap::from_pointee(config.expose.clone()),
@@ -87,14 +87,14 @@ impl Registry {
             options,
         });
         // Workflows call tools of other sources through the registry.
-        shared.connectors.registry.set(&shared);
+        inner.connectors.registry.set(&inner);
         // Read the journal first, then apply the configuration to it.
-        shared.catch_up().await?;
-        shared.reconcile(config).await?;
-        shared.warn_of_unused_overrides();
-        shared.clone().spawn_maintenance();
-        let shutdown_guard = Arc::new(shared.shutdown.clone().drop_guard());
-        let registry = Registry { shared, _shutdown_guard: shutdown_guard };
+        inner.catch_up().await?;
+        inner.reconcile(config).await?;
+        inner.warn_of_unused_overrides();
+        inner.clone().spawn_maintenance();
+        let shutdown_guard = Arc::new(inner.shutdown.clone().drop_guard());
+        let registry = Registry { inner, _shutdown_guard: shutdown_guard };
         registry.record_builtins().await;
         Ok(registry)
     }
@@ -102,12 +102,12 @@ impl Registry {
     /// Applies a configuration that was read again. Only sources of the configuration change; those added at run time
     /// stay.
     pub async fn reconfigure(&self, config: &Config) -> Result<()> {
-        self.shared.ensure_usable()?;
-        self.shared.default_settings.store(Arc::new(config.defaults.clone()));
-        self.shared.expose.store(Arc::new(config.expose.clone()));
-        self.shared.warm.store(Arc::new(config.warm));
-        self.shared.reconcile(config).await?;
-        self.shared.republish().await;
+        self.inner.ensure_usable()?;
+        self.inner.default_settings.store(Arc::new(config.defaults.clone()));
+        self.inner.expose.store(Arc::new(config.expose.clone()));
+        self.inner.warm.store(Arc::new(config.warm));
+        self.inner.reconcile(config).await?;
+        self.inner.republish().await;
         self.record_builtins().await;
         Ok(())
     }
@@ -115,15 +115,15 @@ impl Registry {
     /// Records the built-in tools of this version where they differ from the stored manifest. Listing them makes no
     /// requests, so they are never missing.
     async fn record_builtins(&self) {
-        let snapshot = self.shared.snapshot.load_full();
+        let snapshot = self.inner.snapshot.load_full();
         if snapshot.ensure_usable().is_err() {
             return;
         }
         let mut changed = Vec::new();
         for source in snapshot.effective_sources.values().filter(|source| source.kind.is_builtin()) {
             let known = snapshot.inventory.source(&source.id).and_then(|state| state.manifest);
-            let tools = self.shared.connectors.builtins().load_source(source);
-            match tools.map(|tools| Manifest::new(&source.id, &tools, Vec::new(), &self.shared.options.bounds)) {
+            let tools = self.inner.connectors.builtins().load_source(source);
+            match tools.map(|tools| Manifest::new(&source.id, &tools, Vec::new(), &self.inner.options.tool_limits)) {
                 Ok(manifest) if known == Some(manifest.fingerprint) => {}
                 // A refresh finds the same failure again and records it.
                 Ok(_) | Err(_) => changed.push(source.id.clone()),

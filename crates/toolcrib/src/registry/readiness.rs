@@ -67,12 +67,12 @@ impl MaintenanceState {
 impl Registry {
     /// Fails if calls cannot be expected to work. A store that is down prevents changes, but not calls.
     pub fn check_ready(&self) -> Result<()> {
-        self.shared.check_ready()
+        self.inner.check_ready()
     }
 
     /// Returns the health of the store, without accessing it.
     pub fn store_health(&self) -> StoreHealth {
-        self.shared.store_health()
+        self.inner.store_health()
     }
 }
 

@@ -14,7 +14,7 @@ use toolcrib_core::{Code, Source, SourceId, Timestamp};
 
 use super::{Registry, RegistryInner, Snapshot};
 use crate::breaker::{BreakerState, BreakerView};
-use crate::connections::SlotStatus;
+use crate::connectors::SlotStatus;
 use crate::store::{ErrorSummary, SourceStatus};
 
 /// A source as `sources`, REST and the console show it. Serialized as is.
@@ -53,7 +53,8 @@ pub struct SourceView {
     pub failing_since: Option<Timestamp>,
     pub breaker: BreakerView,
     /// Tools that were excluded, each with the reason.
-    pub set_aside: Vec<ExcludedTool>,
+    #[serde(rename = "set_aside")]
+    pub excluded: Vec<ExcludedTool>,
 }
 
 /// Outcome of the last discovery.
@@ -94,9 +95,9 @@ pub enum ConnectionState {
 impl Registry {
     /// Returns every source, ordered by id. Makes no requests.
     pub fn sources(&self) -> Vec<SourceView> {
-        let snapshot = self.shared.snapshot.load_full();
+        let snapshot = self.inner.snapshot.load_full();
         let mut views: Vec<SourceView> =
-            snapshot.inventory.sources().filter_map(|(id, _)| self.shared.source_view(&snapshot, id)).collect();
+            snapshot.inventory.sources().filter_map(|(id, _)| self.inner.source_view(&snapshot, id)).collect();
         let undeclared = snapshot.invalid_sources.iter().filter(|(id, _)| snapshot.inventory.source(id).is_none());
         views.extend(undeclared.map(|(id, error)| invalid_source_view(id, error)));
         views.sort_by(|a, b| a.id.cmp(&b.id));
@@ -105,20 +106,20 @@ impl Registry {
 
     /// Returns one source.
     pub fn source(&self, id: &SourceId) -> Option<SourceView> {
-        let snapshot = self.shared.snapshot.load_full();
-        self.shared
+        let snapshot = self.inner.snapshot.load_full();
+        self.inner
             .source_view(&snapshot, id)
             .or_else(|| snapshot.invalid_sources.get(id).map(|error| invalid_source_view(id, error)))
     }
 
     /// Returns a source with default settings and overrides applied.
     pub fn effective_source(&self, id: &SourceId) -> Option<std::sync::Arc<Source>> {
-        self.shared.snapshot.load().effective_sources.get(id).cloned()
+        self.inner.snapshot.load().effective_sources.get(id).cloned()
     }
 
     /// Returns what the environment of this process overrides of a source.
     pub fn source_override(&self, id: &SourceId) -> Option<Override> {
-        self.shared.source_override(id)
+        self.inner.source_override(id)
     }
 }
 
@@ -179,7 +180,7 @@ impl RegistryInner {
             failures: status.failures.saturating_add(slot_status.failures),
             failing_since: failing_since(&status, &slot_status),
             breaker: slot_status.breaker,
-            set_aside: snapshot.catalog.excluded_tools(id),
+            excluded: snapshot.catalog.excluded_tools(id),
         })
     }
 
@@ -294,6 +295,6 @@ fn invalid_source_view(id: &SourceId, error: &ErrorSummary) -> SourceView {
         failures: 0,
         failing_since: None,
         breaker: BreakerView { state: BreakerState::Closed, retry_at: None },
-        set_aside: Vec::new(),
+        excluded: Vec::new(),
     }
 }

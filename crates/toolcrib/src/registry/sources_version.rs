@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use toolcrib_core::Timestamp;
 
 use super::{Registry, RegistryInner, Snapshot};
-use crate::connections::SlotStatuses;
+use crate::connectors::SlotStatuses;
 
 /// Identifies a state of all sources. It is current as long as no record was written, no connection was opened or
 /// closed, and no list became stale by age.
@@ -25,17 +25,17 @@ impl Registry {
     /// Returns the current version. Take it before [`Registry::sources`]; the list is outdated once
     /// [`Registry::is_current`] is false.
     pub fn sources_version(&self) -> SourcesVersion {
-        self.shared.sources_version()
+        self.inner.sources_version()
     }
 
     /// Whether the sources are still in the state that a version identifies.
     pub fn is_current(&self, version: &SourcesVersion) -> bool {
-        let now = self.shared.options.clock.now();
-        Arc::ptr_eq(&version.snapshot, &self.shared.snapshot.load())
+        let now = self.inner.options.clock.now();
+        Arc::ptr_eq(&version.snapshot, &self.inner.snapshot.load())
             && now >= version.taken_at
             && now < version.valid_until
             && version.first_lease_end.is_none_or(|end| Instant::now() < end)
-            && self.shared.connectors.slot_statuses() == version.slot_statuses
+            && self.inner.connectors.slot_statuses() == version.slot_statuses
     }
 }
 

@@ -16,9 +16,9 @@ impl Registry {
         if catalog.sources().all(|source| source.segment.has_token_counts()) {
             return;
         }
-        let shared = self.shared.clone();
+        let shared = self.inner.clone();
         let (done, counted) = oneshot::channel();
-        self.shared.tasks.spawn(async move {
+        self.inner.tasks.spawn(async move {
             let manifests = shared.count_missing(&catalog).await;
             // Fails only if the caller stopped waiting.
             let _ = done.send(());

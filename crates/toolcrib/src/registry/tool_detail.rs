@@ -60,8 +60,8 @@ impl Registry {
     /// Returns a tool by any spelling of its name, from what is known. Makes no requests.
     pub fn tool_detail(&self, name: &str) -> Result<ToolDetail> {
         let catalog = self.catalog();
-        let tool = self.shared.find_tool(&catalog, name)?;
-        let count = self.shared.usage.tool_count(&tool.id());
+        let tool = self.inner.find_tool(&catalog, name)?;
+        let count = self.inner.usage.tool_count(&tool.id());
         let definition = self.effective_source(tool.source());
         ToolDetail::from_tool(&tool, definition.as_ref().map(|source| &source.kind), count)
     }

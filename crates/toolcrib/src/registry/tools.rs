@@ -52,14 +52,14 @@ impl Registry {
     /// Returns a tool by any spelling of its name, from what is known.
     pub fn tool(&self, name: &str) -> Result<ToolView> {
         let catalog = self.catalog();
-        ToolView::from_tool(&self.shared.find_tool(&catalog, name)?)
+        ToolView::from_tool(&self.inner.find_tool(&catalog, name)?)
     }
 
     /// Records a tool list that the host discovered by other means, as if the source had been contacted now.
     pub async fn record_tools(&self, id: &SourceId, tools: Vec<Box<RawValue>>) -> Result<RefreshOutcome> {
-        let source = self.effective_source(id).ok_or_else(|| self.shared.unknown_source_error(id.as_str()))?;
-        let now = self.shared.options.clock.now();
-        let fingerprint = connection_fingerprint(&self.shared.store_key, &source.kind);
+        let source = self.effective_source(id).ok_or_else(|| self.inner.unknown_source_error(id.as_str()))?;
+        let now = self.inner.options.clock.now();
+        let fingerprint = connection_fingerprint(&self.inner.store_key, &source.kind);
         // As after a discovery of this process: fresh, without failures.
         let status = SourceStatus {
             started_at: now,
@@ -76,7 +76,7 @@ impl Registry {
             tool_count: Some(count),
             error: None,
         };
-        self.shared.record_tools(&source, discovered, status, check).await
+        self.inner.record_tools(&source, discovered, status, check).await
     }
 }
 

@@ -54,9 +54,9 @@ impl Registry {
         };
         let mut replay = Inventory::default();
         let mut newer_record = None;
-        let store_damage = self.shared.options.head_file.as_ref().and_then(|head| head.store_damage.clone());
+        let store_damage = self.inner.options.head_file.as_ref().and_then(|head| head.store_damage.clone());
         let mut damage = JournalDamage { store: store_damage, ..JournalDamage::default() };
-        let mut head_check = HeadCheck::new(JournalPosition::default(), self.shared.remembered_position(&mut damage));
+        let mut head_check = HeadCheck::new(JournalPosition::default(), self.inner.remembered_position(&mut damage));
         // Replay the journal.
         for stored in self.read_journal(&mut damage).await? {
             let entry = JournalEntry::parse(stored);
@@ -78,18 +78,18 @@ impl Registry {
         verification.faults.clone_from(&verification.damage);
         // Compare with what is served, then check the content that the journal refers to.
         verification.faults.extend(self.integrity_faults().await);
-        self.ignore_damage(self.shared.catch_up().await)?;
-        let snapshot = self.shared.snapshot.load_full();
+        self.ignore_damage(self.inner.catch_up().await)?;
+        let snapshot = self.inner.snapshot.load_full();
         // Another process may have written since the replay; then the versions differ.
         if *snapshot.inventory != replay && snapshot.inventory.version == replay.version {
             verification.faults.push("what is served differs from a replay of the journal".into());
         }
         for (id, state) in replay.sources() {
-            if self.ignore_damage(self.shared.store.definitions(&[state.definition]).await)?.is_empty() {
+            if self.ignore_damage(self.inner.store.definitions(&[state.definition]).await)?.is_empty() {
                 verification.faults.push(format!("the definition of `{id}` is missing"));
             }
             let Some(fingerprint) = state.manifest else { continue };
-            match self.ignore_damage(self.shared.store.manifests(&[fingerprint]).await)?.pop() {
+            match self.ignore_damage(self.inner.store.manifests(&[fingerprint]).await)?.pop() {
                 None => verification.faults.push(format!("the manifest of `{id}` is missing")),
                 Some(packed) => {
                     verification.manifests += 1;
@@ -110,7 +110,7 @@ impl Registry {
     /// Runs the store's own integrity check; returns descriptions of faults. Reads everything.
     pub async fn integrity_faults(&self) -> Vec<String> {
         let describe = |line: &str| format!("the store's own check: {}", sanitize_truncated(line, 200));
-        match self.shared.store.check_integrity(MAX_INTEGRITY_LINES).await {
+        match self.inner.store.check_integrity(MAX_INTEGRITY_LINES).await {
             Ok(lines) => lines.iter().map(|line| describe(line)).collect(),
             Err(error) => vec![describe(&error.message)],
         }
@@ -129,7 +129,7 @@ impl Registry {
         let mut records: Vec<StoredRecord> = Vec::new();
         loop {
             let after = records.last().map_or(0, |last| last.seq);
-            let batch = match self.shared.store.records(after, READ_BATCH_SIZE).await {
+            let batch = match self.inner.store.records(after, READ_BATCH_SIZE).await {
                 Err(error) if StoreState::from_error(&error) == StoreState::Damaged => {
                     damage.log.add(Damage::UnreadableAfter { seq: after, reason: error.message });
                     return Ok(records);

@@ -207,7 +207,7 @@ impl MemoryState {
                 actor: commit.actor.clone(),
                 body,
                 critical: event.is_critical(),
-                since: event.min_version().to_owned(),
+                min_version: event.min_version().to_owned(),
                 checksum: None,
             };
             record.checksum = Some(record.compute_checksum());

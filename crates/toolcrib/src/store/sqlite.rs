@@ -140,14 +140,14 @@ impl SqliteStore {
             schema::SchemaState::New if expected == ExpectedFile::Existing => {
                 Err(errors::lost_store_error(&self.path, StoreState::Damaged, "holds no tables"))
             }
-            schema::SchemaState::Older | schema::SchemaState::New => self.upgrade().await,
+            schema::SchemaState::Older | schema::SchemaState::New => self.migrate().await,
             schema::SchemaState::Newer(version) => Err(errors::newer_schema_error(&self.path, version)),
             schema::SchemaState::Foreign => Err(errors::foreign_database_error(&self.path)),
         }
     }
 
     /// Migrates the schema. Only the wait for another process is bounded, not the migration.
-    async fn upgrade(&self) -> Result<()> {
+    async fn migrate(&self) -> Result<()> {
         let deadline = Instant::now() + self.timeouts.open;
         loop {
             let mut guard = self.writer.acquire().await?;

@@ -131,8 +131,8 @@ async fn bad_servers_fail_alone_with_a_reason() {
             }
             Succeeded(count, excluded) => {
                 assert_eq!((outcome.status, view.tool_count), (RefreshStatus::Success, *count), "{name}: {outcome:?}");
-                assert_eq!(view.set_aside.len(), excluded.len(), "{name}: {:?}", view.set_aside);
-                for ((tool, reason), actual) in excluded.iter().zip(&view.set_aside) {
+                assert_eq!(view.excluded.len(), excluded.len(), "{name}: {:?}", view.excluded);
+                for ((tool, reason), actual) in excluded.iter().zip(&view.excluded) {
                     assert_eq!(actual.name, *tool);
                     assert!(actual.reason.contains(reason), "{name}: {}", actual.reason);
                 }

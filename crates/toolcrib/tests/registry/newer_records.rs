@@ -32,25 +32,25 @@ async fn open_sqlite(git: &Arc<ScriptedSource>) -> (TempDir, TestRegistry) {
 }
 
 /// Appends a record as another version of Toolcrib would.
-async fn append_record(home: &Path, body: &str, critical: bool, since: &str) {
+async fn append_record(home: &Path, body: &str, critical: bool, min_version: &str) {
     let options = SqliteConnectOptions::new().filename(home.join("toolcrib.db"));
     let mut connection = options.connect().await.unwrap();
     let insert = "INSERT INTO journal (seq, at, actor, body, critical, since)
                   SELECT max(seq) + 1, 1, 'newer', ?, ?, ? FROM journal";
-    sqlx::query(insert).bind(body).bind(critical).bind(since).execute(&mut connection).await.unwrap();
+    sqlx::query(insert).bind(body).bind(critical).bind(min_version).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
 }
 
 /// Appends a record and waits until the registry has read it.
-async fn append_and_wait(home: &TempDir, fixture: &TestRegistry, body: &str, critical: bool, since: &str) {
+async fn append_and_wait(home: &TempDir, fixture: &TestRegistry, body: &str, critical: bool, min_version: &str) {
     let version = fixture.inventory().version;
-    append_record(home.path(), body, critical, since).await;
+    append_record(home.path(), body, critical, min_version).await;
     wait_until("it is noticed", || fixture.inventory().version > version).await;
 }
 
-fn upgrade_message(kind: &str, since: &str) -> String {
+fn upgrade_message(kind: &str, min_version: &str) -> String {
     format!(
-        "the journal holds a record of type `{kind}` that Toolcrib {since} or newer wrote and that must not be \
+        "the journal holds a record of type `{kind}` that Toolcrib {min_version} or newer wrote and that must not be \
          ignored; this is {}: upgrade Toolcrib",
         env!("CARGO_PKG_VERSION")
     )
@@ -165,7 +165,7 @@ async fn a_writer_that_does_not_follow_the_store_is_rejected_too() {
 
 #[tokio::test]
 async fn a_record_of_a_known_type_may_be_newer() {
-    for (body, critical, since, kind) in [
+    for (body, critical, min_version, kind) in [
         // An unknown enum value, in a type that is always critical and in one that is not.
         (r#"{"type":"TokenChanged","token":"a","name":"b","role":"owner"}"#, false, "0.9.0", Some("TokenChanged")),
         (r#"{"type":"TokenCreated","token":"a","role":"owner","name":"b"}"#, false, "0.9.0", None),
@@ -176,9 +176,9 @@ async fn a_record_of_a_known_type_may_be_newer() {
         (r#"{"type":"SourceEnabled","source":"git","hours":"9-17"}"#, true, "0.1.0", None),
     ] {
         let (home, fixture) = open_sqlite(&ScriptedSource::new(["push"])).await;
-        append_and_wait(&home, &fixture, body, critical, since).await;
+        append_and_wait(&home, &fixture, body, critical, min_version).await;
         match kind {
-            Some(kind) => assert_refused(fixture.check_ready(), &upgrade_message(kind, since)),
+            Some(kind) => assert_refused(fixture.check_ready(), &upgrade_message(kind, min_version)),
             None => assert!(fixture.check_ready().is_ok(), "{body}"),
         }
         let entry = fixture.history(&HistoryQuery::default()).await.unwrap().pop().unwrap();

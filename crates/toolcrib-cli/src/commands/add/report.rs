@@ -110,7 +110,7 @@ impl AddReport {
 
     /// One line per tool that was set aside.
     fn exclusion_lines(&self) -> Vec<String> {
-        let excluded = &self.view.set_aside;
+        let excluded = &self.view.excluded;
         let line = |name: &str, reason: &str| format!("set aside: `{}`: {reason}", sanitize_truncated(name, 80));
         let mut lines: Vec<String> =
             excluded.iter().take(MAX_LISTED_EXCLUSIONS).map(|tool| line(&tool.name, &tool.reason)).collect();

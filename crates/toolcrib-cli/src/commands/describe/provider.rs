@@ -48,13 +48,16 @@ pub(super) fn print_provider_array(common: &CommonArguments, format: Format, too
 struct ToolLosses {
     tool: String,
     losses: Vec<Loss>,
-    set_aside: Option<String>,
+    #[serde(rename = "set_aside")]
+    unsupported_reason: Option<String>,
 }
 
 /// Prints the losses of each tool (`--explain`).
 pub(super) fn print_losses(common: &CommonArguments, format: Format, tools: Vec<NamedProjection>) -> Result<()> {
-    let tool_losses = tools.into_iter().map(|(tool, ProjectedTool { losses, unsupported_reason: set_aside, .. })| {
-        ToolLosses { tool, losses, set_aside }
+    let tool_losses = tools.into_iter().map(|(tool, ProjectedTool { losses, unsupported_reason, .. })| ToolLosses {
+        tool,
+        losses,
+        unsupported_reason,
     });
     let mut tool_losses: Vec<ToolLosses> = tool_losses.collect();
     if common.json {
@@ -64,13 +67,13 @@ pub(super) fn print_losses(common: &CommonArguments, format: Format, tools: Vec<
             _ => output::print_json(&json!({ "tools": tool_losses })),
         };
     }
-    for ToolLosses { tool, losses, set_aside } in &tool_losses {
+    for ToolLosses { tool, losses, unsupported_reason } in &tool_losses {
         output::print_line(&color::bold(tool))?;
         for Loss { path, edit } in losses {
             output::print_line(&format!("  {}: {}", sanitize_truncated(path, 200), edit))?;
         }
         let format = format.as_str();
-        match set_aside {
+        match unsupported_reason {
             Some(reason) => output::print_line(&format!("  not available as `{format}`: {reason}"))?,
             None if losses.is_empty() => output::print_line(&format!("  nothing is lost as `{format}`"))?,
             None => {}

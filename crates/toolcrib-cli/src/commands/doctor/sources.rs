@@ -148,7 +148,7 @@ fn check_excluded_tools(session: &CliSession, source: &SourceView) -> Vec<Doctor
     let catalog = session.registry.catalog();
     let invalid_tools = catalog.source(&source.id).map(|entry| entry.segment.excluded().to_vec()).unwrap_or_default();
     let (invalid, shadowed): (Vec<&ExcludedTool>, Vec<&ExcludedTool>) =
-        source.set_aside.iter().partition(|tool| invalid_tools.contains(tool));
+        source.excluded.iter().partition(|tool| invalid_tools.contains(tool));
     let name = format!("tools of {}", source.id);
     let mut checks: Vec<DoctorCheck> = invalid
         .iter()

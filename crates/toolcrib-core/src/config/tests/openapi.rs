@@ -45,7 +45,7 @@ sources:
         methods: strings(&["HEAD", "OPTIONS"]),
         headers: string_map(&[("X-Tenant", "{{ tenant }}")]),
         auth: Some(Auth::Schemes(BTreeMap::from([
-            ("key".into(), Auth::ApiKey { name: "k".into(), place: KeyLocation::Cookie, value: "v".into() }),
+            ("key".into(), Auth::ApiKey { name: "k".into(), location: KeyLocation::Cookie, value: "v".into() }),
             ("oauth".into(), oauth2("https://id.example/token", "${env:S}")),
             ("other".into(), oauth2("${env:URL}", "s")),
         ]))),

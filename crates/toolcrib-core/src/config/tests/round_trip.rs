@@ -24,7 +24,11 @@ fn any_kind() -> impl Strategy<Value = SourceKind> {
     let plain = prop_oneof![
         HEADER_VALUE.prop_map(Auth::Bearer),
         any::<(String, String)>().prop_map(|(user, password)| Auth::Basic { user, password }),
-        (HEADER_VALUE, HEADER_VALUE).prop_map(|(name, value)| Auth::ApiKey { name, place: KeyLocation::Cookie, value }),
+        (HEADER_VALUE, HEADER_VALUE).prop_map(|(name, value)| Auth::ApiKey {
+            name,
+            location: KeyLocation::Cookie,
+            value
+        }),
     ]
     .boxed();
     let headers = prop::collection::btree_map("[A-Za-z][A-Za-z0-9_'#-]{0,8}", HEADER_VALUE, 0..4);

@@ -62,8 +62,8 @@ impl McpEndpoint {
         if session.peer.era > Era::Legacy(LegacyVersion::V2025_03_26) {
             return rejected("this protocol version has no batches");
         }
-        if messages.is_empty() || messages.len() > shared.options.batch_max {
-            return rejected(&format!("a batch must have 1 to {} messages", shared.options.batch_max));
+        if messages.is_empty() || messages.len() > shared.options.max_batch_messages {
+            return rejected(&format!("a batch must have 1 to {} messages", shared.options.max_batch_messages));
         }
         // Start all requests, then wait for their responses concurrently.
         let mut readers = Vec::new();
@@ -71,7 +71,7 @@ impl McpEndpoint {
         for message in messages {
             let started = match message::parse_strict(message.get()) {
                 Ok(IncomingMessage::Request { id, method, params }) => {
-                    let buffer = session.open_stream(shared.options.queued_messages_max);
+                    let buffer = session.open_stream(shared.options.max_queued_messages);
                     let reader = buffer.add_reader(None);
                     RequestParams::parse(&method, params)
                         .and_then(|params| {
@@ -130,7 +130,7 @@ impl McpEndpoint {
                 return Err(EndpointError::new(StatusCode::BAD_REQUEST, message));
             }
         };
-        if buffer.reader_count() >= shared.options.streams_max {
+        if buffer.reader_count() >= shared.options.max_streams_per_session {
             return Err(EndpointError::new(StatusCode::TOO_MANY_REQUESTS, "this session has too many streams open"));
         }
         session.start_notifications(shared);

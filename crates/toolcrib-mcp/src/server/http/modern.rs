@@ -43,7 +43,7 @@ impl McpEndpoint {
             self.check_arguments(&head.headers, &peer, &params)?;
         }
         // Streams of this version cannot be resumed, so nothing is retained.
-        let buffer = EventBuffer::new(0, shared.options.queued_messages_max, Retention::Nothing);
+        let buffer = EventBuffer::new(0, shared.options.max_queued_messages, Retention::Nothing);
         let reader = buffer.add_reader(None);
         let client = ClientContext { peer, client_requests: None, ended: shared.closing.clone(), is_one_shot: true };
         shared.start_request(client, incoming_request(head, id, method, params, &buffer, accepts.events))?;

@@ -66,7 +66,7 @@ impl McpSession {
             peer,
             owner,
             client_requests: Arc::default(),
-            notifications: EventBuffer::new(0, shared.options.queued_messages_max, Retention::Latest),
+            notifications: EventBuffer::new(0, shared.options.max_queued_messages, Retention::Latest),
             ended: shared.closing.child_token(),
             streams: Mutex::default(),
             next_stream: AtomicU64::new(1),
@@ -141,7 +141,7 @@ impl McpSessions {
         let session = Arc::new(McpSession::new(shared, peer, owner));
         let evicted = {
             let mut by_id = lock(&self.by_id);
-            let is_full = by_id.len() >= shared.options.sessions_max;
+            let is_full = by_id.len() >= shared.options.max_sessions;
             let oldest_idle =
                 || by_id.values().filter(|session| session.is_idle()).min_by_key(|session| *lock(&session.last_used));
             let evicted = if is_full { Some(oldest_idle()?.id.clone()) } else { None };

@@ -79,7 +79,7 @@ impl DirectoryWalk {
     }
 
     /// Whether the time limit is reached. Marks the walk as truncated.
-    pub(in crate::builtin) fn is_out_of_time(&mut self) -> bool {
+    pub(in crate::builtin) fn check_deadline(&mut self) -> bool {
         self.truncated |= self.started_at.elapsed() > WALK_TIMEOUT;
         self.truncated
     }
@@ -125,7 +125,7 @@ impl Iterator for DirectoryWalk {
 
     fn next(&mut self) -> Option<WalkEntry> {
         let entry = self.pending.pop()?;
-        if self.is_out_of_time() {
+        if self.check_deadline() {
             return None;
         }
         let is_skipped =

@@ -19,8 +19,8 @@ use super::active_calls::{ActiveCalls, CallGuard, PendingQuestions};
 use super::subscriptions::SubscriptionSet;
 use super::target::{self, OpenTarget};
 use super::upstream_request::rejection_error;
-use crate::connections::SourceEvents;
 use crate::connector::{CallContext, CallFailure};
+use crate::connectors::SourceEvents;
 use crate::guard::ServerProcess;
 use crate::redact::{RedactedJson, Redactor};
 use crate::server_logs::StderrTail;
@@ -181,17 +181,17 @@ impl McpConnection {
 
     /// Closes the MCP connection and ends the process tree of the server.
     pub(super) async fn close(&self) {
-        self.close_until(&CancellationToken::new()).await;
+        self.close_or_kill(&CancellationToken::new()).await;
     }
 
-    /// As [`McpConnection::close`], but kills a server that has not exited when `hurry` is cancelled.
-    pub(super) async fn close_until(&self, hurry: &CancellationToken) {
-        hurry.run_until_cancelled(self.client.close()).await;
+    /// As [`McpConnection::close`], but kills a server that has not exited when `kill_signal` is cancelled.
+    pub(super) async fn close_or_kill(&self, kill_signal: &CancellationToken) {
+        kill_signal.run_until_cancelled(self.client.close()).await;
         // Taken out, so that concurrent calls of `close` end the process once.
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut server) = server else { return };
         let exited = tokio::time::timeout(SHUTDOWN_TIMEOUT, server.wait());
-        let has_exited = matches!(hurry.run_until_cancelled(exited).await, Some(Ok(_)));
+        let has_exited = matches!(kill_signal.run_until_cancelled(exited).await, Some(Ok(_)));
         if !has_exited {
             server.stop(Duration::ZERO).await;
         }

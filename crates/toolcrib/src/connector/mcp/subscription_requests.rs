@@ -123,7 +123,10 @@ impl McpConnector {
     /// HTTP session that the server has forgotten.
     pub(super) async fn restore_connections(&self) {
         for pooled in self.pool.connections() {
-            if !pooled.subscriptions.has_any() || pooled.is_receiving_updates() || !pooled.subscriptions.is_due() {
+            if !pooled.subscriptions.has_any()
+                || pooled.is_receiving_updates()
+                || !pooled.subscriptions.begin_check_if_due()
+            {
                 continue;
             }
             let mut slot = pooled.connection.lock().await;

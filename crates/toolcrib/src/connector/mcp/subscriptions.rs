@@ -14,7 +14,7 @@ use toolcrib_mcp::RequestOptions;
 
 use super::connection::McpConnection;
 use crate::call::ClientId;
-use crate::connections::SourceEvents;
+use crate::connectors::SourceEvents;
 
 /// Maximum number of subscriptions over one connection, counted per client.
 const MAX_SUBSCRIPTIONS: usize = 1000;
@@ -139,7 +139,7 @@ impl SubscriptionSet {
 
     /// Whether the connection should be checked now; if so, schedules the next check after a doubled interval. The
     /// interval starts over after a long time without problems.
-    pub(super) fn is_due(&self) -> bool {
+    pub(super) fn begin_check_if_due(&self) -> bool {
         let now = Instant::now();
         let mut next = self.next_check.lock().unwrap_or_else(PoisonError::into_inner);
         // A check long after the scheduled time means that all was well in between: start over.

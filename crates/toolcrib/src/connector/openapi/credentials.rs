@@ -17,7 +17,7 @@ use crate::secret::basic_credentials;
 pub(super) enum AuthValue {
     Bearer(String),
     Basic { user: String, password: String },
-    ApiKey { name: String, place: KeyLocation, value: String },
+    ApiKey { name: String, location: KeyLocation, value: String },
     Oauth2(OauthGrant),
 }
 
@@ -55,7 +55,7 @@ pub(super) fn select_auth(operation: &Operation, credentials: &SourceCredentials
         SourceCredentials::Always(auth) => {
             // An API key without a configured name takes name and location from the document.
             let requirement = operation.security.iter().flatten().find_map(|requirement| match &requirement.kind {
-                SecurityScheme::ApiKey { name, place } => Some((name, *place)),
+                SecurityScheme::ApiKey { name, location } => Some((name, *location)),
                 SecurityScheme::Bearer
                 | SecurityScheme::Basic
                 | SecurityScheme::Oauth2
@@ -106,8 +106,8 @@ pub(super) fn document_auth(credentials: &SourceCredentials) -> Result<Vec<AuthV
 /// Credential for a declared scheme. For an API key the document has name and location, and `auth` the value.
 fn auth_for_scheme(requirement: &SecurityRequirement, auth: &Auth) -> Result<AuthValue> {
     match (&requirement.kind, auth) {
-        (SecurityScheme::ApiKey { name, place }, Auth::ApiKey { value, .. } | Auth::Bearer(value)) => {
-            Ok(AuthValue::ApiKey { name: name.clone(), place: *place, value: value.clone() })
+        (SecurityScheme::ApiKey { name, location }, Auth::ApiKey { value, .. } | Auth::Bearer(value)) => {
+            Ok(AuthValue::ApiKey { name: name.clone(), location: *location, value: value.clone() })
         }
         _ => auth_value(auth, None),
     }
@@ -118,14 +118,14 @@ fn auth_value(auth: &Auth, key: Option<(&String, KeyLocation)>) -> Result<AuthVa
     Ok(match auth {
         Auth::Bearer(token) => AuthValue::Bearer(token.clone()),
         Auth::Basic { user, password } => AuthValue::Basic { user: user.clone(), password: password.clone() },
-        Auth::ApiKey { name, place, value } => {
+        Auth::ApiKey { name, location, value } => {
             // The configured name wins; an empty one means "as the document says".
-            let (name, place) = match (name.is_empty(), key) {
-                (false, _) => (name, *place),
+            let (name, location) = match (name.is_empty(), key) {
+                (false, _) => (name, *location),
                 (true, Some(key)) => key,
                 (true, None) => return Err(Error::new(Code::ConfigInvalid, "`api_key` of `auth` has no `name`")),
             };
-            AuthValue::ApiKey { name: name.clone(), place, value: value.clone() }
+            AuthValue::ApiKey { name: name.clone(), location, value: value.clone() }
         }
         Auth::Oauth2 { token_url, client_id, client_secret, scopes } => AuthValue::Oauth2(OauthGrant {
             token_url: token_url.clone(),
@@ -146,13 +146,13 @@ fn describe_required(operation: &Operation) -> Option<String> {
         let kind = match &requirement.kind {
             SecurityScheme::Bearer => "a bearer token".to_owned(),
             SecurityScheme::Basic => "a user and a password".to_owned(),
-            SecurityScheme::ApiKey { name, place } => {
-                let place = match place {
+            SecurityScheme::ApiKey { name, location } => {
+                let location = match location {
                     KeyLocation::Header => "header",
                     KeyLocation::Query => "query",
                     KeyLocation::Cookie => "cookie",
                 };
-                format!("a key in the {place} `{}`", sanitize_truncated(name, 80))
+                format!("a key in the {location} `{}`", sanitize_truncated(name, 80))
             }
             SecurityScheme::Oauth2 => "OAuth 2".to_owned(),
             SecurityScheme::OpenIdConnect => "OpenID Connect".to_owned(),
@@ -182,7 +182,7 @@ pub(super) fn apply_auth(
                 let value = format!("Basic {}", basic_credentials(user, password));
                 headers.insert(AUTHORIZATION, header_value("authorization", &value)?);
             }
-            AuthValue::ApiKey { name, place, value } => set_api_key(name, *place, value, url, headers)?,
+            AuthValue::ApiKey { name, location, value } => set_api_key(name, *location, value, url, headers)?,
         }
     }
     Ok(())
@@ -195,7 +195,7 @@ fn set_bearer(headers: &mut HeaderMap, token: &str) -> Result<()> {
 }
 
 /// Adds an API key where the document or the configuration wants it. Errors never contain the value.
-fn set_api_key(name: &str, place: KeyLocation, value: &str, url: &mut Url, headers: &mut HeaderMap) -> Result<()> {
+fn set_api_key(name: &str, location: KeyLocation, value: &str, url: &mut Url, headers: &mut HeaderMap) -> Result<()> {
     let invalid = |what: &str| {
         let name = sanitize_truncated(name, 80);
         Error::new(Code::ConfigInvalid, format!("the key `{name}` of `auth` has a {what} that HTTP does not allow"))
@@ -203,7 +203,7 @@ fn set_api_key(name: &str, place: KeyLocation, value: &str, url: &mut Url, heade
     if value.chars().any(char::is_control) {
         return Err(invalid("value"));
     }
-    match place {
+    match location {
         KeyLocation::Header => {
             headers.insert(header_name(name)?, header_value(name, value)?);
         }

@@ -71,8 +71,8 @@ async fn read_rows(connection: &mut SqliteConnection, after: u64, limit: usize) 
         };
         let bytes = |column: usize| row.try_get::<Option<Vec<u8>>, _>(column).map(Option::unwrap_or_default);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let [actor, body, since] = [bytes(2)?, bytes(3)?, bytes(5)?];
-        let is_text = [&actor, &body, &since].iter().all(|bytes| std::str::from_utf8(bytes).is_ok());
+        let [actor, body, min_version] = [bytes(2)?, bytes(3)?, bytes(5)?];
+        let is_text = [&actor, &body, &min_version].iter().all(|bytes| std::str::from_utf8(bytes).is_ok());
         let checksum: Option<Vec<u8>> = row.try_get(6)?;
         records.push(StoredRecord {
             seq: row.try_get::<i64, _>(0)?.unsigned_abs(),
@@ -81,7 +81,7 @@ async fn read_rows(connection: &mut SqliteConnection, after: u64, limit: usize) 
             // Invalid UTF-8 is damage: an empty body is never valid, even for a record without checksum.
             body: if is_text { text(&body) } else { String::new() },
             critical: row.try_get::<i64, _>(4)? != 0,
-            since: text(&since),
+            min_version: text(&min_version),
             checksum: checksum.map(|checksum| text(&checksum)),
         });
     }
@@ -103,13 +103,13 @@ async fn read_batch(connection: &mut SqliteConnection, after: u64, limit: usize)
     .await?;
     // A damaged text can make the JSON invalid: the caller then reads row by row.
     let rows: Vec<JournalRow> = serde_json::from_str(&batch).map_err(|error| sqlx::Error::Decode(error.into()))?;
-    let record = |(seq, at, actor, body, critical, since, checksum): JournalRow| StoredRecord {
+    let record = |(seq, at, actor, body, critical, min_version, checksum): JournalRow| StoredRecord {
         seq: seq.unsigned_abs(),
         at: Timestamp(at),
         actor,
         body,
         critical: critical != 0,
-        since,
+        min_version,
         checksum,
     };
     let mut records: Vec<StoredRecord> = rows.into_iter().map(record).collect();
@@ -189,7 +189,7 @@ pub(super) async fn restore(
             .bind(record.actor.as_str())
             .bind(&record.body)
             .bind(record.critical)
-            .bind(&record.since)
+            .bind(&record.min_version)
             .bind(record.checksum.as_deref())
             .execute(&mut *transaction)
             .await?;

@@ -170,7 +170,7 @@ async fn the_records_of_an_old_store_are_migrated_once() {
     });
     let expected: Vec<u64> = [3, 5, 7, 9].into_iter().chain(golden_critical.map(|(_, seq)| seq)).collect();
     assert_eq!(critical.collect::<Vec<u64>>(), expected);
-    assert!(records.iter().all(|record| record.since == "0.1.0"));
+    assert!(records.iter().all(|record| record.min_version == "0.1.0"));
     assert!(records.iter().all(|record| record.checksum.as_ref() == Some(&record.compute_checksum())));
     let bodies = records.iter().skip(9).map(|record| record.body.as_str());
     assert!(bodies.eq(golden.into_iter().chain(odd)), "every body is unchanged");
@@ -186,7 +186,7 @@ async fn the_records_of_an_old_store_are_migrated_once() {
     store.close().await;
     let store = SqliteStore::open_file(&path).await.unwrap();
     let record = store.records(2, 1).await.unwrap().remove(0);
-    assert_eq!((record.critical, record.since.as_str()), (false, "0.9.0"));
+    assert_eq!((record.critical, record.min_version.as_str()), (false, "0.9.0"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -209,7 +209,7 @@ async fn a_writer_of_an_older_version_can_still_append() {
     let insert = r#"INSERT INTO journal (seq, at, actor, body) VALUES (1, 1, 'cli', '{"type":"SourceEnabled"}')"#;
     connect(store.path()).await.execute(insert).await.unwrap();
     let record = store.records(0, 1).await.unwrap().remove(0);
-    assert_eq!((record.critical, record.since.as_str()), (false, "0.1.0"));
+    assert_eq!((record.critical, record.min_version.as_str()), (false, "0.1.0"));
 }
 
 #[tokio::test]

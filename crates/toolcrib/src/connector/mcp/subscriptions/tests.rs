@@ -21,7 +21,7 @@ async fn checks_back_off_and_start_over_after_a_quiet_time() {
     let checks = async |seconds: u64| {
         let mut checks = 0;
         for _ in 0..seconds {
-            checks += u32::from(subscriptions.is_due());
+            checks += u32::from(subscriptions.begin_check_if_due());
             advance(Duration::from_secs(1)).await;
         }
         checks

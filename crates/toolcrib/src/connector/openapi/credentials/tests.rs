@@ -6,8 +6,8 @@ fn requirement(scheme: &str, kind: SecurityScheme) -> SecurityRequirement {
     SecurityRequirement { scheme: scheme.into(), kind, scopes: Vec::new() }
 }
 
-fn key_requirement(name: &str, place: KeyLocation) -> SecurityRequirement {
-    requirement(name, SecurityScheme::ApiKey { name: format!("X-{name}"), place })
+fn key_requirement(name: &str, location: KeyLocation) -> SecurityRequirement {
+    requirement(name, SecurityScheme::ApiKey { name: format!("X-{name}"), location })
 }
 
 fn operation(security: Vec<Vec<SecurityRequirement>>) -> Operation {
@@ -23,7 +23,7 @@ fn bearer_auth() -> Auth {
 }
 
 fn key_auth() -> Auth {
-    Auth::ApiKey { name: "K".into(), place: KeyLocation::Header, value: "k-value".into() }
+    Auth::ApiKey { name: "K".into(), location: KeyLocation::Header, value: "k-value".into() }
 }
 
 /// Query and headers of a request after the credentials were added.
@@ -84,7 +84,7 @@ fn credentials_without_a_scheme_go_with_every_operation_that_is_not_public() {
         (key_required(), key_auth(), "a=1 k: k-value"),
         (
             key_required(),
-            Auth::ApiKey { name: String::new(), place: KeyLocation::Header, value: "v".into() },
+            Auth::ApiKey { name: String::new(), location: KeyLocation::Header, value: "v".into() },
             "a=1&X-key=v",
         ),
         (vec![], Auth::Basic { user: "u".into(), password: "p".into() }, "a=1 authorization: Basic dTpw"),
@@ -121,7 +121,7 @@ fn missing_credentials_are_described_as_in_the_document() {
 
 #[test]
 fn a_value_that_would_inject_headers_is_rejected_and_not_quoted() {
-    let key = |place, value: &str| AuthValue::ApiKey { name: "k".into(), place, value: value.into() };
+    let key = |location, value: &str| AuthValue::ApiKey { name: "k".into(), location, value: value.into() };
     for value in [
         AuthValue::Bearer("secret\r\nX-Evil: 1".into()),
         key(KeyLocation::Header, "secret\r\nX-Evil: 1"),
@@ -140,7 +140,7 @@ fn all_cookies_are_sent_in_one_header() {
     let mut url = Url::parse("http://h/").unwrap();
     let mut headers = HeaderMap::new();
     add_cookies(&mut headers, &["a=1".to_owned(), "b=2".to_owned()]).unwrap();
-    let values = [AuthValue::ApiKey { name: "sid".into(), place: KeyLocation::Cookie, value: "s".into() }];
+    let values = [AuthValue::ApiKey { name: "sid".into(), location: KeyLocation::Cookie, value: "s".into() }];
     apply_auth(&values, &[], &mut url, &mut headers).unwrap();
     assert_eq!(headers.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2; sid=s"]);
 }

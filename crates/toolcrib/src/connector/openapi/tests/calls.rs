@@ -28,7 +28,7 @@ async fn a_call_sends_the_request_of_its_operation_over_a_pooled_connection() {
             ("X-Client".to_owned(), "configured".to_owned()),
         ]),
         variables: BTreeMap::from([("stage".to_owned(), "v1".to_owned())]),
-        auth: Some(Auth::ApiKey { name: "sid".into(), place: KeyLocation::Cookie, value: "s3cret".into() }),
+        auth: Some(Auth::ApiKey { name: "sid".into(), location: KeyLocation::Cookie, value: "s3cret".into() }),
         ..OpenApiSource::default()
     });
     let operation = Operation {
@@ -158,7 +158,7 @@ async fn a_remote_document_cannot_name_private_servers() {
 #[tokio::test]
 async fn credentials_follow_the_security_requirements_of_the_document() {
     let server = LoopbackServer::start(|_, _| server::json_reply(401, r#"{"message":"who are you?"}"#)).await;
-    let kind = SecurityScheme::ApiKey { name: "X-Key".into(), place: KeyLocation::Query };
+    let kind = SecurityScheme::ApiKey { name: "X-Key".into(), location: KeyLocation::Query };
     let security = vec![vec![SecurityRequirement { scheme: "key".into(), kind, scopes: Vec::new() }]];
     let operation_with_key = Operation { security, ..operation("GET", &server.url, "/p") };
     let schemes = Auth::Schemes(BTreeMap::from([

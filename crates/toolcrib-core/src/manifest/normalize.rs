@@ -17,7 +17,7 @@ const MAX_TOOL_NAME_BYTES: usize = 512;
 /// Normalises a tool definition. `position` identifies a tool without a usable name.
 ///
 /// Cheap checks come first: names and sizes before depth, and depth before anything that recurses.
-pub(super) fn normalise_tool(
+pub(super) fn normalize_tool(
     source: &SourceId,
     raw: &RawValue,
     position: usize,

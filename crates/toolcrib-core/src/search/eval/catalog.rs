@@ -73,9 +73,9 @@ fn build_source(
         records.iter().map(|record| to_raw_tool(record, with_schema(&record.name))).collect()
     };
     let mut manifest = Manifest::new(id, &offered(&|_| true)?, Vec::new(), &ToolLimits::default());
-    if !manifest.set_aside.is_empty() {
+    if !manifest.excluded.is_empty() {
         // Keep tools with an unusable schema searchable by name and description: list them without the schema.
-        let unusable: BTreeSet<String> = manifest.set_aside.into_iter().map(|refused| refused.name).collect();
+        let unusable: BTreeSet<String> = manifest.excluded.into_iter().map(|refused| refused.name).collect();
         manifest = Manifest::new(id, &offered(&|name| !unusable.contains(name))?, Vec::new(), &ToolLimits::default());
     }
     let description = records.iter().find_map(|record| record.server_description.as_deref()).unwrap_or_default();
