@@ -53,7 +53,7 @@ fn a_change_is_described_with_its_class() {
     assert_eq!((&change["class"], &change["notes"]), (&json!("breaking"), &json!(["gained a required `owner`"])));
     assert_eq!(refreshed["results"][0]["renamed"], json!([{"from": "hub__list_labels", "to": "hub__labels_list"}]));
     let expected = "1 tool added to `hub`: new; 1 changed: `create_issue` gained a required `owner` (breaking); \
-                1 removed: old; 1 renamed: `list_labels` is `labels_list` now, most likely";
+                1 removed: old; 1 renamed: `list_labels` was probably renamed to `labels_list`";
     project.run(&["history"]).assert_code(0).assert_stdout(expected);
     let records = project.json(0, &["history", "--source", "hub"]);
     assert_eq!(records["records"].as_array().unwrap().last().unwrap()["text"], json!(expected));

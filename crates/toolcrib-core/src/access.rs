@@ -138,8 +138,7 @@ impl FromStr for Role {
     fn from_str(text: &str) -> Result<Role> {
         let found = Role::ALL.into_iter().find(|role| role.as_str() == text);
         found.ok_or_else(|| {
-            let message =
-                format!("no role named `{}`; there are admin, agent and viewer", sanitize_truncated(text, 40));
+            let message = format!("no role named `{}`; use `viewer`, `agent` or `admin`", sanitize_truncated(text, 40));
             Error::new(Code::BadRequest, message)
         })
     }

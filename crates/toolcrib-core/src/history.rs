@@ -104,7 +104,7 @@ impl ToolMatcher {
                 let names: Vec<String> =
                     candidates.map(|id| format!("{}/{}", id.source, sanitize_truncated(&id.name, 80))).collect();
                 let message =
-                    format!("`{}` may mean any of {}", sanitize_truncated(requested_name, 80), names.join(", "));
+                    format!("`{}` matches several tools: {}", sanitize_truncated(requested_name, 80), names.join(", "));
                 Err(Error::new(Code::ToolInvalidInput, message))
             }
         }
@@ -177,7 +177,7 @@ fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -
             };
             let renames = renamed.iter().filter(|renamed| filter(&renamed.from) || filter(&renamed.to));
             let renames = renames.map(|ToolRename { from, to }| {
-                format!("`{}` is `{}` now, most likely", sanitize_truncated(from, 80), sanitize_truncated(to, 80))
+                format!("`{}` was probably renamed to `{}`", sanitize_truncated(from, 80), sanitize_truncated(to, 80))
             });
             let changes = changed.iter().filter(|change| filter(&change.name)).map(describe_change);
             describe_inventory_change(
@@ -310,11 +310,11 @@ mod tests {
         let event: Event = serde_json::from_str(text).unwrap();
         let expected = "2 tools added to `github`: a, b; 3 changed: `create_issue` gained a required `owner` (breaking), \
                         `list`: `x` became required, now says it is destructive (hint flipped), `n` (other); \
-                        1 renamed: `from` is `to` now, most likely";
+                        1 renamed: `from` was probably renamed to `to`";
         assert_eq!(describe(&event, ""), expected);
         assert_eq!(
             describe_for_tool(&event, "", &ToolMatcher::Name("from".to_owned())),
-            "1 tool renamed in `github`: `from` is `to` now, most likely"
+            "1 tool renamed in `github`: `from` was probably renamed to `to`"
         );
     }
 }

@@ -105,7 +105,7 @@ impl Lockfile {
                 text.push_str(if index > 0 { ",\n        " } else { "\n        " });
                 json::push_json_string(name, &mut text);
                 text.push_str(": ");
-                text.push_str(&serde_json::to_string(tool).context(Code::Internal, "write a lockfile")?);
+                text.push_str(&serde_json::to_string(tool).context(Code::Internal, "cannot serialize the lockfile")?);
             }
             text.push_str(if source.tools.is_empty() { "}\n    }" } else { "\n      }\n    }" });
         }

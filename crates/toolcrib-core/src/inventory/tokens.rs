@@ -22,8 +22,7 @@ impl Inventory {
         let NewToken { id, name, role, hash, expires_at, requested_at } = new.clone();
         check_token_name(&name)?;
         if expires_at.is_some_and(|at| at.since(requested_at) > MAX_TOKEN_LIFETIME) {
-            let message =
-                "a token is valid for 100 years at most; use `30d` or `12h`, or omit it for a token that never expires";
+            let message = "a token is valid for 100 years at most; use a shorter time such as `30d`, or no expiry";
             return Err(Error::new(Code::BadRequest, message));
         }
         // The same command was carried out before.

@@ -24,9 +24,9 @@ fn json_type_phrase(expected: &str) -> &str {
     let words: Vec<&str> = expected.split(' ').collect();
     match words[..] {
         ["struct" | "map", ..] | ["a", "map", ..] | ["internally" | "adjacently", "tagged", ..] => "an object",
-        ["newtype" | "unit", "struct", ..] | ["enum", ..] | ["variant", ..] => "a value that is known here",
+        ["newtype" | "unit", "struct", ..] | ["enum", ..] | ["variant", ..] => "a known value",
         ["tuple", ..] | ["a", "tuple", ..] | ["a", "sequence"] | ["sequence"] => "a list",
-        ["u8" | "u16" | "u32" | "u64" | "usize" | "u128"] => "a whole number from 0 on",
+        ["u8" | "u16" | "u32" | "u64" | "usize" | "u128"] => "a non-negative whole number",
         ["i8" | "i16" | "i32" | "i64" | "isize" | "i128"] => "a whole number",
         ["f32" | "f64"] => "a number",
         _ => expected,
@@ -76,8 +76,8 @@ mod tests {
         for (text, expected) in [
             (r#"{"count":1,"inner":{"a":5}}"#, "invalid type: integer `5`, expected an object"),
             (r#"{"count":1,"inner":[]}"#, "invalid type: a list, expected an object"),
-            (r#"{"count":-1}"#, "invalid value: integer `-1`, expected a whole number from 0 on"),
-            (r#"{"count":{}}"#, "invalid type: an object, expected a whole number from 0 on"),
+            (r#"{"count":-1}"#, "invalid value: integer `-1`, expected a non-negative whole number"),
+            (r#"{"count":{}}"#, "invalid type: an object, expected a non-negative whole number"),
             (r#"{"count":1,"inner":{"a":{"name":7}}}"#, "invalid type: integer `7`, expected a string"),
             (r#"{"count":1}"#, "missing field `inner`"),
             (r#"{"kind":"there"}"#, "unknown variant `there`, expected `here`"),

@@ -65,8 +65,8 @@ impl PackedManifest {
         let mut tools = Vec::with_capacity(manifest.tools.len());
         for (tool, fingerprint) in &manifest.tools {
             let start = body.len();
-            body.push_str(&serde_json::to_string(tool).context(Code::Internal, "write a tool as JSON")?);
-            let listing = serde_json::to_string(&tool.listing).context(Code::Internal, "write a tool as JSON")?;
+            body.push_str(&serde_json::to_string(tool).context(Code::Internal, "cannot serialize a tool")?);
+            let listing = serde_json::to_string(&tool.listing).context(Code::Internal, "cannot serialize a tool")?;
             // The listing is the last field of a tool: `…,"face":{…}}`.
             let listing_start = body.len() - 1 - listing.len();
             tools.push(PackedTool {
@@ -96,12 +96,13 @@ impl PackedManifest {
             excluded: self.excluded.clone(),
             about: self.about.clone(),
         };
-        serde_json::to_string(&index).context(Code::Internal, "write a manifest's index")
+        serde_json::to_string(&index).context(Code::Internal, "cannot serialize the index of a manifest")
     }
 
     /// Restores a manifest from its stored index and body. Checks offsets, not contents: see [`Self::find_damage`].
     pub fn read(fingerprint: Fingerprint, index: &str, body: String) -> Result<PackedManifest> {
-        let index: ManifestIndex = serde_json::from_str(index).context(Code::Internal, "read a manifest's index")?;
+        let index: ManifestIndex =
+            serde_json::from_str(index).context(Code::Internal, "cannot read the index of a manifest")?;
         let is_valid = index.tools.iter().all(|tool| {
             tool.start < tool.listing_start
                 && tool.listing_start + 2 < tool.end
@@ -118,7 +119,7 @@ impl PackedManifest {
     /// Parses a tool.
     pub fn tool(&self, packed: &PackedTool) -> Result<Tool> {
         let text = self.slice(packed.start..packed.end);
-        serde_json::from_str(text).context(Code::Internal, format!("read the stored tool `{}`", packed.name))
+        serde_json::from_str(text).context(Code::Internal, format!("cannot read the stored tool `{}`", packed.name))
     }
 
     /// Verifies the stored content by computing every fingerprint again. Returns a description of the first damage.
