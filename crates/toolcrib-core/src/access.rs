@@ -1,7 +1,12 @@
 //! Authorization model for network clients: roles, the permissions they grant, and access tokens.
 //!
 //! A token is stored as its SHA-256 hash; the token text itself exists only in the response that creates it.
-//! Authenticating requests is the job of the server crate.
+//! The journal holds the hash and the metadata, see [`Event::TokenCreated`](crate::inventory::Event). Authenticating
+//! requests is the job of the server crate.
+//!
+//! ```text
+//! route ─▶ Permission ─▶ min_role() ─▶ compared with the Role of the token
+//! ```
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +19,8 @@ use crate::fingerprint::Fingerprint;
 use crate::text::sanitize_truncated;
 use crate::time::Timestamp;
 
-/// Role of a client. Ordered: each role has all permissions of the roles before it.
+/// Role of a client. Ordered: each role has all permissions of the roles before it. `Ord` is derived from the order of the
+/// variants, and [`Role::has_permission`] relies on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -27,6 +33,8 @@ pub enum Role {
 }
 
 /// Permission that a route requires of its client.
+/// A route names what it does, not who may do it; [`Permission::min_role`] is the only place that maps one to the
+/// other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
     /// No credentials needed: any client that can open a connection.
@@ -46,22 +54,26 @@ pub struct AccessToken {
     pub id: String,
     /// Name for display, unique among valid tokens. May change.
     pub name: String,
+    /// May be changed at any time; requests that are authenticated afterwards have the new role.
     pub role: Role,
     /// SHA-256 of the token text, which is stored nowhere.
     pub hash: Fingerprint,
+    /// Time of the journal record that created the token.
     pub created_at: Timestamp,
     /// `None` for a token that never expires.
     pub expires_at: Option<Timestamp>,
 }
 
 impl AccessToken {
-    /// A token expires at `expires_at` itself, not after it.
+    /// Whether the token is no longer valid at `now`. A token expires at `expires_at` itself, not after it.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 }
 
 /// Maximum number of tokens; creating another one fails with `CONFLICT`.
+/// Expired tokens count until they are revoked. Tokens are part of the inventory in memory, and a lookup by name reads
+/// them all, so their number is bounded.
 pub const MAX_ACCESS_TOKENS: usize = 1_000;
 /// Maximum time from creation to expiry: 100 years, which keeps all times far from overflow.
 pub const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
@@ -73,12 +85,16 @@ const MAX_TOKEN_NAME_LEN: usize = 64;
 const RESERVED_TOKEN_NAMES: [&str; 7] = ["admin", "local", "cli", "config", "refresh", "rest", "console"];
 
 /// Checks that a token name is safe to print in logs, tables and URLs without escaping.
+///
+/// Fails with `BAD_REQUEST` and a message that says what is allowed. Reserved names are compared without regard to
+/// case: `Admin` in a log would be read as `admin`.
 pub fn check_token_name(name: &str) -> Result<()> {
     let is_allowed = |character: char| character.is_ascii_alphanumeric() || "._-@".contains(character);
     let is_valid = name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(is_allowed);
     if RESERVED_TOKEN_NAMES.iter().any(|reserved| reserved.eq_ignore_ascii_case(name)) {
         return Err(Error::new(Code::BadRequest, format!("`{name}` is a reserved name; choose another")));
     }
+    // Tokens are found by id first and then by name. A name that looks like an id could shadow the id of another token.
     if name.len() == TOKEN_ID_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(Error::new(
             Code::BadRequest,
@@ -132,6 +148,7 @@ impl fmt::Display for Role {
     }
 }
 
+/// Accepts the lower-case names alone, as they are written by [`Role::as_str`].
 impl FromStr for Role {
     type Err = Error;
 

@@ -1,6 +1,18 @@
 //! The catalogue: immutable read model of all tools, a list of [`Segment`]s with one segment per source. It is replaced
 //! as a whole and read without locks. Building it costs time in the number of sources, not of tools, because a segment
 //! is built once per manifest and shared by all later catalogues.
+//!
+//! A source that is disabled, removed or without a manifest is not in the catalogue. Tools that are hidden, denied or
+//! disabled are in it: [`View`] and [`ToolRef`] decide what a reader sees of them.
+//!
+//! There is no global map of names. A name finds its source by the prefix before `__`, and its entry by binary search:
+//!
+//! ```text
+//! github__create_issue ─▶ prefixed_sources["github__"] ─▶ segment.entries["github__create_issue"]
+//! url_fetch            ─▶ no prefix: the built-in sources, then the original names of all sources
+//! ```
+//!
+//! Invariant: the same inventory, manifests and options give the same [`Catalog::hash`] and the same order of tools.
 
 mod essential;
 mod find;
@@ -26,6 +38,7 @@ pub use view::{Caller, ToolRef, ToolStatus, View};
 #[derive(Debug, Default)]
 pub struct Catalog {
     /// Sequence number of the journal record that the catalogue was built from.
+    /// The content may be the same at several versions; [`Catalog::hash`] tells whether the lists differ.
     pub version: u64,
     /// Sources whose tools have a prefix, sorted by `source__` so that lookups by prefix can use binary search.
     prefixed_sources: Vec<PositionedSource>,
@@ -35,6 +48,7 @@ pub struct Catalog {
     essential_globs: Vec<String>,
     /// Whether the configuration or any source defines essential tools.
     essential_configured: bool,
+    /// Computed when the catalogue is built, because REST compares it on every request.
     /// `None` only for the default catalogue, which has no sources.
     hash: Option<Fingerprint>,
     /// Built by the first search.
@@ -42,6 +56,7 @@ pub struct Catalog {
 }
 
 /// One enabled source: its tools, its state and its options.
+/// Shared between catalogues: a change of one source makes a new `CatalogSource` for that source alone.
 #[derive(Debug)]
 pub struct CatalogSource {
     pub segment: Arc<Segment>,
@@ -57,8 +72,11 @@ pub struct SourceOptions {
     /// Kind of the source as in the configuration: `mcp`, `openapi`, `builtin` or `workflow`.
     pub kind: String,
     pub builtin: bool,
+    /// Policy of the declaration, restrictions by other files included.
     pub rules: Rules,
+    /// Display name instead of the id.
     pub title: Option<String>,
+    /// Labels that lists can be filtered by.
     pub tags: Vec<String>,
     /// Globs on essential tools of this source.
     pub essential: Vec<String>,
@@ -96,6 +114,7 @@ impl SourceOptions {
 
     /// Returns the verdict for a tool. Rules match its original name as well as its name in the catalogue without
     /// prefix.
+    /// A rule on either name applies, so that no unusual character in the original name evades it.
     pub fn verdict(&self, original: &str, shown: &str) -> Verdict {
         let unruled = self.verdicts.get(original).copied().unwrap_or_default();
         self.rules.verdict(&[original, shown], unruled)
@@ -110,6 +129,8 @@ impl CatalogSource {
         for (name, _) in state.tools.iter().filter(|(_, tool)| tool.disabled) {
             text.push_str(&format!("\0-{name}"));
         }
+        // The number of the list is part of the text: the same rule has another effect in the source's own list
+        // than in one of another file.
         for (index, list) in options.rules.lists().enumerate() {
             let list_prefix = if index == 0 { String::new() } else { format!("{index} ") };
             for rule in list {
@@ -131,9 +152,11 @@ impl CatalogSource {
 
 impl Catalog {
     /// Builds a catalogue: sorts the sources and masks tools that have the name of a built-in tool.
+    /// Costs a lookup per built-in tool and source, and no work per tool.
     pub fn build(version: u64, sources: Vec<Arc<CatalogSource>>) -> Catalog {
         let (builtin, mut prefixed): (Vec<_>, Vec<_>) = sources.into_iter().partition(|source| source.options.builtin);
         prefixed.sort_by(|a, b| a.segment.prefix().cmp(b.segment.prefix()));
+        // Names of built-in tools are few. Looking each of them up in every source is cheaper than checking all tools.
         let reserved: BTreeSet<&str> =
             builtin.iter().flat_map(|source| source.segment.entries()).map(|entry| entry.name.as_str()).collect();
         let position = |source: Arc<CatalogSource>| {
@@ -147,6 +170,7 @@ impl Catalog {
         let prefixed: Vec<PositionedSource> = prefixed.into_iter().map(position).collect();
         let builtin: Vec<PositionedSource> =
             builtin.iter().map(|source| PositionedSource { source: source.clone(), masked: Vec::new() }).collect();
+        // The prefixed sources are sorted by now, so their order in `sources` does not affect the hash.
         let digests: String = builtin
             .iter()
             .chain(&prefixed)
@@ -170,6 +194,7 @@ impl Catalog {
     /// Adds globs on essential tools of any source.
     pub fn with_essential(mut self, globs: Vec<String>) -> Catalog {
         if !globs.is_empty() {
+            // Essential tools change what clients list, so the globs are part of the hash.
             self.hash = Some(Fingerprint::digest(format!("{} {globs:?}", self.hash())));
             self.essential_globs = globs;
             self.essential_configured = true;
@@ -193,6 +218,7 @@ impl Catalog {
     }
 
     /// Number of tools of a source in the catalogue, including hidden and disabled ones.
+    /// Zero for an unknown source. Masked tools do not count.
     pub fn tool_count(&self, id: &SourceId) -> usize {
         self.find_source(id.as_str())
             .map_or(0, |positioned| positioned.source.segment.entries().len() - positioned.masked.len())
@@ -211,6 +237,8 @@ impl Catalog {
     }
 
     /// Returns the tools that a source offers but that are not in the catalogue, with the reasons.
+    /// Two kinds: those rejected when the manifest was built, and those shadowed by a built-in tool in this catalogue.
+    /// Sorted by name.
     pub fn excluded_tools(&self, id: &SourceId) -> Vec<ExcludedTool> {
         let Some(positioned) = self.find_source(id.as_str()) else { return Vec::new() };
         let segment = &positioned.source.segment;
@@ -225,6 +253,7 @@ impl Catalog {
     }
 
     /// Returns the full-text index, which the first search builds.
+    /// Readers that only list do not pay for it. Postings of unchanged segments are reused.
     pub(crate) fn search_index(&self) -> &SearchIndex {
         self.search_index.get_or_init(|| {
             SearchIndex::build(self.positioned_sources().map(|positioned| (&positioned.source, &positioned.masked[..])))
@@ -233,6 +262,7 @@ impl Catalog {
 
     /// Finds a source by id: binary search among the prefixed sources, then the few built-in ones.
     fn find_source(&self, id: &str) -> Option<&PositionedSource> {
+        // Compared with the separator: `a1__` sorts before `a__`, although `a` sorts before `a1`.
         let prefix = || id.bytes().chain(SEPARATOR.bytes());
         let position = self
             .prefixed_sources

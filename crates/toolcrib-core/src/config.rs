@@ -3,6 +3,23 @@
 //! Every value keeps its file and line, and all errors of a file are reported at once. An invalid source does not
 //! invalidate the file: it is listed with its errors. This module does no I/O: finding and reading files and resolving
 //! `${env:…}` references is done by the library.
+//!
+//! Three layers, each in its own modules:
+//!
+//! 1. `node` turns the text into one syntax tree for all syntaxes, in which every value knows its line.
+//! 2. `reader` takes typed values out of the tree and collects diagnostics; `source`, `settings`, `auth`, `openapi` and
+//!   `narrowing` say which keys exist and what they mean.
+//! 3. [`Config::merge_over`] combines the project's file with the user's. `overrides` changes single sources
+//!   afterwards, for one process.
+//!
+//! The other direction, from a source to the keys of a file, is `source_keys`; `show` and `export` use it, and
+//! `secret_mask` hides literals in it. `trust` decides which changes of a project's file need approval.
+//!
+//! ```text
+//! sources:
+//!   github: { command: npx, args: [-y, server-github], env: { TOKEN: "${env:GITHUB_TOKEN}" } }
+//! defaults: { ttl: 10m }
+//! ```
 
 pub mod client;
 pub mod diagnostic;
@@ -52,12 +69,15 @@ pub struct Config {
     pub narrowings: Vec<Narrowing>,
     /// Settings for sources that do not set them.
     pub defaults: SourceSettings,
+    /// How the catalogue is presented to MCP clients.
     pub expose: Expose,
     /// Whether HTTP requests may declare sources that start programs.
     pub allow_commands: bool,
     /// Whether an administrator may declare sources at private addresses over the network.
     pub allow_private_sources: bool,
+    /// Who may connect without a token.
     pub identity: Identity,
+    /// When missing and stale tool lists are fetched.
     pub warm: WarmPolicy,
     /// Problems that do not prevent the configuration from being used.
     pub warnings: Vec<ConfigDiagnostic>,
@@ -72,6 +92,7 @@ pub struct ConfiguredSource {
     /// Normalised name, or a placeholder if the name cannot be normalised.
     pub id: SourceId,
     /// Name in the file, of which `id` is the normalised form.
+    /// Messages use it, because users search for it in their file.
     pub original_name: String,
     /// The source, or its errors.
     pub source: Result<Source, Vec<ConfigDiagnostic>>,
@@ -84,10 +105,13 @@ pub struct ConfiguredSource {
 /// How the catalogue is exposed to agents (key `expose`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expose {
+    /// Which tools `tools/list` returns.
     pub mode: ExposeMode,
     /// In [`ExposeMode::Auto`], a catalogue of fewer tokens than this is listed in full.
+    /// Counted for the tools as MCP lists them.
     pub full_below_tokens: u32,
     /// Globs of tool names that are listed in every mode.
+    /// They are added to the globs of single sources.
     pub essential: Vec<String>,
     /// Whether tool names have the prefix of their source: `source__tool`.
     pub prefix: bool,
@@ -205,8 +229,10 @@ pub enum Syntax {
 }
 
 /// Top-level keys that hold the map of sources: Toolcrib's, most clients', and VS Code's.
+/// All three are accepted in every file, so that a client's file can be used as it is.
 const SOURCE_MAP_KEYS: [&str; 3] = ["sources", "mcpServers", "servers"];
 /// Top-level keys that occur only in Toolcrib's own files.
+/// One of them marks a file as Toolcrib's, in which a misspelled key is an error.
 const TOOLCRIB_KEYS: [&str; 7] =
     ["sources", "defaults", "expose", "allow_commands", "allow_private_sources", "identity", "warm"];
 /// All known top-level keys, for "did you mean".
@@ -225,6 +251,7 @@ const TOP_LEVEL_KEYS: [&str; 10] = [
 
 impl Config {
     /// Parses a file, detecting syntax and dialect from its name and its keys.
+    /// Fails with all errors outside of single sources; a source with errors is part of the result.
     pub fn read(text: &str, file: &str, base_dir: &Path) -> Result<Config, Vec<ConfigDiagnostic>> {
         let syntax = Syntax::from_file_name(file);
         let root = node::parse(text, file, syntax)?;
@@ -342,7 +369,7 @@ impl Config {
                 (Err(_), Ok(_) | Err(_)) => {}
             }
         }
-        // A key wins only where the upper file set it; its default does not override the lower file.
+        // A key takes precedence only where the upper file set it; its default does not override the lower file.
         let is_set = |key: &str| self.origins.contains_key(&format!("expose.{key}"));
         let expose = Expose {
             mode: if is_set("mode") { self.expose.mode } else { lower.expose.mode },
@@ -364,6 +391,7 @@ impl Config {
         origins.extend(self.origins);
         Config {
             sources,
+            // All of them have been applied to the sources below.
             narrowings: Vec::new(),
             defaults: self.defaults.with_defaults(&lower.defaults),
             expose,
@@ -384,6 +412,7 @@ impl Config {
 
 /// Reads a map of sources. Errors stay with their source, even where its name cannot become an id. An entry that only
 /// narrows a source is listed as an invalid source too, for the case that no lower configuration has that source.
+/// `client` selects the keys of one MCP client; `None` where the file does not tell which client wrote it.
 fn read_sources(
     reader: &mut ConfigReader<'_>,
     node: &ConfigNode,
@@ -400,6 +429,7 @@ fn read_sources(
             Err(error) => {
                 let diagnostic = ConfigDiagnostic::new(reader.file, entry.line, &section.path, &error.message);
                 sources.push(ConfiguredSource {
+                    // Derived from the whole name, so that two such sources do not get the same id.
                     id: SourceId::placeholder(&entry.key),
                     original_name: entry.key.clone(),
                     source: Err(vec![diagnostic]),
@@ -435,6 +465,7 @@ fn read_sources(
 }
 
 /// Reports names that normalise to the same id, such as `My-Server` and `my_server`.
+/// One of them would silently replace the other, and their tools would share a prefix.
 fn reject_duplicate_ids(reader: &mut ConfigReader<'_>, sources: &[ConfiguredSource]) {
     let mut seen: BTreeMap<&SourceId, &ConfiguredSource> = BTreeMap::new();
     for source in sources {
@@ -463,6 +494,7 @@ impl Default for Expose {
 
 impl Syntax {
     /// Detects the syntax by file extension; YAML, a superset of JSON, where the extension is unknown.
+    /// The extension is compared without regard to case.
     pub fn from_file_name(file: &str) -> Syntax {
         let extension = file.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
         match extension.as_str() {

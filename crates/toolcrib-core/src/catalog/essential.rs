@@ -1,13 +1,19 @@
 //! Essential tools: those that every agent should know of. The configuration selects them with globs; without any, a
 //! list of common words in tool names does.
+//!
+//! Two questions are kept apart: [`View::configured_essentials`] are the tools that MCP clients see beside the meta
+//! tools, and only a configuration adds to them; [`Essentials::contains`] also applies the default words,
+//! for summaries and text lists.
 
 use super::{Catalog, CatalogSource, ToolRef, View};
 use crate::policy::{Verdict, glob_matches};
 
-/// Tools with one of these words in their name are essential when nothing is configured.
+/// Tools with one of these words in their name are essential when nothing is configured. The words are services and
+/// activities that many agents need; a source with other names can configure its own globs.
 const DEFAULT_ESSENTIAL_WORDS: [&str; 7] = ["search", "github", "slack", "confluence", "jira", "calendar", "email"];
 
 /// Selects the essential tools of one catalogue.
+/// A view on the catalogue: nothing is computed before a tool is asked about.
 #[derive(Debug, Clone, Copy)]
 pub struct Essentials<'a> {
     catalog: &'a Catalog,
@@ -40,7 +46,9 @@ impl Essentials<'_> {
     }
 
     /// Whether a configured glob matches the tool: by its full name, its name without prefix or its original name.
+    /// Global globs and those of the source apply together.
     pub fn is_configured(&self, tool: &ToolRef<'_>) -> bool {
+        // Saves the name matching for every tool in the usual case of no configuration.
         if !self.catalog.essential_configured {
             return false;
         }
@@ -52,6 +60,7 @@ impl Essentials<'_> {
     }
 }
 
+/// Ignores ASCII case; a word may be anywhere in the name, prefix of the source included.
 fn has_essential_word(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     DEFAULT_ESSENTIAL_WORDS.iter().any(|word| name.contains(word))

@@ -1,4 +1,13 @@
 //! Finds a tool by name and, if there is none, suggests similar names.
+//!
+//! Agents write names in several ways, and an exactly named tool must always be found. Attempts in this order:
+//!
+//! ```text
+//! github__push   the name in the catalogue, or the source's own name behind the prefix
+//! GitHub/push    a qualified name whose source is normalised first
+//! push           the original name, if one source alone has it
+//! a:b            the whole text as an original name, which may contain separators
+//! ```
 
 use serde_json::json;
 
@@ -9,15 +18,18 @@ use crate::source::SourceId;
 use crate::text::sanitize_truncated;
 use crate::tool::{ParsedToolName, parse_tool_name};
 
-/// Maximum number of names in "did you mean".
+/// Maximum number of names in "did you mean". The text is read by agents, and each name costs tokens.
 const MAX_SUGGESTIONS: usize = 3;
 /// Minimum similarity of a suggested name, from 0 to 1.
+/// Names that only contain the requested text score 0.7 and pass.
 const MIN_SIMILARITY: f64 = 0.6;
 
 impl Catalog {
     /// Finds a tool by its name in the catalogue, by `source__tool`, `source/tool` or `source:tool`, or by its original
     /// name if that is unique.
     ///
+    /// Masked tools are not found. Disabled tools are, and hidden ones by a qualified name: the caller decides what to
+    /// answer for them.
     /// # Errors
     /// `TOOL_INVALID_INPUT` for malformed and ambiguous names, `TOOL_NOT_IMPLEMENTED` for unknown ones.
     pub fn find(&self, name: &str) -> Result<ToolRef<'_>> {
@@ -29,6 +41,7 @@ impl Catalog {
                 several => return Err(ambiguous_name_error(tool, several)),
             },
         };
+        // Only if it is unique: a guess between several tools would call the wrong one.
         // The original name of a tool may contain a separator, so try the whole text as a bare name.
         let found = found.or_else(|| match &self.find_by_bare_name(name)[..] {
             [only] => Some(*only),
@@ -38,6 +51,7 @@ impl Catalog {
     }
 
     /// Error for an unknown name, with suggestions. The code is `TOOL_INVALID_INPUT` if no tool could have that name.
+    /// The suggestions are in the details too, as `near`, for programs.
     pub fn unknown_tool_error(&self, name: &str) -> Error {
         let near = self.similar_names(name);
         let shown = sanitize_truncated(name, 80);
@@ -71,6 +85,7 @@ impl Catalog {
     }
 
     /// Returns all visible tools with this original name, or only the built-in one if there is one.
+    /// A built-in tool is what agents see under the bare name, so it is not ambiguous with others of that name.
     fn find_by_bare_name(&self, tool: &str) -> Vec<ToolRef<'_>> {
         let mut found = Vec::new();
         for positioned in self.positioned_sources() {
@@ -93,6 +108,7 @@ impl Catalog {
     }
 
     /// Returns up to [`MAX_SUGGESTIONS`] names of active tools, most similar first.
+    /// Looks at every tool of the catalogue, which is why [`NameMatcher`] avoids most exact comparisons.
     fn similar_names(&self, name: &str) -> Vec<String> {
         let matcher = NameMatcher::new(name);
         let candidates = self.tools().filter(|tool| {
@@ -105,6 +121,7 @@ impl Catalog {
             let full_name_score = matcher.similarity(tool.name().as_str(), floor);
             let score = full_name_score.max(matcher.similarity(tool.original_name(), floor));
             if score > MIN_SIMILARITY {
+                // Equal scores are sorted by name, so that the message does not depend on the order of the sources.
                 let position = nearest.partition_point(|(other_score, name)| {
                     other_score.total_cmp(&score).reverse().then((*name).cmp(tool.name().as_str())).is_lt()
                 });
@@ -126,6 +143,8 @@ struct NameMatcher {
     letter_counts: [i32; LETTER_BUCKETS],
 }
 
+/// Number of counters. ASCII letters have one each; other letters share them, which makes the bound looser but never
+/// wrong.
 const LETTER_BUCKETS: usize = 128;
 
 impl NameMatcher {
@@ -140,6 +159,7 @@ impl NameMatcher {
     /// at least `floor`; below that, the result may be lower.
     fn similarity(&self, name: &str, floor: f64) -> f64 {
         let name = name.to_lowercase();
+        // Very short texts are contained in too many names to be a useful hint.
         let substring_score = if self.length > 3 && name.contains(&self.text) { 0.7 } else { 0.0 };
         if self.max_similarity(&name) < floor {
             return substring_score;

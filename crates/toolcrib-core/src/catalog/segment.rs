@@ -1,5 +1,14 @@
 //! The tools of one source with their names in the catalogue. Built once per manifest and shared by all later
 //! catalogues; everything expensive (schemas, postings, token counts) is computed on first use.
+//!
+//! Names in the catalogue are made here, see [`ToolName`]. They are unique within the segment: two tools whose names
+//! become the same text are told apart by a hash.
+//!
+//! ```text
+//! original        in the catalogue of the source `hub`
+//! create_issue    hub__create_issue
+//! create.issue    hub__create_issue_152d8b45    (the plain name is taken by the first)
+//! ```
 
 mod cost;
 
@@ -21,7 +30,9 @@ use crate::tool::{Hints, SEPARATOR, Tool, ToolName};
 /// Tools of one source.
 #[derive(Debug)]
 pub struct Segment {
+    /// Owns the text that entries refer to; nothing of it is copied.
     packed: Arc<PackedManifest>,
+    /// `source__`, or empty for a built-in source.
     prefix: String,
     /// Sorted by name in the catalogue.
     entries: Vec<SegmentEntry>,
@@ -59,6 +70,7 @@ pub struct CallSpec {
     pub input_schema: Arc<RawValue>,
     /// [`ExecutionSpec`](crate::execution::ExecutionSpec) as JSON; `None` for tools of MCP servers.
     pub execution_spec: Option<Arc<RawValue>>,
+    /// Decide whether a call may be retried after it was sent.
     pub hints: Hints,
 }
 
@@ -75,6 +87,7 @@ impl Segment {
     }
 
     /// Assigns unique names and sorts the entries by them.
+    /// The result depends on the manifest alone, so a tool keeps its name when other sources change.
     fn build(packed: Arc<PackedManifest>, prefix: String) -> Segment {
         let names: Vec<ToolName> =
             packed.tools.iter().map(|tool| ToolName::from_original(&prefix, &tool.name)).collect();
@@ -85,6 +98,8 @@ impl Segment {
             let original = name.as_str().strip_prefix(&prefix).unwrap_or_default();
             packed.tools.binary_search_by(|tool| tool.name.as_str().cmp(original)).is_ok()
         };
+        // Tools are visited in order of their original names: the first of several that become the same text gets it,
+        // the others a hash.
         let mut taken: BTreeSet<ToolName> = BTreeSet::new();
         let mut entries: Vec<SegmentEntry> = Vec::with_capacity(names.len());
         for (tool_index, (name, tool)) in names.into_iter().zip(&packed.tools).enumerate() {
@@ -148,11 +163,13 @@ impl Segment {
     }
 
     /// Position of a tool by its name in the catalogue.
+    /// Logarithmic in the number of tools.
     pub fn position_of_name(&self, name: &str) -> Option<usize> {
         self.entries.binary_search_by(|entry| entry.name.as_str().cmp(name)).ok()
     }
 
     /// Position of a tool by its original name.
+    /// The manifest is sorted by original names, the entries by their names in the catalogue.
     pub fn position_of_original(&self, original: &str) -> Option<usize> {
         let tool_index = self.packed.tools.binary_search_by(|tool| tool.name.as_str().cmp(original)).ok()?;
         self.positions_by_original.get(tool_index).copied()
@@ -174,6 +191,7 @@ impl Segment {
     }
 
     /// Parses a stored tool.
+    /// Fails with `INTERNAL` if the stored text is damaged; MCP lists leave out such a tool.
     pub fn tool(&self, entry: &SegmentEntry) -> Result<Tool> {
         self.packed.tool(self.packed_tool(entry))
     }
@@ -194,6 +212,7 @@ impl Segment {
     }
 
     /// Returns what a call needs, parsed on first use.
+    /// Fails if the stored tool cannot be parsed. Failures are not cached.
     pub fn call_spec<'a>(&'a self, entry: &'a SegmentEntry) -> Result<&'a Arc<CallSpec>> {
         if let Some(call_spec) = entry.call_spec.get() {
             return Ok(call_spec);
@@ -201,6 +220,7 @@ impl Segment {
         let tool = self.tool(entry)?;
         // Lists may show a pruned schema; arguments are validated against the full one.
         let full_schema = tool.parse_execution_spec().and_then(|spec| spec.input_schema).map(Arc::from);
+        // Two calls at once may both get here; the first result is kept and the other one dropped.
         let hints = tool.hints();
         let input_schema: Arc<RawValue> = tool.listing.input_schema.into();
         Ok(entry.call_spec.get_or_init(|| {

@@ -1,4 +1,13 @@
 //! A catalogue as one caller sees it, and the tools in it.
+//!
+//! Four sets of tools, each contained in the one before:
+//!
+//! ```text
+//! catalogue    every tool that is not masked
+//! listed       without hidden and internal ones: for users who manage tools
+//! offered      without disabled ones: for agents
+//! searchable   without denied ones: for search
+//! ```
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +25,12 @@ use crate::tool::{Tool, ToolId, ToolName};
 /// Identity of a client that reads the catalogue or calls tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
+    /// Name in logs and in records of calls.
     pub name: String,
 }
 
 /// A catalogue as seen by one caller.
+/// Holds its own reference to the catalogue, so that a reader sees one state however long it takes.
 #[derive(Debug, Clone)]
 pub struct View {
     pub catalog: Arc<Catalog>,
@@ -75,6 +86,8 @@ impl View {
 impl Catalog {
     /// Iterates over all tools in byte order of their names; merges built-in tools with the prefixed ones.
     pub fn tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
+        // Segments are sorted by `source__`, so their concatenation is sorted by name. Built-in tools have no prefix
+        // and may belong anywhere in between.
         let mut builtin: Vec<ToolRef<'_>> = self.builtin_sources.iter().flat_map(PositionedSource::tools).collect();
         builtin.sort_by(|a, b| a.name().cmp(b.name()));
         let mut builtin = builtin.into_iter().peekable();
@@ -130,6 +143,7 @@ impl<'a> ToolRef<'a> {
     }
 
     /// Whether search may return it. Denied tools are listed but not found: every call to them fails.
+    /// An agent that found one would spend a call on it.
     pub fn is_searchable(&self) -> bool {
         self.is_offered() && self.verdict() != Verdict::Deny
     }
@@ -157,6 +171,7 @@ impl<'a> ToolRef<'a> {
     }
 
     /// Parses the stored tool.
+    /// Parses on each call; lists use the stored text instead where they can.
     pub fn tool(&self) -> Result<Tool> {
         self.catalog_source.segment.tool(self.entry)
     }
@@ -164,6 +179,7 @@ impl<'a> ToolRef<'a> {
     /// Returns how Toolcrib itself executes the tool, with sanitised schemas. `None` for MCP servers: whatever such a
     /// server sends in this field is untrusted and ignored.
     pub fn execution_spec(&self) -> Result<Option<ExecutionSpec>> {
+        // The kind is that of the declaration. The field itself cannot be trusted to tell where it came from.
         if !matches!(self.catalog_source.options.kind.as_str(), "openapi" | "workflow") {
             return Ok(None);
         }

@@ -2,6 +2,13 @@
 //!
 //! Scalars keep their spelling, so that `1.10` in `env` stays `1.10`. Size, depth and alias copies are bounded here; the
 //! meaning of keys is defined by the modules that read the tree.
+//!
+//! Parsing does not go through serde, because serde's data model knows neither lines nor spellings: `version: 1.10`
+//! would become the number 1.1, and a wrong type would be reported without its place.
+//!
+//! ```text
+//! PORT: 0x50    in line 2 becomes    NodeEntry { key: "PORT", line: 2, node: Number("0x50") }
+//! ```
 
 mod json;
 mod to_json;
@@ -44,9 +51,12 @@ pub(super) struct NodeEntry {
     pub(super) node: ConfigNode,
 }
 
+// Configuration files may come from a project that is not trusted yet, so every bound below is checked before trust is
+// decided.
 /// Maximum size of a file: far above real configurations, small enough to parse in memory.
 const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum number of nodes that YAML aliases may copy in total. Stops alias bombs ("billion laughs").
+/// OpenAPI documents pass a larger bound to [`yaml_to_json`].
 const MAX_ALIAS_COPIES: usize = 100_000;
 /// A text counts as one more node for each of this many bytes, so that aliases of long texts are bounded too.
 const TEXT_BYTES_PER_NODE: usize = 256;
@@ -54,6 +64,7 @@ const TEXT_BYTES_PER_NODE: usize = 256;
 const MAX_NODE_DEPTH: usize = 128;
 
 /// Parses a whole file; an empty one is null. Duplicate keys are errors in every syntax.
+/// A syntax error is a single diagnostic, since parsing stops there; all duplicate keys are reported together.
 pub(super) fn parse(text: &str, file: &str, syntax: Syntax) -> Result<ConfigNode, Vec<ConfigDiagnostic>> {
     if text.len() > MAX_FILE_BYTES {
         return Err(vec![ConfigDiagnostic::new(file, 1, "", "the file is larger than 16 MiB")]);
@@ -72,14 +83,17 @@ pub(super) fn parse(text: &str, file: &str, syntax: Syntax) -> Result<ConfigNode
 }
 
 impl ConfigNode {
+    /// Creates a null, which counts as absent wherever a key is looked up.
     pub(super) fn null(line: usize) -> ConfigNode {
         ConfigNode { value: NodeValue::Null, line }
     }
 
+    /// Creates a text node, for values that are made by rewriting.
     pub(super) fn text(text: impl Into<String>, line: usize) -> ConfigNode {
         ConfigNode { value: NodeValue::Text(text.into()), line }
     }
 
+    /// Whether this is null. `key:` without a value is null in YAML.
     pub(super) fn is_null(&self) -> bool {
         self.value == NodeValue::Null
     }
@@ -110,6 +124,7 @@ impl ConfigNode {
     }
 
     /// Type of the value for messages such as "expected text, found a list".
+    /// Names no value, which may be a secret.
     pub(super) fn type_name(&self) -> &'static str {
         match &self.value {
             NodeValue::Null => "nothing",
@@ -145,6 +160,7 @@ impl ConfigNode {
 }
 
 /// Reports keys that occur more than once in a map.
+/// Both stay in the tree, and a lookup would silently use the first.
 fn find_duplicate_keys(node: &ConfigNode, file: &str, path: &str, errors: &mut Vec<ConfigDiagnostic>) {
     match &node.value {
         NodeValue::Null | NodeValue::Bool(..) | NodeValue::Number(_) | NodeValue::Text(_) => {}

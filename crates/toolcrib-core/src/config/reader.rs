@@ -1,6 +1,10 @@
 //! Reads typed values out of the untyped tree of a configuration file.
 //!
-//! A wrong value is recorded as a diagnostic and reading continues, so that one pass reports all errors of a file.
+//! A wrong value is recorded as a diagnostic and reading continues, so that one pass reports all errors of a file. The
+//! methods therefore return `None` or an empty value for a wrong value as well as for an absent one; whether the file
+//! is valid is decided at the end, by `errors`.
+//!
+//! Null counts as absent everywhere: `ttl:` without a value leaves the default.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,6 +21,7 @@ use crate::time::parse_duration;
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Collects errors and warnings while a configuration file is read.
+/// Each source gets a reader of its own, because its errors belong to it and not to the file.
 pub(super) struct ConfigReader<'a> {
     /// Display name of the file.
     pub(super) file: &'a str,
@@ -32,6 +37,7 @@ pub(super) struct ConfigReader<'a> {
 pub(super) struct Section<'n> {
     /// Key path such as `sources.files.auth`.
     pub(super) path: String,
+    /// Line where the map starts; used for errors about keys that are missing.
     pub(super) line: usize,
     /// Entries in file order, null values included.
     pub(super) entries: &'n [NodeEntry],
@@ -40,7 +46,9 @@ pub(super) struct Section<'n> {
 /// Whether a duration of zero is allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ZeroDuration {
+    /// For settings in which zero is meaningful: `ttl: 0s` is always stale, `idle: 0s` keeps no idle connection.
     Allowed,
+    /// For timeouts, which could never be met.
     Rejected,
 }
 
@@ -99,6 +107,7 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// Reports keys that are not in `known`, with the nearest known key.
+    /// Continues with the known ones.
     pub(super) fn report_unknown_keys(&mut self, section: &Section<'_>, known: &[&str]) {
         for entry in section.entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
             let near = did_you_mean(&entry.key, known.iter().copied());
@@ -107,6 +116,7 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// Reads a non-empty text. A number or boolean is an error with the advice to quote it.
+    /// For keys in which a number is more likely a mistake than meant, such as `title` and `command`.
     pub(super) fn read_text(&mut self, section: &Section<'_>, key: &str) -> Option<String> {
         let node = section.get(key)?;
         match &node.value {
@@ -139,6 +149,7 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// Reads a list of scalars; absent means empty.
+    /// Items of another type are reported with their index and left out.
     pub(super) fn read_list(&mut self, section: &Section<'_>, key: &str) -> Vec<String> {
         let Some(node) = section.get(key) else { return Vec::new() };
         let path = join_key(&section.path, key);
@@ -177,6 +188,7 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// Reads a duration such as `30s`, of at most [`MAX_DURATION`].
+    /// A bare number is rejected, since other clients use both seconds and milliseconds.
     pub(super) fn read_duration(&mut self, section: &Section<'_>, key: &str, zero: ZeroDuration) -> Option<Duration> {
         let node = section.get(key)?;
         let path = join_key(&section.path, key);
@@ -208,6 +220,7 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// Reads a size such as `256KiB`, greater than zero.
+    /// A bare number is a number of bytes.
     pub(super) fn read_size(&mut self, section: &Section<'_>, key: &str) -> Option<u64> {
         let node = section.get(key)?;
         let size = match &node.value {
@@ -238,6 +251,7 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// Reads one of a fixed set of words.
+    /// Words are compared exactly. The message lists all of them and the nearest one.
     pub(super) fn read_choice<T: Copy>(&mut self, node: &ConfigNode, path: &str, choices: &[(&str, T)]) -> Option<T> {
         let word = node.as_text();
         if let Some((_, choice)) = choices.iter().find(|(name, _)| Some(*name) == word) {
@@ -257,6 +271,7 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// Quotes a value for a message. Only for keys that hold no secrets.
+    /// Secrets are read by `read_scalar`, `read_list` and `read_map`, whose messages name the type alone.
     fn describe_value(&self, node: &ConfigNode) -> String {
         match &node.value {
             NodeValue::Text(text) | NodeValue::Number(text) | NodeValue::Bool(_, text) => format!("`{text}`"),

@@ -1,4 +1,15 @@
 //! Writes a source as the keys of a configuration file: the inverse of the modules `source` and `settings`.
+//!
+//! The result parses back to an equal source, which a round-trip test checks. The exports, the display of the
+//! configuration, and trust all use it, so a key that is forgotten here is neither exported nor asked about.
+//!
+//! Each text is written in one of three ways, by how likely it is to be a secret:
+//!
+//! ```text
+//! secret_text   env values, headers, credentials: masked as a whole
+//! url_text      URLs: login, query and key-like segments are masked
+//! plain_text    commands and paths: masked only where they look like a secret
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -22,6 +33,7 @@ pub enum Secrets {
 }
 
 /// Returns the keys that a file has under the source's name. Unset keys are left out.
+/// The order of the keys is fixed, so that exports and hashes are stable.
 pub(super) fn source_to_keys(source: &Source, secrets: Secrets) -> Map<String, Value> {
     let mut keys = Map::new();
     match &source.kind {
@@ -40,6 +52,7 @@ pub(super) fn source_to_keys(source: &Source, secrets: Secrets) -> Map<String, V
         SourceKind::Http(remote) => insert_remote(&mut keys, remote, secrets),
         SourceKind::Sse(remote) => {
             insert_remote(&mut keys, remote, secrets);
+            // Streamable HTTP is the default of a URL, so only the older transport is written.
             keys.insert("transport".into(), json!("sse"));
         }
         SourceKind::OpenApi(openapi) => insert_openapi(&mut keys, openapi, secrets),
@@ -60,6 +73,7 @@ pub(super) fn source_to_keys(source: &Source, secrets: Secrets) -> Map<String, V
 }
 
 /// Inserts the settings that are set. Values that equal a default are written if the definition sets them.
+/// Whether a setting was set matters: unset ones follow `defaults`.
 fn insert_settings(keys: &mut Map<String, Value>, settings: &SourceSettings) {
     let durations = [
         ("ttl", settings.ttl),
@@ -84,6 +98,7 @@ fn insert_settings(keys: &mut Map<String, Value>, settings: &SourceSettings) {
 }
 
 /// Writes rules as one map, or as a list of maps where other files restrict the source too.
+/// Both forms are read by `settings::read_rules`.
 pub(super) fn rules_to_value(rules: &Rules) -> Value {
     let map = |list: &[Rule]| -> Map<String, Value> {
         list.iter().map(|rule| (rule.glob.clone(), json!(rule.verdict.as_str()))).collect()
@@ -124,6 +139,7 @@ fn insert_openapi(keys: &mut Map<String, Value>, openapi: &OpenApiSource, secret
         keys.insert("auth".into(), auth_to_value(auth, secrets));
     }
     insert_if(keys, "allow_private", openapi.allow_private, json!(true));
+    // The globs of `poll` are names of tools and never secret.
     let polls: Map<String, Value> =
         openapi.poll.iter().map(|(glob, poll)| (glob.clone(), poll_to_value(poll, secrets))).collect();
     insert_if(keys, "poll", !polls.is_empty(), Value::Object(polls));
@@ -142,6 +158,7 @@ fn poll_to_value(poll: &PollSettings, secrets: Secrets) -> Value {
 }
 
 /// Writes `auth`.
+/// Names of headers, parameters and schemes stay visible; they tell which credential is meant.
 fn auth_to_value(auth: &Auth, secrets: Secrets) -> Value {
     match auth {
         Auth::Bearer(token) => json!({ "bearer": secret_text(token, secrets) }),
@@ -196,7 +213,7 @@ fn secret_text(text: &str, secrets: Secrets) -> String {
     }
 }
 
-/// Inserts a key that differs from its default.
+/// Inserts a key unless it is unset, so that the result has only what a user would have written.
 fn insert_if(keys: &mut Map<String, Value>, key: &str, is_set: bool, value: Value) {
     if is_set {
         keys.insert(key.to_owned(), value);

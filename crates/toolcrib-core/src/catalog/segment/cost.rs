@@ -1,5 +1,8 @@
 //! Token counts of tools. Counts are stored with the manifest and carried over to the next one, so that each version of
 //! a tool is counted once; neither startup nor discovery waits for the tokenizer.
+//!
+//! A stored count of 0 means "not counted": every rendered tool has at least one token. Counts belong to the rendered
+//! form of `tools/list`, prefix included.
 
 use super::{Segment, SegmentEntry};
 use crate::catalog::View;
@@ -9,6 +12,7 @@ use crate::tokens;
 
 impl View {
     /// Tokens of all tools that agents see, each as MCP lists it.
+    /// May load the tokenizer, see [`Segment::has_token_counts`].
     pub fn full_token_count(&self) -> usize {
         self.offered_tools().map(|tool| tool.catalog_source.segment.token_count(tool.entry) as usize).sum()
     }
@@ -37,6 +41,7 @@ impl Segment {
     }
 
     /// Copies the counts of unchanged tools to a newer manifest.
+    /// A tool is unchanged if its fingerprint is. Counts that are not known here stay 0 and are made on demand.
     pub fn copy_token_counts(&self, newer: &mut PackedManifest) {
         let counts = self.token_counts.get();
         let token_count = |position: usize| match counts {

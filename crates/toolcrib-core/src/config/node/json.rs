@@ -1,4 +1,7 @@
 //! JSON parser of configuration files. Accepts comments and trailing commas, which VS Code and other clients write.
+//!
+//! Numbers keep their digits and objects the order of their keys. Duplicate keys stay in the tree; `node::parse`
+//! reports them.
 
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
@@ -7,6 +10,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use super::{ConfigDiagnostic, ConfigNode, LineIndex, MAX_NODE_DEPTH, NodeEntry, NodeValue};
 
 /// Parses a whole file; an empty one is null.
+/// A syntax error has a line and a column.
 pub(super) fn parse(text: &str, file: &str) -> Result<ConfigNode, ConfigDiagnostic> {
     let lines = LineIndex::new(text);
     // Comments and trailing commas, as VS Code allows them; all other extensions of the parser stay off.
@@ -32,6 +36,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<ConfigNode, ConfigDiagnost
 }
 
 /// Converts a parsed value; `None` where it is nested too deep.
+/// The check bounds the recursions over the tree that follow.
 fn value_to_node(value: &ast::Value<'_>, lines: &LineIndex<'_>, depth: usize) -> Option<ConfigNode> {
     if depth > MAX_NODE_DEPTH {
         return None;

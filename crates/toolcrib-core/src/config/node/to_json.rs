@@ -1,12 +1,16 @@
 //! Converts YAML documents that are not configurations, such as OpenAPI documents, to JSON values. Lines and spellings of
 //! scalars are dropped.
+//!
+//! The YAML parser is that of configuration files, which treats `yes` and `no` as booleans. OpenAPI documents follow
+//! YAML 1.2, where they are text: an `enum` of `[yes, no]` must not become `[true, false]`. The kept spelling makes
+//! that possible.
 
 use serde_json::{Map, Number, Value as Json};
 
 use super::{ConfigDiagnostic, ConfigNode, NodeValue, yaml};
 
 /// Parses YAML with the core schema of YAML 1.2: of all words, only `true`, `false` and `null` are not text. The last of
-/// several equal keys wins. Aliases may copy at most `max_copies` nodes in total.
+/// several equal keys is used. Aliases may copy at most `max_copies` nodes in total; beyond that, parsing fails.
 pub(crate) fn yaml_to_json(text: &str, max_copies: usize) -> Result<Json, ConfigDiagnostic> {
     yaml::parse(text, "", max_copies).map(node_to_json)
 }
@@ -32,6 +36,7 @@ fn parse_number(spelling: &str) -> Option<Number> {
     if let Ok(number) = serde_json::from_str(spelling) {
         return Some(number);
     }
+    // JSON has neither hexadecimal nor octal numbers, and no leading `+`. Their values are kept, their notation is not.
     let radix = |prefix, radix| u64::from_str_radix(spelling.strip_prefix(prefix)?, radix).ok();
     match radix("0x", 16).or_else(|| radix("0o", 8)) {
         Some(number) => Some(number.into()),

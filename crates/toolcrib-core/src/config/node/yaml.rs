@@ -1,5 +1,13 @@
 //! YAML 1.2 parser of configuration files, on top of a parser that emits events. Resolves anchors, aliases and merge keys
 //! (`<<`) within a bound on copied nodes.
+//!
+//! Aliases are copied, not shared, so a small file can describe a huge tree. Each copy is counted before it is made:
+//!
+//! ```text
+//! a: &a [x, x, x, x]
+//! b: &b [*a, *a, *a, *a]
+//! c: [*b, *b, *b, *b]        # each line multiplies the size by four
+//! ```
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,6 +16,7 @@ use granit_parser::{Event, Parser, ScalarStyle, Tag};
 use super::{ConfigDiagnostic, ConfigNode, MAX_NODE_DEPTH, NodeEntry, NodeValue, lower_first};
 
 /// Parses one document. Anchors and aliases may copy at most `max_copies` nodes in total.
+/// Stops at the first error. An empty text is null.
 pub(super) fn parse(text: &str, file: &str, max_copies: usize) -> Result<ConfigNode, ConfigDiagnostic> {
     let mut tree = TreeBuilder {
         file,
@@ -37,13 +46,16 @@ struct TreeBuilder<'a> {
     anchors: HashMap<usize, ConfigNode>,
     /// Nodes copied so far, for anchors and for aliases.
     copied_nodes: usize,
+    /// Bound on `copied_nodes`.
     max_copies: usize,
+    /// Set when the outermost node is complete.
     root: Option<ConfigNode>,
 }
 
 /// List or map whose end event has not come yet.
 struct OpenCollection {
     line: usize,
+    /// Number of its anchor, or zero. The node is stored for aliases when it is complete.
     anchor: usize,
     collection: Collection,
 }
@@ -145,6 +157,7 @@ impl TreeBuilder<'_> {
     }
 
     /// Appends the entries of `<<` maps whose keys are not set yet.
+    /// Keys of the map itself take precedence over merged ones, and earlier merged maps over later ones.
     fn resolve_merge_keys(&self, entries: Vec<NodeEntry>) -> Result<Vec<NodeEntry>, ConfigDiagnostic> {
         let (merges, mut entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.key == "<<");
         if merges.is_empty() {
@@ -182,6 +195,7 @@ fn parse_scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> NodeValue 
     if style != ScalarStyle::Plain || as_text {
         return NodeValue::Text(text.to_owned());
     }
+    // The spelling is kept with each boolean: in `env`, `no` is the text that the user wrote.
     match text {
         "" | "~" | "null" | "Null" | "NULL" => NodeValue::Null,
         "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => NodeValue::Bool(true, text.to_owned()),
