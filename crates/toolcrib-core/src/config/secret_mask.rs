@@ -3,12 +3,22 @@
 //! References such as `${env:TOKEN}` stay visible; default values inside them are masked. There are two policies: a strict
 //! one for display and export, which masks in case of doubt, and one for trust prompts, which shows in case of doubt.
 //! Recognition is heuristic: a short secret under an ordinary name is not found.
+//!
+//! | text | strict | trust |
+//! |---|---|---|
+//! | `--token abc` | `--token ***` | `--token ***` |
+//! | `https://u:p@h/x?id=7` | `https://***@h/x?id=***` | `https://***@h/x?id=7` |
+//! | `-c "curl h \| sh"` | each word like an argument | as it is: it is going to run |
+//! | `${env:T:-abc}` | `${env:T:-***}` | as it is in plain positions |
+//!
+//! The same pass collects what it masks (`masked_secrets`), so that the redactor of the library can remove the same texts from errors and logs.
 
 use serde_json::Value;
 
 use crate::reference::{ReferencePart, split_references};
 
 /// Masks user name and password of a URL, the literal values of its query, and path segments that look like keys.
+/// For display and export. Works on text that is no valid URL as well, since references may stand for any part of it.
 pub fn mask_url(url: &str) -> String {
     SecretMasker::default().mask_url(url)
 }
@@ -25,6 +35,7 @@ pub fn mask_text(text: &str) -> String {
 }
 
 /// Returns the literal texts that [`mask_args`] masks, for redaction elsewhere.
+/// May contain texts that are not secret; redacting too much is the lesser mistake.
 pub fn secrets_in_args(args: &[String]) -> Vec<String> {
     let mut mask = SecretMasker::default();
     mask.mask_args(args);
@@ -64,6 +75,7 @@ pub fn mask_variable_for_trust(name: &str, value: &str) -> String {
 }
 
 /// Whether the name of a flag, a variable, a header or a key indicates that its value is secret.
+/// Separators and case do not matter: `X-Api-Key`, `apiKey` and `--api_key` are the same.
 pub fn is_secret_name(name: &str) -> bool {
     // Matched anywhere in the name, without separators.
     const SECRET_SUBSTRINGS: [&str; 11] = [
@@ -106,6 +118,7 @@ fn split_words(name: &str) -> Vec<String> {
 /// Replaces secret literals by `***` and collects them.
 #[derive(Default)]
 struct SecretMasker {
+    /// Literals that were masked, in order of their occurrence. May contain duplicates.
     masked_secrets: Vec<String>,
     policy: MaskPolicy,
 }
@@ -123,6 +136,7 @@ enum MaskPolicy {
 /// Kind of the next argument, as announced by a flag such as `--token`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NextArg {
+    /// An argument without a flag before it that says more.
     Plain,
     /// The value of a flag with a secret name.
     Secret,
@@ -146,11 +160,14 @@ const NON_SECRET_HEADERS: [&str; 5] =
 
 impl SecretMasker {
     /// Masks a command line. Each argument may say what the next one is.
+    /// The state between arguments is one [`NextArg`]; flags with `=` carry their value themselves.
     fn mask_args(&mut self, args: &[String]) -> Vec<String> {
         let mut next = NextArg::Plain;
         let mut masked = Vec::with_capacity(args.len());
         for arg in args {
             let is_flag = arg.starts_with('-');
+            // `--token --verbose` has no value for `--token`. A token that starts with `-` is masked nevertheless, see
+            // `is_flag_like`.
             if next == NextArg::Secret && !is_flag_like(arg) {
                 masked.push(self.mask_value(arg));
                 next = NextArg::Plain;
@@ -202,6 +219,7 @@ impl SecretMasker {
         if let Some((scheme, value)) = arg.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme)) {
             return format!("{scheme} {}", self.mask_value(value));
         }
+        // A text with spaces is one argument here, but often a command line for a shell further down.
         // A text with references is not split: they may contain spaces.
         if arg.contains(' ') && !arg.contains("${") {
             return self.mask_shell_line(arg);
@@ -267,12 +285,14 @@ impl SecretMasker {
     }
 
     /// Masks each word of a command line. Quotes are not interpreted.
+    /// The result is for display; a quoted secret with spaces is masked word by word at best.
     fn mask_shell_line(&mut self, line: &str) -> String {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         self.mask_args(&words).join(" ")
     }
 
     /// Masks the value of `KEY=VALUE` or `Name: value`.
+    /// Whatever comes first of `=` and `:` separates the name from the value.
     fn mask_pair(&mut self, text: &str) -> String {
         match text.find(['=', ':']).map(|at| text.split_at(at)) {
             Some((name, rest)) if NON_SECRET_HEADERS.contains(&name.trim().to_ascii_lowercase().as_str()) => {
@@ -289,6 +309,7 @@ impl SecretMasker {
     }
 
     /// Masks the values under secret keys of a JSON object or list. `None` for anything else.
+    /// Some servers take their whole configuration as one JSON argument.
     fn mask_json(&mut self, text: &str) -> Option<String> {
         if !text.starts_with(['{', '[']) {
             return None;
@@ -322,6 +343,7 @@ impl SecretMasker {
     }
 
     /// Masks login, path segments and query of a URL.
+    /// The query is split at `?` outside of references, because a default value may contain one.
     fn mask_url(&mut self, url: &str) -> String {
         let (location, query) = split_outside_references(url, '?');
         let mut masked = match location.split_once("://") {
@@ -339,6 +361,7 @@ impl SecretMasker {
             }
             None => self.mask_plain(location),
         };
+        // Under the strict policy all values are masked: API keys are passed under many names.
         for (index, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
             masked.push(if index == 0 { '?' } else { '&' });
             match pair.split_once('=') {
@@ -355,6 +378,7 @@ impl SecretMasker {
     }
 
     /// Masks `user:password`. References in it stay visible.
+    /// Both parts and the whole are collected, since an error may repeat any of them.
     fn mask_login(&mut self, login: &str) -> String {
         let parts = split_references(login);
         if !parts.iter().any(|part| matches!(part, ReferencePart::Reference(_))) {
@@ -372,6 +396,7 @@ impl SecretMasker {
     }
 
     /// Masks the segments of a path that look like secrets.
+    /// Services such as webhooks put a key into the path.
     fn mask_path(&mut self, path: &str) -> String {
         if path.contains("${") {
             return self.mask_plain(path);
@@ -400,6 +425,7 @@ impl SecretMasker {
     }
 
     /// Masks a value whatever its name is. A short one under an ordinary name is not collected as a secret.
+    /// It is masked in any case; only the redaction elsewhere leaves it out.
     fn mask_named_value(&mut self, name: &str, value: &str) -> String {
         let collected = self.masked_secrets.len();
         let masked = self.mask_value(value);
@@ -410,6 +436,7 @@ impl SecretMasker {
     }
 
     /// Masks the literal parts of a value. References and the name of an authentication scheme stay visible.
+    /// `Bearer abc` becomes `Bearer ***`, which still tells how the server authenticates.
     fn mask_value(&mut self, text: &str) -> String {
         let masked = split_references(text).into_iter().map(|part| match part {
             ReferencePart::Reference(reference) => reference.to_string(),
@@ -439,6 +466,7 @@ pub fn mask_literals(text: &str) -> String {
 }
 
 /// Masks the default values inside references.
+/// [`Reference`](crate::reference::Reference) does so when it is formatted.
 fn mask_defaults(text: &str) -> String {
     let masked = split_references(text).into_iter().map(|part| match part {
         ReferencePart::Literal(text) => text.to_owned(),
@@ -486,6 +514,7 @@ fn is_flag_like(arg: &str) -> bool {
 }
 
 /// Whether this is `user:password`, and not a URL, a path, or the `uid:gid` that `docker -u` takes.
+/// `-u` means a user for curl and docker, but unbuffered output for Python, where the script follows.
 fn is_login(arg: &str) -> bool {
     let (user, password) = split_outside_references(arg, ':');
     let Some(password) = password else { return false };
@@ -543,6 +572,8 @@ fn is_known_token(value: &str) -> bool {
 
 /// Whether a value starts like the tokens of well-known services (GitHub, OpenAI, Slack, AWS, and so on).
 fn has_known_prefix(value: &str) -> bool {
+    // In this order: OpenAI and Stripe, GitHub, GitLab, Slack, AWS, Google, JSON Web Tokens, Toolcrib, Hugging Face,
+    // npm, PyPI.
     const TOKEN_PREFIXES: [&str; 22] = [
         "sk-",
         "sk_",
@@ -572,6 +603,7 @@ fn has_known_prefix(value: &str) -> bool {
 }
 
 /// Whether this is long and mixes digits and letters, unlike a word.
+/// Hyphenated names such as `server-filesystem` are split before, so each part is short or without digits.
 fn is_random_part(part: &str) -> bool {
     let digits = part.chars().filter(char::is_ascii_digit).count();
     let letters = part.chars().filter(char::is_ascii_alphabetic).count();

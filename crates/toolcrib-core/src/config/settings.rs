@@ -1,4 +1,8 @@
 //! Reads the settings of a source and the sections `defaults`, `expose` and `identity`.
+//!
+//! A setting that is absent stays `None`: which default applies is decided at use, after `defaults` of the project and
+//! of the user are merged ([`SourceSettings::with_defaults`]). The accepted words are tables here, and the functions at
+//! the end write the same words back.
 
 use super::node::{ConfigNode, NodeValue, join_key};
 use super::reader::{ConfigReader, Section, ZeroDuration};
@@ -20,18 +24,24 @@ pub(super) const DEFAULTS_KEYS: [&str; 10] = [
     "lifecycle",
     "results",
 ];
+/// Keys of the section `identity`.
 pub(super) const IDENTITY_KEYS: [&str; 1] = ["loopback"];
 /// Keys of the section `expose`.
 pub(super) const EXPOSE_KEYS: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
 
+/// Values of `on_conflict`.
 const ON_CONFLICT_CHOICES: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
+/// Values of `lifecycle`.
 const LIFECYCLE_CHOICES: [(&str, Lifecycle); 3] =
     [("shared", Lifecycle::Shared), ("transient", Lifecycle::Transient), ("per_client", Lifecycle::PerClient)];
+/// Values of `results`.
 const RESULTS_CHOICES: [(&str, ResultText); 2] = [("clean", ResultText::Clean), ("raw", ResultText::Raw)];
+/// Values under `tools`, from permissive to strict.
 const VERDICT_CHOICES: [(&str, Verdict); 4] =
     [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny), ("hide", Verdict::Hide)];
 
 /// Reads all settings of a source.
+/// Unknown keys are reported by the caller, which knows those of the kind as well.
 pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
     SourceSettings {
         enabled: reader.read_bool(section, "enabled"),
@@ -85,6 +95,7 @@ fn read_shared(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSe
     let lifecycle =
         section.get("lifecycle").and_then(|node| reader.read_choice(node, &path_of("lifecycle"), &LIFECYCLE_CHOICES));
     SourceSettings {
+        // Zero is allowed where it has a meaning: always stale, and no idle connection.
         ttl: reader.read_duration(section, "ttl", ZeroDuration::Allowed),
         connect_timeout: reader.read_duration(section, "connect_timeout", ZeroDuration::Rejected),
         first_start_timeout: reader.read_duration(section, "first_start_timeout", ZeroDuration::Rejected),
@@ -115,6 +126,7 @@ pub(super) fn read_rules(reader: &mut ConfigReader<'_>, section: &Section<'_>) -
 }
 
 /// Reads one map of globs to verdicts. Entries with an invalid verdict are reported and skipped.
+/// A source with a skipped entry has an error and is not used, so a mistake in a rule allows nothing.
 fn read_rule_list(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Rules {
     let Some(globs) = reader.as_section(node, path) else { return Rules::default() };
     let rules = globs.entries.iter().filter_map(|entry| {

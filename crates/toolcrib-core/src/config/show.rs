@@ -1,5 +1,13 @@
 //! JSON view of the merged configuration for `toolcrib config --json` and `GET /api/config`: every value with its origin,
 //! literals that may be secret masked.
+//!
+//! ```json
+//! {"sources": {"files": {"command": "npx", "origin": "toolcrib.yaml:2"}},
+//!  "defaults": {"ttl": {"value": "10m", "origin": "toolcrib.yaml:4"},
+//!               "idle": {"value": "5m", "origin": "default"}}}
+//! ```
+//!
+//! Also the public entry to the masking functions of `secret_mask`.
 
 use serde_json::{Map, Value, json};
 
@@ -39,6 +47,7 @@ pub fn show_source_keys(source: &Source) -> Value {
 }
 
 /// Renders a source, or the errors of an invalid one, with its origin.
+/// `faults` and `origin` are no keys of a source, so a reader can tell them apart.
 fn show_source(configured: &ConfiguredSource) -> Value {
     let mut keys = match &configured.source {
         Ok(source) => source_to_keys(source, Secrets::Masked),
@@ -52,6 +61,7 @@ fn show_source(configured: &ConfiguredSource) -> Value {
 }
 
 /// Renders `defaults` with the values that apply, set or not.
+/// A key that no file sets has the origin `default`.
 fn show_defaults(config: &Config) -> Value {
     let defaults = &config.defaults;
     with_origins(

@@ -1,6 +1,9 @@
-//! Sizes in bytes in human-readable form, such as `256KiB`.
+//! Sizes in bytes in human-readable form, such as `256KiB`. Binary and decimal units are told apart: `1MiB` is
+//! 1,048,576 bytes and `1MB` is 1,000,000.
 
 /// Parses `256KiB`, `1MiB`, `1MB`, `512B`, or a plain number of bytes. `None` for anything else and on overflow.
+/// Units are read without regard to case, and spaces are allowed before them. Fractions such as `1.5MiB` are not
+/// accepted.
 pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let split = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
@@ -19,6 +22,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
 }
 
 /// Formats a size as its shortest exact form in binary units: `256KiB`, `1MiB`, `1000B`.
+/// [`parse_size`] reads the result back to the same number.
 pub fn format_size(bytes: u64) -> String {
     match bytes {
         0 => "0B".to_owned(),

@@ -1,5 +1,16 @@
 //! Reads one source from its map of keys. One of `command`, `url`, `openapi`, `workflow` and `builtin` determines its kind,
 //! and with it the keys that are allowed beside.
+//!
+//! ```text
+//! files:  { command: npx, args: [-y, server-files, .] }    stdio: a child process
+//! docs:   { url: https://docs.example/mcp }                Streamable HTTP, or SSE with `transport: sse`
+//! shop:   { openapi: ./shop.yaml, base_url: http://h }     the operations of a document
+//! report: { workflow: ./report.arazzo.yaml }               the workflows of a document
+//! core:   { builtin: all }                                 Toolcrib's own tools
+//! ```
+//!
+//! Paths become absolute while they are read, so that a stored definition does not depend on the working directory of a
+//! later process. References stay unresolved.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -14,6 +25,7 @@ use crate::source::{BuiltinSource, RemoteSource, Source, SourceId, SourceKind, S
 use crate::text::did_you_mean;
 
 /// All keys of any kind of source, for "did you mean".
+/// A test compares them with the documentation.
 pub(super) const SOURCE_KEYS: [&str; 38] = [
     "command",
     "args",
@@ -57,6 +69,7 @@ pub(super) const SOURCE_KEYS: [&str; 38] = [
 
 /// Keys that determine the kind of a source, each with the keys that belong to it. A source has exactly one.
 const KIND_KEYS: [(&str, &[&str]); 5] = [
+    // Settings are in none of these lists: every kind may have them.
     ("command", &["args", "env", "cwd", "inherit_env"]),
     ("url", &["headers", "auth"]),
     ("openapi", &openapi::OPENAPI_KEYS),
@@ -65,6 +78,7 @@ const KIND_KEYS: [(&str, &[&str]); 5] = [
 ];
 
 /// Value of `transport` or `type`.
+/// Only `sse` makes a difference; the others are checked for agreement with the kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConfiguredTransport {
     Stdio,
@@ -78,6 +92,7 @@ const TRANSPORTS: [(&str, ConfiguredTransport); 3] =
 const HTTP_ALIASES: [&str; 3] = ["streamable-http", "streamableHttp", "streamable_http"];
 
 /// Reads one source. The result is complete only if the reader has no errors.
+/// The caller drops it otherwise and keeps the errors.
 pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNode, path: &str) -> Option<Source> {
     let section = reader.as_section(node, path)?;
     report_unknown_keys(reader, &section);
@@ -102,6 +117,7 @@ fn resolve_reference_paths(base: &Path, kind: &SourceKind) -> SourceKind {
 }
 
 /// Reports unknown keys; `disabled` of other clients gets a hint of its own.
+/// In a file of another client, `disabled` was rewritten before.
 fn report_unknown_keys(reader: &mut ConfigReader<'_>, section: &Section<'_>) {
     for entry in section.entries.iter().filter(|entry| !SOURCE_KEYS.contains(&entry.key.as_str())) {
         let hint = match entry.key.as_str() {
@@ -113,6 +129,7 @@ fn report_unknown_keys(reader: &mut ConfigReader<'_>, section: &Section<'_>) {
 }
 
 /// Determines the kind of a source and reads its keys.
+/// Without exactly one kind, the keys that belong to a kind are not read.
 fn read_kind(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<SourceKind> {
     let present: Vec<&str> = KIND_KEYS.iter().map(|(key, _)| *key).filter(|key| section.has(key)).collect();
     let kind_key = match present.as_slice() {
@@ -163,6 +180,7 @@ pub(super) fn missing_kind_message() -> String {
 }
 
 /// Reports keys that belong to another kind of source.
+/// A key may belong to several kinds, such as `headers` and `auth`.
 fn report_misplaced_keys(reader: &mut ConfigReader<'_>, section: &Section<'_>, kind_key: &str) {
     // A key without an owner is a setting, which every kind may have.
     let belongs = |key: &str, to: &str| KIND_KEYS.iter().any(|(name, keys)| *name == to && keys.contains(&key));
@@ -219,11 +237,14 @@ fn check_transport(
 }
 
 /// Reads a server that is started as a child process.
+/// Arguments are passed on unchanged, even if they look like relative paths: their meaning is known to the program
+/// alone.
 fn read_stdio(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<StdioSource> {
     let args = reader.read_list(section, "args");
     let env = reader.read_map(section, "env");
     let cwd = reader.read_text(section, "cwd").map(|cwd| path::to_absolute(reader.base_dir, &cwd));
     let inherit_env = reader.read_list(section, "inherit_env");
+    // Read last: the errors of all other keys are recorded before it can return.
     let command = read_command(reader, section, &args)?;
     Some(StdioSource { command: path::resolve_command(reader.base_dir, &command), args, env, cwd, inherit_env })
 }
@@ -246,6 +267,7 @@ fn read_command(reader: &mut ConfigReader<'_>, section: &Section<'_>, args: &[St
 }
 
 /// Reads a server at a URL.
+/// Only methods with a fixed credential are allowed for an MCP server.
 fn read_remote(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<RemoteSource> {
     let headers = header::read(reader, section);
     let auth = auth::read(reader, section, auth::AuthMethods::Static);
@@ -260,6 +282,7 @@ fn read_remote(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<R
 }
 
 /// Reads a source of built-in tools: `all` or a list of names.
+/// Unknown names of tools are reported by the library, which knows the built-in tools.
 fn read_builtin(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<BuiltinSource> {
     let node = section.get("builtin")?;
     let roots =

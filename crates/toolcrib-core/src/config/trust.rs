@@ -1,5 +1,19 @@
 //! Scope of trust in a project's configuration file, and which later changes of the file need approval again: those that
 //! run, contact or allow more than the trusted version. A change that only restricts is covered.
+//!
+//! Each key of a source belongs to one of these groups, and a key that is in no list must stay exactly the same. A key
+//! that is added to Toolcrib later is therefore asked about by default.
+//!
+//! ```text
+//! title, tags, ttl, timeouts       free to change
+//! roots, methods, allow_refs, …    items may be removed
+//! include, include_tags            items may be removed, but not the last one
+//! exclude                          items may be added
+//! enabled, tools                   compared by meaning
+//! command, url, headers, …         must be equal
+//! ```
+//!
+//! This module compares; asking the user and storing the answer is done by the library and the command.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +48,7 @@ const SELECTION_LISTS: [&str; 2] = ["include", "include_tags"];
 const EXCLUDE_LIST: &str = "exclude";
 
 /// Trusted state of a project's file. Values are stored as hashes, since some are secret.
+/// The rules on tools are stored in full, because whether they widen cannot be told from a hash.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TrustedFile {
@@ -41,7 +56,9 @@ pub struct TrustedFile {
     settings: BTreeMap<String, Fingerprint>,
     /// Top-level switches that are on and allow more, such as `allow_commands`.
     switches: BTreeSet<String>,
+    /// Sources that the file declares itself.
     sources: BTreeMap<SourceId, TrustedSource>,
+    /// Restrictions on sources of the user's file. They apply even while a changed file waits for approval.
     narrowings: BTreeMap<SourceId, TrustedNarrowing>,
 }
 
@@ -52,6 +69,7 @@ struct TrustedSource {
     keys: BTreeMap<String, Fingerprint>,
     /// Hashes of the items of lists that may be narrowed.
     lists: BTreeMap<String, BTreeSet<Fingerprint>>,
+    /// Disabling a source needs no approval, enabling it does.
     enabled: bool,
     tools: Rules,
     /// `None` for a source whose targets do not depend on a file of the project.
@@ -82,6 +100,7 @@ pub struct LocalDocument {
 
 impl TrustedFile {
     /// Records a file as trusted. `documents` are the local documents of its sources.
+    /// Sources with errors are left out: they cannot run, and count as new once they are valid.
     pub fn new(project: &Config, mut documents: BTreeMap<SourceId, LocalDocument>) -> TrustedFile {
         let hash = |value: Value| Fingerprint::digest(value.to_string());
         // A section that the file does not set at all is not part of the trust.
@@ -116,6 +135,7 @@ impl TrustedFile {
     }
 
     /// Returns the key paths of `new` that this trust does not cover. Empty if no approval is needed.
+    /// Removed sources are covered, since they run nothing any more.
     pub fn uncovered_keys(&self, new: &TrustedFile) -> Vec<String> {
         let mut uncovered = Vec::new();
         let keys: BTreeSet<&String> = self.settings.keys().chain(new.settings.keys()).collect();
@@ -124,6 +144,7 @@ impl TrustedFile {
         for (id, source) in &new.sources {
             let keys = match self.sources.get(id) {
                 Some(old) => old.uncovered_keys(id, source),
+                // An empty key stands for the source as a whole.
                 None => vec![String::new()],
             };
             uncovered.extend(keys.into_iter().map(|key| source_key(id, &key)));
@@ -195,6 +216,7 @@ impl TrustedSource {
         // `builtin: all` is a text, not a list. Replacing it by a list of tools narrows it.
         let is_part_of_all = self.keys.contains_key("builtin") && new.lists.contains_key("builtin");
         let is_compared = |key: &&String| !(is_part_of_all && *key == "builtin");
+        // A key that exists on one side only counts as changed, whichever side that is.
         let keys: BTreeSet<&String> = self.keys.keys().chain(new.keys.keys()).filter(is_compared).collect();
         let mut uncovered: Vec<String> =
             keys.into_iter().filter(|key| self.keys.get(*key) != new.keys.get(*key)).cloned().collect();
@@ -224,6 +246,7 @@ impl TrustedSource {
 }
 
 /// Whether a list grants or selects nothing beyond the old one.
+/// Lists are compared as sets; the order of items has no meaning in any of them.
 fn is_list_narrower(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Fingerprint>) -> bool {
     if key == EXCLUDE_LIST {
         return new.is_superset(old);
@@ -233,6 +256,7 @@ fn is_list_narrower(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Finge
 }
 
 /// Whether a document leads only to targets of the old one.
+/// Without a document there are no targets, which is always covered.
 fn has_no_new_servers(old: Option<&LocalDocument>, new: Option<&LocalDocument>) -> bool {
     let none = BTreeSet::new();
     let old = old.map_or(&none, |document| &document.servers);
@@ -247,6 +271,7 @@ fn has_same_references(old: Option<&LocalDocument>, new: Option<&LocalDocument>)
 }
 
 /// Returns the top-level settings and restrictions of a project's file that trusting it accepts, as keys of the file.
+/// Used to show what is being approved.
 pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
     let mut config = super::show::show_config(project);
     let mut keys = Map::new();

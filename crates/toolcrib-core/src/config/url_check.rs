@@ -1,5 +1,9 @@
 //! Checks of URLs in a configuration, as far as possible before references and templates are resolved.
 //! Messages never quote the URL, which may contain credentials.
+//!
+//! A configuration is checked long before a request is made, and the values of references are not known then:
+//! `http://${env:HOST}:${env:PORT}/` is valid for some values. These checks find typing errors early; whether an
+//! address may be contacted is decided when a connection is made (`url_policy.rs` of the library).
 
 use url::Url;
 
@@ -24,11 +28,14 @@ pub(super) fn find_url_error(text: &str) -> Option<&'static str> {
     };
     // A leading reference may hold the whole beginning, and templates are filled at the time of a request.
     let is_unknown = text.starts_with("${") || ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark));
+    // One placeholder for all references at once. A URL that needs a letter in one place and a digit in another still
+    // passes, because a digit is a valid host name too.
     let is_valid = || ["x", "1"].iter().any(|placeholder| Url::parse(&with_placeholder(placeholder)).is_ok());
     (!is_unknown && !is_valid()).then_some("is not a valid URL: check its host and its port")
 }
 
 /// Whether this looks like an HTTP URL. A leading reference may hold the scheme or the whole URL.
+/// Requires something that can be a host behind `://`, so that `http:///path` is not taken for a URL without a host.
 pub(super) fn is_http_url(text: &str) -> bool {
     text.starts_with("${") || {
         let (scheme, rest) = text.split_once("://").unwrap_or_default();
@@ -42,6 +49,7 @@ pub(super) fn starts_with_template(text: &str) -> bool {
 }
 
 /// Whether the text starts with a URL scheme, and so is not a file path.
+/// A relative path such as `./a://b` has none, because `.` and `/` cannot start one.
 pub(super) fn has_scheme(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, _)| {
         scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -49,6 +57,7 @@ pub(super) fn has_scheme(text: &str) -> bool {
     })
 }
 
+/// Schemes are compared without regard to case, as RFC 3986 defines.
 fn is_http_scheme(scheme: &str) -> bool {
     ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
