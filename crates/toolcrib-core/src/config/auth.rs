@@ -1,4 +1,15 @@
 //! Reads the key `auth` of a source. Messages never quote a value, which may be a secret.
+//!
+//! ```text
+//! auth: { bearer: "${env:TOKEN}" }
+//! auth: { basic: { user: ada, password: "${env:PASSWORD}" } }
+//! auth: { api_key: { name: X-Api-Key, in: header, value: "${env:KEY}" } }
+//! auth: { oauth2: { token_url: https://h/token, client_id: a, client_secret: "${env:SECRET}", scopes: [read] } }
+//! auth: { schemes: { petstore_key: { bearer: "${env:TOKEN}" } } }
+//! ```
+//!
+//! Values may contain references and are only checked for what no value can repair, such as a line break in a header.
+//! Credentials are resolved and sent by the connectors.
 
 use std::collections::BTreeMap;
 
@@ -31,6 +42,7 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, source: &Section<'_>, allowed:
 }
 
 /// Reports a header that is set both in `headers` and by `auth`.
+/// One of the two would be sent and the other silently lost. Names of headers are compared without regard to case.
 pub(super) fn reject_duplicate_header(
     reader: &mut ConfigReader<'_>,
     section: &Section<'_>,
@@ -47,6 +59,7 @@ pub(super) fn reject_duplicate_header(
 }
 
 /// Names of the headers that an authentication method sets.
+/// Empty for an API key in the query or in a cookie.
 fn header_names(auth: &Auth) -> Vec<&str> {
     match auth {
         Auth::Bearer(_) | Auth::Basic { .. } | Auth::Oauth2 { .. } => vec!["Authorization"],
@@ -57,6 +70,7 @@ fn header_names(auth: &Auth) -> Vec<&str> {
 }
 
 /// Reads one authentication method: a map with exactly one of the allowed keys.
+/// Methods of another kind of source are recognised too, so that the message can say where they belong.
 fn read_auth(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str, allowed: AuthMethods) -> Option<Auth> {
     let section = reader.as_section(node, path)?;
     reader.report_unknown_keys(&section, &AUTH_METHOD_KEYS);
@@ -113,6 +127,7 @@ impl AuthMethods {
 }
 
 /// Reads a map of scheme names to authentication methods.
+/// Whether the document has these schemes is known only when it is read. A scheme with an error is left out.
 fn read_schemes(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
     let section = reader.as_section(node, path)?;
     if section.entries.is_empty() {
@@ -164,6 +179,7 @@ fn read_basic(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> O
 }
 
 /// Reads an API key, sent in a header unless `in` says otherwise.
+/// Name and value are checked for the place where they are sent.
 fn read_api_key(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
     let section = reader.as_section(node, path)?;
     reader.report_unknown_keys(&section, &["name", "in", "value"]);

@@ -1,5 +1,15 @@
 //! Configuration files of other MCP clients: their usual paths, where they keep their servers, and their import as
 //! Toolcrib sources.
+//!
+//! A file is parsed into the same tree as Toolcrib's own; `rewrite` translates the keys of each server, and the
+//! ordinary reader does the rest. This module only names paths: which of them exist is found out by the caller.
+//!
+//! ```text
+//! Claude Desktop, Claude Code, Cursor, Gemini, Windsurf    mcpServers
+//! VS Code                                                  servers, mcp.servers in its settings
+//! Codex                                                    mcp_servers (TOML)
+//! Zed                                                      context_servers
+//! ```
 
 mod rewrite;
 mod variables;
@@ -85,7 +95,8 @@ impl McpClientKind {
         McpClientKind::ALL.into_iter().find(|client| client.as_str() == name)
     }
 
-    /// Returns the usual paths of its files, the project's before the user's. The first that declares a server wins.
+    /// Returns the usual paths of its files, the project's before the user's. The first that declares a server takes
+    /// precedence. The files need not exist.
     pub fn config_paths(self, home: &Path, project: &Path, os: Os) -> Vec<PathBuf> {
         // Directory of application data by platform convention.
         let data = match os {
@@ -145,12 +156,14 @@ impl McpClientKind {
     }
 
     /// Detects the client of a file by its name and its keys. A text that does not parse counts as empty.
+    /// Falls back to Claude Desktop, which keeps its servers under `mcpServers` like most clients.
     pub fn detect(text: &str, file: &str) -> McpClientKind {
         let root = node::parse(text, file, Syntax::from_file_name(file)).unwrap_or(ConfigNode::null(1));
         McpClientKind::detect_from_node(file, &root)
     }
 
     /// Reads the servers out of a parsed file.
+    /// Never fails: a file without servers is an empty import with a warning.
     fn read_node(self, root: &ConfigNode, file: &str, base_dir: &Path, project: &Path) -> ImportedConfig {
         // Paths in `.vscode/mcp.json` and similar files are relative to the project, not to the dot directory.
         let in_dot_directory = base_dir.parent() == Some(project)
@@ -182,6 +195,7 @@ impl McpClientKind {
     }
 
     /// Returns the maps of servers in a file with their key paths, highest precedence first.
+    /// Where the client's own key is absent, the first key of any client is used.
     fn server_maps<'n>(self, root: &'n ConfigNode, project: &Path) -> Vec<(String, &'n ConfigNode)> {
         let map_at = |path: &[&str]| {
             let node = path.iter().try_fold(root, |node, key| node.get(key))?;

@@ -1,4 +1,8 @@
 //! Errors and warnings about a configuration: file, line, key, and a message that says what to write instead.
+//!
+//! ```text
+//! toolcrib.yaml:4: sources.files: unknown key `agrs`; did you mean `args`?
+//! ```
 
 use std::fmt;
 
@@ -25,7 +29,8 @@ pub struct ConfigDiagnostic {
 }
 
 impl ConfigDiagnostic {
-    /// Creates a diagnostic. Key and message are sanitised and truncated: both may quote text of the file.
+    /// Creates a diagnostic. Key and message are sanitised and truncated (120 and 400 characters): both may quote text
+    /// of the file, which may be written to mislead a terminal.
     pub fn new(file: &str, line: usize, key: &str, message: impl AsRef<str>) -> ConfigDiagnostic {
         ConfigDiagnostic {
             file: file.to_owned(),
@@ -43,6 +48,7 @@ impl ConfigDiagnostic {
     }
 
     /// Combines diagnostics into one `CONFIG_INVALID` error with a line of text each.
+    /// The details have them as objects under `faults`, for programs.
     pub fn combined_error(diagnostics: &[ConfigDiagnostic]) -> Error {
         let message = diagnostics.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("\n");
         Error::new(Code::ConfigInvalid, message).with_details(json!({ "faults": diagnostics }))

@@ -1,5 +1,13 @@
 //! Exports sources as a configuration file that parses back to the same sources. References stay references; literals
 //! that may be secret are masked unless [`Secrets::Plain`] is requested.
+//!
+//! ```text
+//! sources:
+//!   files: { command: "npx", args: ["-y", "server-files"], env: { TOKEN: "${env:TOKEN}" } }
+//! ```
+//!
+//! Texts are always quoted and keys only where needed. No YAML library is used for writing: the flow style is JSON with
+//! a few more escapes, and the same sources always give the same bytes.
 
 use serde_json::{Map, Value, json};
 
@@ -39,6 +47,7 @@ pub fn export_json(sources: &[&Source], secrets: Secrets) -> Value {
 }
 
 /// Returns the keys that a masked export replaces by `***`, such as `env.TOKEN` or `args[2]`.
+/// Empty if a masked export loses nothing.
 pub fn masked_keys(source: &Source) -> Vec<String> {
     // Both have the same shape, so they can be compared value by value.
     let masked = show_source_keys(source);
@@ -62,6 +71,7 @@ fn collect_differences(masked: &Value, plain: &Value, key: String, into: &mut Ve
                 collect_differences(masked, plain, format!("{key}[{index}]"), into);
             }
         }
+        // A value that differs without `***` was only rewritten, such as a reference in its full form.
         _ if masked != plain && masked.to_string().contains("***") => into.push(key),
         _ => {}
     }
@@ -94,6 +104,7 @@ fn write_flow(value: &Value, into: &mut String) {
 }
 
 /// Returns a key as it is if every YAML parser reads it as text, and quoted otherwise.
+/// Exports may be read by other programs, some of which follow YAML 1.1.
 fn quote_if_needed(key: &str) -> String {
     let is_plain = key.starts_with(|first: char| first.is_ascii_alphabetic())
         && key.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
@@ -125,6 +136,7 @@ fn write_quoted(text: &str, into: &mut String) {
     into.push('"');
 }
 
+/// Writes `\uXXXX`. All characters that need it are in the basic plane.
 fn write_escape(character: char, into: &mut String) {
     into.push_str(&format!("\\u{:04x}", u32::from(character)));
 }

@@ -1,5 +1,7 @@
 //! Checks of HTTP headers, as far as possible before references are resolved. Messages never quote a value, which may be
 //! a secret.
+//!
+//! Names and the literal parts of values are checked. What a reference stands for is not known here.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +11,7 @@ use crate::reference::{ReferencePart, split_references};
 use crate::text::sanitize_truncated;
 
 /// Reads and checks the key `headers` of a source.
+/// Invalid headers are reported and still returned: the source has an error then and is not used.
 pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> BTreeMap<String, String> {
     let headers = reader.read_map(section, "headers");
     let line = section.get("headers").map_or(section.line, |node| node.line);

@@ -1,4 +1,8 @@
 //! A single source declared outside a configuration file, with the same keys: by a REST request or a command.
+//!
+//! ```text
+//! parse_source("files", {"command": "npx", "args": ["server-files"]}, base_dir)
+//! ```
 
 use std::path::Path;
 
@@ -8,6 +12,7 @@ use super::{Config, ConfigDiagnostic, ConfigDialect, Syntax};
 use crate::source::Source;
 
 /// Parses a source from the keys that a file would have under its name.
+/// Relative paths are resolved against `base_dir`. Fails with all errors of the source; their file is `source`.
 pub fn parse_source(name: &str, keys: &Value, base_dir: &Path) -> Result<Source, Vec<ConfigDiagnostic>> {
     let text = json!({ "sources": { name: keys } }).to_string();
     // Through the same parser as a file, so that messages and checks are the same.

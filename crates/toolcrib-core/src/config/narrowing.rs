@@ -1,5 +1,12 @@
 //! Narrowings: entries of a file that declare no source but restrict one of a configuration with lower precedence, by
 //! `enabled: false`, `tools`, or both. A project's file uses them on the sources of the user.
+//!
+//! ```text
+//! sources:
+//!   github: { tools: { "delete_*": deny } }    # `github` is declared in the user's file
+//! ```
+//!
+//! A narrowing can take away and never give: `enabled: true` has no effect, and its rules are added as a restriction.
 
 use super::node::ConfigNode;
 use super::reader::ConfigReader;

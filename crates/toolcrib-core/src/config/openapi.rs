@@ -1,4 +1,14 @@
 //! Reads OpenAPI and workflow sources: the document and the keys that belong to it.
+//!
+//! ```text
+//! shop:
+//!   openapi: ./shop.yaml
+//!   include: ["GET *"]
+//!   auth: { bearer: "${env:SHOP_TOKEN}" }
+//!   poll: { create_report: { url: "/jobs/{$response.body#/id}", status: /state, done: [finished] } }
+//! ```
+//!
+//! The document itself is neither opened nor parsed here, so names of operations, tags and schemes are not checked.
 
 use std::collections::BTreeMap;
 
@@ -99,6 +109,7 @@ fn resolve_location(reader: &ConfigReader<'_>, text: &str) -> String {
 }
 
 /// Reads `base_url`. A leading template may stand for the scheme, so such a URL is checked when it is filled.
+/// Templates are filled from `variables` at the time of a request.
 fn read_base_url(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<String> {
     let node = section.get("base_url")?;
     let url = reader.read_text(section, "base_url")?;
@@ -110,6 +121,7 @@ fn read_base_url(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option
 }
 
 /// Reads `methods` in upper case, without duplicates.
+/// Methods that are always included are an error with a reason, not a silent no-op.
 fn read_methods(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Vec<String> {
     let path = join_key(&section.path, "methods");
     let line = section.get("methods").map_or(section.line, |node| node.line);

@@ -1,5 +1,12 @@
 //! Overrides of single sources by environment variables, for this process only: `TOOLCRIB_SOURCE_<ID>_ENABLED`, `_URL` and
 //! `_TOKEN`. They are applied to a copy of the source and never stored.
+//!
+//! ```text
+//! TOOLCRIB_SOURCE_MY_API_URL=http://localhost:8080    the source `my_api`, at another address
+//! TOOLCRIB_SOURCE_MY_API_ENABLED=false                not in this process
+//! ```
+//!
+//! A variable that cannot be used is an error of its own and affects no other; the library logs it and continues.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,6 +16,7 @@ use crate::source::{Auth, RemoteSource, Source, SourceId, SourceKind};
 use crate::text::did_you_mean;
 
 /// All overrides of an environment, and the variables that cannot be used.
+/// Sources without an override have no entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overrides {
     pub by_source: BTreeMap<SourceId, Override>,
@@ -19,6 +27,7 @@ pub struct Overrides {
 /// Override of one source. `None` leaves a setting as it is.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Override {
+    /// Takes precedence over the declaration and over commands such as `toolcrib disable`.
     pub enabled: Option<bool>,
     /// Replaces the URL of a server, or the base URL of an OpenAPI source.
     pub url: Option<String>,
@@ -27,6 +36,7 @@ pub struct Override {
 }
 
 /// Reads the overrides of known sources from an environment. An empty variable counts as unset.
+/// `known` are the ids of all sources, for the lookup and for suggestions.
 pub fn overrides_from_env<'a>(
     environment: impl IntoIterator<Item = (String, String)>,
     known: impl IntoIterator<Item = &'a SourceId>,
@@ -71,6 +81,7 @@ pub fn overrides_from_env<'a>(
 
 impl Override {
     /// Returns the source with this override applied. URL and token are ignored for a source that is not remote.
+    /// The result is for this process and must not be stored.
     pub fn apply(&self, source: &Source) -> Source {
         let mut source = source.clone();
         source.settings.enabled = self.enabled.or(source.settings.enabled);
@@ -96,6 +107,7 @@ impl Override {
     }
 
     /// Sets the token and removes an `Authorization` header, which would conflict with it.
+    /// It also replaces other methods such as `api_key`.
     fn apply_token(&self, headers: &mut BTreeMap<String, String>, auth: &mut Option<Auth>) {
         if let Some(token) = &self.token {
             headers.retain(|name, _| !name.eq_ignore_ascii_case("authorization"));

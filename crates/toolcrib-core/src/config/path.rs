@@ -1,4 +1,12 @@
 //! Paths in a configuration file, which are relative to that file. Works on text alone, without file system access.
+//!
+//! ```text
+//! in /home/ada/shop/toolcrib.yaml
+//! ./api/../shop.yaml     /home/ada/shop/shop.yaml
+//! ~/notes                ${env:HOME}/notes
+//! ${env:DATA}/x          ${env:DATA}/x
+//! npx (as a command)     npx
+//! ```
 
 use std::path::{Component, Path, PathBuf};
 
@@ -19,12 +27,14 @@ pub(super) fn to_absolute(base: &Path, path: &str) -> String {
 }
 
 /// Makes the path of a program absolute. A bare name such as `npx` stays, to be found in `PATH`.
+/// A name with a directory in it is a path, as in a shell.
 pub(super) fn resolve_command(base: &Path, command: &str) -> String {
     let is_path = Path::new(command).components().count() > 1 || command.starts_with("~/");
     if is_path { to_absolute(base, command) } else { command.to_owned() }
 }
 
 /// Removes `.` and resolves `..` without following symbolic links.
+/// `a/..` is the base itself even if `a` is a link. Two spellings of one path become the same definition.
 fn normalize(path: &Path) -> PathBuf {
     let mut normalized = PathBuf::new();
     for component in path.components() {

@@ -1,11 +1,19 @@
 //! Rewrites one server of another client to Toolcrib's keys, before it is read like any other source. Keys without an
 //! equivalent stay as they are, and reading then warns about them by their original name.
+//!
+//! A key of Toolcrib that is already there takes precedence over one that would be renamed to it.
+//!
+//! ```text
+//! Codex    { command = "npx", startup_timeout_sec = 20, enabled_tools = ["read"] }
+//! becomes  { command: npx, discovery_timeout: 20s, connect_timeout: 20s, tools: { "*": hide, read: allow } }
+//! ```
 
 use super::super::node::{ConfigNode, NodeEntry, NodeValue};
 use super::super::reader::ConfigReader;
 use super::{McpClientKind, variables};
 
 /// Rewrites the keys of a server. `client` is `None` for a file of an unknown client.
+/// A value that is no map is returned unchanged; reading reports it.
 pub(in super::super) fn rewrite(
     reader: &mut ConfigReader<'_>,
     client: Option<McpClientKind>,
@@ -93,10 +101,12 @@ struct ServerEntry {
 }
 
 impl ServerEntry {
+    /// Returns the value of a key; null counts as absent.
     fn get(&self, key: &str) -> Option<&ConfigNode> {
         self.entries.iter().find(|entry| entry.key == key && !entry.node.is_null()).map(|entry| &entry.node)
     }
 
+    /// Whether a key has a value other than null.
     fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
@@ -125,6 +135,7 @@ impl ServerEntry {
     }
 
     /// Moves a boolean to a key of the opposite meaning.
+    /// A value of another type stays under its key, and reading reports it.
     fn rename_inverted_flag(&mut self, from: &str, to: &str) {
         if let Some(ConfigNode { value: NodeValue::Bool(flag, _), line }) = self.get(from).cloned() {
             self.take(from);
@@ -158,6 +169,7 @@ impl ServerEntry {
     }
 
     /// Turns a list of allowed tools into rules that hide all others.
+    /// The names are more specific than `*`, so their rules decide.
     fn allow_only(&mut self, key: &str) {
         if let Some((names, line)) = self.take_names(key) {
             self.add_rule("*", "hide", line);
@@ -168,6 +180,7 @@ impl ServerEntry {
     }
 
     /// Turns a list of disabled tools into rules that hide them.
+    /// Called after [`Self::allow_only`] where a client has both lists, so that a tool in both is hidden.
     fn hide_tools(&mut self, key: &str) {
         if let Some((names, line)) = self.take_names(key) {
             for name in names {

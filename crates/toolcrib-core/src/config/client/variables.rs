@@ -1,5 +1,11 @@
 //! Variables in the files of other clients: `${workspaceFolder}`, `${userHome}`, Gemini's `$NAME`.
 //! `${NAME}` and `${env:NAME}` need no replacement: they are Toolcrib's own references.
+//!
+//! ```text
+//! ${workspaceFolder}/bin    /home/ada/project/bin      the directory of the project is known now
+//! ${userHome}/x             ${env:HOME}/x              resolved when a connection is made
+//! $TOKEN (Gemini only)      ${env:TOKEN}
+//! ```
 
 use super::super::node::{ConfigNode, NodeValue, join_key};
 use super::super::reader::ConfigReader;
@@ -31,6 +37,7 @@ pub(super) fn replace_variables(
 }
 
 /// Replaces variables in one text. `folder` is the workspace folder.
+/// Other clients pass `$NAME` on as it is, so it is rewritten for Gemini alone.
 fn replace_in_text(text: &str, folder: &str, client: Option<McpClientKind>) -> String {
     let text = text.replace("${workspaceFolder}", folder).replace("${userHome}", "${env:HOME}");
     match client {
@@ -49,6 +56,7 @@ fn replace_in_text(text: &str, folder: &str, client: Option<McpClientKind>) -> S
 }
 
 /// Rewrites `$NAME` to `${env:NAME}`.
+/// A name ends at the first character that no variable name contains.
 fn to_env_references(text: &str) -> String {
     // Every part after the first follows a `$`.
     let mut parts = text.split('$');
