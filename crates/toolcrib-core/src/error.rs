@@ -1,4 +1,14 @@
 //! The error type of Toolcrib: a code for programs, a message for people, a cause for the log.
+//!
+//! ```json
+//! {"error": {"code": "TOOL_NOT_IMPLEMENTED", "message": "no tool named `git_push`; did you mean `github__push`?",
+//!            "retryable": false, "details": {"near": ["github__push"]}}}
+//! ```
+//!
+//! The three parts have different readers. Code, message and details reach agents and network clients, so they contain
+//! neither secrets nor internals of an upstream; the cause may, and is written to the log alone. HTTP statuses,
+//! JSON-RPC errors and exit codes are derived from the code where they are needed, in the crates of the server and the
+//! command.
 
 use std::fmt;
 
@@ -11,6 +21,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Error of any Toolcrib operation.
 #[derive(Debug)]
 pub struct Error {
+    /// Decides about the HTTP status and the exit code.
     pub code: Code,
     /// For people: names the thing in backticks and the next step, if known. Must not contain secrets.
     pub message: String,
@@ -42,20 +53,33 @@ struct NextStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Code {
+    /// No such tool, or it is hidden or disabled.
     ToolNotImplemented,
+    /// The arguments do not match the schema, or the name is malformed or ambiguous. Nothing was sent.
     ToolInvalidInput,
+    /// The source cannot be reached at the moment, or its circuit breaker is open.
     ToolUnavailable,
+    /// The call was sent and failed, or its result is unknown.
     ToolExecutionFailed,
+    /// A configuration or a declaration of a source is wrong.
     ConfigInvalid,
+    /// The named thing does not exist, such as a source or a token.
     NotFound,
+    /// The state changed meanwhile, or a name is taken.
     Conflict,
+    /// A client of Toolcrib has no valid credentials.
     Unauthorized,
+    /// The policy or the role of the client does not allow it.
     Forbidden,
+    /// The store cannot be read or written at the moment.
     StoreUnavailable,
+    /// The request itself is malformed.
     BadRequest,
+    /// The source answered that it gets too many requests.
     RateLimited,
     /// The source requires a login, or one with more permissions.
     AuthRequired,
+    /// An unexpected state, such as damaged stored data. The log has the cause.
     Internal,
 }
 
@@ -81,6 +105,7 @@ impl Code {
     }
 
     /// Whether a retry may succeed, by default; an error can override this, e.g. after status 503 of an upstream.
+    /// Says nothing about whether a repeated call has side effects: that is decided by the hints of the tool.
     pub fn is_retryable(self) -> bool {
         match self {
             Code::ToolUnavailable | Code::Conflict | Code::StoreUnavailable | Code::RateLimited => true,
@@ -100,6 +125,7 @@ impl Code {
 
 impl Error {
     /// Creates an error without details and cause.
+    /// The message has no full stop and names things in backticks.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), details: None, retryable: None, extra: None }
     }
@@ -128,12 +154,14 @@ impl Error {
     }
 
     /// Overrides whether a retry may succeed.
+    /// For example for a name that is taken: `CONFLICT` is retryable, but this one would fail again.
     pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.retryable = Some(retryable);
         self
     }
 
     /// Adds the cause for the log.
+    /// Replaces an earlier one.
     pub fn with_cause(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.extra.get_or_insert_default().cause = Some(Box::new(cause));
         self
@@ -145,6 +173,7 @@ impl Error {
     }
 
     /// JSON form in all APIs: `{"error":{"code","message","retryable","details"}}`.
+    /// The cause is not part of it.
     pub fn envelope(&self) -> Value {
         json!({ "error": {
             "code": self.code.as_str(),
@@ -155,6 +184,7 @@ impl Error {
     }
 
     /// Formats the cause and its causes as one line for the log.
+    /// `None` without a cause. May contain secrets of an upstream; the library redacts it before it is logged.
     pub fn cause_chain(&self) -> Option<String> {
         let mut cause: &dyn std::error::Error = self.extra.as_ref()?.cause.as_deref()?;
         let mut chain = cause.to_string();

@@ -1,6 +1,14 @@
 //! Execution specification stored with a tool: for OpenAPI operations, how arguments map to an HTTP request; for
 //! workflows, which one to run. Built by `openapi::convert` and `arazzo`, turned into a request by `openapi::request`,
 //! sent by the connector. The serialised form is stored in manifests.
+//!
+//! ```json
+//! {"execution": {"mode": "sync_http", "method": "GET", "server": "https://shop.example/v1", "path": "/orders/{id}",
+//!                "parameters": [{"argument": "id", "name": "id", "place": "path", "required": true,
+//!                                "form": {"style": {"style": "simple", "explode": false}}}]}}
+//! ```
+//!
+//! It is part of the tool as offered, and so of its fingerprint: an operation at another path is a changed tool. Empty optional fields are left out. Names of fields and variants are stored and must stay compatible.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +32,7 @@ pub struct ExecutionSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     #[serde(default, skip_serializing_if = "is_false")]
+    /// The document marks the operation as deprecated.
     pub deprecated: bool,
 }
 
@@ -101,6 +110,7 @@ pub enum ParameterLocation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Serialization {
+    /// As OpenAPI's `style` and `explode` say.
     Style {
         style: ParameterStyle,
         explode: bool,
@@ -115,14 +125,21 @@ pub enum Serialization {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ParameterStyle {
+    /// `a,b`, the default of paths and headers.
     Simple,
+    /// `.a.b`, in paths.
     Label,
+    /// `;x=a;x=b`, in paths.
     Matrix,
+    /// `x=a&x=b`, the default of queries and cookies.
     Form,
+    /// `x=a%20b`, in queries.
     SpaceDelimited,
+    /// `x=a|b`, in queries.
     PipeDelimited,
     /// Swagger 2.0 only (`collectionFormat: tsv`).
     TabDelimited,
+    /// `x[key]=a`, in queries.
     DeepObject,
     /// OpenAPI 3.2: `a=x; b=y` without percent-encoding.
     Cookie,
@@ -146,10 +163,13 @@ pub struct BodySpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BodyEncoding {
+    /// The argument as one JSON document.
     Json,
     /// One JSON value per line.
     JsonLines,
+    /// `a=1&b=2`.
     Urlencoded,
+    /// `multipart/form-data`, one part per field.
     Multipart,
     /// Text passed on unchanged, including XML.
     Text,

@@ -1,4 +1,8 @@
 //! SHA-256 digests that identify content: manifests, tools and definitions by their canonical JSON.
+//!
+//! Fingerprints are compared with stored ones for years, so the text that is hashed must never change its form;
+//! `json::push_canonical` and `manifest` define it. They identify content and protect no secret: definitions, which may
+//! contain secrets, are hashed with a key by the library.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 /// SHA-256 digest; formatted and serialised as 64 hexadecimal digits.
+/// Ordered by its bytes, which is also the order of its text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -17,11 +22,13 @@ impl Fingerprint {
     }
 
     /// Wraps a digest that was computed elsewhere.
+    /// For keyed hashes, which need a key that this crate does not have.
     pub fn from_bytes(bytes: [u8; 32]) -> Fingerprint {
         Fingerprint(bytes)
     }
 
     /// Returns the first `digits` hexadecimal digits, for names and display.
+    /// Callers choose the length by what a collision would cost: 8 in tool names, 12 in messages, 16 in lockfiles.
     pub fn short_hex(&self, digits: usize) -> String {
         let mut hex = self.to_string();
         hex.truncate(digits);
@@ -41,6 +48,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
+/// Prints 12 digits, enough to tell values apart in a failed assertion.
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Fingerprint({})", self.short_hex(12))
@@ -59,6 +67,7 @@ impl fmt::Display for ParseFingerprintError {
 
 impl std::error::Error for ParseFingerprintError {}
 
+/// Accepts digits in both cases, and nothing shorter or longer.
 impl FromStr for Fingerprint {
     type Err = ParseFingerprintError;
 

@@ -1,5 +1,9 @@
 //! Whether the cached tool list of a source is recent enough, and how long to back off after failures. Pure functions;
 //! the refresh code of the library acts on them.
+//!
+//! Freshness is about the last successful check, not about the last change: a list that was fetched a minute ago and is
+//! the same as last year is fresh. A failed check does not make a list older; the old list is served with the error
+//! beside it.
 
 use std::time::Duration;
 
@@ -21,6 +25,7 @@ pub enum Freshness {
 
 impl Freshness {
     /// Evaluates freshness; `checked_at` is the time of the last successful check, if any.
+    /// An age of exactly `ttl` is stale, so a `ttl` of zero always is.
     pub fn evaluate(checked_at: Option<Timestamp>, ttl: Duration, now: Timestamp) -> Freshness {
         match checked_at {
             None => Freshness::Missing,
@@ -31,7 +36,7 @@ impl Freshness {
     }
 }
 
-/// Maximum pause after failures.
+/// Maximum pause after failures: five minutes, as long as the default `ttl`. A stored pause that ends later is ignored, because the wall clock was set back then.
 pub const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
 /// Pause after a number of consecutive failures: doubles from 1 second to [`MAX_BACKOFF`]. `jitter` from 0 to 1
@@ -40,6 +45,7 @@ pub fn backoff(failures: u32, jitter: f64) -> Duration {
     if failures == 0 {
         return Duration::ZERO;
     }
+    // The exponent is bounded; 2^15 seconds are far above the maximum.
     let full = Duration::from_secs(1) * 2u32.saturating_pow(failures.min(16) - 1);
     full.min(MAX_BACKOFF).mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0)
 }

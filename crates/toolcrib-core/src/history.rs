@@ -1,5 +1,13 @@
 //! Describes journal events in English: one line per event, the same on the command line, over REST and in the console.
 //! Also decides which events concern a tool that the user named.
+//!
+//! ```text
+//! 3 tools added to `github`: a, b, c; 1 changed: `create_issue` gained a required `owner` (breaking)
+//! ```
+//!
+//! The journal stores the source's own names of tools, and notes and classes as they were when the change was recorded.
+//! Nothing is classified again here, so that history says the same in every version. All texts of a source are
+//! sanitised and truncated before they are quoted.
 
 use crate::compare::ToolRename;
 use crate::error::{Code, Error, Result};
@@ -9,9 +17,11 @@ use crate::source::SourceId;
 use crate::text::sanitize_truncated;
 use crate::tool::{ParsedToolName, ToolId, ToolName, parse_tool_name};
 
-/// Maximum number of tools to name per kind of change.
+/// Maximum number of tools to name per kind of change. The first list of a source may have thousands; the rest is
+/// counted.
 const MAX_LISTED_NAMES: usize = 10;
 /// Maximum number of notes per changed tool.
+/// All of them are in [`describe_change_in_full`].
 const MAX_NOTES_PER_CHANGE: usize = 3;
 
 /// Describes an event. `kind` is the recorded name of the event, for one that a newer Toolcrib wrote.
@@ -20,6 +30,7 @@ pub fn describe(event: &Event, kind: &str) -> String {
 }
 
 /// Describes what an event did to one tool.
+/// Other tools of the same event are left out of the text.
 pub fn describe_for_tool(event: &Event, kind: &str, matcher: &ToolMatcher) -> String {
     match event.source() {
         Some(source) => describe_filtered(event, kind, |name| matcher.matches(source, name)),
@@ -28,6 +39,7 @@ pub fn describe_for_tool(event: &Event, kind: &str, matcher: &ToolMatcher) -> St
 }
 
 /// Returns whether an event concerns a tool.
+/// Events about the whole source do not count: they would repeat in the history of each of its tools.
 pub fn concerns_tool(event: &Event, matcher: &ToolMatcher) -> bool {
     let Some(source) = event.source() else { return false };
     let is_match = |name: &String| matcher.matches(source, name);
@@ -58,7 +70,8 @@ pub enum ToolMatcher {
     Name(String),
 }
 
-/// Quality of the match between a name and a tool, best first.
+/// Quality of the match between a name and a tool, best first. A name may match several tools in different ways: `a__b` is
+/// the tool `b` of the source `a`, and may also be the own name of a tool of another source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum MatchQuality {
     /// Exactly the name that agents see.
@@ -73,6 +86,8 @@ enum MatchQuality {
 
 impl ToolMatcher {
     /// Finds the tool that a name matches best, among those that `filter` selects. Several equally good matches are an
+    /// `filter` sees the state of each tool, removed ones included, so that a caller can prefer current tools. An
+    /// unknown name is no error, since the tool may be gone from the inventory but not from the journal.
     /// error.
     pub fn find(
         inventory: &Inventory,
@@ -147,6 +162,7 @@ fn match_quality(source: &SourceId, tool: &str, is_builtin: bool, requested_name
 }
 
 /// Describes an event, naming only the tools that `filter` selects.
+/// One arm per event; the texts are part of the output that people read and tests compare.
 fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -> String {
     let disabled = |enabled: &Option<bool>| if *enabled == Some(false) { ", disabled" } else { "" };
     match event {
@@ -203,6 +219,7 @@ fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -
             let more = if damage.len() > MAX_LISTED_NAMES { ", and more" } else { "" };
             format!("journal damage accepted, all tokens revoked: {}{more}", listed.join("; "))
         }
+        // Its type is not part of the parsed event, so the caller passes the recorded name.
         Event::Unknown if kind.is_empty() => "unknown event, written by a newer Toolcrib".to_owned(),
         Event::Unknown => format!("unknown event `{}`, written by a newer Toolcrib", sanitize_truncated(kind, 60)),
     }
@@ -214,6 +231,7 @@ pub fn describe_change(change: &ToolChange) -> String {
 }
 
 /// Describes a changed tool with all its notes.
+/// For views of a single change, where the length does not matter.
 pub fn describe_change_in_full(change: &ToolChange) -> String {
     describe_change_with(change, usize::MAX)
 }

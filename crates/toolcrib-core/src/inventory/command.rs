@@ -16,8 +16,11 @@ use crate::tool::ToolId;
 pub enum Command {
     /// Add a source, or change its definition.
     Declare(Declaration),
+    /// Offer the tools of a source again. Fails for an unknown source.
     Enable(SourceId),
+    /// Withdraw all tools of a source and keep its declaration.
     Disable(SourceId),
+    /// Remove a source; an unknown one is already removed.
     Remove(SourceId),
     /// Record the tool list that a discovery found.
     Record(ManifestUpdate),

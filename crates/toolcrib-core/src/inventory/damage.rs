@@ -1,10 +1,20 @@
 //! Damage of a journal: missing and unreadable records, and which of that an administrator has accepted.
+//!
+//! The journal decides what is allowed, so a lost record may be a lost restriction. Unaccepted damage therefore stops
+//! calls and changes (in the library) until an administrator accepts it, which is itself a record:
+//!
+//! ```text
+//! 1 2 3 _ 5 6        record 4 is missing: unaccepted
+//! 1 2 3 _ 5 6 A      A is `DamageAccepted` for (4, 4): accepted, all tokens revoked
+//! 1 2 _ _ 5 6 A      record 3 is lost later: unaccepted again, because A does not name it
+//! ```
 
 use std::fmt;
 
 use crate::text::sanitize_truncated;
 
 /// Maximum number of defects that are listed individually; further ones are only counted.
+/// A file of damaged pages can have one per record.
 const MAX_LISTED_DAMAGE: usize = 100;
 /// Maximum length of a quoted reason, which may contain bytes of the damaged file.
 const MAX_REASON_LEN: usize = 200;
@@ -75,10 +85,13 @@ impl fmt::Display for Damage {
 /// as far as that was found before it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DamageLog {
+    /// At most [`MAX_LISTED_DAMAGE`] defects, in the order in which they were found.
     unaccepted: Vec<Damage>,
     /// Number of unaccepted defects beyond those that are listed.
     unlisted_count: usize,
+    /// For reports; bounded in the same way.
     accepted: Vec<Damage>,
+    /// Sequence number of the last acceptance, or 0.
     accepted_through: u64,
 }
 
@@ -96,6 +109,7 @@ impl DamageLog {
     }
 
     /// Marks the damage of these records, or of all, as accepted by record `seq`. Damage that is found later is not covered.
+    /// A defect without a known range is covered by any acceptance, since no acceptance could name it.
     pub fn accept(&mut self, seq: u64, records: Option<&[(u64, u64)]>) {
         self.accepted_through = seq;
         let is_accepted = |damage: &Damage| match (records, damage.records()) {

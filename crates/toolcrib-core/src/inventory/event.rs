@@ -1,6 +1,13 @@
 //! Events: facts that are stored in the journal for ever.
 //!
 //! A golden file pins their JSON: variants and fields with defaults may be added, but nothing is renamed or reused.
+//!
+//! ```json
+//! {"type": "SourceDisabled", "source": "github"}
+//! ```
+//!
+//! Measurements, such as the time and duration of a check, are rows of their own and no events. So are definitions of
+//! sources: they may contain secrets, and events contain their keyed hash only.
 
 use std::fmt;
 
@@ -14,6 +21,8 @@ use crate::source::SourceId;
 use crate::time::Timestamp;
 
 /// Fact about sources, tools or tokens.
+/// The name of a variant is the value of `type`. Tools are named by their own names, not as agents see them: the rules
+/// for names may change, history may not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum Event {
@@ -45,6 +54,7 @@ pub enum Event {
     /// A discovery found another tool list.
     InventoryRecorded {
         source: SourceId,
+        /// The manifest with this fingerprint is stored before the event, so that it can always be read.
         fingerprint: Fingerprint,
         added: Vec<String>,
         changed: Vec<ToolChange>,

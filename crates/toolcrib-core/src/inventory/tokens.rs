@@ -1,4 +1,7 @@
 //! Commands and state of access tokens. A revoked token is dropped from the state; its events stay in the journal.
+//!
+//! Names are unique among valid tokens; ids are random. A token that has expired stays in the state until it is revoked
+//! or its name is used again; the server checks the time.
 
 use super::{Event, Inventory};
 use crate::access::{AccessToken, MAX_ACCESS_TOKENS, MAX_TOKEN_LIFETIME, check_token_name};
@@ -12,12 +15,15 @@ impl Inventory {
         self.tokens.values()
     }
 
-    /// Finds a token by id or else by name. An id always wins, so that a token named like it cannot take its place.
+    /// Finds a token by id or else by name. The id takes precedence, so that a token named like it cannot take its
+    /// place.
     pub fn token(&self, id_or_name: &str) -> Option<&AccessToken> {
         self.tokens.get(id_or_name).or_else(|| self.tokens().find(|token| token.name == id_or_name))
     }
 
     /// Creates a token. Repeating the same command changes nothing.
+    /// Fails with `BAD_REQUEST` for an invalid name or lifetime, and with `CONFLICT` for a name in use or too many
+    /// tokens.
     pub(super) fn create_token(&self, new: &NewToken) -> Result<Vec<Event>> {
         let NewToken { id, name, role, hash, expires_at, requested_at } = new.clone();
         check_token_name(&name)?;
@@ -38,6 +44,7 @@ impl Inventory {
             Some(_) => return Err(name_taken_error(&name)),
             None => {}
         }
+        // `events` has the revocation of an expired token, whose place is free again.
         if self.tokens.len() >= MAX_ACCESS_TOKENS + events.len() {
             let error = Error::new(Code::Conflict, format!("the limit of {MAX_ACCESS_TOKENS} tokens is reached"));
             let error = error.with_next_step("toolcrib token revoke NAME", "DELETE /api/tokens/{id}", "revokes one");
@@ -48,6 +55,7 @@ impl Inventory {
     }
 
     /// Changes name or role of a token.
+    /// Expiry and hash cannot be changed: a token with another lifetime is another token.
     pub(super) fn change_token(&self, change: &TokenChange) -> Result<Vec<Event>> {
         let unknown = || Error::new(Code::NotFound, format!("no token with the id `{}`", change.id));
         let token = self.tokens.get(&change.id).ok_or_else(unknown)?;
@@ -64,6 +72,7 @@ impl Inventory {
     }
 
     /// Revokes a token; an unknown id changes nothing.
+    /// Revoking twice is therefore no error.
     pub(super) fn revoke_token(&self, id: &str) -> Vec<Event> {
         let token = self.tokens.get(id);
         token
