@@ -22,7 +22,7 @@ impl Fingerprint {
     }
 
     /// Wraps a digest that was computed elsewhere.
-    /// For keyed hashes, which need a key that this crate does not have.
+    /// For keyed hashes, whose key this crate does not have, and for digests of several parts.
     pub fn from_bytes(bytes: [u8; 32]) -> Fingerprint {
         Fingerprint(bytes)
     }

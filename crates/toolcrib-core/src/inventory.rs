@@ -3,6 +3,15 @@
 //!
 //! [`Inventory::decide`] checks a command and returns the events that carry it out, or an error. [`Inventory::apply`] folds
 //! an event into the state and cannot fail. Both are pure; storing records is left to the library.
+//!
+//! ```text
+//! Command ── decide ──▶ Event ── stored as a Record ──▶ apply ──▶ Inventory
+//! Disable               SourceDisabled                            enabled: false
+//! ```
+//!
+//! The state can be computed again from the journal at any time, so `apply` must not depend on anything else: neither
+//! on a clock (records have their time) nor on manifests. Content of tools is not part of the inventory, only their
+//! names, dates and switches; the catalogue combines both.
 
 mod command;
 mod damage;
@@ -46,6 +55,7 @@ pub struct Inventory {
 pub struct SourceState {
     /// `mcp`, `openapi`, `workflow` or `builtin`.
     pub kind: String,
+    /// A configuration removes only what a configuration declared.
     pub origin: Origin,
     /// Keyed hash that identifies the stored definition. The definition itself may hold secrets and is no part of the
     /// journal.
@@ -92,6 +102,8 @@ impl Inventory {
     }
 
     /// Returns the events that carry out a command. An empty list means that the state is already as requested.
+    /// Does not change the state. The caller stores the events under the version that it decided on, and decides again
+    /// if another process was faster.
     pub fn decide(&self, command: &Command) -> Result<Vec<Event>> {
         match command {
             Command::Declare(declaration) => Ok(self.decide_declare(declaration)),
@@ -126,6 +138,7 @@ impl Inventory {
     }
 
     /// Folds an event into the state. Copies only the source that it concerns.
+    /// Events about unknown sources, tools and tokens are ignored, since a record before them may be lost.
     pub fn apply(&mut self, record: &Record) {
         self.version = record.seq;
         let at = record.at;
@@ -153,6 +166,7 @@ impl Inventory {
             }),
             Event::SourceEnabled { source } => self.update_source(source, |state| state.enabled = true),
             Event::SourceDisabled { source } => self.update_source(source, |state| state.enabled = false),
+            // The tools stay for their dates and switches, in case the source is declared again.
             Event::SourceRemoved { source } => self.update_source(source, |state| {
                 state.removed = true;
                 state.manifest = None;
@@ -161,6 +175,7 @@ impl Inventory {
             Event::InventoryRecorded { source, fingerprint, added, changed, removed, renamed: _ } => {
                 self.update_source(source, |state| {
                     state.manifest = Some(*fingerprint);
+                    // A tool that returns keeps the date of its first discovery, and stays disabled if it was.
                     for name in added {
                         let new = ToolState { created_at: at, updated_at: at, disabled: false, deprecated: false };
                         let tool = state.tools.entry(name.clone()).or_insert(new);
@@ -209,6 +224,7 @@ impl Inventory {
     }
 
     /// Declares a new source, or records what changed about a known one.
+    /// A source that was removed counts as new.
     fn decide_declare(&self, declaration: &Declaration) -> Vec<Event> {
         let Declaration { source, kind, origin, definition, enabled } = declaration.clone();
         let Some(state) = self.source(&source) else {
@@ -219,6 +235,8 @@ impl Inventory {
         if is_changed {
             events.push(Event::SourceChanged { source: source.clone(), kind, origin, definition, enabled });
         }
+        // Every start declares all sources of the configuration. A source that a user disabled by command must stay
+        // disabled.
         // Declaring a source again does not enable it again. Only an edit of `enabled` in the declaration does.
         let should_be_enabled = enabled.unwrap_or(true);
         if state.declared_enabled != enabled && state.enabled != should_be_enabled {
@@ -232,10 +250,12 @@ impl Inventory {
     }
 
     /// Records a discovered manifest. Fails with `CONFLICT` if the update was computed against another manifest than the
+    /// An unchanged list needs no event.
     /// current one.
     fn decide_record(&self, update: &ManifestUpdate) -> Result<Vec<Event>> {
         let ManifestUpdate { before, after, delta } = update;
         let state = self.require_source(&after.source)?;
+        // Checked first: two processes may find the same list at the same time, and the second has nothing to add.
         if state.manifest == Some(after.fingerprint) {
             return Ok(Vec::new());
         }
@@ -247,6 +267,7 @@ impl Inventory {
             Some(delta) => delta.clone(),
             None => Delta::between(before.manifest(), after)?,
         };
+        // Without the old content every tool would look new. The names in the inventory tell more.
         if let PreviousManifest::Unreadable(_) = before {
             delta = state.delta_by_names(delta);
         }

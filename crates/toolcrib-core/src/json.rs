@@ -1,5 +1,15 @@
 //! JSON as text: fields in order, canonical form, nesting depth. Numbers keep their digits, as they are never parsed to
 //! floats.
+//!
+//! Values from a source are kept as the text that it sent ([`RawValue`]): parsing to `serde_json::Value` would turn a
+//! number of 30 digits into a float, and fails for nesting deeper than 127 levels. The canonical form is what
+//! fingerprints are computed from:
+//!
+//! ```text
+//! {"b": 1.0, "a": "\u0041"}    becomes    {"a":"A","b":1.0}
+//! ```
+//!
+//! Everything here may get hostile input. Functions are linear in the text, or say what bounds them.
 
 mod parse_error;
 mod surrogates;
@@ -17,11 +27,13 @@ pub use parse_error::describe_error;
 pub use surrogates::replace_lone_surrogates;
 
 /// Fields of a JSON object as raw text, in order. Of duplicate names, the last value counts.
+/// Names are decoded, values are not. A duplicate name keeps the position of its first occurrence.
 #[derive(Debug, Clone, Default)]
 pub struct RawFields(Vec<(String, Box<RawValue>)>);
 
 impl RawFields {
     /// Parses an object; `None` for any other value.
+    /// Also `None` for an object with a name that is not valid Unicode.
     pub fn parse(raw: &RawValue) -> Option<RawFields> {
         serde_json::from_str(raw.get()).ok()
     }
@@ -123,12 +135,14 @@ pub fn raw_string(text: &str) -> Box<RawValue> {
 const MAX_REFERENCE_LEN: usize = 1_000;
 
 /// Resolves a local reference such as `#/$defs/place`; `None` for other references and for unknown targets.
+/// `#` alone is the root. Percent-encoded pointers and anchors are unknown targets.
 pub(crate) fn follow_reference<'a>(root: &'a serde_json::Value, reference: &str) -> Option<&'a serde_json::Value> {
     let pointer = reference.strip_prefix('#')?;
     if reference.len() > MAX_REFERENCE_LEN { None } else { root.pointer(pointer) }
 }
 
 /// Serialises a value and returns about the first `limit` bytes. Stops there, so that large values cost no more.
+/// The result is cut and so usually no valid JSON: it is for messages and for measuring whether a value is short.
 pub fn truncated_json(value: &impl Serialize, limit: usize) -> String {
     /// Fails once `limit` bytes are written.
     struct LimitedWriter {
@@ -160,6 +174,7 @@ pub fn truncated_json(value: &impl Serialize, limit: usize) -> String {
 }
 
 /// Appends the canonical form: keys sorted by bytes, no white space, strings in one spelling, numbers as written.
+/// Of duplicate keys the last value counts, as in [`RawFields`]. Numbers are not normalised: `1` and `1.0` differ.
 /// Recursive, and parses each level again: callers limit the depth first (64 for schemas).
 pub(crate) fn push_canonical(raw: &RawValue, out: &mut String) {
     let text = raw.get().trim();
@@ -215,6 +230,8 @@ pub(crate) fn push_json_string(text: &str, out: &mut String) {
 }
 
 /// Maximum nesting of objects and arrays, determined without recursion or parsing.
+/// Used before anything that recurses. Brackets inside of strings do not count; for text that is no JSON the result is
+/// meaningless, but harmless.
 pub(crate) fn nesting_depth(text: &str) -> usize {
     let mut depth = 0_usize;
     let mut deepest = 0_usize;
@@ -244,6 +261,7 @@ pub(crate) fn nesting_depth(text: &str) -> usize {
 }
 
 /// Removes white space between tokens; the order of keys stays.
+/// The text must be valid JSON. Stored and listed schemas are compact.
 pub(crate) fn compact(text: &str) -> String {
     let mut compact = String::with_capacity(text.len());
     let mut in_string = false;

@@ -1,5 +1,14 @@
 //! The lockfile: names and fingerprints of all tools at one point in time. Its text is byte-identical while nothing
 //! changes, with one line per tool, so that version control shows each change.
+//!
+//! ```json
+//! {"version": 1,
+//!  "sources": {"github": {"inventory_hash": "9f86…", "tools": {
+//!    "github__push": {"fingerprint": "ba78…", "text": "3e23…", "input": "44bd…", "hints": "destructive"}}}}}
+//! ```
+//!
+//! Writing and parsing are here; comparing a lockfile with the current tools is in `compare` and `diff`. Descriptions are
+//! in it as fingerprints only, short schemas in full.
 
 mod line_index;
 mod parts;
@@ -26,6 +35,7 @@ const LOCKFILE_VERSION: u32 = 1;
 pub struct Lockfile {
     /// Version of the format.
     pub version: u32,
+    /// Sorted by id, like all maps here, which keeps the text stable.
     pub sources: BTreeMap<SourceId, LockedSource>,
 }
 
@@ -50,6 +60,8 @@ pub struct LockedTool {
 
 impl Lockfile {
     /// Locks all tools of a catalogue.
+    /// Includes hidden and disabled tools. Fails if a
+    /// stored tool cannot be parsed.
     pub fn from_segments<'a>(segments: impl Iterator<Item = &'a Segment>) -> Result<Lockfile> {
         Lockfile::with_budget(segments, &mut WorkBudget::for_lockfile())
     }
@@ -66,6 +78,8 @@ impl Lockfile {
     }
 
     /// Parses what [`Lockfile::to_text`] wrote.
+    /// Any formatting is accepted. Fails with `BAD_REQUEST` and the place of the error for other text and other
+    /// versions.
     pub fn parse(text: &str) -> Result<Lockfile> {
         // Checks the version first, since a newer format may not parse at all.
         #[derive(Deserialize)]
@@ -92,6 +106,7 @@ impl Lockfile {
     }
 
     /// Renders the file with one tool per line, sorted by name.
+    /// Written by hand, because serde's pretty printer would spread a tool over many lines.
     pub fn to_text(&self) -> Result<String> {
         let mut text = format!("{{\n  \"version\": {},\n  \"sources\": {{", self.version);
         for (index, (id, source)) in self.sources.iter().enumerate() {

@@ -1,6 +1,14 @@
 //! Manifests: the tool list of a source at one moment, normalised, bounded, sorted and identified by its fingerprint.
 //!
-//! An invalid tool is set aside with a reason and does not affect the others.
+//! An invalid tool is skipped with a reason and does not affect the others: one tool without a usable schema
+//! must not lose the whole list, as it does in clients that parse a list as one typed value.
+//!
+//! The flow: raw definitions ─▶ `normalize` (one tool at a time) ─▶ [`Manifest`] ─▶ [`PackedManifest`] (stored form) ─▶
+//! [`Delta`] against the previous one.
+//!
+//! Limits: [`ToolLimits`] bounds each single tool here. The maximum size of a tool list is enforced before, while the
+//! list is read: for MCP servers by `toolcrib_mcp::ClientLimits` (number of tools, of pages, and bytes of all pages),
+//! for OpenAPI documents by `openapi::convert` (number of operations and bytes of all tools).
 
 mod delta;
 mod normalize;
@@ -28,6 +36,7 @@ pub struct Manifest {
     pub fingerprint: Fingerprint,
     /// Tools with their fingerprints, in byte order of their own names.
     pub tools: Vec<(Tool, Fingerprint)>,
+    /// Tools that were offered and cannot be used, sorted by name.
     pub excluded: Vec<ExcludedTool>,
     /// Description of the source by itself, for search. Not part of the fingerprint.
     pub about: Option<String>,
@@ -43,14 +52,18 @@ pub struct ExcludedTool {
     pub reason: String,
 }
 
-/// Size limits of a tool. A tool beyond them is set aside.
+/// Size limits of a single tool. A tool beyond them is skipped with a reason; the others of its list stay.
+///
+/// Not the maximum size of a tool list: that is enforced on the wire, by `toolcrib_mcp::ClientLimits` (`max_tools`,
+/// `max_pages`, `max_list_bytes`), where a list beyond it fails as a whole. OpenAPI documents are bounded by
+/// `openapi::convert`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolLimits {
-    /// Size of the input schema and of the output schema, each.
+    /// Size of the input schema and of the output schema, each, in bytes of JSON text as received.
     pub max_schema_bytes: usize,
-    /// Nesting depth of a schema.
+    /// Nesting depth of a schema. Everything that recurses over a schema relies on it.
     pub max_schema_depth: usize,
-    /// Size of the whole definition.
+    /// Size of the whole definition in bytes of JSON text as received.
     pub max_tool_bytes: usize,
 }
 
@@ -63,6 +76,8 @@ impl Default for ToolLimits {
 impl Manifest {
     /// Builds a manifest from the tool definitions of a source as they were received. `already_excluded` are tools that
     /// were rejected before.
+    /// The number of tools is not limited here: the maximum size of a tool list is enforced where the list is read, see
+    /// [`ToolLimits`]. Never fails; a list of invalid tools is a manifest without tools.
     pub fn new(
         source: &SourceId,
         offered: &[Box<RawValue>],
@@ -82,6 +97,8 @@ impl Manifest {
                 Err(rejected) => excluded.push(rejected),
             }
         }
+        // Servers may list their tools in any order. Sorted, the same tools have the same fingerprint, and lookups can
+        // use binary search.
         tools.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
         excluded.sort();
         let fingerprints = tools.iter().map(|(tool, fingerprint)| (tool.name.as_str(), *fingerprint));
@@ -98,7 +115,7 @@ impl Manifest {
     }
 }
 
-/// Hashes source, tools and set-aside tools as canonical JSON. The text must never change: fingerprints are stored.
+/// Hashes source, tools and skipped tools as canonical JSON. The text must never change: fingerprints are stored.
 fn compute_fingerprint<'a>(
     source: &SourceId,
     tools: impl Iterator<Item = (&'a str, Fingerprint)>,

@@ -1,4 +1,6 @@
 //! Compares a configuration with the inventory. Sources that were declared at run time are left alone.
+//! The result is a list of commands, which `Inventory::decide` turns into events; most of them change nothing at an
+//! ordinary start.
 
 use super::{Command, Declaration, Inventory, Origin};
 use crate::source::SourceId;

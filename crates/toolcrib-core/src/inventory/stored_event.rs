@@ -1,4 +1,7 @@
 //! Parses the stored body of a record: an event that this build knows, one of a newer version, or damage.
+//!
+//! The difference matters: a record of a newer version is skipped or, if it is critical, stops calls until Toolcrib is
+//! updated; a damaged one needs an administrator. Taking one for the other would send users to the wrong remedy.
 
 use std::cmp::Ordering;
 

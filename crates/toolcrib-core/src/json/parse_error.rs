@@ -1,4 +1,12 @@
 //! Messages of JSON parse errors in terms of JSON, without names of Rust types.
+//!
+//! ```text
+//! invalid type: map, expected u32 at line 1 column 10
+//! invalid type: an object, expected a non-negative whole number at line 1 column 10
+//! ```
+//!
+//! REST clients and agents read these messages. The rewriting works on the text, since serde's errors have no
+//! structure; what is not recognised stays as it is.
 
 /// Formats a `serde_json` error with the words object, list and whole number instead of Rust types.
 pub fn describe_error(error: &serde_json::Error) -> String {
@@ -7,6 +15,7 @@ pub fn describe_error(error: &serde_json::Error) -> String {
         Some(start) => message.split_at(start),
         None => (message.as_str(), ""),
     };
+    // `data did not match any variant of untagged enum Name`: the name of a Rust type helps no client.
     if let Some((before, _)) = reason.split_once(" of untagged enum ") {
         return format!("{before} that is known{position}");
     }

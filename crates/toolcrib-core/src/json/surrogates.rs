@@ -1,7 +1,14 @@
 //! Lone surrogates in JSON text. Programs that cut UTF-16 text inside an emoji write half of it as `\ud83e`, which
 //! strict parsers reject.
+//!
+//! ```text
+//! "a \ud83e b"       becomes    "a \ufffd b"
+//! "a \ud83e\udd80"   stays: a pair is one character
+//! "a \\ud83e"        stays: an escaped backslash, not an escape
+//! ```
 
 /// Replaces lone surrogates by U+FFFD. Returns `None` if there are none.
+/// Works on the text and needs no valid JSON. Linear in its length.
 pub fn replace_lone_surrogates(text: &str) -> Option<String> {
     const REPLACEMENT: &str = "\\ufffd";
     let mut repaired = String::with_capacity(text.len());

@@ -1,4 +1,7 @@
 //! Finds the line of each source and tool in the text of a lockfile, however the file is formatted.
+//!
+//! For reports that point into the file, such as annotations in a code review. A tool that is new has no line, so its
+//! source's line stands for it.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,14 @@
 //! The parts of a tool in a lockfile: short fingerprints and normalised schemas. They suffice to tell how a tool
 //! changed on a machine that never had the old version.
+//! Everything but the name is covered by one part, so that a change is neither missed nor reported twice:
+//!
+//! ```text
+//! text         titles, descriptions, comments and examples, also inside schemas
+//! input        input schema without those texts, in normal form
+//! hints        readOnlyHint and the like
+//! execution    request of an OpenAPI operation
+//! rest         everything else
+//! ```
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -45,6 +54,7 @@ const FINGERPRINT_DIGITS: usize = 16;
 const MAX_STORED_SCHEMA_LEN: usize = 2_000;
 
 /// Prefix of the fingerprint of a schema as it is written, not normalised. Costs little work, but any other notation of
+/// A digest never starts with it, so old and new fingerprints can be told apart.
 /// the same schema counts as a change.
 const VERBATIM_PREFIX: &str = "=";
 
@@ -56,6 +66,7 @@ impl ToolParts {
     }
 
     /// Computes the parts of a tool for comparison with `other`: with verbatim fingerprints where `other` has them.
+    /// Fingerprints of different kinds would never be equal, and each tool would look changed.
     pub(crate) fn from_tool_comparable_to(
         tool: &Tool,
         other: Option<&ToolParts>,
@@ -126,6 +137,7 @@ fn normalize_schema(
     let value = parse_json(schema);
     let sorted = sort_keys(&value);
     collect_texts(&sorted, SchemaKeys::Keywords, texts);
+    // The texts are collected in any case: the budget bounds normalisation only.
     let verbatim = || (format!("{VERBATIM_PREFIX}{}", short_fingerprint(&sorted)), None);
     if budget.is_exhausted() || other.is_some_and(|other| other.starts_with(VERBATIM_PREFIX)) {
         return verbatim();
@@ -173,7 +185,8 @@ fn short_fingerprint(value: &Value) -> String {
     Fingerprint::digest(value.to_string()).short_hex(FINGERPRINT_DIGITS)
 }
 
-/// Kind of the keys of an object within a schema.
+/// Kind of the keys of an object within a schema. A property may be named `title`, so the same word is an annotation in one
+/// place and a name in another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SchemaKeys {
     Keywords,

@@ -1,4 +1,5 @@
-//! Differences between two manifests of one source.
+//! Differences between two manifests of one source. Computed once, when a new list is recorded, and stored in the
+//! event: the class of a change is part of history and is not computed again.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,8 @@ pub struct Delta {
     pub added: Vec<String>,
     pub changed: Vec<ToolChange>,
     pub removed: Vec<String>,
-    /// Pairs of a removed and an added tool that are most likely the same tool.
+    /// Pairs of a removed and an added tool that are probably the same tool. Both names are in `removed` and `added`
+    /// too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub renamed: Vec<ToolRename>,
     /// Number of tools that are the same in both.
@@ -49,6 +51,8 @@ impl ToolChange {
 
 impl Delta {
     /// Compares two manifests in one pass over their sorted lists. Only tools whose fingerprints differ are parsed.
+    /// Without a previous manifest every tool is added. Fails if a stored tool cannot be parsed. Comparing schemas has
+    /// one [`WorkBudget`] for the whole list; once it is spent, changes are classified less precisely.
     pub fn between(before: Option<&PackedManifest>, after: &PackedManifest) -> Result<Delta> {
         let mut delta = Delta::default();
         let mut budget = WorkBudget::default();
@@ -75,6 +79,7 @@ impl Delta {
         Ok(delta)
     }
 
+    /// Whether no tool differs. Renames are additions and removals, so they need no check of their own.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }

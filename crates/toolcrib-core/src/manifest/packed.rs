@@ -1,6 +1,14 @@
 //! Stored form of a manifest: one text with all tools, and an index of their positions.
 //!
 //! Startup reads only the index; a tool is parsed when it is first used.
+//!
+//! ```text
+//! body    {"name":"push",…,"face":{"title":…}}{"name":"tag",…,"face":{…}}
+//!         ^ start                 ^ listing_start
+//! index   {"source":"git","tools":[{"name":"push","fingerprint":"…","start":0,"face_start":24,"end":36}, …]}
+//! ```
+//!
+//! The part that lists show (`face`) is the last field of each tool, so a list is made by cutting it out of the body.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,10 +44,12 @@ pub struct PackedTool {
     /// Number of tokens of the tool as MCP lists it; 0 if not counted yet.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tokens: u32,
+    /// Start of the tool's JSON.
     start: usize,
     /// Start of the part that tool lists show.
     #[serde(rename = "face_start")]
     listing_start: usize,
+    /// End of the tool's JSON, exclusive.
     end: usize,
 }
 
@@ -123,6 +133,7 @@ impl PackedManifest {
     }
 
     /// Verifies the stored content by computing every fingerprint again. Returns a description of the first damage.
+    /// Parses all tools, so it is for `verify` and not for a start.
     pub fn find_damage(&self) -> Option<String> {
         for stored in &self.tools {
             let tool = match self.tool(stored) {
