@@ -7,8 +7,8 @@
 //!    "github__push": {"fingerprint": "ba78…", "text": "3e23…", "input": "44bd…", "hints": "destructive"}}}}}
 //! ```
 //!
-//! Writing and parsing are here; comparing a lockfile with the current tools is in `compare` and `diff`. Descriptions are
-//! in it as fingerprints only, short schemas in full.
+//! Writing and parsing are here; comparing a lockfile with the current tools is in `compare` and `diff`. A lockfile has
+//! descriptions as fingerprints only, and short schemas in full.
 
 mod line_index;
 mod parts;

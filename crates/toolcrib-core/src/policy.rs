@@ -1,4 +1,15 @@
 //! Rules on tools, by globs on their names. Enforced when tools are listed and again when they are called.
+//!
+//! ```text
+//! tools: { "*": ask, "get_*": allow, "get_secret": hide }
+//!
+//! get_issue     allow    `get_*` has more literal characters than `*`
+//! get_secret    hide     the most specific rule
+//! delete_repo   ask
+//! ```
+//!
+//! The order in the file has no meaning: rules are sorted by specificity. Annotations of a server, such as
+//! `readOnlyHint`, play no part in a verdict, because a server could lie about them.
 
 mod widening;
 
@@ -10,6 +21,7 @@ pub use widening::{DefaultVerdict, widens};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
+    /// Listed and callable.
     #[default]
     Allow,
     /// Listed; a call needs the consent of the user.
@@ -51,8 +63,10 @@ enum StoredRules {
 }
 
 impl Verdict {
+    /// All verdicts, from permissive to strict.
     pub const ALL: [Verdict; 4] = [Verdict::Allow, Verdict::Ask, Verdict::Deny, Verdict::Hide];
 
+    /// Name in the configuration and in stored rules.
     pub fn as_str(self) -> &'static str {
         match self {
             Verdict::Allow => "allow",
@@ -64,17 +78,21 @@ impl Verdict {
 }
 
 impl Rules {
+    /// Creates the source's own list from rules in any order.
     pub fn new(rules: Vec<Rule>) -> Rules {
         Rules { own: most_specific_first(rules), restrictions: Vec::new() }
     }
 
     /// Adds the rules of another file for the same source as restrictions.
+    /// Kept as separate lists: two lists in which the most specific glob decides cannot be merged into one that gives
+    /// the stricter verdict of both.
     pub fn restricted_by(mut self, other: Rules) -> Rules {
         let lists = std::iter::once(other.own).chain(other.restrictions);
         self.restrictions.extend(lists.filter(|list| !list.is_empty()).map(most_specific_first));
         self
     }
 
+    /// Whether no rule exists, so that every tool has its default verdict.
     pub fn is_empty(&self) -> bool {
         self.own.is_empty() && self.restrictions.is_empty()
     }
@@ -95,6 +113,7 @@ impl Rules {
 
 /// Sorts rules by specificity: more literal characters first, then fewer wildcards.
 fn most_specific_first(mut rules: Vec<Rule>) -> Vec<Rule> {
+    // The glob itself is the last key, so that equally specific rules always have the same order.
     rules.sort_by_cached_key(|rule| {
         let wildcards = rule.glob.matches(['*', '?']).count();
         let literals = rule.glob.chars().count() - wildcards;
@@ -131,6 +150,7 @@ impl From<Rules> for StoredRules {
 }
 
 /// Whether a glob matches the whole text. `*` matches any run of characters, `?` a single one; nothing else is special.
+/// Case matters.
 pub fn glob_matches(glob: &str, text: &str) -> bool {
     wildcard_match(glob, text, |_| true)
 }

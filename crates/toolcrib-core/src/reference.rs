@@ -1,12 +1,23 @@
 //! References in configuration values: `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}` and, as in other clients,
 //! `${NAME}` and `${NAME:-default}`. This module parses and substitutes them; the library looks the values up.
+//!
+//! ```text
+//! Bearer ${env:TOKEN}       ─▶ Literal("Bearer "), Reference(Env { name: "TOKEN" })
+//! ${input:key}, ${1x}, ${   ─▶ literal text
+//! ```
+//!
+//! There is no escape for `${` and no nesting: a reference ends at the first `}`. Substituted values are not searched
+//! for references again, so the content of a variable cannot read another one.
 
 use std::fmt;
 
 /// Reference to an environment variable or a file.
+/// Borrows from the text that it was parsed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference<'a> {
+    /// The default applies where the variable is not set or empty.
     Env { name: &'a str, default: Option<&'a str> },
+    /// Content of a file; the path may be relative to the configuration file until it is made absolute.
     File { path: &'a str },
 }
 
@@ -18,6 +29,7 @@ pub enum ReferencePart<'a> {
 }
 
 /// Splits a text into literals and references. A malformed reference is literal text.
+/// The parts in order cover the whole text. Empty literals are left out.
 pub fn split_references(text: &str) -> Vec<ReferencePart<'_>> {
     let mut parts = Vec::new();
     let mut literal_start = 0;
@@ -40,6 +52,7 @@ pub fn split_references(text: &str) -> Vec<ReferencePart<'_>> {
 }
 
 /// Substitutes every reference by the result of `look_up`. Stops at the first error.
+/// Literal text is copied unchanged.
 pub fn resolve_references<E>(
     text: &str,
     mut look_up: impl FnMut(&Reference<'_>) -> Result<String, E>,

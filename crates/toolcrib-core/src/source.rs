@@ -1,6 +1,9 @@
 //! Source definitions: kind, connection parameters and settings of a declared origin of tools.
 //!
 //! The serialised form is stored in the database, so names of fields and variants must stay compatible.
+//!
+//! Reading a definition from a file is in `config::source`, connecting to it in the connectors of the library. Texts
+//! may contain references such as `${env:TOKEN}`, which are resolved when a connection is made and never stored.
 
 mod id;
 mod references;
@@ -27,14 +30,18 @@ pub struct Source {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceKind {
+    /// A child process that speaks MCP on stdin and stdout.
     Stdio(StdioSource),
     /// Streamable HTTP.
     Http(RemoteSource),
     /// HTTP with SSE, the transport of MCP before 2025-03-26.
     Sse(RemoteSource),
+    /// Operations of an OpenAPI document; Toolcrib sends the requests itself.
     #[serde(rename = "openapi")]
     OpenApi(OpenApiSource),
+    /// Workflows of an Arazzo document, whose steps call other tools.
     Workflow(WorkflowSource),
+    /// Tools that are part of Toolcrib or of an embedding program.
     Builtin(BuiltinSource),
 }
 
@@ -71,11 +78,13 @@ pub struct RemoteSource {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Auth {
+    /// `Authorization: Bearer …`.
     Bearer(String),
     Basic {
         user: String,
         password: String,
     },
+    /// A key under a name of the service's own.
     ApiKey {
         name: String,
         #[serde(rename = "place")]
@@ -181,27 +190,38 @@ pub struct BuiltinSource {
 #[serde(default)]
 pub struct SourceSettings {
     #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
+    /// Age after which the tool list is stale.
     pub ttl: Option<Duration>,
     #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
+    /// Bound on all attempts of a handshake together.
     pub connect_timeout: Option<Duration>,
     #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
+    /// Bound on the first discovery of a server that Toolcrib starts.
     pub first_start_timeout: Option<Duration>,
     #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
+    /// Bound on fetching the tool list.
     pub discovery_timeout: Option<Duration>,
     #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
+    /// Bound on one tool call.
     pub call_timeout: Option<Duration>,
     #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
+    /// Time without calls after which a connection is closed.
     pub idle: Option<Duration>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// Size in bytes above which a result is split into pages.
     pub result_limit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// Treatment of tools that have the name of a built-in tool.
     pub on_conflict: Option<OnConflict>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// Lifetime of a started server process.
     pub lifecycle: Option<Lifecycle>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// Whether hidden characters are removed from results.
     pub results: Option<ResultText>,
 
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// Initial state of the source; commands may change it later.
     pub enabled: Option<bool>,
     /// Name for display instead of the id.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -221,7 +241,9 @@ pub struct SourceSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnConflict {
+    /// The built-in tool keeps the name, and the other one is listed as skipped.
     Exclude,
+    /// Both are listed; the prefix tells them apart.
     Keep,
 }
 
@@ -296,6 +318,7 @@ impl SourceKind {
 
 impl SourceSettings {
     /// Returns these settings with unset ones taken from `defaults`.
+    /// Settings of the second group belong to a single source and are never taken from `defaults`.
     pub fn with_defaults(&self, defaults: &SourceSettings) -> SourceSettings {
         SourceSettings {
             ttl: self.ttl.or(defaults.ttl),

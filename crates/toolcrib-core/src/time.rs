@@ -1,4 +1,13 @@
 //! Timestamps in milliseconds, and durations as people write them. Nothing here reads a clock.
+//!
+//! Timestamps are wall-clock time, for records and displays. Deadlines and timers use monotonic time and are not made
+//! of these.
+//!
+//! ```text
+//! Timestamp(1_763_200_000_000)    2025-11-15T09:46:40.000Z
+//! parse_duration("1h30m")         5,400 s
+//! format_duration(90 s)           90s
+//! ```
 
 mod time_spec;
 
@@ -16,11 +25,13 @@ pub struct Timestamp(pub i64);
 
 impl Timestamp {
     /// Adds a duration, saturating at the end of the range.
+    /// Never fails, so that a stored time cannot make a process panic.
     pub fn plus(self, duration: Duration) -> Timestamp {
         Timestamp(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
     /// Time elapsed since `earlier`; zero if that is not earlier.
+    /// A wall clock may be set back between two readings.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -55,12 +66,14 @@ impl<'de> Deserialize<'de> for Timestamp {
 }
 
 /// Parses `250ms`, `5s`, `5m`, `1h30m`.
+/// Also accepts ISO 8601 such as `PT5M`. `None` for negative durations and for a number without a unit.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let signed: jiff::SignedDuration = text.trim().parse().ok()?;
     Duration::try_from(signed).ok()
 }
 
 /// Formats a duration with the largest unit that divides it: `5m`, `90s`, `250ms`.
+/// [`parse_duration`] reads the result back. Fractions of a millisecond are dropped.
 pub fn format_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     match millis {

@@ -1,16 +1,20 @@
 //! Exact token counts with the tokenizer o200k_base. The first count loads the tokenizer, which takes about 200 ms,
 //! longer than a startup may: callers that will count soon call [`load_tokenizer`] on another thread, and no list needs
 //! a count.
+//!
+//! Models of other vendors count differently; one tokenizer for all makes sources comparable with each other.
 
 use tiktoken_rs::o200k_base_singleton;
 
 /// Number of tokens of a text.
+/// Special tokens such as `<|endoftext|>` count as ordinary text. May block for the time of loading.
 pub fn count(text: &str) -> usize {
     let tokenizer = o200k_base_singleton();
     split_long_whitespace(text).map(|piece| tokenizer.count_ordinary(piece)).sum()
 }
 
 /// Truncates a text to a number of tokens, at the end of a word if possible.
+/// The result is a prefix of the text. Without white space it may end inside of a word.
 pub fn truncate_to_tokens(text: &str, max_tokens: usize) -> &str {
     // Assumes at most 64 bytes per token on average, so that the rest of a long text is not counted.
     const MAX_TOKEN_BYTES: usize = 64;
@@ -37,6 +41,7 @@ pub fn truncate_to_tokens(text: &str, max_tokens: usize) -> &str {
 }
 
 /// Loads the tokenizer unless it is loaded already.
+/// Blocks; meant for a thread of its own.
 pub fn load_tokenizer() {
     o200k_base_singleton();
 }
@@ -62,6 +67,7 @@ fn split_long_whitespace(text: &str) -> impl Iterator<Item = &str> {
 fn next_split(text: &str) -> usize {
     let mut whitespace_run = 0;
     for (position, character) in text.char_indices() {
+        // The rest is too short for a run that must be split.
         if text.len() - position + whitespace_run <= MAX_WHITESPACE_RUN {
             break;
         }

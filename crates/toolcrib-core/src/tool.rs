@@ -1,4 +1,12 @@
 //! A tool: its identity, its name in the catalogue, and its content as the source describes it, normalised.
+//!
+//! A tool has three names, which are types of their own or say so in their names:
+//!
+//! ```text
+//! original name    create.issue           the source's own; calls to the source must use it
+//! ToolId           github, create.issue   identity in the inventory and in events
+//! ToolName         github__create_issue   what agents see and call
+//! ```
 
 use std::fmt;
 
@@ -61,10 +69,15 @@ pub struct ToolListing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolNote {
+    /// The schema `{"type":"object"}` was filled in.
     NoSchema,
+    /// A text with the name of the tool was filled in.
     NoDescription,
+    /// The original is in [`Tool::original`].
     TextCleaned,
+    /// They were no object.
     AnnotationsIgnored,
+    /// It was no object, too large, nested too deep, or refers to another document.
     OutputSchemaIgnored,
 }
 
@@ -82,6 +95,7 @@ impl ToolNote {
 }
 
 /// MCP annotations that affect retries. Values other than booleans count as `false`.
+/// A server that sends `"yes"` instead of `true` gets no retries rather than an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Hints {
@@ -101,6 +115,8 @@ pub const EXECUTION_SPEC_KEY: &str = "x-toolcrib-backing";
 
 impl Tool {
     /// Returns the fields of the tool as its source sent them.
+    /// Their fingerprint is that of the offered definition, which `verify` checks. The order of fields is not restored;
+    /// the canonical form does not need it.
     pub fn to_offered_fields(&self) -> RawFields {
         let mut offered = RawFields::default();
         let has_note = |note: ToolNote| self.notes.contains(&note);
@@ -114,7 +130,7 @@ impl Tool {
             ("annotations", annotations.clone()),
             (EXECUTION_SPEC_KEY, self.execution_spec.clone()),
         ];
-        // The original text of a field wins over the normalised one.
+        // The original text of a field takes precedence over the normalised one.
         for (key, listed) in fields {
             if let Some(value) = self.original.get(key).map(ToOwned::to_owned).or(listed) {
                 offered.insert(key, value);
@@ -125,6 +141,8 @@ impl Tool {
     }
 
     /// Parses the execution specification, if the tool has one.
+    /// For tools of MCP servers the caller must ignore it, see
+    /// [`ToolRef::execution_spec`](crate::catalog::ToolRef::execution_spec).
     pub fn parse_execution_spec(&self) -> Option<ExecutionSpec> {
         serde_json::from_str(self.execution_spec.as_ref()?.get()).ok()
     }
@@ -144,10 +162,12 @@ pub struct ToolName(String);
 /// Separates source and tool in a [`ToolName`].
 pub const SEPARATOR: &str = "__";
 /// Maximum length of a [`ToolName`], the smallest limit among the providers.
+/// OpenAI and Anthropic accept 64 characters; MCP itself allows 128.
 pub(crate) const MAX_TOOL_NAME_LEN: usize = 64;
 
 impl ToolName {
     /// Derives the name from the original one: illegal characters become `_`; a name that is too long is cut and gets a
+    /// The result depends on both arguments alone, so a tool has the same name on every machine.
     /// hash.
     pub fn from_original(prefix: &str, tool: &str) -> ToolName {
         let name = sanitize_with_prefix(prefix, tool);
@@ -185,6 +205,7 @@ pub enum ParsedToolName<'a> {
 }
 
 /// Parses `source__tool`, `source/tool`, `source:tool` and bare names. The only parser of tool names.
+/// Nothing is looked up, and the parts are not normalised.
 ///
 /// # Errors
 /// `TOOL_INVALID_INPUT` if the text is empty, too long, has control characters or lacks one of the parts.

@@ -1,5 +1,17 @@
 //! Normalises one tool definition of a source: checks its limits, sanitises its texts and fills in what is missing, or
 //! returns the reason why it cannot be used. The fingerprint is computed from the definition as the source offered it.
+//!
+//! A definition has two kinds of text. Texts that are only read (titles, descriptions) are sanitised, and their
+//! originals are kept in [`Tool::original`]. Texts that must match exactly on both sides (names, `enum`, `default`)
+//! cannot be changed, because the server would not know the changed form; a tool with hidden characters in one of them
+//! is skipped.
+//!
+//! ```text
+//! description "Reads\u200b a file"     sanitised: "Reads a file", with the note text_cleaned
+//! property    "pa\u200bth"             skipped: its input schema has hidden characters in the name `path`
+//! ```
+//!
+//! Reasons are part of the manifest's fingerprint. Rewording one makes every source with such a tool look changed once.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -12,6 +24,8 @@ use crate::text::{has_no_hidden_characters, may_contain_hidden, sanitize, saniti
 use crate::tool::{EXECUTION_SPEC_KEY, Tool, ToolListing, ToolNote};
 
 /// Maximum length of a tool's own name in bytes. Names for agents are shortened separately.
+/// MCP allows 128 characters; longer names are
+/// accepted up to this bound.
 const MAX_TOOL_NAME_BYTES: usize = 512;
 
 /// Normalises a tool definition. `position` identifies a tool without a usable name.
@@ -36,6 +50,7 @@ pub(super) fn normalize_tool(
     if name.len() > MAX_TOOL_NAME_BYTES {
         return Err(reject_nameless("its name is longer than 512 bytes"));
     }
+    // From here on the tool has a name that it can be listed under.
     let reject = |reason: String| ExcludedTool { name: sanitize_truncated(&name, MAX_TOOL_NAME_BYTES), reason };
     // Invalid UTF-8 was replaced by this character when it was read. A call could not send the original name back.
     if name.contains(char::REPLACEMENT_CHARACTER) {
@@ -68,6 +83,7 @@ pub(super) fn normalize_tool(
             None
         }
     };
+    // The schemas are checked above. This bounds the depth of all other fields too.
     if json::nesting_depth(raw.get()) > limits.max_schema_depth + 4 {
         return Err(reject(format!("it is nested deeper than {} levels", limits.max_schema_depth)));
     }
@@ -126,6 +142,7 @@ pub(super) fn normalize_tool(
 }
 
 /// Checks that a schema is an object within limits and has no remote references. `what` names it in the reason.
+/// Remote references are never fetched, so a schema with one is incomplete.
 fn check_schema(schema: &RawValue, what: &str, limits: &ToolLimits) -> Result<(), String> {
     let text = schema.get();
     if !text.starts_with('{') {
@@ -167,6 +184,7 @@ fn parse_items(array: &RawValue) -> Vec<&RawValue> {
 }
 
 /// Rejects a schema with hidden characters in names or in values of `enum`, `const`, `default`, `pattern` and `required`.
+/// Most schemas have no suspicious byte at all, which the first check finds without parsing.
 /// Agent and server must agree on these exactly, so they cannot be sanitised.
 fn reject_hidden_characters(what: &str, schema: Option<&RawValue>) -> Result<(), String> {
     let Some(location) = schema
@@ -179,6 +197,7 @@ fn reject_hidden_characters(what: &str, schema: Option<&RawValue>) -> Result<(),
 }
 
 /// Describes where a schema has hidden characters that cannot be sanitised. Costs at most text length times depth, like
+/// The name in the description is sanitised, so it looks ordinary; the reason says that it is not.
 /// [`find_remote_reference`].
 fn find_hidden_characters(raw: &RawValue, keys: SchemaKeyKind) -> Option<String> {
     match raw.get().as_bytes().first() {
@@ -224,6 +243,7 @@ fn has_hidden_in_pattern(raw: &RawValue) -> bool {
 }
 
 /// Sanitises the texts of a schema, or returns `None` if nothing changes. Names and values that must match exactly stay as
+/// The depth must be bounded before, since this recurses.
 /// they are; [`reject_hidden_characters`] has checked them.
 pub(crate) fn sanitize_schema(schema: &RawValue) -> Option<Box<RawValue>> {
     if !may_contain_hidden(schema.get()) {
@@ -236,6 +256,7 @@ pub(crate) fn sanitize_schema(schema: &RawValue) -> Option<Box<RawValue>> {
 }
 
 /// Meaning of the keys of an object in a schema.
+/// Below `properties`, `default` is the name of a property and not a keyword.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SchemaKeyKind {
     /// Keywords of JSON Schema.
@@ -294,6 +315,7 @@ fn write_sanitized(raw: &RawValue, keys: SchemaKeyKind, into: &mut String, chang
 }
 
 /// Returns a sanitised text; `None` if it is blank or not a string. An offered value that differs is kept in `original`.
+/// A blank description counts as missing and is replaced by the caller.
 fn sanitize_text(key: &str, raw: Box<RawValue>, original: &mut RawFields, notes: &mut Vec<ToolNote>) -> Option<String> {
     let offered = parse_string(&raw);
     let sanitized = offered.as_deref().map(sanitize);

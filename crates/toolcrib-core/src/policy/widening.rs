@@ -2,6 +2,14 @@
 //!
 //! Decided for every name that a tool could have, since the tools are not known yet. Where an exact answer is not possible,
 //! the rules count as wider.
+//!
+//! ```text
+//! { "delete_*": deny }    ─▶ { "delete_*": deny, "push": ask }    narrower: no approval
+//! { "delete_*": deny }    ─▶ { "delete_repo": deny }              wider: `delete_branch` is allowed now
+//! ```
+//!
+//! The method: for every pair of an old and a new rule whose verdicts widen, look for a name that both decide about.
+//! Such a name may exist if the globs overlap and no more specific rule covers one of them.
 
 use super::{Rule, Rules, Verdict, wildcard_match};
 use crate::text::sanitize;
@@ -16,12 +24,15 @@ const MAX_GLOB_LEN: usize = 128;
 /// Verdict on a tool where no rule of its source matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultVerdict {
+    /// For all sources but built-in ones.
     Allow,
     /// Each built-in tool has its own default, `allow` or `ask`; a rule `allow` can lift the latter.
     PerTool,
 }
 
 /// Whether `new` could give some tool a less strict verdict than `old`. `prefix` is the prefix of the source's tools in the
+/// May return true where it does not; never false where it does. A new restriction list can only restrict, so only the
+/// old ones are looked at.
 /// names that agents see.
 pub fn widens(old: &Rules, new: &Rules, prefix: &str, default: DefaultVerdict) -> bool {
     let restrictions_widen = old.restrictions.iter().enumerate().any(|(index, restriction)| {
@@ -32,6 +43,7 @@ pub fn widens(old: &Rules, new: &Rules, prefix: &str, default: DefaultVerdict) -
 }
 
 /// Whether one list allows more than the list it replaces.
+/// Equal lists are recognised first, so that long ones do not need approval on every load.
 fn list_widens(old: &[Rule], new: &[Rule], prefix: &str, default: DefaultVerdict) -> bool {
     if old == new {
         return false;
@@ -53,6 +65,7 @@ fn list_widens(old: &[Rule], new: &[Rule], prefix: &str, default: DefaultVerdict
 }
 
 /// Whether a verdict becomes less strict. `None` stands for the default.
+/// Where the default is `allow`, a rule for a tool that had none is never wider.
 fn is_wider(old: Option<Verdict>, new: Option<Verdict>, default: DefaultVerdict) -> bool {
     match (old, new, default) {
         (Some(old), Some(new), _) => new < old,
@@ -82,6 +95,8 @@ fn may_decide_together(old: &[Rule], before: Option<usize>, new: &[Rule], after:
 }
 
 /// Whether both globs could match the same tool. A rule may use the tool's own name or the name that agents see: with
+/// One rule may name the tool by its own name and the other as agents see it, so all forms are compared with each
+/// other.
 /// characters replaced, shortened, or with a hash at its end.
 fn may_match_one_tool(a: &str, b: &str, prefix: &str) -> bool {
     let forms = |glob: &str| {
@@ -119,6 +134,7 @@ fn glob_covers(general: &str, specific: &str) -> bool {
 }
 
 /// Whether a text exists that both globs match.
+/// Takes time in proportion to the product of the lengths.
 fn globs_overlap(a: &str, b: &str) -> bool {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();

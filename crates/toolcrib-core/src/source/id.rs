@@ -1,4 +1,12 @@
 //! Identifier of a source, which is also the prefix of its tools.
+//!
+//! ```text
+//! GitHub        github
+//! My-Server     my_server
+//! --x--y--      x_y
+//! 日本           rejected: no letter or digit of a-z, 0-9
+//! call_tool     rejected: a name of Toolcrib's own
+//! ```
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +33,7 @@ impl SourceId {
     }
 
     /// Parses an id that is already in normalised form.
+    /// For stored ids and for arguments; an unusual spelling is an error with the normalised form as a hint.
     pub fn parse(id: &str) -> Result<SourceId> {
         let canonical = SourceId::normalize_name(id)?;
         if canonical.as_str() == id {
@@ -37,6 +46,7 @@ impl SourceId {
     }
 
     /// Normalises the name of a source: lower case, runs of other characters become `_`. Rejects reserved names.
+    /// For names that users choose. Fails with `CONFIG_INVALID` and the reason.
     pub fn from_name(name: &str) -> Result<SourceId> {
         let id = SourceId::normalize_name(name)?;
         if id == SourceId::embedded() {
@@ -50,6 +60,7 @@ impl SourceId {
     }
 
     /// Returns a unique id for a source whose name cannot be normalised, so that it can be listed with its error.
+    /// It may be any text, so a hash of the whole name is part of the id.
     pub(crate) fn placeholder(name: &str) -> SourceId {
         let words = name.to_lowercase();
         let mut words: Vec<&str> = words.split(|character: char| !character.is_ascii_alphanumeric()).collect();

@@ -1,4 +1,7 @@
 //! Maps every text of a source that may contain references, for resolving and rewriting them.
+//!
+//! The only list of these texts. A text that is missing here is never resolved, and a reference in it would reach the
+//! server as `${env:…}`.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +9,7 @@ use super::{Auth, BuiltinSource, OpenApiSource, RemoteSource, SourceKind, StdioS
 
 impl SourceKind {
     /// Returns a copy in which `change` has replaced every text that may contain references.
+    /// Stops at the first error of `change`.
     pub fn try_map_texts<E>(&self, mut change: impl FnMut(&str) -> Result<String, E>) -> Result<SourceKind, E> {
         Ok(match self {
             SourceKind::Stdio(stdio) => SourceKind::Stdio(StdioSource {

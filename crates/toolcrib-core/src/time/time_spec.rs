@@ -1,4 +1,11 @@
-//! Points in time as users specify them: a duration ago, a day, or a time to the second.
+//! Points in time as users specify them: a duration ago, a day, or a time to the second. Used by options such as
+//! `--since`.
+//!
+//! ```text
+//! 2h, 7d, 2w              that long before now
+//! 2026-11-15              the beginning of that day, in UTC
+//! 2026-11-15T20:00:00Z    that time
+//! ```
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,7 +17,9 @@ use crate::text::sanitize_truncated;
 /// An absolute time, or a duration before now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeSpec {
+    /// A point in time, independent of the current time.
     Absolute(Timestamp),
+    /// Relative, because the current time is known only when the request is handled.
     Ago(Duration),
 }
 
@@ -24,6 +33,7 @@ impl TimeSpec {
     }
 }
 
+/// Fails with `BAD_REQUEST` and examples.
 impl FromStr for TimeSpec {
     type Err = Error;
 
@@ -32,6 +42,7 @@ impl FromStr for TimeSpec {
         if let Some(duration) = parse_long_duration(text) {
             return Ok(TimeSpec::Ago(duration));
         }
+        // A day without a time is its beginning in UTC.
         let timestamp = text.parse().or_else(|_| format!("{text}T00:00:00Z").parse());
         timestamp.map(TimeSpec::Absolute).map_err(|_| {
             let message = format!(
