@@ -86,9 +86,9 @@ enum MatchQuality {
 
 impl ToolMatcher {
     /// Finds the tool that a name matches best, among those that `filter` selects. Several equally good matches are an
+    /// error.
     /// `filter` sees the state of each tool, removed ones included, so that a caller can prefer current tools. An
     /// unknown name is no error, since the tool may be gone from the inventory but not from the journal.
-    /// error.
     pub fn find(
         inventory: &Inventory,
         requested_name: &str,

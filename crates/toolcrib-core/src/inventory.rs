@@ -250,8 +250,8 @@ impl Inventory {
     }
 
     /// Records a discovered manifest. Fails with `CONFLICT` if the update was computed against another manifest than the
-    /// An unchanged list needs no event.
     /// current one.
+    /// An unchanged list needs no event.
     fn decide_record(&self, update: &ManifestUpdate) -> Result<Vec<Event>> {
         let ManifestUpdate { before, after, delta } = update;
         let state = self.require_source(&after.source)?;

@@ -54,8 +54,8 @@ const FINGERPRINT_DIGITS: usize = 16;
 const MAX_STORED_SCHEMA_LEN: usize = 2_000;
 
 /// Prefix of the fingerprint of a schema as it is written, not normalised. Costs little work, but any other notation of
-/// A digest never starts with it, so old and new fingerprints can be told apart.
 /// the same schema counts as a change.
+/// A digest never starts with it, so old and new fingerprints can be told apart.
 const VERBATIM_PREFIX: &str = "=";
 
 impl ToolParts {

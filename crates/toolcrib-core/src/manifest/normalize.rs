@@ -197,8 +197,8 @@ fn reject_hidden_characters(what: &str, schema: Option<&RawValue>) -> Result<(),
 }
 
 /// Describes where a schema has hidden characters that cannot be sanitised. Costs at most text length times depth, like
-/// The name in the description is sanitised, so it looks ordinary; the reason says that it is not.
 /// [`find_remote_reference`].
+/// The name in the description is sanitised, so it looks ordinary; the reason says that it is not.
 fn find_hidden_characters(raw: &RawValue, keys: SchemaKeyKind) -> Option<String> {
     match raw.get().as_bytes().first() {
         Some(b'{') => {
@@ -243,8 +243,8 @@ fn has_hidden_in_pattern(raw: &RawValue) -> bool {
 }
 
 /// Sanitises the texts of a schema, or returns `None` if nothing changes. Names and values that must match exactly stay as
-/// The depth must be bounded before, since this recurses.
 /// they are; [`reject_hidden_characters`] has checked them.
+/// The depth must be bounded before, since this recurses.
 pub(crate) fn sanitize_schema(schema: &RawValue) -> Option<Box<RawValue>> {
     if !may_contain_hidden(schema.get()) {
         return None;

@@ -31,9 +31,9 @@ pub enum DefaultVerdict {
 }
 
 /// Whether `new` could give some tool a less strict verdict than `old`. `prefix` is the prefix of the source's tools in the
+/// names that agents see.
 /// May return true where it does not; never false where it does. A new restriction list can only restrict, so only the
 /// old ones are looked at.
-/// names that agents see.
 pub fn widens(old: &Rules, new: &Rules, prefix: &str, default: DefaultVerdict) -> bool {
     let restrictions_widen = old.restrictions.iter().enumerate().any(|(index, restriction)| {
         let replacement = new.restrictions.get(index).map_or(&[][..], Vec::as_slice);
@@ -95,9 +95,9 @@ fn may_decide_together(old: &[Rule], before: Option<usize>, new: &[Rule], after:
 }
 
 /// Whether both globs could match the same tool. A rule may use the tool's own name or the name that agents see: with
+/// characters replaced, shortened, or with a hash at its end.
 /// One rule may name the tool by its own name and the other as agents see it, so all forms are compared with each
 /// other.
-/// characters replaced, shortened, or with a hash at its end.
 fn may_match_one_tool(a: &str, b: &str, prefix: &str) -> bool {
     let forms = |glob: &str| {
         let sanitized = sanitized_glob(glob);
