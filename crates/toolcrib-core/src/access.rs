@@ -19,8 +19,8 @@ use crate::fingerprint::Fingerprint;
 use crate::text::sanitize_truncated;
 use crate::time::Timestamp;
 
-/// Role of a client. Ordered: each role has all permissions of the roles before it. `Ord` is derived from the order of the
-/// variants, and [`Role::has_permission`] relies on it.
+/// Role of a client. Ordered: each role has all permissions of the roles before it. `Ord` is derived from the order of
+/// the variants, and [`Role::has_permission`] relies on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -77,7 +77,8 @@ impl AccessToken {
 pub const MAX_ACCESS_TOKENS: usize = 1_000;
 /// Maximum time from creation to expiry: 100 years, which keeps all times far from overflow.
 pub const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
-/// Length of a token id in hexadecimal digits. Names of this shape are rejected, so that `token revoke` can take either.
+/// Length of a token id in hexadecimal digits. Names of this shape are rejected, so that `token revoke` can take
+/// either.
 const TOKEN_ID_DIGITS: usize = 12;
 /// Maximum length of a token name in bytes; allowed names are ASCII.
 const MAX_TOKEN_NAME_LEN: usize = 64;

@@ -48,8 +48,8 @@ pub struct Catalog {
     essential_globs: Vec<String>,
     /// Whether the configuration or any source defines essential tools.
     essential_configured: bool,
-    /// Computed when the catalogue is built, because REST compares it on every request.
     /// `None` only for the default catalogue, which has no sources.
+    /// Computed when the catalogue is built, because REST compares it on every request.
     hash: Option<Fingerprint>,
     /// Built by the first search.
     search_index: OnceLock<SearchIndex>,
@@ -113,8 +113,7 @@ impl SourceOptions {
     }
 
     /// Returns the verdict for a tool. Rules match its original name as well as its name in the catalogue without
-    /// prefix.
-    /// A rule on either name applies, so that no unusual character in the original name evades it.
+    /// prefix. A rule on either name applies, so that no unusual character in the original name evades it.
     pub fn verdict(&self, original: &str, shown: &str) -> Verdict {
         let unruled = self.verdicts.get(original).copied().unwrap_or_default();
         self.rules.verdict(&[original, shown], unruled)

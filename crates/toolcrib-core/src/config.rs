@@ -8,9 +8,9 @@
 //!
 //! 1. `node` turns the text into one syntax tree for all syntaxes, in which every value knows its line.
 //! 2. `reader` takes typed values out of the tree and collects diagnostics; `source`, `settings`, `auth`, `openapi` and
-//!   `narrowing` say which keys exist and what they mean.
+//!    `narrowing` say which keys exist and what they mean.
 //! 3. [`Config::merge_over`] combines the project's file with the user's. `overrides` changes single sources
-//!   afterwards, for one process.
+//!    afterwards, for one process.
 //!
 //! The other direction, from a source to the keys of a file, is `source_keys`; `show` and `export` use it, and
 //! `secret_mask` hides literals in it. `trust` decides which changes of a project's file need approval.
@@ -75,7 +75,7 @@ pub struct Config {
     pub allow_commands: bool,
     /// Whether an administrator may declare sources at private addresses over the network.
     pub allow_private_sources: bool,
-    /// Who may connect without a token.
+    /// Local processes that may connect without a token.
     pub identity: Identity,
     /// When missing and stale tool lists are fetched.
     pub warm: WarmPolicy,
@@ -260,8 +260,8 @@ impl Config {
 
     /// Parses a file of known syntax and dialect.
     ///
-    /// `file` is the name shown in messages; relative paths are resolved against `base_dir`. All errors at top level, in
-    /// `defaults` and in `expose` are returned together; errors of a source are stored in its [`ConfiguredSource`].
+    /// `file` is the name shown in messages; relative paths are resolved against `base_dir`. All errors at top level,
+    /// in `defaults` and in `expose` are returned together; errors of a source are stored in its [`ConfiguredSource`].
     pub fn parse(
         text: &str,
         file: &str,
@@ -343,8 +343,8 @@ impl Config {
     /// Merges this configuration over one of lower precedence, such as a project's file over the user's.
     ///
     /// A source of the same id replaces the lower one as a whole, except that the `tools` rules of the lower one still
-    /// restrict it: a project cannot lift a restriction of the user. A [`Narrowing`] restricts the lower source in place.
-    /// `defaults`, `expose` and top-level scalars are merged key by key.
+    /// restrict it: a project cannot lift a restriction of the user. A [`Narrowing`] restricts the lower source in
+    /// place. `defaults`, `expose` and top-level scalars are merged key by key.
     pub fn merge_over(mut self, mut lower: Config) -> Config {
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.append(&mut lower.warnings);
@@ -506,8 +506,8 @@ impl Syntax {
 }
 
 impl ConfigDialect {
-    /// `.mcp.json` is a client's file and `toolcrib.…` is Toolcrib's. Any other file is a client's if it has the keys of
-    /// clients and none that only Toolcrib has.
+    /// `.mcp.json` is a client's file and `toolcrib.…` is Toolcrib's. Any other file is a client's if it has the keys
+    /// of clients and none that only Toolcrib has.
     fn detect(file: &str, root: &ConfigNode) -> ConfigDialect {
         let name = file.rsplit(['/', '\\']).next().unwrap_or_default();
         let has = |keys: &[&str]| keys.iter().any(|key| root.entries().iter().any(|entry| entry.key == *key));

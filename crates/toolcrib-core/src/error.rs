@@ -124,8 +124,7 @@ impl Code {
 }
 
 impl Error {
-    /// Creates an error without details and cause.
-    /// The message has no full stop and names things in backticks.
+    /// Creates an error without details and cause. The message has no full stop and names things in backticks.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), details: None, retryable: None, extra: None }
     }
@@ -153,15 +152,14 @@ impl Error {
         }
     }
 
-    /// Overrides whether a retry may succeed.
-    /// For example for a name that is taken: `CONFLICT` is retryable, but this one would fail again.
+    /// Overrides whether a retry may succeed. For example for a name that is taken: `CONFLICT` is retryable, but this
+    /// one would fail again.
     pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.retryable = Some(retryable);
         self
     }
 
-    /// Adds the cause for the log.
-    /// Replaces an earlier one.
+    /// Adds the cause for the log. Replaces an earlier one.
     pub fn with_cause(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.extra.get_or_insert_default().cause = Some(Box::new(cause));
         self

@@ -8,7 +8,8 @@
 //!                                "form": {"style": {"style": "simple", "explode": false}}}]}}
 //! ```
 //!
-//! It is part of the tool as offered, and so of its fingerprint: an operation at another path is a changed tool. Empty optional fields are left out. Names of fields and variants are stored and must stay compatible.
+//! It is part of the tool as offered, and so of its fingerprint: an operation at another path is a changed tool. Empty
+//! optional fields are left out. Names of fields and variants are stored and must stay compatible.
 
 use std::collections::BTreeMap;
 

@@ -21,8 +21,8 @@ impl Fingerprint {
         Fingerprint(Sha256::digest(bytes).into())
     }
 
-    /// Wraps a digest that was computed elsewhere.
-    /// For keyed hashes, whose key this crate does not have, and for digests of several parts.
+    /// Wraps a digest that was computed elsewhere. For keyed hashes, whose key this crate does not have, and for
+    /// digests of several parts.
     pub fn from_bytes(bytes: [u8; 32]) -> Fingerprint {
         Fingerprint(bytes)
     }

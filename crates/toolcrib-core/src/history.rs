@@ -20,8 +20,7 @@ use crate::tool::{ParsedToolName, ToolId, ToolName, parse_tool_name};
 /// Maximum number of tools to name per kind of change. The first list of a source may have thousands; the rest is
 /// counted.
 const MAX_LISTED_NAMES: usize = 10;
-/// Maximum number of notes per changed tool.
-/// All of them are in [`describe_change_in_full`].
+/// Maximum number of notes per changed tool. All of them are in [`describe_change_in_full`].
 const MAX_NOTES_PER_CHANGE: usize = 3;
 
 /// Describes an event. `kind` is the recorded name of the event, for one that a newer Toolcrib wrote.
@@ -29,8 +28,7 @@ pub fn describe(event: &Event, kind: &str) -> String {
     describe_filtered(event, kind, |_| true)
 }
 
-/// Describes what an event did to one tool.
-/// Other tools of the same event are left out of the text.
+/// Describes what an event did to one tool. Other tools of the same event are left out of the text.
 pub fn describe_for_tool(event: &Event, kind: &str, matcher: &ToolMatcher) -> String {
     match event.source() {
         Some(source) => describe_filtered(event, kind, |name| matcher.matches(source, name)),
@@ -38,8 +36,8 @@ pub fn describe_for_tool(event: &Event, kind: &str, matcher: &ToolMatcher) -> St
     }
 }
 
-/// Returns whether an event concerns a tool.
-/// Events about the whole source do not count: they would repeat in the history of each of its tools.
+/// Returns whether an event concerns a tool. Events about the whole source do not count: they would repeat in the
+/// history of each of its tools.
 pub fn concerns_tool(event: &Event, matcher: &ToolMatcher) -> bool {
     let Some(source) = event.source() else { return false };
     let is_match = |name: &String| matcher.matches(source, name);
@@ -70,8 +68,8 @@ pub enum ToolMatcher {
     Name(String),
 }
 
-/// Quality of the match between a name and a tool, best first. A name may match several tools in different ways: `a__b` is
-/// the tool `b` of the source `a`, and may also be the own name of a tool of another source.
+/// Quality of the match between a name and a tool, best first. A name may match several tools in different ways: `a__b`
+/// is the tool `b` of the source `a`, and may also be the own name of a tool of another source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum MatchQuality {
     /// Exactly the name that agents see.
@@ -86,9 +84,8 @@ enum MatchQuality {
 
 impl ToolMatcher {
     /// Finds the tool that a name matches best, among those that `filter` selects. Several equally good matches are an
-    /// error.
-    /// `filter` sees the state of each tool, removed ones included, so that a caller can prefer current tools. An
-    /// unknown name is no error, since the tool may be gone from the inventory but not from the journal.
+    /// error. `filter` sees the state of each tool, removed ones included, so that a caller can prefer current tools.
+    /// An unknown name is no error, since the tool may be gone from the inventory but not from the journal.
     pub fn find(
         inventory: &Inventory,
         requested_name: &str,
@@ -230,8 +227,7 @@ pub fn describe_change(change: &ToolChange) -> String {
     describe_change_with(change, MAX_NOTES_PER_CHANGE)
 }
 
-/// Describes a changed tool with all its notes.
-/// For views of a single change, where the length does not matter.
+/// Describes a changed tool with all its notes. For views of a single change, where the length does not matter.
 pub fn describe_change_in_full(change: &ToolChange) -> String {
     describe_change_with(change, usize::MAX)
 }

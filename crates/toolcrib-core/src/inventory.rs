@@ -1,8 +1,8 @@
-//! The inventory: state of sources, tools and tokens, folded from the events of the journal (the aggregate in event-sourcing
-//! terms).
+//! The inventory: state of sources, tools and tokens, folded from the events of the journal (the aggregate in
+//! event-sourcing terms).
 //!
-//! [`Inventory::decide`] checks a command and returns the events that carry it out, or an error. [`Inventory::apply`] folds
-//! an event into the state and cannot fail. Both are pure; storing records is left to the library.
+//! [`Inventory::decide`] checks a command and returns the events that carry it out, or an error. [`Inventory::apply`]
+//! folds an event into the state and cannot fail. Both are pure; storing records is left to the library.
 //!
 //! ```text
 //! Command ── decide ──▶ Event ── stored as a Record ──▶ apply ──▶ Inventory
@@ -236,8 +236,8 @@ impl Inventory {
             events.push(Event::SourceChanged { source: source.clone(), kind, origin, definition, enabled });
         }
         // Every start declares all sources of the configuration. A source that a user disabled by command must stay
-        // disabled.
-        // Declaring a source again does not enable it again. Only an edit of `enabled` in the declaration does.
+        // disabled. Declaring a source again does not enable it again. Only an edit of `enabled` in the declaration
+        // does.
         let should_be_enabled = enabled.unwrap_or(true);
         if state.declared_enabled != enabled && state.enabled != should_be_enabled {
             events.push(if should_be_enabled {
@@ -249,9 +249,8 @@ impl Inventory {
         events
     }
 
-    /// Records a discovered manifest. Fails with `CONFLICT` if the update was computed against another manifest than the
-    /// current one.
-    /// An unchanged list needs no event.
+    /// Records a discovered manifest. Fails with `CONFLICT` if the update was computed against another manifest than
+    /// the current one. An unchanged list needs no event.
     fn decide_record(&self, update: &ManifestUpdate) -> Result<Vec<Event>> {
         let ManifestUpdate { before, after, delta } = update;
         let state = self.require_source(&after.source)?;

@@ -59,9 +59,7 @@ pub struct LockedTool {
 }
 
 impl Lockfile {
-    /// Locks all tools of a catalogue.
-    /// Includes hidden and disabled tools. Fails if a
-    /// stored tool cannot be parsed.
+    /// Locks all tools of a catalogue. Includes hidden and disabled tools. Fails if a stored tool cannot be parsed.
     pub fn from_segments<'a>(segments: impl Iterator<Item = &'a Segment>) -> Result<Lockfile> {
         Lockfile::with_budget(segments, &mut WorkBudget::for_lockfile())
     }
@@ -77,9 +75,8 @@ impl Lockfile {
         Ok(Lockfile { version: LOCKFILE_VERSION, sources: sources.collect::<Result<_>>()? })
     }
 
-    /// Parses what [`Lockfile::to_text`] wrote.
-    /// Any formatting is accepted. Fails with `BAD_REQUEST` and the place of the error for other text and other
-    /// versions.
+    /// Parses what [`Lockfile::to_text`] wrote. Any formatting is accepted. Fails with `BAD_REQUEST` and the place of
+    /// the error for other text and other versions.
     pub fn parse(text: &str) -> Result<Lockfile> {
         // Checks the version first, since a newer format may not parse at all.
         #[derive(Deserialize)]

@@ -75,9 +75,8 @@ impl Default for ToolLimits {
 
 impl Manifest {
     /// Builds a manifest from the tool definitions of a source as they were received. `already_excluded` are tools that
-    /// were rejected before.
-    /// The number of tools is not limited here: the maximum size of a tool list is enforced where the list is read, see
-    /// [`ToolLimits`]. Never fails; a list of invalid tools is a manifest without tools.
+    /// were rejected before. The number of tools is not limited here: the maximum size of a tool list is enforced where
+    /// the list is read, see [`ToolLimits`]. Never fails; a list of invalid tools is a manifest without tools.
     pub fn new(
         source: &SourceId,
         offered: &[Box<RawValue>],

@@ -35,8 +35,8 @@ pub enum Verdict {
 /// Rules of a source on its tools. In each list the most specific matching glob decides.
 ///
 /// The first list is the source's own and may allow a tool that is restricted by default. Further lists come from other
-/// files about the same source and only restrict: the strictest verdict of all lists applies, and `allow` in them has no
-/// effect.
+/// files about the same source and only restrict: the strictest verdict of all lists applies, and `allow` in them has
+/// no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "StoredRules", into = "StoredRules")]
 pub struct Rules {
@@ -102,8 +102,8 @@ impl Rules {
         std::iter::once(self.own.as_slice()).chain(self.restrictions.iter().map(Vec::as_slice))
     }
 
-    /// Returns the verdict on a tool with these names: its own and those that agents see. `default` applies where the source
-    /// has no rule for it.
+    /// Returns the verdict on a tool with these names: its own and those that agents see. `default` applies where the
+    /// source has no rule for it.
     pub fn verdict(&self, names: &[&str], default: Verdict) -> Verdict {
         let own = first_match(&self.own, names).unwrap_or(default);
         let restrictions = self.restrictions.iter().filter_map(|list| first_match(list, names));
@@ -155,8 +155,8 @@ pub fn glob_matches(glob: &str, text: &str) -> bool {
     wildcard_match(glob, text, |_| true)
 }
 
-/// Matches with backtracking to the last star only, so the cost is at most the product of both lengths. `matches_any` says
-/// which characters of the text a `?` may match.
+/// Matches with backtracking to the last star only, so the cost is at most the product of both lengths. `matches_any`
+/// says which characters of the text a `?` may match.
 fn wildcard_match(glob: &str, text: &str, matches_any: fn(char) -> bool) -> bool {
     let glob: Vec<char> = glob.chars().collect();
     let text: Vec<char> = text.chars().collect();

@@ -345,8 +345,8 @@ impl SourceSettings {
         self.connect_timeout.unwrap_or(Duration::from_secs(5))
     }
 
-    /// Timeout of the first discovery of a server that Toolcrib starts. Longer than others, since `npx` and `uvx` may have
-    /// to install the server first. Falls back to `discovery_timeout` where only that is set.
+    /// Timeout of the first discovery of a server that Toolcrib starts. Longer than others, since `npx` and `uvx` may
+    /// have to install the server first. Falls back to `discovery_timeout` where only that is set.
     pub fn first_start_timeout(&self) -> Duration {
         self.first_start_timeout.or(self.discovery_timeout).unwrap_or(Duration::from_secs(120))
     }

@@ -65,8 +65,8 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// Parses `250ms`, `5s`, `5m`, `1h30m`.
-/// Also accepts ISO 8601 such as `PT5M`. `None` for negative durations and for a number without a unit.
+/// Parses `250ms`, `5s`, `5m`, `1h30m`. Also accepts ISO 8601 such as `PT5M`. `None` for negative durations and for a
+/// number without a unit.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let signed: jiff::SignedDuration = text.trim().parse().ok()?;
     Duration::try_from(signed).ok()

@@ -6,8 +6,8 @@
 
 use tiktoken_rs::o200k_base_singleton;
 
-/// Number of tokens of a text.
-/// Special tokens such as `<|endoftext|>` count as ordinary text. May block for the time of loading.
+/// Number of tokens of a text. Special tokens such as `<|endoftext|>` count as ordinary text. May block for the time of
+/// loading.
 pub fn count(text: &str) -> usize {
     let tokenizer = o200k_base_singleton();
     split_long_whitespace(text).map(|piece| tokenizer.count_ordinary(piece)).sum()

@@ -167,8 +167,7 @@ pub(crate) const MAX_TOOL_NAME_LEN: usize = 64;
 
 impl ToolName {
     /// Derives the name from the original one: illegal characters become `_`; a name that is too long is cut and gets a
-    /// hash.
-    /// The result depends on both arguments alone, so a tool has the same name on every machine.
+    /// hash. The result depends on both arguments alone, so a tool has the same name on every machine.
     pub fn from_original(prefix: &str, tool: &str) -> ToolName {
         let name = sanitize_with_prefix(prefix, tool);
         if name.len() <= MAX_TOOL_NAME_LEN { ToolName(name) } else { ToolName::with_hash(prefix, tool) }

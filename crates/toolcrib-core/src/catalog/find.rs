@@ -41,8 +41,8 @@ impl Catalog {
                 several => return Err(ambiguous_name_error(tool, several)),
             },
         };
-        // Only if it is unique: a guess between several tools would call the wrong one.
         // The original name of a tool may contain a separator, so try the whole text as a bare name.
+        // Only if it is unique: a guess between several tools would call the wrong one.
         let found = found.or_else(|| match &self.find_by_bare_name(name)[..] {
             [only] => Some(*only),
             _ => None,

@@ -168,8 +168,8 @@ impl Segment {
         self.entries.binary_search_by(|entry| entry.name.as_str().cmp(name)).ok()
     }
 
-    /// Position of a tool by its original name.
-    /// The manifest is sorted by original names, the entries by their names in the catalogue.
+    /// Position of a tool by its original name. The manifest is sorted by original names, the entries by their names in
+    /// the catalogue.
     pub fn position_of_original(&self, original: &str) -> Option<usize> {
         let tool_index = self.packed.tools.binary_search_by(|tool| tool.name.as_str().cmp(original)).ok()?;
         self.positions_by_original.get(tool_index).copied()
@@ -190,8 +190,7 @@ impl Segment {
         self.packed.listing_json(self.packed_tool(entry))
     }
 
-    /// Parses a stored tool.
-    /// Fails with `INTERNAL` if the stored text is damaged; MCP lists leave out such a tool.
+    /// Parses a stored tool. Fails with `INTERNAL` if the stored text is damaged; MCP lists leave out such a tool.
     pub fn tool(&self, entry: &SegmentEntry) -> Result<Tool> {
         self.packed.tool(self.packed_tool(entry))
     }

@@ -29,8 +29,8 @@ pub struct Caller {
     pub name: String,
 }
 
-/// A catalogue as seen by one caller.
-/// Holds its own reference to the catalogue, so that a reader sees one state however long it takes.
+/// A catalogue as seen by one caller. Holds its own reference to the catalogue, so that a reader sees one state however
+/// long it takes.
 #[derive(Debug, Clone)]
 pub struct View {
     pub catalog: Arc<Catalog>,
@@ -170,8 +170,7 @@ impl<'a> ToolRef<'a> {
         self.catalog_source.tool_state(self.original_name())
     }
 
-    /// Parses the stored tool.
-    /// Parses on each call; lists use the stored text instead where they can.
+    /// Parses the stored tool. Parses on each call; lists use the stored text instead where they can.
     pub fn tool(&self) -> Result<Tool> {
         self.catalog_source.segment.tool(self.entry)
     }

@@ -162,8 +162,7 @@ impl McpClientKind {
         McpClientKind::detect_from_node(file, &root)
     }
 
-    /// Reads the servers out of a parsed file.
-    /// Never fails: a file without servers is an empty import with a warning.
+    /// Reads the servers out of a parsed file. Never fails: a file without servers is an empty import with a warning.
     fn read_node(self, root: &ConfigNode, file: &str, base_dir: &Path, project: &Path) -> ImportedConfig {
         // Paths in `.vscode/mcp.json` and similar files are relative to the project, not to the dot directory.
         let in_dot_directory = base_dir.parent() == Some(project)

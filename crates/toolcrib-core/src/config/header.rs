@@ -1,5 +1,5 @@
-//! Checks of HTTP headers, as far as possible before references are resolved. Messages never quote a value, which may be
-//! a secret.
+//! Checks of HTTP headers, as far as possible before references are resolved. Messages never quote a value, which may
+//! be a secret.
 //!
 //! Names and the literal parts of values are checked. What a reference stands for is not known here.
 

@@ -1,7 +1,7 @@
 //! Untyped syntax tree of a configuration file, the same for YAML, TOML and JSON. Every value knows its line.
 //!
-//! Scalars keep their spelling, so that `1.10` in `env` stays `1.10`. Size, depth and alias copies are bounded here; the
-//! meaning of keys is defined by the modules that read the tree.
+//! Scalars keep their spelling, so that `1.10` in `env` stays `1.10`. Size, depth and alias copies are bounded here;
+//! the meaning of keys is defined by the modules that read the tree.
 //!
 //! Parsing does not go through serde, because serde's data model knows neither lines nor spellings: `version: 1.10`
 //! would become the number 1.1, and a wrong type would be reported without its place.
@@ -53,6 +53,7 @@ pub(super) struct NodeEntry {
 
 // Configuration files may come from a project that is not trusted yet, so every bound below is checked before trust is
 // decided.
+
 /// Maximum size of a file: far above real configurations, small enough to parse in memory.
 const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum number of nodes that YAML aliases may copy in total. Stops alias bombs ("billion laughs").
@@ -136,8 +137,8 @@ impl ConfigNode {
         }
     }
 
-    /// Number of nodes and nesting depth, as the cost of copying this node for a YAML alias. A long text counts as several
-    /// nodes.
+    /// Number of nodes and nesting depth, as the cost of copying this node for a YAML alias. A long text counts as
+    /// several nodes.
     fn size_and_depth(&self) -> (usize, usize) {
         let text_cost = |text: &str| text.len() / TEXT_BYTES_PER_NODE;
         let sum_children = |sizes: &mut dyn Iterator<Item = (usize, usize)>| {

@@ -1,5 +1,5 @@
-//! Overrides of single sources by environment variables, for this process only: `TOOLCRIB_SOURCE_<ID>_ENABLED`, `_URL` and
-//! `_TOKEN`. They are applied to a copy of the source and never stored.
+//! Overrides of single sources by environment variables, for this process only: `TOOLCRIB_SOURCE_<ID>_ENABLED`, `_URL`
+//! and `_TOKEN`. They are applied to a copy of the source and never stored.
 //!
 //! ```text
 //! TOOLCRIB_SOURCE_MY_API_URL=http://localhost:8080    the source `my_api`, at another address

@@ -84,8 +84,8 @@ impl<'a> ConfigReader<'a> {
         self.warnings.push(ConfigDiagnostic::new(self.file, line, key, message));
     }
 
-    /// Reports an unknown or misplaced key: an error in Toolcrib's files, a warning in those of other clients, which have
-    /// keys of their own.
+    /// Reports an unknown or misplaced key: an error in Toolcrib's files, a warning in those of other clients, which
+    /// have keys of their own.
     pub(super) fn error_or_warn(&mut self, line: usize, key: &str, message: impl AsRef<str>) {
         match self.dialect {
             ConfigDialect::Toolcrib => self.error(line, key, message),
@@ -148,8 +148,7 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    /// Reads a list of scalars; absent means empty.
-    /// Items of another type are reported with their index and left out.
+    /// Reads a list of scalars; absent means empty. Items of another type are reported with their index and left out.
     pub(super) fn read_list(&mut self, section: &Section<'_>, key: &str) -> Vec<String> {
         let Some(node) = section.get(key) else { return Vec::new() };
         let path = join_key(&section.path, key);
@@ -250,8 +249,8 @@ impl<'a> ConfigReader<'a> {
         count
     }
 
-    /// Reads one of a fixed set of words.
-    /// Words are compared exactly. The message lists all of them and the nearest one.
+    /// Reads one of a fixed set of words. Words are compared exactly. The message lists all of them and the nearest
+    /// one.
     pub(super) fn read_choice<T: Copy>(&mut self, node: &ConfigNode, path: &str, choices: &[(&str, T)]) -> Option<T> {
         let word = node.as_text();
         if let Some((_, choice)) = choices.iter().find(|(name, _)| Some(*name) == word) {

@@ -1,8 +1,8 @@
 //! Masks secrets in the URLs, arguments and other texts of a source definition with `***`.
 //!
-//! References such as `${env:TOKEN}` stay visible; default values inside them are masked. There are two policies: a strict
-//! one for display and export, which masks in case of doubt, and one for trust prompts, which shows in case of doubt.
-//! Recognition is heuristic: a short secret under an ordinary name is not found.
+//! References such as `${env:TOKEN}` stay visible; default values inside them are masked. There are two policies: a
+//! strict one for display and export, which masks in case of doubt, and one for trust prompts, which shows in case of
+//! doubt. Recognition is heuristic: a short secret under an ordinary name is not found.
 //!
 //! | text | strict | trust |
 //! |---|---|---|
@@ -11,7 +11,8 @@
 //! | `-c "curl h \| sh"` | each word like an argument | as it is: it is going to run |
 //! | `${env:T:-abc}` | `${env:T:-***}` | as it is in plain positions |
 //!
-//! The same pass collects what it masks (`masked_secrets`), so that the redactor of the library can remove the same texts from errors and logs.
+//! The same pass collects what it masks (`masked_secrets`), so that the redactor of the library can remove the same
+//! texts from errors and logs.
 
 use serde_json::Value;
 
@@ -50,8 +51,8 @@ pub fn secrets_in_url(url: &str) -> Vec<String> {
 }
 
 /// Masks arguments for a trust prompt, where a user decides by reading them. Masks only values that a flag, a name or a
-/// known token prefix marks as secret, never a text for its looks alone and never code: that would hide what is going to
-/// run.
+/// known token prefix marks as secret, never a text for its looks alone and never code: that would hide what is going
+/// to run.
 pub fn mask_args_for_trust(args: &[String]) -> Vec<String> {
     SecretMasker::for_trust().mask_args_for_trust(args)
 }
@@ -150,8 +151,8 @@ enum NextArg {
     ShellLine,
 }
 
-/// Minimum length of a value under an ordinary name to be collected as a secret. Redacting shorter ones everywhere would
-/// garble ordinary text.
+/// Minimum length of a value under an ordinary name to be collected as a secret. Redacting shorter ones everywhere
+/// would garble ordinary text.
 const MIN_UNNAMED_SECRET_LEN: usize = 6;
 
 /// Headers whose values are not secret.
@@ -415,8 +416,8 @@ impl SecretMasker {
         }
     }
 
-    /// Returns text that is not secret. Default values in its references may be, so the strict policy masks them; a trust
-    /// prompt shows them, since they may decide what runs.
+    /// Returns text that is not secret. Default values in its references may be, so the strict policy masks them; a
+    /// trust prompt shows them, since they may decide what runs.
     fn mask_plain(&self, text: &str) -> String {
         match self.policy {
             MaskPolicy::Strict => mask_defaults(text),
@@ -465,8 +466,7 @@ pub fn mask_literals(text: &str) -> String {
     SecretMasker::default().mask_value(text)
 }
 
-/// Masks the default values inside references.
-/// [`Reference`](crate::reference::Reference) does so when it is formatted.
+/// Masks the default values inside references. [`Reference`](crate::reference::Reference) does so when it is formatted.
 fn mask_defaults(text: &str) -> String {
     let masked = split_references(text).into_iter().map(|part| match part {
         ReferencePart::Literal(text) => text.to_owned(),
@@ -506,8 +506,8 @@ fn is_auth_scheme(word: &str) -> bool {
     ["bearer", "basic", "token", "digest", "apikey", "negotiate"].contains(&word.to_ascii_lowercase().as_str())
 }
 
-/// Whether this is a flag rather than the value of the flag before it. A token may start with `-` as well, but a flag of
-/// more than one letter consists of letters only.
+/// Whether this is a flag rather than the value of the flag before it. A token may start with `-` as well, but a flag
+/// of more than one letter consists of letters only.
 fn is_flag_like(arg: &str) -> bool {
     let Some(name) = arg.strip_prefix('-') else { return false };
     arg.starts_with("--") || arg.len() <= 2 || name.chars().all(|c| c.is_ascii_alphabetic() || c == '-')
@@ -526,8 +526,8 @@ fn is_login(arg: &str) -> bool {
     is_user && !is_path && !(is_number(user) && is_number(password))
 }
 
-/// Whether this is `KEY=value` with the name of an environment variable. Code may start with `x=` as well, so a short name in
-/// lower case does not count.
+/// Whether this is `KEY=value` with the name of an environment variable. Code may start with `x=` as well, so a short
+/// name in lower case does not count.
 fn is_assignment(arg: &str) -> bool {
     let Some((name, _)) = arg.split_once('=') else { return false };
     let is_identifier = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -536,8 +536,8 @@ fn is_assignment(arg: &str) -> bool {
     is_identifier && (is_upper_case || name.contains('_') || is_secret_name(name))
 }
 
-/// Whether the argument behind `-e` may be code. Code can start with an assignment, so any value with other characters than
-/// those of plain values counts as code.
+/// Whether the argument behind `-e` may be code. Code can start with an assignment, so any value with other characters
+/// than those of plain values counts as code.
 fn is_code(arg: &str) -> bool {
     let Some((_, value)) = arg.split_once('=').filter(|_| is_assignment(arg)) else { return true };
     split_references(value).iter().any(|part| match part {
@@ -563,8 +563,8 @@ fn looks_secret(value: &str) -> bool {
     has_known_prefix(value) || is_uuid(value) || value.trim_end_matches('=').split(['-', '_', '+']).any(is_random_part)
 }
 
-/// Whether the whole value is a token of a well-known service. Names of packages and variables may have the same prefix, such
-/// as `npm_config_registry`, but contain no digits.
+/// Whether the whole value is a token of a well-known service. Names of packages and variables may have the same
+/// prefix, such as `npm_config_registry`, but contain no digits.
 fn is_known_token(value: &str) -> bool {
     let is_token = value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
     has_known_prefix(value) && is_token && value.contains(|c: char| c.is_ascii_digit())

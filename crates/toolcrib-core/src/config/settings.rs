@@ -40,8 +40,7 @@ const RESULTS_CHOICES: [(&str, ResultText); 2] = [("clean", ResultText::Clean), 
 const VERDICT_CHOICES: [(&str, Verdict); 4] =
     [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny), ("hide", Verdict::Hide)];
 
-/// Reads all settings of a source.
-/// Unknown keys are reported by the caller, which knows those of the kind as well.
+/// Reads all settings of a source. Unknown keys are reported by the caller, which knows those of the kind as well.
 pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
     SourceSettings {
         enabled: reader.read_bool(section, "enabled"),

@@ -1,5 +1,5 @@
-//! JSON view of the merged configuration for `toolcrib config --json` and `GET /api/config`: every value with its origin,
-//! literals that may be secret masked.
+//! JSON view of the merged configuration for `toolcrib config --json` and `GET /api/config`: every value with its
+//! origin, literals that may be secret masked.
 //!
 //! ```json
 //! {"sources": {"files": {"command": "npx", "origin": "toolcrib.yaml:2"}},

@@ -1,5 +1,5 @@
-//! Reads one source from its map of keys. One of `command`, `url`, `openapi`, `workflow` and `builtin` determines its kind,
-//! and with it the keys that are allowed beside.
+//! Reads one source from its map of keys. One of `command`, `url`, `openapi`, `workflow` and `builtin` determines its
+//! kind, and with it the keys that are allowed beside.
 //!
 //! ```text
 //! files:  { command: npx, args: [-y, server-files, .] }    stdio: a child process
@@ -77,8 +77,7 @@ const KIND_KEYS: [(&str, &[&str]); 5] = [
     ("builtin", &["roots", "allow_private"]),
 ];
 
-/// Value of `transport` or `type`.
-/// Only `sse` makes a difference; the others are checked for agreement with the kind.
+/// Value of `transport` or `type`. Only `sse` makes a difference; the others are checked for agreement with the kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConfiguredTransport {
     Stdio,
@@ -266,8 +265,7 @@ fn read_command(reader: &mut ConfigReader<'_>, section: &Section<'_>, args: &[St
     Some(command)
 }
 
-/// Reads a server at a URL.
-/// Only methods with a fixed credential are allowed for an MCP server.
+/// Reads a server at a URL. Only methods with a fixed credential are allowed for an MCP server.
 fn read_remote(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<RemoteSource> {
     let headers = header::read(reader, section);
     let auth = auth::read(reader, section, auth::AuthMethods::Static);

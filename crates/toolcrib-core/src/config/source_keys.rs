@@ -157,8 +157,7 @@ fn poll_to_value(poll: &PollSettings, secrets: Secrets) -> Value {
     keys.into()
 }
 
-/// Writes `auth`.
-/// Names of headers, parameters and schemes stay visible; they tell which credential is meant.
+/// Writes `auth`. Names of headers, parameters and schemes stay visible; they tell which credential is meant.
 fn auth_to_value(auth: &Auth, secrets: Secrets) -> Value {
     match auth {
         Auth::Bearer(token) => json!({ "bearer": secret_text(token, secrets) }),

@@ -1,5 +1,5 @@
-//! Scope of trust in a project's configuration file, and which later changes of the file need approval again: those that
-//! run, contact or allow more than the trusted version. A change that only restricts is covered.
+//! Scope of trust in a project's configuration file, and which later changes of the file need approval again: those
+//! that run, contact or allow more than the trusted version. A change that only restricts is covered.
 //!
 //! Each key of a source belongs to one of these groups, and a key that is in no list must stay exactly the same. A key
 //! that is added to Toolcrib later is therefore asked about by default.

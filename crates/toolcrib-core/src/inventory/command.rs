@@ -1,5 +1,5 @@
-//! Commands: requested changes. [`Inventory::decide`](super::Inventory::decide) may reject each of them, or find that it
-//! changes nothing.
+//! Commands: requested changes. [`Inventory::decide`](super::Inventory::decide) may reject each of them, or find that
+//! it changes nothing.
 
 use std::sync::Arc;
 

@@ -81,8 +81,8 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Collects damage while a journal is read from its beginning. A `DamageAccepted` record covers the damage that it names,
-/// as far as that was found before it.
+/// Collects damage while a journal is read from its beginning. A `DamageAccepted` record covers the damage that it
+/// names, as far as that was found before it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DamageLog {
     /// At most [`MAX_LISTED_DAMAGE`] defects, in the order in which they were found.
@@ -108,8 +108,8 @@ impl DamageLog {
         }
     }
 
-    /// Marks the damage of these records, or of all, as accepted by record `seq`. Damage that is found later is not covered.
-    /// A defect without a known range is covered by any acceptance, since no acceptance could name it.
+    /// Marks the damage of these records, or of all, as accepted by record `seq`. Damage that is found later is not
+    /// covered. A defect without a known range is covered by any acceptance, since no acceptance could name it.
     pub fn accept(&mut self, seq: u64, records: Option<&[(u64, u64)]>) {
         self.accepted_through = seq;
         let is_accepted = |damage: &Damage| match (records, damage.records()) {
@@ -125,8 +125,8 @@ impl DamageLog {
         }
     }
 
-    /// Returns the ranges of records that an acceptance must name to cover all unaccepted damage; `None` where they are not
-    /// all known.
+    /// Returns the ranges of records that an acceptance must name to cover all unaccepted damage; `None` where they are
+    /// not all known.
     pub fn records(&self) -> Option<Vec<(u64, u64)>> {
         let known = self.unlisted_count == 0
             && !self.unaccepted.iter().any(|damage| matches!(damage, Damage::UnreadableAfter { .. }));

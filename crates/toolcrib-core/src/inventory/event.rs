@@ -20,9 +20,8 @@ use crate::manifest::ToolChange;
 use crate::source::SourceId;
 use crate::time::Timestamp;
 
-/// Fact about sources, tools or tokens.
-/// The name of a variant is the value of `type`. Tools are named by their own names, not as agents see them: the rules
-/// for names may change, history may not.
+/// Fact about sources, tools or tokens. The name of a variant is the value of `type`. Tools are named by their own
+/// names, not as agents see them: the rules for names may change, history may not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum Event {
@@ -97,8 +96,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         records: Option<Vec<(u64, u64)>>,
     },
-    /// Event of an unknown type: written by a newer version, or damaged. [`StoredEvent`](super::StoredEvent) distinguishes
-    /// both.
+    /// Event of an unknown type: written by a newer version, or damaged. [`StoredEvent`](super::StoredEvent)
+    /// distinguishes both.
     #[serde(other)]
     Unknown,
 }
@@ -113,7 +112,8 @@ pub struct Record {
     pub event: Event,
 }
 
-/// Originator of an event: `cli`, `config`, `refresh`, `rest` or `rest:TOKEN_NAME`, or a name given by an embedding program.
+/// Originator of an event: `cli`, `config`, `refresh`, `rest` or `rest:TOKEN_NAME`, or a name given by an embedding
+/// program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Actor(String);
@@ -184,8 +184,8 @@ impl Event {
     /// Whether a version that does not understand this event must stop instead of skipping it.
     ///
     /// An event is critical if skipping it would leave something allowed that it takes away: revocations, disabling,
-    /// removal, and rules. The others fail closed: a process that skips them offers less, or an older tool list. In case
-    /// of doubt an event is critical.
+    /// removal, and rules. The others fail closed: a process that skips them offers less, or an older tool list. In
+    /// case of doubt an event is critical.
     pub fn is_critical(&self) -> bool {
         match self {
             Event::SourceDisabled { .. }
@@ -222,8 +222,8 @@ impl Event {
         critical.contains(&kind)
     }
 
-    /// Returns the lowest version that understands this event: the one that introduced its type, or a later addition that
-    /// it uses, such as a variant of an enum or a field that restricts something.
+    /// Returns the lowest version that understands this event: the one that introduced its type, or a later addition
+    /// that it uses, such as a variant of an enum or a field that restricts something.
     pub fn min_version(&self) -> &'static str {
         match self {
             // All of these existed in the first release.

@@ -6,7 +6,8 @@ use super::{Command, Declaration, Inventory, Origin};
 use crate::source::SourceId;
 
 /// Returns the commands that bring the inventory in line with a configuration: declare all its sources and remove those
-/// that it no longer has. `invalid` are the ids of sources with errors, which are kept: a mistake in a file removes nothing.
+/// that it no longer has. `invalid` are the ids of sources with errors, which are kept: a mistake in a file removes
+/// nothing.
 pub fn reconcile(inventory: &Inventory, declared: Vec<Declaration>, invalid: &[SourceId]) -> Vec<Command> {
     let gone: Vec<Command> = inventory
         .sources()

@@ -44,8 +44,8 @@ impl StoredEvent {
     }
 }
 
-/// Returns the type of a stored event of any version. The other fields are skipped without being parsed: an event of a newer
-/// version may contain numbers and nesting that this build cannot handle.
+/// Returns the type of a stored event of any version. The other fields are skipped without being parsed: an event of a
+/// newer version may contain numbers and nesting that this build cannot handle.
 pub fn event_type(body: &str) -> serde_json::Result<String> {
     #[derive(Deserialize)]
     struct TypeField {
@@ -55,13 +55,14 @@ pub fn event_type(body: &str) -> serde_json::Result<String> {
     serde_json::from_str(body).map(|head: TypeField| head.kind)
 }
 
-/// Whether this build knows an event type. Without fields a known type fails to parse, and only an unknown one does not.
+/// Whether this build knows an event type. Without fields a known type fails to parse, and only an unknown one does
+/// not.
 fn is_known_type(kind: &str) -> bool {
     !matches!(serde_json::from_value(json!({ "type": kind })), Ok(Event::Unknown))
 }
 
-/// Recognises serde's error for an unknown variant by its message, which works at any depth and in every enum of an event.
-/// A test pins the message.
+/// Recognises serde's error for an unknown variant by its message, which works at any depth and in every enum of an
+/// event. A test pins the message.
 fn is_unknown_variant(error: &serde_json::Error) -> bool {
     error.to_string().starts_with("unknown variant `")
 }

@@ -54,8 +54,8 @@ impl Inventory {
         Ok(events)
     }
 
-    /// Changes name or role of a token.
-    /// Expiry and hash cannot be changed: a token with another lifetime is another token.
+    /// Changes name or role of a token. Expiry and hash cannot be changed: a token with another lifetime is another
+    /// token.
     pub(super) fn change_token(&self, change: &TokenChange) -> Result<Vec<Event>> {
         let unknown = || Error::new(Code::NotFound, format!("no token with the id `{}`", change.id));
         let token = self.tokens.get(&change.id).ok_or_else(unknown)?;
@@ -81,8 +81,8 @@ impl Inventory {
             .collect()
     }
 
-    /// Accepts damage and revokes every token. Each revocation is an event of its own, so that a version that does not know
-    /// `DamageAccepted` revokes them too.
+    /// Accepts damage and revokes every token. Each revocation is an event of its own, so that a version that does not
+    /// know `DamageAccepted` revokes them too.
     pub(super) fn accept_damage(&self, damage: &[String], records: Option<&[(u64, u64)]>) -> Vec<Event> {
         let revoked =
             self.tokens().map(|token| Event::TokenRevoked { token: token.id.clone(), name: token.name.clone() });

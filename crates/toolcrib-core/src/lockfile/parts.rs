@@ -54,8 +54,7 @@ const FINGERPRINT_DIGITS: usize = 16;
 const MAX_STORED_SCHEMA_LEN: usize = 2_000;
 
 /// Prefix of the fingerprint of a schema as it is written, not normalised. Costs little work, but any other notation of
-/// the same schema counts as a change.
-/// A digest never starts with it, so old and new fingerprints can be told apart.
+/// the same schema counts as a change. A digest never starts with it, so old and new fingerprints can be told apart.
 const VERBATIM_PREFIX: &str = "=";
 
 impl ToolParts {
@@ -185,8 +184,8 @@ fn short_fingerprint(value: &Value) -> String {
     Fingerprint::digest(value.to_string()).short_hex(FINGERPRINT_DIGITS)
 }
 
-/// Kind of the keys of an object within a schema. A property may be named `title`, so the same word is an annotation in one
-/// place and a name in another.
+/// Kind of the keys of an object within a schema. A property may be named `title`, so the same word is an annotation in
+/// one place and a name in another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SchemaKeys {
     Keywords,

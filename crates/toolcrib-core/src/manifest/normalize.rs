@@ -23,9 +23,8 @@ use crate::source::SourceId;
 use crate::text::{has_no_hidden_characters, may_contain_hidden, sanitize, sanitize_truncated};
 use crate::tool::{EXECUTION_SPEC_KEY, Tool, ToolListing, ToolNote};
 
-/// Maximum length of a tool's own name in bytes. Names for agents are shortened separately.
-/// MCP allows 128 characters; longer names are
-/// accepted up to this bound.
+/// Maximum length of a tool's own name in bytes. Names for agents are shortened separately. MCP allows 128 characters;
+/// longer names are accepted up to this bound.
 const MAX_TOOL_NAME_BYTES: usize = 512;
 
 /// Normalises a tool definition. `position` identifies a tool without a usable name.
@@ -163,8 +162,8 @@ fn check_schema(schema: &RawValue, what: &str, limits: &ToolLimits) -> Result<()
     Ok(())
 }
 
-/// Returns the first reference that leads outside the schema. Parses each level again, so the cost is at most text length
-/// times depth, both of which are bounded before. References are not followed.
+/// Returns the first reference that leads outside the schema. Parses each level again, so the cost is at most text
+/// length times depth, both of which are bounded before. References are not followed.
 fn find_remote_reference(schema: &RawValue) -> Option<String> {
     let is_reference = |key: &str| matches!(key, "$ref" | "$dynamicRef" | "$recursiveRef");
     match schema.get().as_bytes().first() {
@@ -183,9 +182,9 @@ fn parse_items(array: &RawValue) -> Vec<&RawValue> {
     serde_json::from_str(array.get()).unwrap_or_default()
 }
 
-/// Rejects a schema with hidden characters in names or in values of `enum`, `const`, `default`, `pattern` and `required`.
-/// Most schemas have no suspicious byte at all, which the first check finds without parsing.
-/// Agent and server must agree on these exactly, so they cannot be sanitised.
+/// Rejects a schema with hidden characters in names or in values of `enum`, `const`, `default`, `pattern` and
+/// `required`. Agent and server must agree on these exactly, so they cannot be sanitised. Most schemas have no
+/// suspicious byte at all, which the first check finds without parsing.
 fn reject_hidden_characters(what: &str, schema: Option<&RawValue>) -> Result<(), String> {
     let Some(location) = schema
         .filter(|schema| may_contain_hidden(schema.get()))
@@ -197,8 +196,8 @@ fn reject_hidden_characters(what: &str, schema: Option<&RawValue>) -> Result<(),
 }
 
 /// Describes where a schema has hidden characters that cannot be sanitised. Costs at most text length times depth, like
-/// [`find_remote_reference`].
-/// The name in the description is sanitised, so it looks ordinary; the reason says that it is not.
+/// [`find_remote_reference`]. The name in the description is sanitised, so it looks ordinary; the reason says that it
+/// is not.
 fn find_hidden_characters(raw: &RawValue, keys: SchemaKeyKind) -> Option<String> {
     match raw.get().as_bytes().first() {
         Some(b'{') => {
@@ -242,9 +241,8 @@ fn has_hidden_in_pattern(raw: &RawValue) -> bool {
     without_controls.is_none_or(|pattern| !has_no_hidden_characters(&pattern))
 }
 
-/// Sanitises the texts of a schema, or returns `None` if nothing changes. Names and values that must match exactly stay as
-/// they are; [`reject_hidden_characters`] has checked them.
-/// The depth must be bounded before, since this recurses.
+/// Sanitises the texts of a schema, or returns `None` if nothing changes. Names and values that must match exactly stay
+/// as they are; [`reject_hidden_characters`] has checked them. The depth must be bounded before, since this recurses.
 pub(crate) fn sanitize_schema(schema: &RawValue) -> Option<Box<RawValue>> {
     if !may_contain_hidden(schema.get()) {
         return None;
@@ -314,8 +312,8 @@ fn write_sanitized(raw: &RawValue, keys: SchemaKeyKind, into: &mut String, chang
     }
 }
 
-/// Returns a sanitised text; `None` if it is blank or not a string. An offered value that differs is kept in `original`.
-/// A blank description counts as missing and is replaced by the caller.
+/// Returns a sanitised text; `None` if it is blank or not a string. An offered value that differs is kept in
+/// `original`. A blank description counts as missing and is replaced by the caller.
 fn sanitize_text(key: &str, raw: Box<RawValue>, original: &mut RawFields, notes: &mut Vec<ToolNote>) -> Option<String> {
     let offered = parse_string(&raw);
     let sanitized = offered.as_deref().map(sanitize);

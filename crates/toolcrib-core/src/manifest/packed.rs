@@ -149,7 +149,8 @@ impl PackedManifest {
         (!matches).then(|| "the stored manifest does not match its fingerprint".to_owned())
     }
 
-    /// Returns the fields that tool lists show, without parsing: `"title":…,"description":…,"input_schema":…,"annotations":…`.
+    /// Returns the fields that tool lists show, without parsing:
+    /// `"title":…,"description":…,"input_schema":…,"annotations":…`.
     pub fn listing_json(&self, packed: &PackedTool) -> &str {
         self.slice(packed.listing_start + 1..packed.end - 2)
     }

@@ -1,7 +1,7 @@
 //! Decides whether new rules allow more than the rules they replace, so that a change can be approved again.
 //!
-//! Decided for every name that a tool could have, since the tools are not known yet. Where an exact answer is not possible,
-//! the rules count as wider.
+//! Decided for every name that a tool could have, since the tools are not known yet. Where an exact answer is not
+//! possible, the rules count as wider.
 //!
 //! ```text
 //! { "delete_*": deny }    ─▶ { "delete_*": deny, "push": ask }    narrower: no approval
@@ -15,8 +15,8 @@ use super::{Rule, Rules, Verdict, wildcard_match};
 use crate::text::sanitize;
 use crate::tool::MAX_TOOL_NAME_LEN as MAX_NAME_LEN;
 
-/// Maximum number of rules in a list that is analysed. The comparison is cubic in the number of rules and quadratic in the
-/// length of globs, and the file is not trusted yet; anything longer counts as wider unless it is equal.
+/// Maximum number of rules in a list that is analysed. The comparison is cubic in the number of rules and quadratic in
+/// the length of globs, and the file is not trusted yet; anything longer counts as wider unless it is equal.
 const MAX_RULES: usize = 64;
 /// Maximum length of a glob that is analysed, for the same reason.
 const MAX_GLOB_LEN: usize = 128;
@@ -30,10 +30,9 @@ pub enum DefaultVerdict {
     PerTool,
 }
 
-/// Whether `new` could give some tool a less strict verdict than `old`. `prefix` is the prefix of the source's tools in the
-/// names that agents see.
-/// May return true where it does not; never false where it does. A new restriction list can only restrict, so only the
-/// old ones are looked at.
+/// Whether `new` could give some tool a less strict verdict than `old`. `prefix` is the prefix of the source's tools in
+/// the names that agents see. May return true where it does not; never false where it does. A new restriction list can
+/// only restrict, so only the old ones are looked at.
 pub fn widens(old: &Rules, new: &Rules, prefix: &str, default: DefaultVerdict) -> bool {
     let restrictions_widen = old.restrictions.iter().enumerate().any(|(index, restriction)| {
         let replacement = new.restrictions.get(index).map_or(&[][..], Vec::as_slice);
@@ -89,7 +88,8 @@ fn may_decide_together(old: &[Rule], before: Option<usize>, new: &[Rule], after:
     {
         return false;
     }
-    // Rules are sorted by specificity: an earlier rule that matches everything one of the two matches would decide instead.
+    // Rules are sorted by specificity: an earlier rule that matches everything one of the two matches would decide
+    // instead.
     let earlier = old[..before.unwrap_or(old.len())].iter().chain(&new[..after.unwrap_or(new.len())]);
     !earlier.into_iter().any(|rule| globs.iter().any(|glob| glob_covers(&rule.glob, glob)))
 }
@@ -108,8 +108,8 @@ fn may_match_one_tool(a: &str, b: &str, prefix: &str) -> bool {
     forms(a).iter().any(|a| forms_of_b.iter().any(|b| globs_overlap(a, b)))
 }
 
-/// Returns a glob for the sanitised names of the tools whose own names `glob` matches. `?` becomes `*`, since sanitising may
-/// remove the character that it matches.
+/// Returns a glob for the sanitised names of the tools whose own names `glob` matches. `?` becomes `*`, since
+/// sanitising may remove the character that it matches.
 fn sanitized_glob(glob: &str) -> String {
     let replace = |character: char| match character {
         '?' => '*',
@@ -133,8 +133,7 @@ fn glob_covers(general: &str, specific: &str) -> bool {
     wildcard_match(general, specific, |character| character != '*')
 }
 
-/// Whether a text exists that both globs match.
-/// Takes time in proportion to the product of the lengths.
+/// Whether a text exists that both globs match. Takes time in proportion to the product of the lengths.
 fn globs_overlap(a: &str, b: &str) -> bool {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();

@@ -55,8 +55,7 @@ fn replace_in_text(text: &str, folder: &str, client: Option<McpClientKind>) -> S
     }
 }
 
-/// Rewrites `$NAME` to `${env:NAME}`.
-/// A name ends at the first character that no variable name contains.
+/// Rewrites `$NAME` to `${env:NAME}`. A name ends at the first character that no variable name contains.
 fn to_env_references(text: &str) -> String {
     // Every part after the first follows a `$`.
     let mut parts = text.split('$');

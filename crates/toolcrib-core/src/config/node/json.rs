@@ -9,8 +9,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
 use super::{ConfigDiagnostic, ConfigNode, LineIndex, MAX_NODE_DEPTH, NodeEntry, NodeValue};
 
-/// Parses a whole file; an empty one is null.
-/// A syntax error has a line and a column.
+/// Parses a whole file; an empty one is null. A syntax error has a line and a column.
 pub(super) fn parse(text: &str, file: &str) -> Result<ConfigNode, ConfigDiagnostic> {
     let lines = LineIndex::new(text);
     // Comments and trailing commas, as VS Code allows them; all other extensions of the parser stay off.

@@ -1,5 +1,5 @@
-//! Converts YAML documents that are not configurations, such as OpenAPI documents, to JSON values. Lines and spellings of
-//! scalars are dropped.
+//! Converts YAML documents that are not configurations, such as OpenAPI documents, to JSON values. Lines and spellings
+//! of scalars are dropped.
 //!
 //! The YAML parser is that of configuration files, which treats `yes` and `no` as booleans. OpenAPI documents follow
 //! YAML 1.2, where they are text: an `enum` of `[yes, no]` must not become `[true, false]`. The kept spelling makes
@@ -9,8 +9,8 @@ use serde_json::{Map, Number, Value as Json};
 
 use super::{ConfigDiagnostic, ConfigNode, NodeValue, yaml};
 
-/// Parses YAML with the core schema of YAML 1.2: of all words, only `true`, `false` and `null` are not text. The last of
-/// several equal keys is used. Aliases may copy at most `max_copies` nodes in total; beyond that, parsing fails.
+/// Parses YAML with the core schema of YAML 1.2: of all words, only `true`, `false` and `null` are not text. The last
+/// of several equal keys is used. Aliases may copy at most `max_copies` nodes in total; beyond that, parsing fails.
 pub(crate) fn yaml_to_json(text: &str, max_copies: usize) -> Result<Json, ConfigDiagnostic> {
     yaml::parse(text, "", max_copies).map(node_to_json)
 }

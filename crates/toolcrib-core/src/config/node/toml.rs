@@ -8,8 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{ConfigDiagnostic, ConfigNode, LineIndex, NodeEntry, NodeValue, duplicate_key_message};
 
-/// Parses a whole file.
-/// Unlike in YAML and JSON, an empty file is an empty map.
+/// Parses a whole file. Unlike in YAML and JSON, an empty file is an empty map.
 pub(super) fn parse(text: &str, file: &str) -> Result<ConfigNode, ConfigDiagnostic> {
     let lines = LineIndex::new(text);
     match DeTable::parse(text) {
@@ -62,8 +61,8 @@ fn value_to_node(value: &Spanned<DeValue<'_>>, key_line: usize, lines: &LineInde
 }
 
 /// Finds the line of the first of two equal keys in the text before the second one: among table headers for a header,
-/// within the same table for a key.
-/// A search in the text, for the message alone: where it finds nothing, the message names one line.
+/// within the same table for a key. A search in the text, for the message alone: where it finds nothing, the message
+/// names one line.
 fn find_first_line(text: &str, second: usize, key: &str) -> Option<usize> {
     let before = text.get(..second)?;
     let line = text.lines().nth(before.matches('\n').count())?;

@@ -1,5 +1,5 @@
-//! YAML 1.2 parser of configuration files, on top of a parser that emits events. Resolves anchors, aliases and merge keys
-//! (`<<`) within a bound on copied nodes.
+//! YAML 1.2 parser of configuration files, on top of a parser that emits events. Resolves anchors, aliases and merge
+//! keys (`<<`) within a bound on copied nodes.
 //!
 //! Aliases are copied, not shared, so a small file can describe a huge tree. Each copy is counted before it is made:
 //!
@@ -143,7 +143,8 @@ impl TreeBuilder<'_> {
         Ok(())
     }
 
-    /// Returns a copy of the node that an alias refers to. Counted, so that aliases of aliases cannot grow exponentially.
+    /// Returns a copy of the node that an alias refers to. Counted, so that aliases of aliases cannot grow
+    /// exponentially.
     fn resolve_alias(&mut self, anchor: usize, line: usize) -> Result<ConfigNode, ConfigDiagnostic> {
         let Some(node) = self.anchors.get(&anchor) else {
             return Err(self.diagnostic_at(line, "an alias cannot refer to a node that contains it"));
