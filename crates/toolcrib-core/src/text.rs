@@ -1,5 +1,19 @@
 //! Sanitises untrusted text (control characters, terminal sequences, invisible characters), and suggests corrections
 //! for misspelled words.
+//!
+//! Texts of sources and clients pass through here before they reach an agent, a terminal or a log; only `results: raw` on
+//! a source passes its results on unchanged.
+//! Descriptions with invisible text can instruct an agent without a person seeing it, and terminal sequences can
+//! rewrite what a person sees. The meaning of visible text is not judged.
+//!
+//! ```text
+//! sanitize             descriptions: line breaks normalised
+//! sanitize_result      results of tools: `\r\n` kept
+//! sanitize_truncated   names and quotes in messages: one line, bounded
+//! may_contain_hidden   a scan of JSON bytes that saves parsing in the usual case
+//! ```
+//!
+//! `hidden` has the tables of characters.
 
 mod hidden;
 
@@ -13,6 +27,7 @@ pub fn sanitize(text: &str) -> String {
 }
 
 /// Whether [`sanitize`] would not change the text.
+/// Allocates only if the text has a suspicious character.
 pub fn is_sanitized(text: &str) -> bool {
     !text.chars().any(is_suspicious) || remove_hidden(text, LineBreaks::Normalised) == text
 }
@@ -35,6 +50,8 @@ pub fn has_no_hidden_characters(text: &str) -> bool {
 /// Whether JSON text may contain a character that [`sanitize`] removes, literally or as an escape. Scans the bytes once
 /// without parsing; `true` may be a false alarm and calls for an exact check.
 pub fn may_contain_hidden(json: &str) -> bool {
+    // Quotes and brackets need no attention: a hidden character can only be inside of a string, and where the string
+    // starts does not matter.
     let bytes = json.as_bytes();
     let mut position = 0;
     while let Some(offset) = next_candidate(&bytes[position..]) {
@@ -46,6 +63,7 @@ pub fn may_contain_hidden(json: &str) -> bool {
             }
             continue;
         }
+        // The position is that of a leading byte, because sequences are skipped as a whole.
         // Length of the UTF-8 sequence.
         let length = match bytes[position] {
             0..0xc0 => 1,
@@ -84,7 +102,8 @@ fn next_candidate(bytes: &[u8]) -> Option<usize> {
     rest.map(|offset| position + offset)
 }
 
-/// Whether a character starting with these UTF-8 bytes can be suspicious. Cheap test that rules out most letters.
+/// Whether a character starting with these UTF-8 bytes can be suspicious. Cheap test that rules out most letters. Must
+/// allow every non-ASCII character of [`is_suspicious`]; it may allow more.
 fn can_begin_hidden(first: u8, second: u8) -> bool {
     match first {
         0x7f | 0xc2 | 0xee | 0xf3 | 0xf4 => true,
@@ -115,6 +134,8 @@ fn classify_escape(bytes: &[u8]) -> JsonEscape {
         u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
     };
     match bytes {
+        // Backspace and form feed are control characters. `\r\n` is an ordinary line break, `\r` alone can overwrite a
+        // line on a terminal.
         [_, b'b' | b'f', ..] => JsonEscape::Suspicious,
         [_, b'r', b'\\', b'n', ..] => JsonEscape::Harmless { length: 4 },
         [_, b'r', ..] => JsonEscape::Suspicious,
@@ -142,6 +163,7 @@ fn classify_character(character: Option<char>, length: usize) -> JsonEscape {
 }
 
 /// Sanitises a text for a message: one line of at most `limit` characters.
+/// Runs of white space become one space. A longer text ends in `…`, which is counted in the limit.
 pub fn sanitize_truncated(text: &str, limit: usize) -> String {
     let line: String = sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= limit {
@@ -153,9 +175,11 @@ pub fn sanitize_truncated(text: &str, limit: usize) -> String {
 }
 
 /// Maximum length in bytes of a word that [`closest_match`] compares.
+/// Far above every key, command and id; names of tools have a comparison of their own.
 const MAX_WORD_LEN: usize = 64;
 
 /// Returns the candidate with the smallest edit distance to `word`, if it is close enough to be a misspelling.
+/// Close enough means at most one edit, or one in three characters of the longer word. Case does not matter.
 pub fn closest_match<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     // The cost is the product of both lengths, and no candidate is close to a very long word.

@@ -9,6 +9,7 @@
 //! structure; what is not recognised stays as it is.
 
 /// Formats a `serde_json` error with the words object, list and whole number instead of Rust types.
+/// Line and column stay at the end.
 pub fn describe_error(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let (reason, position) = match message.rfind(" at line ") {
@@ -19,6 +20,7 @@ pub fn describe_error(error: &serde_json::Error) -> String {
     if let Some((before, _)) = reason.split_once(" of untagged enum ") {
         return format!("{before} that is known{position}");
     }
+    // Syntax errors such as `EOF while parsing` have no expected type and stay as they are.
     let Some((actual, expected)) = reason.rsplit_once(", expected ") else { return message };
     let actual = match actual.strip_prefix("invalid type: ") {
         Some("map") => "invalid type: an object",

@@ -1,5 +1,9 @@
 //! Invisible and terminal-controlling characters: which they are, and the contexts in which some of them are
 //! legitimate.
+//!
+//! Three groups: characters that are removed everywhere ([`is_hidden`]), joiners and variation selectors, which stay
+//! where a script or an emoji needs them, and escape sequences, which are removed together with their parameters. Emoji
+//! and scripts are recognised by blocks instead of Unicode tables; a few characters more or less are accepted for that.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -22,6 +26,7 @@ pub(super) fn is_suspicious(character: char) -> bool {
 }
 
 /// Removes escape sequences, control characters and invisible characters, except where a script or an emoji needs them.
+/// One pass; the output is never longer than the input.
 pub(super) fn remove_hidden(text: &str, line_breaks: LineBreaks) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -64,6 +69,7 @@ pub(super) fn remove_hidden(text: &str, line_breaks: LineBreaks) -> String {
     clean
 }
 
+/// Base character of the flags that are written with tags.
 const BLACK_FLAG: char = '\u{1f3f4}';
 
 /// Tags after a black flag in the only three valid tag sequences: England, Scotland and Wales.
@@ -108,7 +114,8 @@ fn is_selector(character: char) -> bool {
 }
 
 /// Whether a joiner after `last` is legitimate: after a letter of a joining script, or between two pictographs of an
-/// emoji.
+/// emoji. `last` is the last character of the output, so a second joiner in a row follows a joiner and is removed: runs
+/// of them can encode text.
 fn is_joiner_needed(last: char, joiner: char, next: Option<char>) -> bool {
     let in_emoji =
         joiner == '\u{200d}' && (is_pictograph(last) || is_emoji_selector(last)) && next.is_some_and(is_pictograph);
