@@ -55,17 +55,20 @@ impl Catalog {
     pub fn unknown_tool_error(&self, name: &str) -> Error {
         let near = self.similar_names(name);
         let shown = sanitize_truncated(name, 80);
-        let message = match &near[..] {
-            [] => format!("no tool named `{shown}`"),
-            names => {
-                let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-                format!("no tool named `{shown}`; did you mean {}?", names.join(" or "))
-            }
-        };
         let is_illegal =
             |letter: char| letter.is_whitespace() || (letter.is_ascii_punctuation() && !"_-.:/".contains(letter));
         let code = if name.contains(is_illegal) { Code::ToolInvalidInput } else { Code::ToolNotImplemented };
-        Error::new(code, message).with_details(json!({ "near": near }))
+        let error = match &near[..] {
+            [] => {
+                let error = Error::new(code, format!("no tool named `{shown}`"));
+                error.with_next_step("toolcrib search WORDS", "GET /api/search?q=WORDS", "finds tools")
+            }
+            names => {
+                let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+                Error::new(code, format!("no tool named `{shown}`; did you mean {}?", names.join(" or ")))
+            }
+        };
+        error.with_details(json!({ "near": near }))
     }
 
     /// Finds a tool of a given source by its name without prefix or its original name.

@@ -44,7 +44,8 @@ async fn an_internal_tool_is_not_listed_and_can_be_called() {
     assert!(!fixture.view(&agent()).render(toolcrib::core::render::Format::Json).unwrap().contains("secret_door"));
     assert_eq!(output_text(&call(&fixture, "secret_door", json!({})).await.unwrap()), "done");
     let error = call(&fixture, "secret_dor", json!({})).await.unwrap_err();
-    assert_eq!(error.message, "no tool named `secret_dor`", "nor is it proposed");
+    let expected = "no tool named `secret_dor`; `toolcrib search WORDS` finds tools";
+    assert_eq!(error.message, expected, "nor is it proposed");
 }
 
 #[tokio::test(start_paused = true)]

@@ -170,10 +170,16 @@ async fn policy_rules_apply_to_lists_and_calls() {
     assert_eq!(list_tools(&fixture).await, ["git__add", "git__delete", "git__push"]);
     for (name, expected) in [
         ("git__add", "ok: add {}"),
-        ("git__push", "FORBIDDEN `git__push` needs consent before each call; on the command line, `--yes` gives it"),
-        ("git__delete", "FORBIDDEN a rule of its source denies `git__delete`"),
+        (
+            "git__push",
+            "FORBIDDEN `git__push` needs consent before each call (rule `p*: ask`); `toolcrib call --yes` gives it",
+        ),
+        (
+            "git__delete",
+            "FORBIDDEN `git__delete` is denied (rule `delete: deny`); to allow it, change the rules under `tools` of `git`",
+        ),
         ("git__secret", "TOOL_NOT_IMPLEMENTED no tool named `git__secret`; did you mean `git__delete`?"),
-        ("secret", "TOOL_NOT_IMPLEMENTED no tool named `secret`"),
+        ("secret", "TOOL_NOT_IMPLEMENTED no tool named `secret`; `toolcrib search WORDS` finds tools"),
     ] {
         assert_eq!(call_outcome(&fixture, name, json!({})).await, expected, "{name}");
     }

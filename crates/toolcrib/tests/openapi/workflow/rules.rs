@@ -25,11 +25,11 @@ async fn a_step_cannot_call_a_denied_tool() {
     let server = start_shop_server().await;
     let workflow = buy_workflow(json!([list_step(), order_step()]), json!({}));
     for (verdict, code, expected) in [
-        ("deny", Code::Forbidden, "a rule of its source denies `shop__placeOrder`"),
+        ("deny", Code::Forbidden, "`shop__placeOrder` is denied (rule `placeOrder: deny`)"),
         (
             "ask",
             Code::Forbidden,
-            "`shop__placeOrder` needs consent before each call; on the command line, `--yes` gives it",
+            "`shop__placeOrder` needs consent before each call (rule `placeOrder: ask`); `toolcrib call --yes` gives it",
         ),
         ("hide", Code::ToolExecutionFailed, "no tool named `shop__placeOrder`"),
     ] {
