@@ -188,7 +188,8 @@ fn sources_and_tools_are_enabled_and_disabled() {
     assert_eq!(toolcrib.json(&["enable", "one__echo"]), expected);
     toolcrib.set_variable("TOOLCRIB_SOURCE_ONE_ENABLED", "false");
     let overridden = toolcrib.run_ok(&["enable", "one"]);
-    let hint = "hint: `TOOLCRIB_SOURCE_ONE_ENABLED` is set and wins here: `one` is disabled in this environment\n";
+    let hint =
+        "hint: `TOOLCRIB_SOURCE_ONE_ENABLED` is set and takes precedence: `one` is disabled in this environment\n";
     assert_eq!((overridden.stdout.as_str(), overridden.stderr.as_str()), ("one: already enabled\n", hint));
     let expected = json!({ "one": { "enabled": { "value": false, "origin": "TOOLCRIB_SOURCE_ONE_ENABLED" } } });
     assert_eq!(toolcrib.json(&["config"])["overrides"], expected);
@@ -353,7 +354,7 @@ fn a_project_file_runs_nothing_before_it_is_trusted() {
 
     toolcrib.write("toolcrib.yaml", &config_with_start_counter(&toolcrib, ", --tools, '5'").0);
     let changed = toolcrib.run_ok(&["tools"]);
-    assert!(changed.stderr.contains("is not trusted yet"), "{changed:?}");
+    assert!(changed.stderr.contains("has changed since it was trusted"), "{changed:?}");
     assert_eq!(count_starts(&count), 1, "changed commands need trust again");
     toolcrib.run_ok(&["--config", file.to_str().unwrap(), "tools"]);
     assert_eq!(count_starts(&count), 2, "a named file counts as trusted");

@@ -9,7 +9,8 @@ const USER_CONFIG: &str = "~/.config/toolcrib/toolcrib.yaml";
 
 /// Returns whether a command asks for trust in the project file.
 fn asks_for_trust(toolcrib: &Toolcrib) -> bool {
-    toolcrib.run_ok(&["tools", "--cached"]).stderr.contains("is not trusted yet")
+    let stderr = toolcrib.run_ok(&["tools", "--cached"]).stderr;
+    stderr.contains("is not trusted yet") || stderr.contains("has changed since it was trusted")
 }
 
 fn source_status(toolcrib: &Toolcrib, id: &str) -> Value {

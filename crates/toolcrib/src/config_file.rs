@@ -92,7 +92,10 @@ impl LoadedConfig {
     /// Trusts the project's file as it is now, stores that, and applies the file.
     pub fn accept_project(mut self) -> Result<LoadedConfig> {
         let Some(project) = &mut self.project else {
-            return Err(Error::new(Code::NotFound, "there is no project file here to trust"));
+            return Err(Error::new(
+                Code::NotFound,
+                "there is no project file to trust in this directory or its parents",
+            ));
         };
         let accepted = TrustedFile::new(&project.config, project.documents().clone());
         trust_store::store_trusted(&project.file, &accepted)?;
@@ -168,7 +171,7 @@ impl ProjectFile {
         let file = sanitize(&self.file.to_string_lossy());
         match &self.trust_state {
             TrustState::Changed { keys, .. } => {
-                format!("`{file}` is not trusted yet with its changes ({})", keys.join(", "))
+                format!("`{file}` has changed since it was trusted ({})", keys.join(", "))
             }
             TrustState::NeverTrusted | TrustState::Trusted(_) => format!("`{file}` is not trusted yet"),
         }

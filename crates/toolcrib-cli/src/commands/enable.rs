@@ -92,7 +92,7 @@ fn hint_override(session: &CliSession, id: &SourceId) {
     let variable = id.as_str().to_uppercase();
     let state = if enabled { "enabled" } else { "disabled" };
     session.common.hint(&format!(
-        "hint: `TOOLCRIB_SOURCE_{variable}_ENABLED` is set and wins here: `{id}` is {state} in this environment"
+        "hint: `TOOLCRIB_SOURCE_{variable}_ENABLED` is set and takes precedence: `{id}` is {state} in this environment"
     ));
 }
 

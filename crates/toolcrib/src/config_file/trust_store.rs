@@ -44,8 +44,10 @@ fn read_all() -> Result<BTreeMap<String, Value>> {
     }
     ensure_own_file(&path)?;
     match std::fs::read_to_string(&path) {
-        Ok(text) => serde_json::from_str(&text)
-            .context(Code::ConfigInvalid, format!("`{}` is damaged; remove it and trust again", path.display())),
+        Ok(text) => serde_json::from_str(&text).context(
+            Code::ConfigInvalid,
+            format!("`{}` is damaged; remove it and run `toolcrib trust` again", path.display()),
+        ),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
         Err(error) => {
             Err(Error::new(Code::ConfigInvalid, format!("cannot read `{}`: {error}", path.display())).with_cause(error))
@@ -82,7 +84,7 @@ fn ensure_own_file(path: &Path) -> Result<()> {
     }
     let message = format!(
         "the list of trusted files `{}` is not a regular file that only this user can write; review it, then remove it \
-         and trust again",
+         and run `toolcrib trust` again",
         path.display()
     );
     Err(Error::new(Code::ConfigInvalid, message))

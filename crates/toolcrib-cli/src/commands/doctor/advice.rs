@@ -9,7 +9,7 @@ use toolcrib::registry::SourceView;
 /// Part of an error message, and the advice for it; the first match counts. In the advice, `ID` stands for the source id
 /// and `NAME` for the id in upper case, as in environment variables. The texts are those of the connectors' errors.
 const FAILURE_ADVICE: [(&str, &str); 10] = [
-    ("is not trusted", "review the file, then run `toolcrib trust`"),
+    ("run `toolcrib trust`", "review the file, then run `toolcrib trust`"),
     (
         "needs a token",
         "set a token: `auth: { bearer: \"${env:YOUR_TOKEN}\" }` on the source, or TOOLCRIB_SOURCE_NAME_TOKEN",
