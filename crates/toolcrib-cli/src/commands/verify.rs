@@ -135,12 +135,12 @@ fn acceptance_lines(acceptance: &AcceptedDamage) -> Vec<String> {
     let mut lines: Vec<String> = recorded.damage.iter().map(|fault| format!("accepted: {fault}")).collect();
     if let Some(path) = moved_to {
         lines.push(format!(
-            "a new store was begun with what could be read; the old file is `{}`; restart a `toolcrib serve` that runs",
+            "a new store was created with what could be read; the old file is `{}`; restart a `toolcrib serve` that runs",
             path.display()
         ));
     }
     lines.push(format!("every stored token is revoked; known by name: {}", list(&recorded.revoked_tokens)));
-    lines.push("check what else may be lost, and declare or disable it again where it is:".to_owned());
+    lines.push("these settings are still known; declare or disable again what is missing:".to_owned());
     lines.push(format!("  sources disabled: {}", list(&recorded.disabled_sources)));
     lines.push(format!("  tools disabled: {}", list(&recorded.disabled_tools)));
     lines.push(format!("  sources added at run time: {}", list(&recorded.runtime_sources)));
