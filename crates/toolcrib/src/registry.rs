@@ -330,7 +330,8 @@ impl Registry {
         let snapshot = self.inner.snapshot.load_full();
         let state = snapshot.inventory.source(id).ok_or_else(|| self.inner.unknown_source_error(id.as_str()))?;
         if state.origin == Origin::Config {
-            let message = format!("`{id}` is declared in the configuration; remove it there, or `disable` it");
+            let message =
+                format!("`{id}` is declared in the configuration; remove it there, or run `toolcrib disable {id}`");
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
         self.execute(Command::Remove(id.clone()), actor).await?;

@@ -58,7 +58,7 @@ fn fill_template(text: &str, variables: &BTreeMap<String, String>) -> Result<Str
     let context = Value::from(variables.clone());
     let filled = environment.render_str(text, context).map_err(|error| {
         let detail = error.detail().map(|detail| format!(" ({})", sanitize_truncated(detail, 200))).unwrap_or_default();
-        invalid(&format!("{}{detail}; it knows the source's `variables`", error.kind()))
+        invalid(&format!("{}{detail}; only the source's `variables` can be used", error.kind()))
     })?;
     if filled.len() > MAX_TEMPLATE_BYTES {
         return Err(invalid("it grows beyond 64 KiB"));

@@ -75,7 +75,7 @@ impl RegistryInner {
                 () = ended => {}
                 () = context.cancel.cancelled() => return Err(CallFailure::cancelled().into_error()),
                 () = tokio::time::sleep_until(deadline) => {
-                    let message = format!("the circuit breaker of `{id}` is open and its probe has not finished; try again");
+                    let message = format!("the circuit breaker of `{id}` is half-open and its probe has not finished; try again");
                     return Err(Error::new(Code::ToolUnavailable, message));
                 }
             }

@@ -18,8 +18,8 @@ use crate::store::{JournalPosition, Salvage, StoreState};
 const MAX_QUOTED_FAULTS: usize = 2;
 
 /// Rest of the message: what the damage means, and the next step.
-const DAMAGE_CONSEQUENCES: &str = "revoked tokens, disabled tools and sources added at run time may be lost, so nothing is called or \
-                            written; run `toolcrib verify`";
+const DAMAGE_CONSEQUENCES: &str = "revoked tokens, disabled tools and sources added at run time may be lost, so calls and changes are \
+                            refused; run `toolcrib verify`";
 
 /// Damage that no administrator has accepted yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

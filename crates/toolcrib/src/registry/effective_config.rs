@@ -22,7 +22,7 @@ impl Registry {
             keys["origin"] = json!("runtime");
             sources.insert(source.id.to_string(), keys);
         }
-        // A source of the configuration wins over one of the same name added at run time.
+        // A source of the configuration takes precedence over one of the same name added at run time.
         if let Some(configured) = config["sources"].as_object() {
             sources.extend(configured.clone());
         }
@@ -55,7 +55,7 @@ impl Registry {
         if let Some(state) = switched {
             changes.insert("enabled".into(), json!({ "value": state.enabled, "origin": "command" }));
         }
-        // The environment wins over a command, so it is inserted later.
+        // The environment takes precedence over a command, so it is inserted later.
         let Some(environment) = self.source_override(id) else { return changes };
         let variable = |key: &str| format!("TOOLCRIB_SOURCE_{}_{key}", id.as_str().to_uppercase());
         if let Some(enabled) = environment.enabled {

@@ -173,7 +173,7 @@ impl RegistryInner {
                     }
                     // A source added at run time under the same name gives way, with a warning.
                     if inventory.source(&declaration.source).is_some_and(|state| state.origin == Origin::Runtime) {
-                        tracing::warn!(source = %declaration.source, "the configuration's declaration wins over the one made at run time");
+                        tracing::warn!(source = %declaration.source, "the declaration in the configuration takes precedence over the one made at run time");
                     }
                 }
                 Command::Remove(id) => {

@@ -82,7 +82,7 @@ impl Registry {
         let snapshot = self.inner.snapshot.load_full();
         // Another process may have written since the replay; then the versions differ.
         if *snapshot.inventory != replay && snapshot.inventory.version == replay.version {
-            verification.faults.push("what is served differs from a replay of the journal".into());
+            verification.faults.push("the served catalogue differs from a replay of the journal".into());
         }
         for (id, state) in replay.sources() {
             if self.ignore_damage(self.inner.store.definitions(&[state.definition]).await)?.is_empty() {
@@ -97,9 +97,8 @@ impl Registry {
                     // Every tool of the manifest must have been announced by a record.
                     let missing = packed.tools.iter().filter(|tool| !state.tools.contains_key(&tool.name)).count();
                     if missing > 0 {
-                        verification
-                            .faults
-                            .push(format!("{missing} tools of `{id}` are in its manifest but in no record"));
+                        let fault = format!("tools of `{id}` that are in its manifest but in no record: {missing}");
+                        verification.faults.push(fault);
                     }
                 }
             }
@@ -109,7 +108,7 @@ impl Registry {
 
     /// Runs the store's own integrity check; returns descriptions of faults. Reads everything.
     pub async fn integrity_faults(&self) -> Vec<String> {
-        let describe = |line: &str| format!("the store's own check: {}", sanitize_truncated(line, 200));
+        let describe = |line: &str| format!("integrity check of the store: {}", sanitize_truncated(line, 200));
         match self.inner.store.check_integrity(MAX_INTEGRITY_LINES).await {
             Ok(lines) => lines.iter().map(|line| describe(line)).collect(),
             Err(error) => vec![describe(&error.message)],

@@ -37,8 +37,8 @@ pub(super) fn split_into_pages(
         let number = index + 1;
         // The note tells agents where they are, what is missing and how to continue.
         let mut note = match page_count {
-            1 => format!("[{total} in all"),
-            _ => format!("[page {number} of {page_count}, {total} in all"),
+            1 => format!("[{total} in total"),
+            _ => format!("[page {number} of {page_count}, {total} in total"),
         };
         if number == 1 {
             first.omissions.iter().for_each(|omission| note.push_str(&format!("; {omission}")));
@@ -129,7 +129,7 @@ impl FirstPage {
             plan.keep_others = true;
             plan.bytes += others;
         } else {
-            plan.omissions.push(format!("its other fields ({}) does not fit and is left out", format_size(others)));
+            plan.omissions.push(format!("its other fields ({}) do not fit and are left out", format_size(others)));
         }
         if structured == 0 {
             return plan;

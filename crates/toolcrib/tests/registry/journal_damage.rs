@@ -311,7 +311,7 @@ async fn a_truncated_emptied_removed_or_replaced_file_is_detected() {
     copy.check_fails_closed(StoreState::Damaged, "is damaged", "no database").await;
     let copy = original.copy();
     fs::remove_file(copy.database_path()).unwrap();
-    copy.check_fails_closed(StoreState::Missing, "is gone", "removed").await;
+    copy.check_fails_closed(StoreState::Missing, "is missing", "removed").await;
     for statement in ["DROP TABLE journal", "DROP TABLE meta", "DROP TABLE definitions", "PRAGMA user_version = 0"] {
         let copy = original.copy();
         let mut connection = SqliteConnectOptions::new().filename(copy.database_path()).connect().await.unwrap();

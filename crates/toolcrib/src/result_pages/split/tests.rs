@@ -56,9 +56,9 @@ fn notes_show_the_position_and_the_next_page() {
     assert_eq!(split.len(), 5);
     assert_eq!(
         page_note(&split[0]),
-        "[page 1 of 5, 2.5 KiB in all; the same call with `page: \"next-2\"` gives the next]"
+        "[page 1 of 5, 2.5 KiB in total; the same call with `page: \"next-2\"` gives the next]"
     );
-    assert_eq!(page_note(&split[4]), "[page 5 of 5, 2.5 KiB in all; this is the last]");
+    assert_eq!(page_note(&split[4]), "[page 5 of 5, 2.5 KiB in total; this is the last]");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn structured_content_that_does_not_fit_is_omitted_or_added_as_text() {
 
     let split = split_pages(&json!({"content": [text_block("hello")], "_meta": {"much": "x".repeat(2_000)}}), 1_024);
     assert_eq!((split.len(), joined_text(&split).as_str()), (1, "hello"));
-    assert_eq!(page_note(&split[0]), "[2.0 KiB in all; its other fields (2.0 KiB) does not fit and is left out]");
+    assert_eq!(page_note(&split[0]), "[2.0 KiB in total; its other fields (2.0 KiB) do not fit and are left out]");
 }
 
 #[test]

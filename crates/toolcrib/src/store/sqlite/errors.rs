@@ -16,13 +16,13 @@ pub(super) fn store_error(path: &Path, error: sqlx::Error) -> Error {
         Some(SQLITE_BUSY | SQLITE_LOCKED) => return locked_error(path).with_cause(error),
         Some(SQLITE_FULL) => (format!("the disk is full and the store `{store}` cannot grow; free some space"), true),
         Some(SQLITE_READONLY | SQLITE_PERM) => {
-            (format!("the store `{store}` may not be written; check the permissions of it and its directory"), false)
+            (format!("the store `{store}` is not writable; check the permissions of the file and its directory"), false)
         }
         Some(SQLITE_CANTOPEN) => {
             (format!("the store `{store}` cannot be opened; check that its directory is writable"), false)
         }
         Some(SQLITE_CORRUPT | SQLITE_NOTADB | SQLITE_ERROR) => return damaged_error(path, &error).with_cause(error),
-        Some(SQLITE_IOERR) => (format!("the disk failed under the store `{store}`; check the disk"), true),
+        Some(SQLITE_IOERR) => (format!("an I/O error occurred in the store `{store}`; check the disk"), true),
         Some(_) | None => (format!("the store `{store}` failed"), true),
     };
     Error::new(Code::StoreUnavailable, message).with_retryable(retryable).with_cause(error)
@@ -61,13 +61,13 @@ fn damaged_error(path: &Path, error: &sqlx::Error) -> Error {
 /// The file at the path is no longer the one that was opened. `what` is e.g. "was removed".
 pub(super) fn missing_file_error(path: &Path, what: &str) -> Error {
     let message = format!(
-        "the store `{}` {what} while it was open; bring the file back, or stop this process and run `toolcrib verify`",
+        "the store `{}` {what} while it was open; restore the file, or stop this process and run `toolcrib verify`",
         path.display()
     );
     StoreState::Missing.annotate(Error::new(Code::StoreUnavailable, message))
 }
 
-/// A store that was in use before is missing or empty. `what` is e.g. "is gone".
+/// A store that was in use before is missing or empty. `what` is e.g. "is missing".
 pub(super) fn lost_store_error(path: &Path, state: StoreState, what: &str) -> Error {
     let message = format!("the store `{}` {what}{VERIFY_HINT}", path.display());
     state.annotate(Error::new(Code::StoreUnavailable, message))
@@ -83,8 +83,8 @@ pub(super) fn newer_schema_error(path: &Path, version: i64) -> Error {
     let store = path.display();
     let known = super::schema::SCHEMA_VERSION;
     let message = format!(
-        "the store `{store}` was written by a newer Toolcrib (its version is {version}, this one knows {known}); \
-         use the newer one, or another data directory"
+        "the store `{store}` was written by a newer Toolcrib (schema version {version}, this one supports {known}); \
+         upgrade this Toolcrib, or use another data directory"
     );
     Error::new(Code::StoreUnavailable, message).with_retryable(false)
 }

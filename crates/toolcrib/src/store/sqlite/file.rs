@@ -34,7 +34,7 @@ pub(super) fn find_existing(path: &Path) -> Result<PathBuf> {
             Ok(path)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(errors::lost_store_error(&path, StoreState::Missing, "is gone").with_cause(error))
+            Err(errors::lost_store_error(&path, StoreState::Missing, "is missing").with_cause(error))
         }
         Err(error) => Err(errors::io_error("store", &path, error)),
     }
