@@ -6,6 +6,17 @@
 //!
 //! Decisions use monotonic time, so that setting the wall clock neither opens nor closes the breaker. Wall-clock times
 //! are kept for display only.
+//!
+//! ```text
+//!         5 failures in a row              open time over: next call is the probe
+//! closed ─────────────────────▶ open ────────────────────────────────────▶ half-open
+//!    ▲                            ▲   probe lost or timed out: twice as long   │
+//!    │                            └────────────────────────────────────────────┤
+//!    └─────────────────────────────────────────────────────────────────────────┘
+//!           any result, an error response to the probe, a discovery
+//! ```
+//!
+//! The breaker only decides and counts. Waiting for a probe and waking the calls that wait are left to `call::send`.
 
 use std::time::Duration;
 
@@ -15,21 +26,23 @@ use toolcrib_core::Timestamp;
 
 use crate::store::ErrorSummary;
 
-/// Number of counted failures in a row that open the breaker.
+/// Number of counted failures in a row that open the breaker. A single lost connection, however many calls it takes
+/// with it, is one failure.
 const FAILURE_THRESHOLD: u32 = 5;
 /// Initial time for which the breaker stays open; doubled by each probe that fails.
 const INITIAL_OPEN_DURATION: Duration = Duration::from_secs(1);
-/// Upper bound of that duration.
+/// Upper bound of that duration. A source that recovers is noticed by the first call after at most this long.
 const MAX_OPEN_DURATION: Duration = Duration::from_secs(30);
 
 /// State of a source's circuit breaker.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
-    /// Counted failures since the last success.
+    /// Counted failures since the last success. A failed probe counts too, so the number in messages keeps growing.
     failures: u32,
-    /// Time of the last counted failure.
+    /// Time of the last counted failure. Calls that started before it were lost with the same connection and are not
+    /// counted again.
     last_failure_at: Option<Instant>,
-    /// Time of the last success.
+    /// Time of the last success. A call that started before it and timed out says nothing about the source.
     last_success_at: Option<Instant>,
     /// The failures in a row, for display.
     failure_streak: Option<FailureStreak>,
@@ -42,6 +55,7 @@ pub(crate) struct Breaker {
 /// Failures in a row, for display.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FailureStreak {
+    /// Time of the first failure of the streak, by the wall clock.
     pub(crate) since: Timestamp,
     pub(crate) last_error: ErrorSummary,
 }
@@ -105,7 +119,8 @@ pub struct BreakerView {
 }
 
 impl Breaker {
-    /// Decides whether a call may be sent.
+    /// Decides whether a call may be sent. The caller must record the outcome of every admitted
+    /// call: a probe whose outcome is never recorded would keep all other calls waiting.
     pub(crate) fn admit(&mut self, now: Instant) -> BreakerDecision {
         let Some(open) = &mut self.open else {
             return BreakerDecision::Allow(BreakerPermit { started_at: now, probe_generation: None });
@@ -116,6 +131,7 @@ impl Breaker {
         if open.is_probing {
             return BreakerDecision::WaitForProbe;
         }
+        // One call at a time: if the source still fails, only this one has to wait for it.
         open.is_probing = true;
         BreakerDecision::Allow(BreakerPermit { started_at: now, probe_generation: Some(self.generation) })
     }
@@ -126,7 +142,8 @@ impl Breaker {
         self.close()
     }
 
-    /// Closes the breaker, because the source is known to respond. Returns whether it was open.
+    /// Closes the breaker, because the source is known to respond. Returns whether it was open. Also called after a
+    /// successful discovery. The next opening starts at the initial duration again.
     pub(crate) fn close(&mut self) -> bool {
         self.failures = 0;
         self.failure_streak = None;
@@ -163,6 +180,7 @@ impl Breaker {
             }
             // Sent before the breaker opened: says nothing new.
             Some(_) => return,
+            // Closed: count, and open at the threshold.
             None if self.is_new_failure(permit, reason) => {
                 self.failures += 1;
                 self.last_failure_at = Some(now);
@@ -173,6 +191,7 @@ impl Breaker {
         let since = self.failure_streak.as_ref().map_or(at, |streak| streak.since);
         self.failure_streak = Some(FailureStreak { since, last_error: failure });
         if let Some(open_duration) = open_duration {
+            // A probe of the previous opening that is still running is no longer the current one.
             self.generation += 1;
             self.open = Some(OpenState {
                 until: now + open_duration,
@@ -214,7 +233,7 @@ impl Breaker {
             .filter(|remaining| !remaining.is_zero())
     }
 
-    /// Returns the state for display.
+    /// Returns the state for display. A breaker whose open time is over is half-open, even before a call comes.
     pub(crate) fn view(&self, now: Instant) -> BreakerView {
         match &self.open {
             None => BreakerView { state: BreakerState::Closed, retry_at: None },

@@ -3,6 +3,16 @@
 //! Steps: discover the source if needed, find the tool, check that it is enabled and allowed, validate the arguments,
 //! pass the circuit breaker, send, clean and page the result. The steps are in the submodules; the protocols are left
 //! to the connectors.
+//!
+//! ```text
+//! step                               code if it fails
+//! discover the source, if unknown    TOOL_UNAVAILABLE
+//! find the tool, which is enabled    TOOL_NOT_IMPLEMENTED; TOOL_UNAVAILABLE if its source has no list
+//! policy                             FORBIDDEN
+//! validate the arguments             TOOL_INVALID_INPUT
+//! circuit breaker, connection        TOOL_UNAVAILABLE
+//! after the request was sent         TOOL_EXECUTION_FAILED
+//! ```
 
 // Parameters and results.
 mod options;
@@ -44,7 +54,8 @@ pub use options::{CallNotification, CallOptions, ClientId};
 pub use output::{CallOutput, ResultPage};
 pub use requests::McpCapability;
 
-/// Summary of a call that ended, for subscribers and the activity log. Holds neither arguments nor result.
+/// Summary of a call that ended, for subscribers and the activity log. Holds neither arguments nor result. Sent for
+/// every call that ended, refused ones included.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CallFinished {
     /// Name of the tool as lists show it; for an unknown tool, the name as requested.
@@ -60,13 +71,15 @@ pub struct CallFinished {
     pub elapsed_ms: u64,
 }
 
-/// A discovery before a call that took less time did not contact the source: its tools were known already.
+/// A discovery before a call that took less time did not contact the source: its tools were known already. Such a call
+/// keeps the full timeout of its source, and a timeout counts for the circuit breaker.
 const MIN_DISCOVERY_DURATION: Duration = Duration::from_millis(100);
 
 /// A request to call a tool.
 pub(crate) struct CallRequest<'a> {
     /// Name of the tool, in any accepted spelling.
     pub(crate) name: &'a str,
+    /// Arguments as the caller sent them, not yet validated.
     pub(crate) input: Value,
     pub(crate) options: CallOptions,
     /// Records the HTTP responses behind the call; used by workflow steps.
@@ -74,7 +87,9 @@ pub(crate) struct CallRequest<'a> {
 }
 
 impl Registry {
-    /// Calls a tool by any spelling of its name.
+    /// Calls a tool by any spelling of its name. Waits for the discovery of a source that was never discovered, within
+    /// the timeout of the call. A tool that reports an error (`isError`) is an `Ok` output; `Err` means that the call
+    /// itself failed.
     pub async fn call(&self, caller: &Caller, name: &str, input: Value, options: CallOptions) -> Result<CallOutput> {
         self.inner.call(caller, CallRequest { name, input, options, response_recorder: None }).await
     }
@@ -84,12 +99,14 @@ impl Registry {
         self.inner.explain_source(id)
     }
 
-    /// Returns a page of a large result. Does not call the tool again.
+    /// Returns a page of a large result. Does not call the tool again. Fails with `TOOL_INVALID_INPUT` if the cursor is
+    /// unknown, expired, or belongs to another client.
     pub fn result_page(&self, client: Option<ClientId>, cursor: &str) -> Result<CallOutput> {
         self.inner.result_pages.read_page(client, cursor)
     }
 
     /// Releases what belongs to a disconnected client: its own connections to sources and its stored result pages.
+    /// Returns at once; the connections are closed in the background.
     pub fn client_disconnected(&self, client: ClientId) {
         self.inner.result_pages.remove_client(client);
         for connector in self.inner.connectors.connectors() {
@@ -104,7 +121,7 @@ impl Registry {
     }
 
     /// Discovers the source in a tool name ahead of a call if it was never discovered. Waits at most as long as the
-    /// call may take.
+    /// call may take. A failed discovery is not an error here: the call explains it when it does not find the tool.
     pub async fn discover_for_call(&self, name: &str, options: &CallOptions) -> Result<()> {
         self.inner.discover_for_call(name, options, options.trace.as_ref()).await
     }
@@ -152,6 +169,7 @@ impl RegistryInner {
         snapshot.ensure_usable()?;
         let tool = self.find_tool(&snapshot.catalog, name)?;
         progress.found_tool = Some((tool.source().clone(), tool.name().to_string()));
+        // Refused calls end here. They are counted for their source in the metrics, but not in the tool's statistics.
         check_enabled(&tool)?;
         check_policy(&tool, options.consent)?;
         let call_spec = tool.call_spec()?;
@@ -167,6 +185,7 @@ impl RegistryInner {
         let ValidatedArguments { arguments: input, note } =
             validated.map_err(|faults| invalid_arguments_error(tool.name().as_str(), &faults))?;
 
+        // From here on the source may be contacted, so the call counts in the statistics of the tool.
         progress.called_tool = Some(tool.id());
         let call = ToolCall {
             tool: tool.original_name().to_owned(),
@@ -189,6 +208,8 @@ impl RegistryInner {
             // A tool that the host program registered has no connection.
             None => self.connectors.builtins().call(call).await.map_err(CallFailure::into_error)?,
         };
+        // Clean before the note is added and before the size is compared: only what the source sent needs it, and
+        // removed characters do not count towards `result_limit`.
         let result = match settings.results() {
             ResultText::Clean => strip_hidden_text(result).await?,
             ResultText::Raw => result,
@@ -197,6 +218,7 @@ impl RegistryInner {
             Some(note) => add_note(result, note).await?,
             None => result,
         };
+        // Workflow steps and the command line take results whole, whatever their size.
         let id = tool.source().clone();
         let limit = settings.result_limit();
         if options.unpaged || result.raw.get().len() as u64 <= limit {
@@ -235,6 +257,8 @@ impl RegistryInner {
             settings.map_or_else(|| self.default_settings.load().call_timeout(), SourceSettings::call_timeout)
         });
         tokio::select! {
+            // `biased`: a discovery that has ended is used even if the call was cancelled or timed out at the same
+            // moment.
             biased;
             _outcomes = self.ensure_freshness(required, Some(std::slice::from_ref(&id)), true, trace) => Ok(()),
             () = options.cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
@@ -271,7 +295,8 @@ async fn strip_hidden_text(result: ToolResult) -> Result<ToolResult> {
     cleaning.await.context(Code::Internal, "a result could not be cleaned")
 }
 
-/// Redacts the secrets of its source in a result that reports an error; on a blocking thread if it is large.
+/// Redacts the secrets of its source in a result that reports an error; on a blocking thread if it is large. Done for
+/// errors only: servers that repeat their credentials do it there, and successful results pass unchanged.
 async fn redact_result(result: ToolResult, redactor: Arc<Redactor>) -> Result<ToolResult> {
     if result.raw.get().len() <= MAX_INLINE_RESULT_LEN {
         return Ok(result.redact(&redactor));
@@ -286,7 +311,8 @@ async fn add_note(result: ToolResult, note: String) -> Result<ToolResult> {
     noted.await.context(Code::Internal, "a note could not be added to the result")
 }
 
-/// Returns the beginning of the first text block, as error message for the counters.
+/// Returns the beginning of the first text block, as error message for the counters. Limited to 200
+/// characters, because the store keeps it as the last error of the tool.
 fn first_text_block(content: &str) -> Option<String> {
     let blocks: Vec<Value> = serde_json::from_str(content).ok()?;
     let text = blocks.iter().find_map(|block| block.get("text")?.as_str())?;

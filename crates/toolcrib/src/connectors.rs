@@ -1,4 +1,9 @@
 //! The connectors of all sources, created on first use, each with its circuit breaker; and the table of built-in tools.
+//!
+//! A slot lives as long as the declaration it was created for. When a declaration changes, the slot is replaced: the
+//! connector is kept if it would connect to the same thing in the same way (then only settings such as `ttl` changed),
+//! and closed otherwise. Slots are created without connecting; a connector connects when it is first asked for
+//! something.
 
 mod source_events;
 mod weak_registry;
@@ -27,13 +32,14 @@ pub(crate) use weak_registry::WeakRegistry;
 /// The connectors of all sources.
 #[derive(Debug)]
 pub(crate) struct Connectors {
-    /// Slot of each source that was used.
+    /// Slot of each source that was used. The lock is held for lookups and replacements, never across an await.
     slots: Mutex<BTreeMap<SourceId, Arc<ConnectorSlot>>>,
     builtins: Arc<BuiltinTools>,
     /// HTTP clients shared by MCP sources.
     http_clients: Arc<McpHttpClients>,
     /// HTTP clients shared by OpenAPI sources.
     api_clients: Arc<OpenApiClients>,
+    /// Settings that connectors need: clock, guard, log directory, the factory of tests.
     options: RegistryOptions,
     /// Receives what sources announce.
     pub(crate) source_events: SourceEvents,
@@ -42,7 +48,7 @@ pub(crate) struct Connectors {
 }
 
 /// Maximum number of concurrent calls of one tool; further calls wait, so that a tool that hangs does not occupy its
-/// whole source.
+/// whole source. Enough for a hundred clients that use one tool at once.
 pub(crate) const MAX_CALLS_PER_TOOL: usize = 128;
 
 /// A source's connector with its circuit breaker and limits.
@@ -51,7 +57,9 @@ pub(crate) struct ConnectorSlot {
     /// The declaration that the connector was created for.
     source: Source,
     pub(crate) connector: Arc<dyn Connector>,
+    /// Knows the secrets that the references of this source resolved to.
     redactor: Arc<SourceRedactor>,
+    /// Starts closed with every new slot: failures of another declaration say nothing about this one.
     breaker: Mutex<Breaker>,
     /// Notified when a probe has ended, or the breaker was closed without one.
     pub(crate) probe_ended: Notify,
@@ -64,6 +72,7 @@ pub(crate) struct ConnectorSlot {
 pub(crate) struct SlotStatus {
     pub(crate) connected: bool,
     pub(crate) breaker: BreakerView,
+    /// Number of counted call failures in a row.
     pub(crate) failures: u32,
     pub(crate) failure_streak: Option<FailureStreak>,
 }
@@ -99,7 +108,9 @@ impl Connectors {
         &self.builtins
     }
 
-    /// Returns the slot of a source; replaces it if the declaration has changed.
+    /// Returns the slot of a source; replaces it if the declaration has changed. Callers pass the effective source of
+    /// their snapshot, so a call that still has an older snapshot may replace a newer slot; the next call with the
+    /// newer one replaces it again.
     pub(crate) fn slot(&self, source: &Source) -> Arc<ConnectorSlot> {
         let mut slots = self.slots();
         match slots.get(&source.id) {
@@ -132,7 +143,7 @@ impl Connectors {
         })
     }
 
-    /// Creates the connector for a source's kind.
+    /// Creates the connector for a source's kind. Makes no connection.
     fn create_connector(&self, source: &Source, redactor: &Arc<SourceRedactor>) -> Arc<dyn Connector> {
         let factory = self.options.connector_factory.as_ref();
         if let Some(connector) = factory.and_then(|factory| (factory.0)(source, &self.source_events)) {
@@ -155,7 +166,8 @@ impl Connectors {
     }
 
     /// Removes the slots of sources that were removed, disabled or changed; returns their connectors, to be closed.
-    /// Subscriptions of clients move to the new connector of a changed source.
+    /// Subscriptions of clients move to the new connector of a changed source. Called after every change of the
+    /// inventory. The returned connectors may still have calls in flight; closing them is left to the caller.
     pub(crate) fn take_changed(
         &self,
         sources: &BTreeMap<SourceId, Arc<Source>>,
@@ -174,6 +186,7 @@ impl Connectors {
                 let slot = self.create_slot(source, Some(&previous));
                 let is_same_connector = Arc::ptr_eq(&slot.connector, &previous.connector);
                 slots.insert(id, slot);
+                // The connection data is unchanged: keep the connection.
                 if is_same_connector {
                     continue;
                 }
@@ -183,7 +196,8 @@ impl Connectors {
         removed
     }
 
-    /// Returns the status of a source's slot.
+    /// Returns the status of a source's slot. A source that was never used has no slot and counts as not connected,
+    /// with a closed breaker.
     pub(crate) fn slot_status(&self, id: &SourceId) -> SlotStatus {
         let slot = self.slots().get(id).cloned();
         slot.map_or(SlotStatus::UNUSED, |slot| slot.status(Instant::now()))
@@ -202,7 +216,7 @@ impl Connectors {
         self.slots().values().map(|slot| slot.connector.clone()).collect()
     }
 
-    /// Closes all connectors, in parallel.
+    /// Closes all connectors, in parallel. The caller bounds the wait.
     pub(crate) async fn close_all(&self) {
         let slots = std::mem::take(&mut *self.slots());
         futures_util::future::join_all(slots.values().map(|slot| slot.connector.close())).await;
@@ -229,7 +243,8 @@ impl ConnectorSlot {
         self.redactor.get(&self.source.kind)
     }
 
-    /// Returns the concurrency limit of a tool.
+    /// Returns the concurrency limit of a tool. Permits are never removed: their number is bounded by the tools of the
+    /// source, and they go with the slot.
     pub(crate) fn call_permits(&self, tool: &str) -> Arc<Semaphore> {
         let mut permits = self.call_permits.lock().unwrap_or_else(PoisonError::into_inner);
         match permits.get(tool) {

@@ -1,5 +1,14 @@
 //! One catalogue of every tool an AI agent may use: discovers tools lazily, stores them durably, and dispatches each
 //! call to its source, subject to policy. [`Registry`] is the entry point.
+//!
+//! `registry` opens the store and publishes the catalogue; `refresh` discovers tool lists; `call` checks and sends
+//! calls; `connector` implements the protocols behind both. Inventory, catalogue, search, rendering and configuration
+//! are pure functions in `toolcrib_core`, re-exported as `core`.
+//!
+//! The library prints nothing. It logs through `tracing`, reports changes through
+//! [`Registry::subscribe`], and returns every failure as an [`Error`] with a [`Code`]. A program that embeds it calls
+//! `guard::run_if_requested` at the start of `main`; otherwise stdio servers run in process groups only, without a
+//! guard.
 
 // The registry, and what it does: refresh tool lists, call tools, store the journal.
 pub mod call;

@@ -3,6 +3,10 @@
 //!
 //! A failed discovery keeps the last good list; an unchanged list writes no event. Which sources must be discovered for
 //! a request is decided in `ensure`, one discovery is carried out in `discovery`.
+//!
+//! A discovery is shared in two ways: within this process, requests for the same source join the running one
+//! (`InFlightDiscoveries`); between processes, a lease in the store lets one discover while the others wait for its
+//! result. A discovery belongs to the registry, so it continues when the request that started it is dropped.
 
 mod discovery;
 mod ensure;
@@ -31,7 +35,7 @@ use crate::trace::Trace;
 
 pub use ensure::{BackoffPolicy, PendingDiscovery, PendingSource, RequiredFreshness};
 
-/// Which sources to refresh, and how.
+/// Which sources to refresh, and how. The default refreshes all sources that are not fresh.
 #[derive(Debug, Clone, Default)]
 pub struct Refresh {
     /// Sources to refresh; `None` for all of them.
@@ -49,8 +53,10 @@ pub struct Refresh {
 pub struct RefreshOutcome {
     pub source: SourceId,
     pub status: RefreshStatus,
-    /// Whether the source was contacted by this refresh.
+    /// Whether the source was contacted by this refresh. False for built-in tools, for fresh lists, and when another
+    /// process discovered the source meanwhile.
     pub contacted: bool,
+    /// Names as agents see them, here and in the fields below.
     pub added: Vec<String>,
     pub changed: Vec<ToolChange>,
     pub removed: Vec<String>,
@@ -62,6 +68,7 @@ pub struct RefreshOutcome {
     /// Fingerprint of the manifest that is served now.
     pub inventory_hash: Option<Fingerprint>,
     pub elapsed_ms: u64,
+    /// Set if `status` is `failed`; the manifest above is then the last good one.
     pub error: Option<ErrorSummary>,
 }
 
@@ -95,7 +102,8 @@ impl RefreshStatus {
 
 /// Wait after an announced change, so that a burst of announcements leads to one refresh.
 const ANNOUNCEMENT_DEBOUNCE: Duration = Duration::from_millis(100);
-/// Minimum time between refreshes of a source that keeps announcing changes.
+/// Minimum time between refreshes of a source that keeps announcing changes. Bounds the work that a server can cause by
+/// announcing changes in a loop.
 const MIN_ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Discoveries that are running in this process. Requests for the same source wait for the same run.
@@ -123,7 +131,8 @@ impl InFlightDiscoveries {
     }
 
     /// Whether there is an announcement that the task has not handled yet; if not, removes the source, and the task
-    /// ends.
+    /// ends. Check and removal happen under one lock, so an announcement in between starts a new task instead of being
+    /// lost.
     fn take_announcement(&self, id: &SourceId) -> bool {
         let mut announced = self.announced();
         let again = announced.get(id).copied().unwrap_or_default();
@@ -135,19 +144,22 @@ impl InFlightDiscoveries {
 }
 
 impl Registry {
-    /// Refreshes sources now. Returns one outcome per source, ordered by id.
+    /// Refreshes sources now. Returns one outcome per source, ordered by id. A source that fails does not affect the
+    /// others; its outcome holds the error.
     pub async fn refresh(&self, refresh: Refresh) -> Vec<RefreshOutcome> {
         self.inner.refresh(refresh).await
     }
 
-    /// Refreshes one source now; `refresh.sources` is ignored.
+    /// Refreshes one source now; `refresh.sources` is ignored. An unknown or failing source is an `Ok` outcome with an
+    /// error, not an `Err`.
     pub async fn refresh_source(&self, id: &SourceId, refresh: Refresh) -> Result<RefreshOutcome> {
         let outcomes = self.refresh(Refresh { sources: Some(vec![id.clone()]), ..refresh }).await;
         let none = || Error::new(Code::Internal, format!("the refresh of `{id}` returned no outcome"));
         outcomes.into_iter().next().ok_or_else(none)
     }
 
-    /// Returns the enabled sources that are not fresh.
+    /// Returns the enabled sources that are not fresh. Both stale and missing ones; whether they are in a backoff
+    /// period is not considered.
     pub fn outdated_sources(&self) -> Vec<SourceId> {
         let snapshot = self.inner.snapshot.load_full();
         let enabled = snapshot.inventory.sources().filter(|(id, state)| self.inner.is_enabled(id, state.enabled));
@@ -171,6 +183,7 @@ impl RegistryInner {
                 snapshot.inventory.sources().map(|(id, _)| id).chain(snapshot.invalid_sources.keys()).cloned().collect()
             }
         };
+        // Each source once, and outcomes in the order of the ids, whatever the order of the request.
         ids.sort();
         ids.dedup();
         self.log_discovery_start(&ids, refresh.force, refresh.trace.as_ref());
@@ -192,6 +205,7 @@ impl RegistryInner {
     /// Handles an announced change of a source's tools: refreshes it after a short delay, once for all announcements
     /// until then.
     pub(crate) fn on_tools_changed(self: Arc<Self>, id: SourceId) {
+        // `true` tells the task of an earlier announcement to run once more.
         let is_handled = self.discoveries.announced().insert(id.clone(), true).is_some();
         if is_handled {
             return;
@@ -208,6 +222,7 @@ impl RegistryInner {
         let discoveries = &self.discoveries;
         while discoveries.take_announcement(&id) {
             tokio::time::sleep(ANNOUNCEMENT_DEBOUNCE).await;
+            // Announcements until here are covered by the refresh that follows; later ones set it to `true` again.
             discoveries.announced().insert(id.clone(), false);
             // A running discovery may have read the list before it changed: a new one must follow it, not join it.
             let running = discoveries.running().get(&id).cloned();
@@ -287,6 +302,7 @@ impl RegistryInner {
             };
             return RefreshOutcome { error: Some(error), ..RefreshOutcome::new(id, RefreshStatus::Failed) };
         };
+        // A disabled source is not contacted, even by a forced refresh.
         if !snapshot.inventory.source(&id).is_some_and(|state| self.is_enabled(&id, state.enabled)) {
             return RefreshOutcome::new(id, RefreshStatus::Disabled);
         }
@@ -297,6 +313,7 @@ impl RegistryInner {
             self.record_fresh_span(&source, &outcome, refresh.trace.as_ref());
             return outcome;
         }
+        // The receiver fails only if the registry closes before the discovery ends.
         let mut run = self.clone().join_or_start(&id, source, refresh);
         let outcome = run.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
         outcome.unwrap_or_else(|| {
@@ -329,6 +346,7 @@ impl RegistryInner {
             };
             let outcome = shutdown.run_until_cancelled(discovery).await;
             let mut running = shared.discoveries.running();
+            // The source may have been declared anew meanwhile, and another discovery started for it: leave that one.
             if running.get(&source.id).is_some_and(|(declaration, _)| Arc::ptr_eq(declaration, &source)) {
                 running.remove(&source.id);
             }
@@ -341,7 +359,8 @@ impl RegistryInner {
     }
 
     /// Returns the discovery timeout of a source. The first start of a stdio server gets more time, because e.g. `npx`
-    /// may have to install it.
+    /// may have to install it. `known` is whether the source was ever discovered successfully, by any process on the
+    /// store.
     fn discovery_timeout(&self, source: &Source, known: bool) -> Duration {
         let is_first_start = matches!(source.kind, SourceKind::Stdio(_)) && !known;
         if is_first_start { source.settings.first_start_timeout() } else { source.settings.discovery_timeout() }

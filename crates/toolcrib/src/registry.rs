@@ -4,6 +4,10 @@
 //! There is one write path (`RegistryInner::write`): decide on the folded journal, append, catch up, publish. Readers
 //! load an immutable `Snapshot` and never take a lock. Opening a registry makes no network requests and starts no
 //! process.
+//!
+//! State: `WriterState` (in `publish`) is what the next snapshot is built from, behind the writer lock;
+//! `Snapshot` is what readers see; `Connectors` holds the connections; `Store` is the only thing on disk. Measurements
+//! and counts are rows of the store, everything else is derived from the journal.
 
 // Opening, and the write path: from the journal to the published snapshot.
 mod assemble;
@@ -312,7 +316,8 @@ impl Registry {
     }
 
     /// Executes a command and returns the version of the journal afterwards. A command that changes nothing succeeds
-    /// and writes nothing.
+    /// and writes nothing. Fails with `CONFLICT` if other processes keep writing, and with `STORE_UNAVAILABLE` while
+    /// the journal is damaged or too new.
     pub async fn execute(&self, command: Command, actor: Actor) -> Result<u64> {
         self.inner.execute(command, actor).await
     }
@@ -325,7 +330,8 @@ impl Registry {
         self.refresh_source(&id, Refresh { force: true, trace, ..Refresh::default() }).await
     }
 
-    /// Removes a source that was declared at run time. A source of the configuration must be removed there.
+    /// Removes a source that was declared at run time. A source of the configuration must be removed there. Its
+    /// definitions and its log file are deleted, because they may hold secrets; its history and manifests stay.
     pub async fn remove(&self, id: &SourceId, actor: Actor) -> Result<()> {
         let snapshot = self.inner.snapshot.load_full();
         let state = snapshot.inventory.source(id).ok_or_else(|| self.inner.unknown_source_error(id.as_str()))?;
@@ -334,6 +340,7 @@ impl Registry {
                 format!("`{id}` is declared in the configuration; remove it there, or run `toolcrib disable {id}`");
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
+        // The event first: if the process ends in between, the source is removed, and only rows without use are left.
         self.execute(Command::Remove(id.clone()), actor).await?;
         self.inner.store.remove_definitions(id, None).await?;
         self.inner.store.remove_source_status(id).await?;
@@ -358,13 +365,14 @@ impl Registry {
         };
         for id in &ids {
             self.inner.store.invalidate(id).await?;
+            // A discovery that is running now may have read the list before this request.
             self.inner.clone().invalidate_after_run(id.clone());
         }
         self.inner.catch_up().await
     }
 
     /// Adds a tool of the host program. It needs no configuration and lives as long as this process. Without a handler
-    /// it is only listed, and the host executes it.
+    /// it is only listed, and the host executes it. Visible at once, without a record in the journal.
     pub fn register_builtin(&self, definition: BuiltinDefinition, handler: Option<BuiltinHandler>) -> Result<()> {
         self.inner.connectors.builtins().register(definition, handler)?;
         self.inner.publish_embedded();
@@ -409,7 +417,7 @@ impl Registry {
     }
 
     /// Like [`Registry::close`], with another limit for closing connections; what is still open after that ends with
-    /// the process.
+    /// the process. Other clones can still read the last snapshot; their writes fail.
     pub async fn close_within(self, limit: Duration) {
         self.inner.shutdown.cancel();
         self.inner.tasks.close();
@@ -513,6 +521,8 @@ impl RegistryInner {
                 CommitOutcome::Superseded => WriteOutcome::Superseded,
                 CommitOutcome::Conflict => continue,
             };
+            // The records are read back instead of being applied directly: all processes then derive the same state
+            // from the same bytes.
             writer.statuses_dirty = check.is_some();
             self.apply_new_records(&mut writer).await?;
             return Ok(written);
@@ -523,6 +533,7 @@ impl RegistryInner {
     /// Applies and publishes the records and measurements that were written since, by any process.
     pub(crate) async fn catch_up(&self) -> Result<()> {
         let mut writer = self.writer.lock().await;
+        // Leases and measurements change without a record.
         writer.statuses_dirty = true;
         self.apply_new_records(&mut writer).await?;
         drop(writer);
@@ -576,7 +587,8 @@ impl RegistryInner {
         Err(Error::new(Code::Forbidden, message))
     }
 
-    /// Returns the error for an unknown source, with a suggestion.
+    /// Returns the error for an unknown source, with a suggestion. Suggests the most similar name, or else the command
+    /// that lists all.
     pub(crate) fn unknown_source_error(&self, name: &str) -> Error {
         let snapshot = self.snapshot.load();
         // The missing source may be among the lost records of a damaged journal: report the damage instead.

@@ -62,7 +62,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn checks(&self, source: &SourceId) -> Result<Vec<DiscoveryCheck>>;
     /// Marks a source's tool list as stale, whatever its age.
     async fn invalidate(&self, source: &SourceId) -> Result<()>;
-    /// Removes the status of a source that was removed; its checks stay.
+    /// Removes the status of a source that was removed; its checks stay. A source that is declared again starts as
+    /// never discovered.
     async fn remove_source_status(&self, source: &SourceId) -> Result<()>;
 
     /// Acquires the right to discover a source for `duration`, unless another holder has it; the same holder renews it.
@@ -89,7 +90,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn close(&self);
 }
 
-/// Number of checks that are kept per source.
+/// Number of checks that are kept per source. A source that is checked every five minutes has a history of about eight
+/// hours.
 pub const MAX_CHECKS_PER_SOURCE: usize = 100;
 
 /// A journal record as it is stored. Its body may be of a type that this build does not know.

@@ -1,5 +1,9 @@
 //! Validation of arguments against the tool's input schema, within the call's deadline. Runs on a blocking thread
 //! unless the schema is cheap to check.
+//!
+//! `jsonschema` can neither be cancelled nor limited to a number of steps. A call that reaches its deadline therefore
+//! returns an error while the thread finishes the validation; permits bound how many such threads there are. The cost
+//! estimate that decides what is cheap is in `toolcrib_core::schema`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,10 +32,12 @@ pub(super) struct ValidatedArguments {
 pub(super) struct Deadline(Instant);
 
 impl Deadline {
+    /// Returns the deadline that lies `timeout` after now.
     pub(super) fn after(timeout: Duration) -> Deadline {
         Deadline(deadline_after(timeout))
     }
 
+    /// Returns the time left; zero once the deadline has passed.
     pub(super) fn remaining(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
@@ -41,7 +47,9 @@ impl Deadline {
 /// cores for all of them together, so that an expensive schema cannot occupy the machine.
 #[derive(Debug)]
 pub(crate) struct ValidationPermits {
+    /// Permits for all sources together: half of the cores, at least one.
     global_semaphore: Arc<Semaphore>,
+    /// One permit per source, created when the source first needs a thread.
     source_semaphores: Mutex<HashMap<SourceId, Arc<Semaphore>>>,
 }
 
@@ -62,7 +70,8 @@ impl Default for ValidationPermits {
 }
 
 impl ValidationPermits {
-    /// Waits for the permit of the source first: a busy source must not hold global permits while it waits.
+    /// Waits for the permit of the source first: a busy source must not hold global permits while it waits. Fails only
+    /// if a semaphore is closed, which none ever is.
     async fn acquire(&self, source: &SourceId) -> Result<ValidationPermit> {
         let source_permit =
             self.source_semaphore(source).acquire_owned().await.context(Code::Internal, "validation has ended")?;
@@ -76,6 +85,7 @@ impl ValidationPermits {
         const MAX_IDLE_SEMAPHORES: usize = 256;
         let mut semaphores = self.source_semaphores.lock().unwrap_or_else(PoisonError::into_inner);
         if semaphores.len() > MAX_IDLE_SEMAPHORES {
+            // A semaphore that no call holds or waits for is referenced by the map alone.
             semaphores.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
         }
         semaphores.entry(source.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
@@ -91,9 +101,11 @@ impl ValidationPermits {
         deadline: Deadline,
         cancel: &CancellationToken,
     ) -> Result<Result<ValidatedArguments, Vec<ArgumentError>>> {
+        // Most schemas are cheap: checking them here costs less than a switch to another thread.
         if let Some(accepted) = call_spec.validator.accept_inline(&arguments) {
             return Ok(Ok(ValidatedArguments::new(arguments, accepted)));
         }
+        // Everything else: first the permits, then the thread. The wait for a permit counts towards the deadline too.
         let call_spec = call_spec.clone();
         let work = async {
             let permit = self.acquire(source).await?;
@@ -126,7 +138,8 @@ impl ValidatedArguments {
     }
 }
 
-/// Returns `TOOL_INVALID_INPUT` with each fault's JSON pointer and message.
+/// Returns `TOOL_INVALID_INPUT` with each fault's JSON pointer and message. Agents read the message, programs the list
+/// `faults` in the details: `{"faults":[{"path":"/to","message":"…"}]}`.
 pub(super) fn invalid_arguments_error(tool: &str, faults: &[ArgumentError]) -> Error {
     let descriptions: Vec<String> = faults.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect();
     let message = format!("wrong arguments for `{tool}`: {}", descriptions.join("; "));
@@ -149,6 +162,8 @@ fn validate(call_spec: &CallSpec, arguments: Value) -> Result<ValidatedArguments
         members.retain(|_, value| !value.is_null());
         removed = before - members.len();
     }
+    // Only if the rest is valid; otherwise the faults of the original arguments are returned, which the caller can
+    // relate to what it sent.
     if removed > 0
         && let Ok(accepted) = call_spec.validator.validate(&rest)
     {
@@ -157,9 +172,11 @@ fn validate(call_spec: &CallSpec, arguments: Value) -> Result<ValidatedArguments
     Err(faults)
 }
 
-/// Removes the `null` at a JSON pointer. Returns whether there was one.
+/// Removes the `null` at a JSON pointer. Returns whether there was one. Elements of arrays are not removed, because
+/// that would move the elements behind them.
 fn remove_null(arguments: &mut Value, path: &str) -> bool {
     let Some((parent, key)) = path.rsplit_once('/') else { return false };
+    // `~1` first: the other order would read `~01`, an escaped `~1`, as `/`.
     let key = key.replace("~1", "/").replace("~0", "~");
     match arguments.pointer_mut(parent) {
         Some(Value::Object(fields)) if fields.get(&key).is_some_and(Value::is_null) => {

@@ -1,5 +1,8 @@
 //! Checks before a call is sent: does the tool exist, is it enabled, does the policy allow it. Errors say why and what
 //! to do.
+//!
+//! Everything here is decided in memory, without waiting. Next steps are given as a command; REST responses name
+//! the route instead (`Error::with_next_step`).
 
 use toolcrib_core::catalog::{Catalog, ToolRef, ToolStatus};
 use toolcrib_core::freshness::Freshness;
@@ -12,7 +15,7 @@ use crate::registry::RegistryInner;
 
 impl RegistryInner {
     /// Finds a tool by name. The error says why there is none: unknown, hidden, or of a source that is disabled or was
-    /// never discovered.
+    /// never discovered. A hidden tool gets the same error as one that does not exist.
     pub(crate) fn find_tool<'a>(&self, catalog: &'a Catalog, name: &str) -> Result<ToolRef<'a>> {
         match catalog.find(name) {
             Ok(tool) if tool.verdict() == Verdict::Hide => Err(catalog.unknown_tool_error(name)),
@@ -23,7 +26,8 @@ impl RegistryInner {
         }
     }
 
-    /// Returns a more specific error than "unknown tool" if the source in the name is known.
+    /// Returns a more specific error than "unknown tool" if the source in the name is known. `None` keeps the error of
+    /// the catalogue, which suggests similar names.
     fn explain_unknown_tool(&self, name: &str) -> Option<Error> {
         match parse_tool_name(name).ok()? {
             ParsedToolName::Qualified { source, .. } => self.explain_source(&SourceId::from_name(source).ok()?),
@@ -34,6 +38,7 @@ impl RegistryInner {
     /// Returns an error that lists undiscovered sources, for a bare name: the tool may belong to any of them, so none
     /// is discovered for it.
     fn explain_bare_name(&self, name: &str) -> Option<Error> {
+        // Enough to recognise the missing source; the command in the message discovers all of them.
         const MAX_LISTED_SOURCES: usize = 5;
         let snapshot = self.snapshot.load();
         let enabled = snapshot.inventory.sources().filter(|(id, state)| self.is_enabled(id, state.enabled));
@@ -72,6 +77,7 @@ impl RegistryInner {
         if self.freshness(&snapshot, id) != Freshness::Missing {
             return None;
         }
+        // The last failure says more than the fact that no list is known.
         let reason = snapshot.statuses.get(id).and_then(|status| status.last_error.clone());
         let reason = reason.map_or_else(|| "it was never discovered".to_owned(), |failure| failure.message);
         let error = Error::new(Code::ToolUnavailable, format!("the tools of `{id}` are unknown: {reason}"));
@@ -87,7 +93,8 @@ pub(super) fn disabled_source_error(id: &SourceId) -> Error {
     error.with_next_step(&format!("toolcrib enable {id}"), &route, "enables it")
 }
 
-/// Rejects a disabled tool. It stays listed for administrators.
+/// Rejects a disabled tool. It stays listed for administrators. Fails with `TOOL_NOT_IMPLEMENTED`: for an agent, a
+/// disabled tool is as absent as an unknown one.
 pub(super) fn check_enabled(tool: &ToolRef<'_>) -> Result<()> {
     if tool.status() == ToolStatus::Disabled {
         let name = tool.name();

@@ -1,4 +1,5 @@
-//! Result of a call as the tool returned it, or one page of it.
+//! Result of a call as the tool returned it, or one page of it. Content, structured content and `_meta` are slices of
+//! the raw JSON, so a result that is only forwarded is never parsed into values.
 
 use std::fmt;
 
@@ -39,7 +40,8 @@ pub struct ResultPage {
 }
 
 impl ResultPage {
-    /// Whether a text has the form of a cursor, so that it cannot be meant as a tool argument.
+    /// Whether a text has the form of a cursor, so that it cannot be meant as a tool argument. Used where an agent
+    /// passes the cursor as the argument `page`, which a tool may also have.
     pub fn is_cursor(text: &str) -> bool {
         is_cursor(text)
     }

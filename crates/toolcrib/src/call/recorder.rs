@@ -1,5 +1,6 @@
 //! Records the end of every call: log line, span, metrics, counters and a notice for subscribers. A call whose future
-//! is dropped, because its caller disconnected, is recorded too.
+//! is dropped, because its caller disconnected, is recorded too. Log lines and spans hold neither arguments nor
+//! results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,13 +75,16 @@ impl<'a> CallRecorder<'a> {
         self.record(error)
     }
 
-    /// Writes the log line, exports the span, and updates metrics, subscribers and counters.
+    /// Writes the log line, exports the span, and updates metrics, subscribers and counters. Runs in `drop` too, so it
+    /// neither waits nor fails: the notice goes into a bounded channel, the counters are written to the store later.
     fn record(&mut self, error: Option<CallError>) -> u64 {
+        // Marks the call as recorded, so that `drop` does not record it again.
         self.in_flight = None;
         let shared = self.shared;
         let elapsed = self.started_at.elapsed();
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         let code = error.as_ref().map_or("OK", |error| error.failure.code.as_str());
+        // The name of an unknown tool is the caller's text: made safe for logs, and bounded.
         let (source, tool) = match self.progress.found_tool.take() {
             Some((source, name)) => (Some(source), name),
             None => (None, sanitize_truncated(self.name, 200)),
@@ -107,7 +111,8 @@ impl<'a> CallRecorder<'a> {
         elapsed_ms
     }
 
-    /// Exports the call as a span, if its trace is sampled.
+    /// Exports the call as a span, if its trace is sampled. The source is named only if the call got as far as
+    /// contacting it.
     fn export_span(&self, tool: &str, error: Option<&CallError>, elapsed: Duration) {
         let Some(span_queue) = self.shared.options.span_queue.as_ref().filter(|_| self.trace.is_sampled()) else {
             return;
@@ -141,6 +146,7 @@ impl<'a> CallRecorder<'a> {
 
 impl Drop for CallRecorder<'_> {
     fn drop(&mut self) {
+        // The future of the call was dropped before it ended.
         if self.in_flight.is_some() {
             let failure = ErrorSummary::new(Code::ToolExecutionFailed, "the caller disconnected");
             self.record(Some(CallError { failure, reported_by_tool: false }));

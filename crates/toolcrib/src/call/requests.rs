@@ -1,4 +1,7 @@
 //! Requests to MCP sources other than tool calls: resources, prompts, and any other method.
+//!
+//! These requests pass the circuit breaker like calls, but rules on tools, argument validation, statistics and the
+//! concurrency limit of tools do not apply to them.
 
 use serde_json::value::RawValue;
 use toolcrib_core::{Result, SourceId};
@@ -8,7 +11,7 @@ use super::check::disabled_source_error;
 use crate::connector::SourceRequest;
 use crate::registry::Registry;
 
-/// Capability, besides tools, that an MCP source may announce.
+/// Capability, besides tools, that an MCP source may announce. The last discovery records which of them a source has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum McpCapability {
     Resources,
@@ -26,7 +29,8 @@ impl McpCapability {
 }
 
 impl Registry {
-    /// Returns the enabled sources that announced a capability at their last discovery, ordered by id.
+    /// Returns the enabled sources that announced a capability at their last discovery, ordered by id. Reads the
+    /// snapshot only; sources of an untrusted file are left out, because they must not be contacted.
     pub fn sources_with_capability(&self, capability: McpCapability) -> Vec<SourceId> {
         let snapshot = self.inner.snapshot.load_full();
         let enabled = snapshot.inventory.sources().filter(|(id, state)| self.inner.is_enabled(id, state.enabled));
@@ -52,6 +56,7 @@ impl Registry {
         if !snapshot.inventory.source(id).is_some_and(|state| self.inner.is_enabled(id, state.enabled)) {
             return Err(disabled_source_error(id));
         }
+        // Trust and the state of the journal are checked where the request is sent.
         let context = options.call_context(options.timeout.unwrap_or(source.settings.call_timeout()));
         let request = SourceRequest { method: method.to_owned(), params, meta: options.meta, context };
         self.inner.send_request(source, request).await

@@ -1,5 +1,9 @@
 //! Sends calls and requests to their sources: waits for the tool's concurrency limit and the source's circuit breaker,
 //! and reports the outcome to the breaker. Errors are redacted before they leave this module.
+//!
+//! Order: permit of the tool, circuit breaker, connector, breaker again with the outcome. All waits share the deadline
+//! of the call; each shortens the timeout that is passed on. Retries are made by the connectors, which know whether a
+//! request was sent.
 
 use std::time::Duration;
 
@@ -61,6 +65,7 @@ impl RegistryInner {
                 BreakerDecision::Allow(permit) => {
                     return Ok(BreakerGuard { slot, clock: &self.options.clock, permit, reported: false });
                 }
+                // Not waited for: the caller may have an alternative, and knows from the details when to try again.
                 BreakerDecision::Reject(wait) => return Err(breaker_open_error(slot, id, wait)),
                 BreakerDecision::WaitForProbe => {}
             }
@@ -84,7 +89,8 @@ impl RegistryInner {
     }
 }
 
-/// Returns `TOOL_UNAVAILABLE` with the time until the next probe.
+/// Returns `TOOL_UNAVAILABLE` with the time until the next probe. Details: `{"retry_after_ms": 1000}`. The message
+/// rounds up to seconds, so that a caller that follows it is not too early.
 fn breaker_open_error(slot: &ConnectorSlot, id: &SourceId, wait: Duration) -> Error {
     let wait_ms = wait.as_millis() as u64;
     let failures = slot.breaker().failures();
@@ -101,7 +107,8 @@ async fn acquire_call_permit(
     call: &mut ToolCall,
     deadline: Instant,
 ) -> Result<OwnedSemaphorePermit> {
-    // The fast path takes no timer.
+    // The fast path takes no timer. The permit is held by the caller until the call has ended, so a tool that hangs
+    // keeps its own permits only.
     let permits = slot.call_permits(&call.tool);
     if let Ok(permit) = permits.clone().try_acquire_owned() {
         return Ok(permit);
@@ -159,9 +166,11 @@ impl BreakerGuard<'_> {
         let mut closed = false;
         match &result {
             Ok(_) => closed = self.slot.breaker().record_success(now),
+            // The source answered, only not with a result.
             Err(CallFailure::Rejected(_)) => self.slot.breaker().record_rejection(self.permit),
             Err(CallFailure::Unavailable(error)) => record_no_response(NoResponseReason::Disconnected, error),
             Err(CallFailure::TimedOut(error)) => record_no_response(NoResponseReason::TimedOut, error),
+            // Cancelled, or the caller gave less time than the source may take.
             Err(CallFailure::Inconclusive(_)) => self.slot.breaker().record_inconclusive(self.permit),
         }
         // Wake the calls that wait for the probe, or for the breaker to close.

@@ -1,5 +1,8 @@
 //! Announcements of sources that belong to no call: changed tools, and other notifications. Repeated announcements of a
 //! source are merged until they are handled, so that none is lost however many there are.
+//!
+//! The set of changed sources needs no bound, because there are at most as many entries as sources. Other notifications
+//! go to subscribers through the registry's broadcast channel, where a slow subscriber misses some.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,9 +32,11 @@ impl SourceEvents {
         SourceEvents(Arc::new(SourceEventsInner { changed_sources: Mutex::default(), wake: Notify::new(), notices }))
     }
 
-    /// Reports that the tools of a source changed.
+    /// Reports that the tools of a source changed. Returns at once; the maintenance task of the registry picks the
+    /// source up and refreshes it.
     pub fn tools_changed(&self, source: &SourceId) {
         self.changed_sources().insert(source.clone());
+        // Stores a permit if no task is waiting, so an announcement during a refresh is not lost.
         self.0.wake.notify_one();
     }
 

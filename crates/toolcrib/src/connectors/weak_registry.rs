@@ -17,7 +17,8 @@ impl WeakRegistry {
         let _ = self.0.set(Arc::downgrade(shared));
     }
 
-    /// Returns the registry, or an error if it was closed.
+    /// Returns the registry, or an error if it was closed. Callers hold the returned reference for one call only, so
+    /// that dropping the last `Registry` still ends everything.
     pub(crate) fn upgrade(&self) -> Result<Arc<RegistryInner>> {
         let registry = self.0.get().and_then(Weak::upgrade);
         registry.ok_or_else(|| Error::new(Code::ToolUnavailable, "the registry was closed"))

@@ -1,4 +1,8 @@
 //! One discovery: acquire the lease, contact the source, store the manifest, append the event, record the check.
+//!
+//! Order matters in two places. The manifest is stored before the event that refers to it, so a crash in between leaves
+//! an unused row and never a dangling event. The lease is released after the result is recorded, so a waiting process
+//! finds the result and does not contact the source again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +26,15 @@ use crate::trace::Trace;
 /// Duration of the lease that keeps other processes from discovering the same source. Renewed several times within it,
 /// so that a busy machine does not lose it. The store ends the lease of a process that was killed.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// Interval of lease renewals.
+/// Interval of lease renewals. A holder can miss four renewals in a row before the lease ends.
 const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(3);
-/// Interval of attempts to acquire a lease that another process holds; doubled after each attempt.
+/// Interval of attempts to acquire a lease that another process holds; doubled after each attempt. While another
+/// process holds the lease, an attempt only reads the store.
 const MIN_LEASE_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Upper bound of that interval.
 const MAX_LEASE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
-/// Time beyond its timeout that a connector gets to close the connection and report the reason of a failure.
+/// Time beyond its timeout that a connector gets to close the connection and report the reason of a failure. Also the
+/// margin for which a process waits for the discovery of another one.
 const DISCOVERY_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// A discovery that failed, with what is needed to record it.
@@ -45,7 +51,7 @@ struct FailedDiscovery {
 
 impl RegistryInner {
     /// Discovers a source and reports the outcome to log, metrics, spans and subscribers. `before` is the status when
-    /// the discovery was requested.
+    /// the discovery was requested. Never fails: an error is part of the outcome, beside the list that is still served.
     pub(super) async fn discover(&self, source: &Source, refresh: &Refresh, before: &SourceStatus) -> RefreshOutcome {
         let started = tokio::time::Instant::now();
         let trace = self.start_trace(refresh.trace.as_ref());
@@ -70,7 +76,8 @@ impl RegistryInner {
         outcome
     }
 
-    /// Discovers a source under its lease, unless another process has done so meanwhile.
+    /// Discovers a source under its lease, unless another process has done so meanwhile. An `Err` is a problem of the
+    /// store or of the wait for another process; a failure of the source is an `Ok` outcome.
     async fn discover_with_lease(
         &self,
         source: &Source,
@@ -89,6 +96,8 @@ impl RegistryInner {
                 let message = "another process has been discovering it for too long; try again";
                 return Err(Error::new(Code::ToolUnavailable, message));
             }
+            // The holder may be killed without releasing the lease, so the lease itself is asked again and not a signal
+            // awaited.
             tokio::time::sleep(retry_interval).await;
             retry_interval = (retry_interval * 2).min(MAX_LEASE_RETRY_INTERVAL);
         }
@@ -111,6 +120,7 @@ impl RegistryInner {
                 }
             }
         };
+        // `discover_now` ends the race; the renewal never returns.
         let outcome = tokio::select! {
             outcome = self.discover_now(source, refresh, trace) => outcome,
             () = renewal => Err(Error::new(Code::Internal, "the lease renewal ended")),
@@ -135,7 +145,10 @@ impl RegistryInner {
         self.snapshot.load().statuses.get(id).cloned().unwrap_or_default()
     }
 
-    /// Returns what another process discovered since `before`, if that satisfies this request.
+    /// Returns what another process discovered since `before`, if that satisfies this request. A forced refresh is
+    /// satisfied by any attempt that has ended since the request,
+    /// even a failed one; otherwise by a fresh list or
+    /// a new failure.
     fn outcome_of_other_process(&self, id: &SourceId, before: &SourceStatus, force: bool) -> Option<RefreshOutcome> {
         let after = self.source_status(id);
         // No other process contacts the overridden address.
@@ -158,7 +171,8 @@ impl RegistryInner {
         RefreshOutcome { error, inventory_hash, unchanged, ..RefreshOutcome::new(id.clone(), status) }
     }
 
-    /// Contacts the source and records the result. The caller holds the lease.
+    /// Contacts the source and records the result. The caller holds the lease. Success, failure and an unchanged
+    /// document each end in one commit, which holds the check, the status and, for a changed list, the event.
     async fn discover_now(&self, source: &Source, refresh: &Refresh, trace: &Trace) -> Result<RefreshOutcome> {
         // Monotonic for the duration, wall clock for the record.
         let started = tokio::time::Instant::now();
@@ -181,6 +195,7 @@ impl RegistryInner {
             known_versions,
             trace: Some(trace.clone()),
         };
+        // The breaker is not asked: a discovery is what finds out whether a source works again.
         let slot = self.connectors.slot(source);
         self.notify_stage(source, DiscoveryStage::Contacting);
         // A connector ends at its timeout and knows best what it was waiting for; this one is a safety net.
@@ -211,6 +226,7 @@ impl RegistryInner {
             error: None,
         };
         match discovered {
+            // `not_before` and the failures are cleared, as after any success.
             // Unchanged documents: only the check is recorded, the stored manifest stays current.
             Ok(discovered) if discovered.unchanged => {
                 let tool_count = self.snapshot.load().catalog.tool_count(&source.id);
@@ -293,7 +309,8 @@ impl RegistryInner {
         self.record_failure(&source, attempt, Error::new(Code::ToolUnavailable, message)).await.map(drop)
     }
 
-    /// Records a failed discovery: the last good list stays, and the next attempt waits for the backoff.
+    /// Records a failed discovery: the last good list stays, and the next attempt waits for the backoff. Errors are
+    /// redacted here, before they are stored or shown.
     async fn record_failure(&self, source: &Source, attempt: FailedDiscovery, error: Error) -> Result<ErrorSummary> {
         let FailedDiscovery {
             began_at,
@@ -336,7 +353,8 @@ impl RegistryInner {
     }
 
     /// Records a discovered tool list: first the manifest, then the event that refers to it. An unchanged list writes
-    /// no event, only the check.
+    /// no event, only the check. The delta is computed before the writer lock is taken; if another process recorded a
+    /// list meanwhile, it is computed again inside `decide`.
     pub(crate) async fn record_tools(
         &self,
         source: &Source,
@@ -390,7 +408,8 @@ impl RegistryInner {
         })
     }
 
-    /// Builds an outcome with the tool names that agents see.
+    /// Builds an outcome with the tool names that agents see. The journal stores the source's own names, so they are
+    /// translated here.
     fn build_outcome(&self, source: &Source, delta: Delta, changed: bool, after: &PackedManifest) -> RefreshOutcome {
         let snapshot = self.snapshot.load();
         let catalog_source = snapshot.catalog.source(&source.id);

@@ -1,5 +1,9 @@
 //! Ensures that tool lists are fresh enough before they are read: which sources must be discovered first, and how long
 //! to wait for them.
+//!
+//! Three answers for each source: fresh enough, serve the list and refresh it in the background (stale), or discover
+//! first (missing, or its connection data changed). A source that failed is left alone until its backoff ends, so that
+//! a reader does not wait for it again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +20,7 @@ use crate::registry::{Registry, RegistryInner};
 use crate::trace::Trace;
 
 /// Time after which another background refresh may start, although discoveries of the last one may still be running.
+/// Requests in between start none: they would join the same discoveries.
 const BACKGROUND_REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Freshness of the tool lists that a reader requires.
@@ -39,7 +44,7 @@ pub enum BackoffPolicy {
 }
 
 /// A discovery that a reader can wait for. It starts when first polled, belongs to the registry, and continues when
-/// this is dropped.
+/// this is dropped. The command line waits for several of them with a limit of its own for each.
 pub struct PendingDiscovery {
     pub source: PendingSource,
     pub outcome: BoxFuture<'static, RefreshOutcome>,
@@ -63,7 +68,8 @@ impl fmt::Debug for PendingDiscovery {
 
 impl Registry {
     /// Returns the discoveries that `required` demands, for a reader that decides how long to wait for each. `among`
-    /// limits them to some sources; `keep` keeps their connections open for calls that follow.
+    /// limits them to some sources; `keep` keeps their connections open for calls that follow. Nothing is contacted
+    /// before the futures are polled.
     pub fn pending_discoveries(
         &self,
         required: RequiredFreshness,
@@ -86,7 +92,8 @@ impl Registry {
     }
 
     /// Records that a source did not answer while a reader waited for it. Counts as a failure, so that the backoff
-    /// spares the next reader the same wait.
+    /// spares the next reader the same wait. Does nothing if a discovery of the source has ended since `pending` was
+    /// returned.
     pub async fn record_wait_timeout(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
         self.inner.record_wait_timeout(pending, waited).await
     }
@@ -162,6 +169,7 @@ impl RegistryInner {
         if required == RequiredFreshness::Cached {
             return Vec::new();
         }
+        // A rewritten secret file changes the connection data, which makes a list outdated whatever its age.
         self.rehash_references(among);
         let snapshot = self.snapshot.load_full();
         let mut outdated_sources = Vec::new();
@@ -175,6 +183,8 @@ impl RegistryInner {
             let freshness = self.freshness(&snapshot, id);
             self.count_cache_lookup(id, freshness, trace);
             let invalidated = snapshot.statuses.get(id).is_some_and(|status| status.invalidated);
+            // Invalidated lists and lists of another address or of other credentials are not served to a reader that can wait: they may be
+            // the tools of another server.
             let is_outdated = state.manifest.is_some() && (invalidated || snapshot.has_connection_changed(id));
             let is_due = match (required, freshness) {
                 (RequiredFreshness::Cached, _) | (_, Freshness::Fresh) => false,
@@ -182,6 +192,7 @@ impl RegistryInner {
                 (RequiredFreshness::Discovered, Freshness::Missing) | (RequiredFreshness::Fresh, _) => true,
             };
             match (is_due, freshness) {
+                // In its backoff period: the last known list, if there is one, is served with the error beside it.
                 (true, _) if backoff == BackoffPolicy::Respect && self.is_backing_off(&snapshot, id) => {}
                 (true, _) => outdated_sources.push(id.clone()),
                 (false, Freshness::Stale) => stale.push(id.clone()),
@@ -197,6 +208,7 @@ impl RegistryInner {
     /// Refreshes stale sources in the background, after their lists were served.
     fn revalidate(self: &Arc<Self>, stale: Vec<SourceId>, keep: bool, trace: Option<&Trace>) {
         let snapshot = self.snapshot.load_full();
+        // A stale source that keeps failing is not tried again by every reader either.
         let stale: Vec<SourceId> = stale.into_iter().filter(|id| !self.is_backing_off(&snapshot, id)).collect();
         if stale.is_empty() || self.shutdown.is_cancelled() {
             return;

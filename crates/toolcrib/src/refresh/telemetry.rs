@@ -1,4 +1,6 @@
-//! Exports discoveries as spans.
+//! Exports discoveries as spans. Spans are plain data in a bounded queue; without an exporter nothing is built. Unlike
+//! those of calls they contain the error message, in which no
+//! arguments of a call can be repeated.
 
 use std::time::Duration;
 
@@ -10,7 +12,8 @@ use crate::spans::{FinishedSpan, SpanDetails, SpanError, limit_names};
 use crate::trace::Trace;
 
 impl RegistryInner {
-    /// Records a span for a list that was fresh, as a cache hit.
+    /// Records a span for a list that was fresh, as a cache hit. A trace then shows that the list was served from the
+    /// cache, and not that a discovery is missing.
     pub(super) fn record_fresh_span(&self, source: &Source, outcome: &RefreshOutcome, parent: Option<&Trace>) {
         if self.options.span_queue.is_some() {
             let trace = self.start_trace(parent);
@@ -18,7 +21,8 @@ impl RegistryInner {
         }
     }
 
-    /// Records a span for a discovery, if its trace is sampled.
+    /// Records a span for a discovery, if its trace is sampled. `trace` is the span of the discovery itself, `parent`
+    /// the request that caused it.
     pub(super) fn record_discovery_span(
         &self,
         source: &Source,

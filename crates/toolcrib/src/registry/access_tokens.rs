@@ -1,4 +1,8 @@
 //! Access tokens of network clients: generated here, shown once, and stored as a hash.
+//!
+//! A token is `tcb_` and 43 characters of Base64: 256 random bits, so its hash needs neither salt nor a slow function.
+//! Creation, change and revocation are events, so all processes on a store know the same tokens. Checking a request
+//! against them is left to the server.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,6 +29,7 @@ pub struct TokenView {
     pub role: Role,
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
+    /// Whether `expires_at` has passed; such a token stays listed until it is revoked.
     pub expired: bool,
 }
 
@@ -59,7 +64,8 @@ impl Registry {
         self.inner.options.clock.now()
     }
 
-    /// Creates a token. Without `expires` it is valid until revoked.
+    /// Creates a token. Without `expires` it is valid until revoked. Fails with `BAD_REQUEST` for a duration of zero,
+    /// and as the inventory decides, e.g. for a name that is in use.
     pub async fn create_token(
         &self,
         name: &str,
@@ -68,6 +74,7 @@ impl Registry {
         actor: Actor,
     ) -> Result<CreatedToken> {
         let token = random_token();
+        // 48 random bits, for commands and URLs. The id is no secret.
         let id = format!("{:012x}", rand::random::<u64>() >> 16);
         let now = self.now();
         if expires == Some(Duration::ZERO) {
@@ -95,7 +102,8 @@ impl Registry {
         tokens
     }
 
-    /// Returns a token by its id, or else by its name.
+    /// Returns a token by its id, or else by its name. Expired tokens are found too. Fails with `NOT_FOUND`, or with
+    /// the damage of the journal if there is any.
     pub fn token(&self, name: &str) -> Result<TokenView> {
         let inventory = self.inventory();
         let unknown = || {
@@ -139,7 +147,8 @@ impl Registry {
         self.token(&id)
     }
 
-    /// Revokes a token, at once and for all processes on the store.
+    /// Revokes a token, at once and for all processes on the store. Other processes notice with their next maintenance
+    /// run.
     pub async fn revoke_token(&self, name: &str, actor: Actor) -> Result<TokenView> {
         let token = self.token(name)?;
         self.execute(Command::RevokeToken(token.id.clone()), actor).await?;

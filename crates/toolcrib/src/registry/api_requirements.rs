@@ -1,4 +1,8 @@
 //! Requirements of an OpenAPI source: the servers that requests go to, and the credentials that are not declared.
+//!
+//! Security requirements of OpenAPI are alternatives of combinations: `[{key}, {token, tenant}]` needs the key, or
+//! token and tenant together. An operation is reported only if no alternative is satisfied, and then with everything
+//! that any of them lacks.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +44,8 @@ pub struct MissingScheme {
 }
 
 impl Registry {
-    /// Returns the requirements of an OpenAPI source's known tools; empty for other kinds of sources.
+    /// Returns the requirements of an OpenAPI source's known tools; empty for other kinds of sources. Reads the
+    /// catalogue; credentials are not resolved, so a reference that cannot be resolved counts as declared.
     pub fn api_requirements(&self, id: &SourceId) -> ApiRequirements {
         let catalog = self.catalog();
         let definition = self.effective_source(id);
@@ -62,6 +67,7 @@ pub fn api_requirements<'a>(
     let mut missing: BTreeMap<&str, MissingScheme> = BTreeMap::new();
     for operation in operations {
         *servers.entry(mask_url(server_url(openapi, operation))).or_default() += 1;
+        // A scheme that several alternatives need counts once per tool.
         let mut unmet = unmet_requirements(openapi, operation);
         unmet.sort_by(|a, b| a.scheme.cmp(&b.scheme));
         unmet.dedup_by(|a, b| a.scheme == b.scheme);
@@ -76,7 +82,8 @@ pub fn api_requirements<'a>(
     ApiRequirements { servers, auth_missing: missing.into_values().collect() }
 }
 
-/// Returns the base URL of an operation: the source's own one, or that of the document.
+/// Returns the base URL of an operation: the source's own one, or that of the document. The configuration takes
+/// precedence. Templates such as `{{ host }}` are returned as written.
 pub(super) fn server_url<'a>(openapi: &'a OpenApiSource, operation: &'a Operation) -> &'a str {
     openapi.base_url.as_deref().map_or(&operation.server, |url| url.trim_end_matches('/'))
 }
@@ -107,6 +114,7 @@ fn is_satisfied(openapi: &OpenApiSource, requirement: &SecurityRequirement) -> b
         || match &openapi.auth {
             None => false,
             Some(Auth::Schemes(schemes)) => schemes.contains_key(&requirement.scheme),
+            // Credentials without a scheme name are used for every scheme.
             Some(Auth::Bearer(_) | Auth::Basic { .. } | Auth::ApiKey { .. } | Auth::Oauth2 { .. }) => true,
         }
 }

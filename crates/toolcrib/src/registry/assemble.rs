@@ -1,4 +1,8 @@
 //! Assembles each source's part of the catalogue: its definition with defaults and overrides, its segment, its options.
+//!
+//! Order of precedence for each setting: environment variables of this process, then the declaration, then `defaults`
+//! of the configuration. Only `touched` sources are read and rebuilt; everything else is taken over from the state
+//! before, which keeps a change of one source independent of the number of sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,7 +44,8 @@ impl RegistryInner {
     }
 
     /// Returns the segments of all recorded manifests; reads manifests of `touched` sources that are new. A segment is
-    /// built once per manifest.
+    /// built once per manifest. A manifest that cannot be read leaves its source without tools until the next
+    /// discovery.
     pub(super) async fn load_segments(
         &self,
         writer: &WriterState,
@@ -65,13 +70,15 @@ impl RegistryInner {
             let is_builtin = definitions.get(&packed.source).is_some_and(|(_, source)| source.kind.is_builtin());
             let id: SourceId = packed.source.clone();
             let packed: Arc<PackedManifest> = Arc::new(packed);
+            // Built-in tools have bare names; all others are `source__tool`.
             let segment = if is_builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) };
             segments.insert(id, Arc::new(segment));
         }
         Ok(segments)
     }
 
-    /// Builds the catalogue entry of a source that is enabled in this process and has been discovered.
+    /// Builds the catalogue entry of a source that is enabled in this process and has been discovered. `None` removes
+    /// the source from the catalogue.
     pub(super) fn build_catalog_source(&self, writer: &WriterState, id: &SourceId) -> Option<Arc<CatalogSource>> {
         // Disabled, undiscovered or unreadable sources are not in the catalogue.
         let state = self.enabled_source(&writer.inventory, id)?;

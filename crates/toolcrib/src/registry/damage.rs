@@ -1,5 +1,10 @@
 //! Damage of the journal. What can be read of a damaged journal is served, but calls and writes are refused until an
 //! administrator accepts the damage: a lost record may have disabled a tool or revoked a token.
+//!
+//! Three kinds are told apart. Damage of records is found while reading: a gap in the sequence, a wrong checksum,
+//! invalid JSON. Damage of the head is found by comparing with `DATA/head`: the journal is shorter than remembered, or
+//! has another record at that position. Damage of the store's file means that it is missing or no database; accepting
+//! it needs a new file.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +19,8 @@ use super::publish::WriterState;
 use super::{Registry, RegistryInner, Snapshot};
 use crate::store::{JournalPosition, Salvage, StoreState};
 
-/// Maximum number of faults quoted in an error message; `verify` lists all of them.
+/// Maximum number of faults quoted in an error message; `verify` lists all of them. Every refused call repeats the
+/// message, so it stays short.
 const MAX_QUOTED_FAULTS: usize = 2;
 
 /// Rest of the message: what the damage means, and the next step.
@@ -48,7 +54,8 @@ pub struct DamageAcceptance {
 }
 
 impl JournalDamage {
-    /// Checks the next record after `before`: sequence numbers have no gaps, and the record must be readable.
+    /// Checks the next record after `before`: sequence numbers have no gaps, and the record must be readable. Called
+    /// for every record in order; `before` is the sequence number of the previous one.
     pub(super) fn add_record(&mut self, before: u64, entry: &JournalEntry) {
         let seq = entry.record.seq;
         if seq > before + 1 {
@@ -92,7 +99,8 @@ impl JournalDamage {
         faults
     }
 
-    /// Returns the ranges of records that an acceptance has to name; `None` if it covers everything.
+    /// Returns the ranges of records that an acceptance has to name; `None` if it covers everything. An acceptance that
+    /// names ranges does not cover damage that happens to other records later.
     fn damaged_records(&self) -> Option<Vec<(u64, u64)>> {
         let end = match &self.head {
             Some(Damage::MissingEnd { head, remembered }) => Some((head + 1, *remembered)),
@@ -105,6 +113,7 @@ impl JournalDamage {
     /// Whether the store's file cannot be appended to, so that a new one is needed.
     fn needs_new_store(&self) -> bool {
         self.store.is_some()
+            // Unreadable pages: appending to such a database could destroy more.
             || self.log.unaccepted().iter().any(|damage| matches!(damage, Damage::UnreadableAfter { .. }))
     }
 
@@ -119,7 +128,8 @@ impl JournalDamage {
         self.state().annotate(Error::new(Code::StoreUnavailable, message))
     }
 
-    /// Like `to_error` for clients without credentials: reveals no paths and no details.
+    /// Like `to_error` for clients without credentials: reveals no paths and no details. Used by `/readyz` and for
+    /// requests with a token that cannot be checked.
     pub(super) fn to_public_error(&self) -> Error {
         let message = format!("the journal is damaged: {DAMAGE_CONSEQUENCES}");
         self.state().annotate(Error::new(Code::StoreUnavailable, message))
@@ -151,7 +161,8 @@ impl HeadCheck {
         HeadCheck { last_read_found: last_read.seq == 0, last_read, remembered, replaced: None }
     }
 
-    /// Returns the sequence number to read after, so that the last record read earlier is read again.
+    /// Returns the sequence number to read after, so that the last record read earlier is read again. One record per
+    /// catch-up is the price for noticing a store that was replaced under a running process.
     pub(super) fn read_after(&self) -> u64 {
         self.last_read.seq.saturating_sub(1)
     }
@@ -167,7 +178,9 @@ impl HeadCheck {
         }
     }
 
-    /// Adds what was found to `damage`, after all records up to `last` were observed.
+    /// Adds what was found to `damage`, after all records up to `last` were observed. `last` is the sequence number of
+    /// the last record in the store. A head file that is behind the journal is no damage: a process may end between the
+    /// commit and the update of the file.
     pub(super) fn finish(self, last: u64, damage: &mut JournalDamage) {
         // Losses before the record that accepted them are no damage any more.
         let accepted = damage.log.accepted_through();
@@ -215,7 +228,7 @@ impl RegistryInner {
         }
     }
 
-    /// Stops calls and writes if an error says that the store is damaged.
+    /// Stops calls and writes if an error says that the store is damaged. Stays so until the registry is opened again.
     pub(super) fn note_store_error(&self, writer: &mut WriterState, error: &Error) {
         if StoreState::from_error(error) == StoreState::Damaged && writer.damage.store.is_none() {
             tracing::error!(%error, "the store is damaged; calls and writes are refused from now on");
@@ -245,7 +258,9 @@ impl Registry {
     }
 
     /// Records that the damage of the journal is accepted: every token is revoked, and calls and writes resume with
-    /// what can be read. Returns `None` if nothing is damaged.
+    /// what can be read. Returns `None` if nothing is damaged. Writes one `DamageAccepted` and a `TokenRevoked` for
+    /// each known token. If
+    /// [`Registry::needs_new_store`] is true, salvage and rebuild the store instead.
     pub async fn accept_damage(&self, actor: Actor) -> Result<Option<DamageAcceptance>> {
         self.inner.catch_up().await?;
         let Some(damage) = self.inner.snapshot.load().damage.clone() else { return Ok(None) };
@@ -261,7 +276,8 @@ impl Registry {
         descriptions
     }
 
-    /// Reads everything that can still be read from the store, to fill a new one.
+    /// Reads everything that can still be read from the store, to fill a new one. Measurements are not part of it: they
+    /// can be measured again.
     pub async fn salvage(&self) -> Result<Salvage> {
         let store = &self.inner.store;
         let records = self.read_journal(&mut JournalDamage::default()).await?;
@@ -286,7 +302,8 @@ impl Registry {
         self.record_acceptance(descriptions, None, actor).await
     }
 
-    /// Writes the acceptance and resets the head file.
+    /// Writes the acceptance and resets the head file. The reminder lists come from the inventory before the
+    /// acceptance, which clears the tokens.
     async fn record_acceptance(
         &self,
         descriptions: Vec<String>,

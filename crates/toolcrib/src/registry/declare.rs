@@ -1,4 +1,8 @@
 //! Declaring sources at run time: by a command, a REST request, or an import from another client's configuration.
+//!
+//! A declaration is two writes: the definition, which may hold secrets and can be deleted, and the event, which refers to it by a
+//! keyed hash and stays for ever. The configuration takes precedence: a name that it declares cannot be
+//! declared at run time.
 
 use std::sync::Arc;
 
@@ -21,7 +25,8 @@ pub enum DeclareOutcome {
 }
 
 impl Registry {
-    /// Declares a source at run time without contacting it: it is discovered when it is first needed.
+    /// Declares a source at run time without contacting it: it is discovered when it is first needed. Fails with
+    /// `CONFLICT` if the configuration declares the name. Declaring the same thing again writes nothing.
     pub async fn declare_lazily(&self, source: &Source, actor: Actor) -> Result<DeclareOutcome> {
         let outcome = self.preview_declare(source)?;
         if outcome != DeclareOutcome::Same {
@@ -38,7 +43,7 @@ impl Registry {
         Ok(outcome)
     }
 
-    /// Returns what declaring a source would do, or why it would be rejected.
+    /// Returns what declaring a source would do, or why it would be rejected. Reads the snapshot only.
     pub fn preview_declare(&self, source: &Source) -> Result<DeclareOutcome> {
         let snapshot = self.inner.snapshot.load();
         let state = snapshot.inventory.source(&source.id);

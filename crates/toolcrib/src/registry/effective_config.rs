@@ -1,5 +1,9 @@
 //! The effective configuration: what files, commands and environment variables add up to, with the origin of each
 //! value. Secrets are masked.
+//!
+//! A value is `{"value": …, "origin": …}`, where the origin is a file, `default`, `command`, or the name of an
+//! environment variable; a source has one `origin` for its whole declaration. References such as `${env:TOKEN}` are shown as written, literal secrets as
+//! `***`.
 
 use std::path::Path;
 
@@ -47,7 +51,8 @@ impl Registry {
         config
     }
 
-    /// Returns what overrides a source's declaration: a command, and over that the environment.
+    /// Returns what overrides a source's declaration: a command, and over that the environment. Keys are `enabled`,
+    /// `url` and `token`; empty if nothing overrides it.
     fn describe_overrides(&self, id: &SourceId) -> Map<String, Value> {
         let mut changes = Map::new();
         let inventory = self.inventory();

@@ -1,4 +1,8 @@
 //! Enabling and disabling sources and single tools.
+//!
+//! The switch is an event, so it holds for all processes on the store and survives restarts. Only `TOOLCRIB_SOURCE_…_ENABLED`
+//! in the environment overrides it, for one process. A later change of `enabled` in the configuration switches the
+//! source again.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use toolcrib_core::inventory::{Actor, Command};
@@ -14,7 +18,8 @@ pub enum EnabledState {
     Disabled,
 }
 
-/// Source or tool to enable or disable.
+/// Source or tool to enable or disable. A tool is identified by source and original name; the name that agents see is
+/// for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnableTarget {
     Source(SourceId),
@@ -31,7 +36,7 @@ pub struct EnableOutcome {
 }
 
 impl Registry {
-    /// Resolves a tool name, in any accepted spelling.
+    /// Resolves a tool name, in any accepted spelling. Fails like a call that finds no tool.
     pub fn tool_target(&self, tool: &str) -> Result<EnableTarget> {
         // On a damaged journal the tool may only seem to be unknown.
         self.inner.snapshot.load().ensure_undamaged()?;

@@ -1,5 +1,9 @@
 //! Tools as they were at a time in the past, and the versions of a tool: folds the journal up to that time and reads
 //! the manifests it refers to. Old manifests stay in the store for this.
+//!
+//! Nothing here is cached: each question folds the journal from its first record. `tool_at` resolves names in the inventory
+//! of that time, so a tool that was renamed or removed since is found under
+//! its name of then.
 
 use std::collections::{BTreeMap, VecDeque, btree_map};
 use std::ops::ControlFlow;
@@ -71,11 +75,13 @@ pub struct ToolVersion {
     pub after: Option<Box<RawValue>>,
 }
 
-/// Tolerance for clients whose clock is ahead of the server's.
+/// Tolerance for clients whose clock is ahead of the server's. A time further ahead is refused, because its answer
+/// would change later.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60);
 
 impl Registry {
-    /// Returns a tool, by any spelling of its name, as its source offered it at a time. Reads the store.
+    /// Returns a tool, by any spelling of its name, as its source offered it at a time. Reads the store. Fails with
+    /// `TOOL_NOT_IMPLEMENTED` if no such tool was known then, and with `NOT_FOUND` if its manifest is lost.
     pub async fn tool_at(&self, name: &str, at: Timestamp) -> Result<HistoricalTool> {
         let then = self.inventory_at(at).await?;
         let unknown = || {
@@ -116,7 +122,8 @@ impl Registry {
         })
     }
 
-    /// Returns the versions of a tool, newest first, at most `limit` of them. Reads the store.
+    /// Returns the versions of a tool, newest first, at most `limit` of them. Reads the store. A tool that exists and
+    /// never changed has none; an unknown name is an error.
     pub async fn tool_history(&self, name: &str, limit: usize) -> Result<Vec<ToolVersion>> {
         let matcher = self.resolve_tool_name(name)?;
         let mut manifests: BTreeMap<SourceId, Fingerprint> = BTreeMap::new();
@@ -183,7 +190,8 @@ impl Registry {
         }
     }
 
-    /// Folds the journal up to a time.
+    /// Folds the journal up to a time. Records are in the order of their commits; the first one after `at` ends the
+    /// reading.
     pub(super) async fn inventory_at(&self, at: Timestamp) -> Result<Inventory> {
         if at > self.now().plus(MAX_CLOCK_SKEW) {
             return Err(Error::new(Code::BadRequest, format!("{at} is in the future; give a time in the past")));
@@ -209,7 +217,7 @@ impl Registry {
     }
 
     /// Replays the journal from its first record, in batches, until `each` breaks. Reads from memory as far as that
-    /// goes back.
+    /// goes back. Parsing runs on a blocking thread, batch by batch, because long journals take a while.
     async fn replay(&self, mut each: impl FnMut(JournalEntry) -> ControlFlow<()>) -> Result<()> {
         let journal = self.inner.snapshot.load().journal.clone();
         let mut after = 0;
@@ -257,7 +265,7 @@ fn offered_definition(tool: &Tool) -> Result<Box<RawValue>> {
     to_raw_value(&tool.to_offered_fields()).context(Code::Internal, "write a tool as JSON")
 }
 
-/// Builds the version entry of one recorded change.
+/// Builds the version entry of one recorded change. `before` and `after` are the definitions around the change.
 fn build_version(
     entry: &JournalEntry,
     source: SourceId,

@@ -1,5 +1,12 @@
 //! Queries on the journal (`history`) and the form in which records are shown. Recent records are served from memory;
 //! only a query for older ones reads the store.
+//!
+//! ```json
+//! {"seq": 7, "at": "…", "actor": "cli", "type": "ToolDisabled", "source": "git", "tool": "push", "data": {}, "text": "…"}
+//! ```
+//!
+//! A page is bounded twice: by `limit`, the number of matching records, and by the number of records that are scanned for
+//! them. A page may therefore be empty and still have a `next_after`.
 
 use std::sync::Arc;
 
@@ -56,7 +63,8 @@ pub struct HistoryPage {
     pub next_after: Option<u64>,
 }
 
-/// Maximum number of records that one page scans for matching ones; keeps a request over a long journal short.
+/// Maximum number of records that one page scans for matching ones; keeps a request over a long journal short. A page
+/// that ends here continues with `next_after`.
 const MAX_SCANNED_RECORDS: usize = 4 * READ_BATCH_SIZE;
 
 impl Registry {
@@ -87,7 +95,8 @@ impl Registry {
     }
 
     /// Fails if a tool never existed. Tools of a removed source are known only to the journal; if that is too long for
-    /// one scan, the tool is assumed to have existed.
+    /// one scan, the tool is assumed to have existed. Distinguishes a misspelt name from a tool without records in the
+    /// requested range.
     async fn ensure_tool_existed(&self, name: &str) -> Result<()> {
         let Err(unknown) = self.catalog().find(name) else { return Ok(()) };
         let query = HistoryQuery { tool: Some(name.to_owned()), limit: Some(1), ..HistoryQuery::after(0) };
@@ -112,6 +121,7 @@ impl Registry {
             })
             .await;
         };
+        // With a start: from the store up to where memory begins, then from memory.
         let mut scan = HistoryScan { records: Vec::new(), limit, last_seq: after };
         let newest = journal.newest_seq();
         let mut scanned = 0;
@@ -141,12 +151,13 @@ impl Registry {
             };
             scan = run_with_filter(&filter, read).await?;
         }
+        // `None` once the newest record of this snapshot was examined.
         let next_after = newest.filter(|newest| scan.last_seq < *newest).map(|_| scan.last_seq);
         Ok(HistoryPage { records: scan.records, next_after })
     }
 
     /// Returns a record from a notice in the form of `history`. For an event of a newer Toolcrib, its stored text is
-    /// used.
+    /// used. A notice carries the parsed record only, in which an unknown event has no content.
     pub fn history_record(&self, record: &Record) -> HistoryRecord {
         if record.event == Event::Unknown {
             let journal = self.inner.snapshot.load().journal.clone();
@@ -158,7 +169,8 @@ impl Registry {
         HistoryRecord::from_record(record)
     }
 
-    /// Returns the last discovery checks of a source, newest first.
+    /// Returns the last discovery checks of a source, newest first. Each is one attempt, successful or not. Reads the
+    /// store.
     pub async fn checks(&self, id: &SourceId) -> Result<Vec<DiscoveryCheck>> {
         self.inner.store.checks(id).await
     }
@@ -219,7 +231,8 @@ struct HistoryFilter {
 }
 
 impl HistoryFilter {
-    /// Whether a record matches the query.
+    /// Whether a record matches the query. Tool names are compared by the matcher, which knows the spellings of the
+    /// name.
     fn matches(&self, entry: &JournalEntry) -> bool {
         let JournalEntry { record, unknown_body, .. } = entry;
         let HistoryQuery { source, tool, since, .. } = &self.query;

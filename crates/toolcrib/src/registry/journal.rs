@@ -1,5 +1,9 @@
 //! Cache of the newest journal records, from which `history` and subscribers read without store access. Part of the
 //! snapshot; a new version shares all chunks but the last with the one before.
+//!
+//! A stored record is parsed once, into a `JournalEntry`, and never fails: one that is damaged or of a newer version
+//! keeps its place in the sequence with the event `Unknown`, so that positions stay dense and every reader sees the
+//! same sequence.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,13 +13,14 @@ use toolcrib_core::inventory::{Event, Record, StoredEvent, event_type};
 use super::newer_records::{NewerRecord, is_newer_version};
 use crate::store::StoredRecord;
 
-/// Number of records read from the store at once.
+/// Number of records read from the store at once. Bounds the memory of one step; a long journal is read in several.
 pub(super) const READ_BATCH_SIZE: usize = 5_000;
 /// Minimum number of records that stay in memory, unless they exceed [`MAX_CACHED_BYTES`].
 const MIN_CACHED_RECORDS: usize = 10_000;
 /// Approximate limit on the size of the cached event bodies.
 const MAX_CACHED_BYTES: usize = 16 * 1024 * 1024;
-/// Maximum number of records of a chunk. Appending copies at most one chunk.
+/// Maximum number of records of a chunk. Appending copies at most one chunk. Together with the byte limit this bounds
+/// the cost of a write in a process with many cached records.
 const MAX_CHUNK_RECORDS: usize = 256;
 /// Maximum size of a chunk; eviction works in whole chunks, so this is small against [`MAX_CACHED_BYTES`].
 const MAX_CHUNK_BYTES: usize = MAX_CACHED_BYTES / 64;
@@ -23,7 +28,9 @@ const MAX_CHUNK_BYTES: usize = MAX_CACHED_BYTES / 64;
 /// Newest records of the journal, without gaps.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Journal {
+    /// Oldest first; only the last one is appended to.
     chunks: VecDeque<Arc<Chunk>>,
+    /// Number of records in all chunks.
     count: usize,
     bytes: usize,
 }
@@ -43,7 +50,8 @@ pub(crate) struct JournalEntry {
     pub(crate) status: EntryStatus,
     /// Checksum over all stored fields, as computed now.
     pub(crate) checksum: Arc<str>,
-    /// Whether the record was stored with a checksum.
+    /// Whether the record was stored with a checksum. Records of versions before checksums have none and are not
+    /// verified.
     pub(crate) has_checksum: bool,
     /// Length of the event's JSON.
     bytes: usize,
@@ -124,7 +132,8 @@ impl Journal {
         }
     }
 
-    /// Evicts the oldest chunks while the limits are exceeded. The last chunk stays, whatever its size.
+    /// Evicts the oldest chunks while the limits are exceeded. The last chunk stays, whatever its size. Whole chunks
+    /// only, so somewhat more than the minimum stays.
     fn evict_oldest(&mut self) {
         while self.chunks.len() > 1
             && let Some(oldest) = self.chunks.front()
@@ -146,7 +155,8 @@ impl Journal {
         self.chunks.back()?.entries.last().map(|entry| entry.record.seq)
     }
 
-    /// Whether some records after `seq` are no longer cached.
+    /// Whether some records after `seq` are no longer cached. The caller then reads the store first. An empty cache has
+    /// nothing missing: the journal is empty too.
     pub(crate) fn starts_after(&self, seq: u64) -> bool {
         self.oldest_seq().is_some_and(|oldest| seq.saturating_add(1) < oldest)
     }

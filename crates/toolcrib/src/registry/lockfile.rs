@@ -1,5 +1,8 @@
 //! Lockfiles, and differences between the current tool lists and those of a lockfile or an earlier time. Compares what
 //! is known; callers refresh first if they want to.
+//!
+//! A source that cannot be compared is never reported as unchanged or removed: its entry in the diff has
+//! an error instead.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +29,8 @@ impl Registry {
     }
 
     /// Returns the differences from a lockfile. If the store still has the locked manifest, definitions are compared in
-    /// full; otherwise only by what the lockfile records of them.
+    /// full; otherwise only by what the lockfile records of them. A lockfile
+    /// holds the normal form of short schemas, so that a build server without the store classifies changes the same way.
     pub async fn diff_from_lockfile(&self, lockfile: &Lockfile) -> Result<CatalogDiff> {
         let snapshot = self.inner.snapshot.load_full();
         let segments = self.segments_by_source(&snapshot);
@@ -53,7 +57,8 @@ impl Registry {
         Ok(self.build_diff(diffs))
     }
 
-    /// Returns the differences from the tool lists at a time in the past.
+    /// Returns the differences from the tool lists at a time in the past. Sources that were disabled or not yet
+    /// discovered then count as new. Fails with `BAD_REQUEST` for a time in the future.
     pub async fn diff_since(&self, at: Timestamp) -> Result<CatalogDiff> {
         let then = self.inventory_at(at).await?;
         let snapshot = self.inner.snapshot.load_full();
@@ -109,7 +114,7 @@ impl Registry {
         snapshot.effective_sources.get(id).is_some_and(|source| source.kind.is_builtin())
     }
 
-    /// Compares a locked source with its current segment.
+    /// Compares a locked source with its current segment. Reads the store, and compares on a blocking thread.
     async fn diff_locked_source(
         &self,
         locked: LockedSource,

@@ -1,5 +1,8 @@
 //! Journal records written by a newer Toolcrib. Most are ignored; after a critical one, calls and writes are refused,
 //! and what is known can still be read.
+//!
+//! Several versions may share a store, e.g. during an upgrade. A record is critical if ignoring it would leave
+//! something allowed that it takes away; an old process that meets one goes on reading and listing, but is not ready.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -33,7 +36,8 @@ pub(crate) fn is_newer_version(version: &str) -> bool {
 }
 
 impl NewerRecord {
-    /// Describes which Toolcrib wrote the record.
+    /// Describes which Toolcrib wrote the record. The version in the record is foreign text: it is named only if it is
+    /// later than this build, and shortened.
     pub(crate) fn describe_writer(&self) -> String {
         if is_newer_version(&self.min_version) {
             format!("Toolcrib {} or newer", sanitize_truncated(&self.min_version, 40))
@@ -42,7 +46,8 @@ impl NewerRecord {
         }
     }
 
-    /// Returns the error with which calls and writes are refused.
+    /// Returns the error with which calls and writes are refused. Not retryable: only an upgrade helps. The details
+    /// name the type of the record and both versions.
     pub(crate) fn to_error(&self) -> Error {
         let kind = sanitize_truncated(&self.kind, 60);
         let message = format!(
@@ -55,7 +60,8 @@ impl NewerRecord {
         Error::new(Code::StoreUnavailable, message).with_retryable(false).with_details(details)
     }
 
-    /// Returns the record that needs the latest version, among `found` and `following`.
+    /// Returns the record that needs the latest version, among `found` and `following`. An upgrade to that version
+    /// understands all of them.
     pub(crate) fn latest<'a>(
         found: Option<Arc<NewerRecord>>,
         following: impl Iterator<Item = &'a Arc<NewerRecord>>,

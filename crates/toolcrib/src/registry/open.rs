@@ -1,5 +1,10 @@
 //! Opening a registry (store, journal, catalogue, configuration) and its periodic maintenance. Makes no network
 //! requests and starts no process.
+//!
+//! Reconciling compares the configuration with the inventory and executes only the differences as commands, so a start
+//! with an unchanged configuration writes nothing and takes no lock in the store. Maintenance is one task per registry
+//! that runs until it closes: it flushes counts, removes expired result pages, follows the writes of other processes,
+//! and handles announced changes of sources.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +28,8 @@ use crate::result_pages::PageStore;
 use crate::store::{ErrorSummary, MemoryStore, SourceStatus, Store, StoreState};
 use crate::usage::UsageCounters;
 
-/// Interval of maintenance: following other processes' writes and writing counts.
+/// Interval of maintenance: following other processes' writes and writing counts. A tick without changes costs one
+/// cheap statement of the store (`Store::change_counter`).
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Registry {
@@ -55,11 +61,13 @@ impl Registry {
         }
     }
 
-    /// Opens a registry over a store whose journal can be read, at least in part.
+    /// Opens a registry over a store whose journal can be read, at least in part. Fails if the store cannot be read at
+    /// all.
     async fn open_readable(config: &Config, options: RegistryOptions) -> Result<Registry> {
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let store_key = store.key().await?;
-        // A subscriber may fall this many notices behind before it misses some.
+        // A subscriber may fall this many notices behind before it misses some. One that needs all records fills gaps
+        // from the journal.
         let (notices, _) = broadcast::channel(1024);
         let source_events = SourceEvents::new(notices.clone());
         let inner = Arc::new(RegistryInner {
@@ -100,7 +108,7 @@ impl Registry {
     }
 
     /// Applies a configuration that was read again. Only sources of the configuration change; those added at run time
-    /// stay.
+    /// stay. Fails, before anything changes, while the journal is damaged or too new.
     pub async fn reconfigure(&self, config: &Config) -> Result<()> {
         self.inner.ensure_usable()?;
         self.inner.default_settings.store(Arc::new(config.defaults.clone()));
@@ -113,7 +121,8 @@ impl Registry {
     }
 
     /// Records the built-in tools of this version where they differ from the stored manifest. Listing them makes no
-    /// requests, so they are never missing.
+    /// requests, so they are never missing. On the next start of the same version the fingerprints are equal, and
+    /// nothing is written.
     async fn record_builtins(&self) {
         let snapshot = self.inner.snapshot.load_full();
         if snapshot.ensure_usable().is_err() {
@@ -149,6 +158,8 @@ impl RegistryInner {
                 }
             }
         }
+        // A source with an invalid declaration is reported as such and otherwise left as it is: a typing error must not
+        // remove its tools and history.
         // Compare the configuration with the journal.
         let inventory = self.snapshot.load().inventory.clone();
         let declarations =
@@ -159,6 +170,7 @@ impl RegistryInner {
         let commands = reconcile(&inventory, declarations, &retained);
         let mut commands: Vec<Command> =
             commands.into_iter().filter(|command| !is_already_applied(&inventory, command)).collect();
+        // A damaged or too new journal opens read-only; the log says that the configuration was not applied.
         if self.ensure_usable().is_err() && !commands.is_empty() {
             tracing::warn!(changes = commands.len(), "changes of the configuration are not applied");
             commands.clear();
@@ -176,6 +188,7 @@ impl RegistryInner {
                         tracing::warn!(source = %declaration.source, "the declaration in the configuration takes precedence over the one made at run time");
                     }
                 }
+                // The configuration no longer has it. Old definitions may hold secrets.
                 Command::Remove(id) => {
                     self.store.remove_definitions(id, None).await?;
                     self.store.remove_source_status(id).await?;
@@ -198,7 +211,8 @@ impl RegistryInner {
 
     /// Blocks the sources of an untrusted file: those it declares, and those of the store that it may have declared
     /// before, which stay as they are and are returned. A blocked source that the store does not know is listed as
-    /// invalid, with the reason.
+    /// invalid, with the reason. Without this, a file that lost its trust would lose
+    /// all its sources in the store, because none of its declarations is read.
     fn block_untrusted_sources(
         &self,
         inventory: &Inventory,
@@ -254,7 +268,8 @@ impl RegistryInner {
         });
     }
 
-    /// Lets connectors restore connections that clients depend on and that were lost, in the background.
+    /// Lets connectors restore connections that clients depend on and that were lost, in the background. Each connector
+    /// runs as a task of its own, because a connection attempt may take as long as its timeout.
     fn maintain_connections(&self) {
         if self.ensure_usable().is_err() {
             return;
@@ -265,7 +280,8 @@ impl RegistryInner {
         }
     }
 
-    /// Removes expired result pages, writes counts, and applies what other processes wrote.
+    /// Removes expired result pages, writes counts, and applies what other processes wrote. Never ends the task: a
+    /// failure is logged, reported by readiness checks, and tried again with the next tick.
     async fn run_maintenance_tick(&self, last_change: &mut Option<u64>) {
         self.result_pages.remove_expired();
         let flushed = self.usage.flush(&*self.store).await;
@@ -276,7 +292,8 @@ impl RegistryInner {
         self.maintenance.record(&flushed.and(followed), self.options.clock.now());
     }
 
-    /// Catches up if the store has changed since `last_change`.
+    /// Catches up if the store has changed since `last_change`. `last_change` is updated only after everything was
+    /// read, so a failure is repeated with the next tick.
     async fn follow_writes(&self, last_change: &mut Option<u64>) -> Result<()> {
         let change = self.store.change_counter().await?;
         // A lease can end without a write: when its process was killed. So read the statuses on each tick while a lease is held.

@@ -1,5 +1,9 @@
 //! Applies journal records to the writer's state and publishes the result as a new [`Snapshot`]. No other place changes
 //! what readers see.
+//!
+//! Invariant: `apply_new_records` reads and checks everything first and then replaces the writer's state and the
+//! snapshot without another fallible step. A failure at any point leaves readers with the previous snapshot, complete
+//! and consistent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +38,8 @@ pub enum RegistryNotice {
     DiscoveryProgress { source: SourceId, stage: DiscoveryStage },
     /// A call ended, successfully or not.
     CallFinished(Arc<CallFinished>),
-    /// The tool lists have changed.
+    /// The tool lists have changed. Sent after the snapshot was replaced, so a subscriber that reads now sees the new
+    /// list.
     CatalogChanged,
     /// An MCP source sent a notification that belongs to no call, e.g. that its resources or prompts changed.
     SourceNotification { source: SourceId, method: String, params: Option<Arc<RawValue>> },
@@ -59,7 +64,8 @@ pub(crate) struct WriterState {
     pub(super) definitions: BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
     /// Segment of each source's recorded manifest.
     pub(super) segments: BTreeMap<SourceId, Arc<Segment>>,
-    /// Catalogue entry of each enabled and discovered source; reused until the source changes.
+    /// Catalogue entry of each enabled and discovered source; reused until the source changes. Building one takes time
+    /// in proportion to the tools of the source.
     catalog_sources: BTreeMap<SourceId, Arc<CatalogSource>>,
     /// Newest records, for `history`.
     journal: Arc<Journal>,
@@ -69,7 +75,8 @@ pub(crate) struct WriterState {
     pub(super) damage: JournalDamage,
     /// Last record that was applied.
     position: JournalPosition,
-    /// Sequence number of the last record according to the head file.
+    /// Sequence number of the last record according to the head file. Larger than the last record only if records were
+    /// lost.
     remembered_seq: u64,
     /// Tool lists and statuses of sources whose URL or token this process overrides. They are not recorded: they hold
     /// for no other process.
@@ -100,7 +107,8 @@ impl PrecomputedDelta {
         Ok(PrecomputedDelta { before: before.map(|before| before.fingerprint), delta: Delta::between(before, after)? })
     }
 
-    /// Returns the delta, or `None` when another manifest than the compared one has been recorded meanwhile.
+    /// Returns the delta, or `None` when another manifest than the compared one has been recorded meanwhile. The caller
+    /// then compares again, under the writer lock.
     pub(crate) fn delta(&self, before: &PreviousManifest) -> Option<Delta> {
         let readable = before.manifest().map(|packed| packed.fingerprint);
         (readable == self.before && before.fingerprint() == self.before).then(|| self.delta.clone())
@@ -114,7 +122,8 @@ impl WriterState {
         WriterState { damage: JournalDamage { store, ..JournalDamage::default() }, ..WriterState::default() }
     }
 
-    /// Returns the manifest that the next discovery of a source is compared with.
+    /// Returns the manifest that the next discovery of a source is compared with. `Unreadable` if the journal names a
+    /// manifest that the store has lost.
     pub(crate) fn previous_manifest(&self, id: &SourceId) -> PreviousManifest {
         match (self.segment(id), self.inventory.source(id).and_then(|state| state.manifest)) {
             (Some(segment), _) => PreviousManifest::Available(segment.packed().clone()),
@@ -161,7 +170,8 @@ impl RegistryInner {
         let mut damage = writer.damage.clone();
         let mut new_entries: Vec<JournalEntry> = Vec::new();
         // Read before the records: a writer commits first and updates the head file afterwards, so a head file that is
-        // ahead of the records read later is damage, never a race.
+        // ahead of the records read later is damage, never a race. Reading it afterwards would report a record that
+        // another process committed in between as lost.
         let remembered = self.remembered_position(&mut damage);
         let remembered_seq = remembered.as_ref().map_or(0, |position| position.seq);
         let mut head_check = HeadCheck::new(writer.position.clone(), remembered);
@@ -217,6 +227,7 @@ impl RegistryInner {
             new_entries.iter().filter_map(|entry| entry.record.event.source().cloned()).collect();
         let definitions = self.load_definitions(writer, &inventory, &touched).await?;
         let segments = self.load_segments(writer, &inventory, &definitions, &touched).await?;
+        // For the log: sources that leave the catalogue with this batch.
         let removed: Vec<(SourceId, usize)> = touched
             .iter()
             .filter(|id| self.enabled_source(&inventory, id).is_none())
@@ -246,6 +257,7 @@ impl RegistryInner {
                 None => writer.catalog_sources.remove(id),
             };
         }
+        // Readers see the new state from here on; connections, log and subscribers follow.
         self.publish(writer, statuses);
         let snapshot = self.snapshot.load_full();
         let enabled = |id: &SourceId| self.enabled_source(&snapshot.inventory, id).is_some();
@@ -299,7 +311,8 @@ impl RegistryInner {
     }
 
     /// Records a discovery of an overridden source for this process alone: a new manifest, or only the status of a
-    /// failure. Returns the delta to the previous manifest.
+    /// failure. Returns the delta to the previous manifest. Nothing is written to the store: another process would
+    /// otherwise serve the tools of an address that it does not use.
     pub(crate) async fn record_local(
         &self,
         source: &Source,
@@ -328,7 +341,8 @@ impl RegistryInner {
     }
 
     /// Replaces the segment of a source by one with the same fingerprint but another body. An older version may have
-    /// stored rendered parts differently; those are not part of the fingerprint, so no event is written.
+    /// stored rendered parts differently; those are not part of the fingerprint, so no event is written. Does nothing
+    /// if another manifest was recorded meanwhile.
     pub(crate) async fn replace_segment(&self, after: &Arc<PackedManifest>) {
         let mut writer = self.writer.lock().await;
         let known = writer.segments.get(&after.source);
@@ -343,7 +357,8 @@ impl RegistryInner {
         self.publish(&writer, self.snapshot.load().statuses.clone());
     }
 
-    /// Rebuilds every catalogue entry, after the default settings changed.
+    /// Rebuilds every catalogue entry, after the default settings changed. Segments are reused, only the options are
+    /// derived anew.
     pub(crate) async fn republish(&self) {
         let mut writer = self.writer.lock().await;
         let ids: Vec<SourceId> = writer.definitions.keys().cloned().collect();
@@ -356,7 +371,8 @@ impl RegistryInner {
         self.publish(&writer, self.snapshot.load().statuses.clone());
     }
 
-    /// Builds and publishes a snapshot of the writer's state, and notifies subscribers if the catalogue changed.
+    /// Builds and publishes a snapshot of the writer's state, and notifies subscribers if the catalogue changed. Called
+    /// with the writer lock held.
     fn publish(&self, writer: &WriterState, statuses: Arc<BTreeMap<SourceId, SourceStatus>>) {
         let before = self.snapshot.load().catalog.hash();
         let effective_sources = self.effective_sources(writer);
@@ -468,7 +484,8 @@ impl RegistryInner {
         let _ = self.notices.send(RegistryNotice::CatalogChanged);
     }
 
-    /// Swaps in a changed copy of the snapshot. `change` runs again when another thread swapped meanwhile.
+    /// Swaps in a changed copy of the snapshot. `change` runs again when another thread swapped meanwhile. `change`
+    /// must therefore have no effects besides the copy.
     fn update_snapshot(&self, change: impl Fn(&mut Snapshot)) {
         self.snapshot.rcu(|snapshot| {
             let mut next = Snapshot::clone(snapshot);

@@ -1,4 +1,7 @@
 //! Readiness of the registry and health of its store, as maintenance last found them. Reads no store.
+//!
+//! Ready means that calls can be expected to work. A store that is down (locked, full disk) does not change that, since
+//! lists are in memory; a damaged or removed store and a record of a newer version do.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -42,7 +45,7 @@ impl MaintenanceState {
         MaintenanceState(Mutex::new(LastMaintenance { ran_at: Instant::now(), store: StoreState::Ok, ok_at: now }))
     }
 
-    /// Records the result of a maintenance run.
+    /// Records the result of a maintenance run. Called at the end of every maintenance run, failed ones included.
     pub(super) fn record(&self, store: &Result<()>, now: Timestamp) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.ran_at = Instant::now();
@@ -65,7 +68,8 @@ impl MaintenanceState {
 }
 
 impl Registry {
-    /// Fails if calls cannot be expected to work. A store that is down prevents changes, but not calls.
+    /// Fails if calls cannot be expected to work. A store that is down prevents changes, but not calls. The error names
+    /// no path: `/readyz` is answered without credentials.
     pub fn check_ready(&self) -> Result<()> {
         self.inner.check_ready()
     }

@@ -1,5 +1,9 @@
 //! A source as shown to people and programs: declaration, status, health, tool count. Secrets are masked; references
 //! stay as written.
+//!
+//! A view is derived from four places: the inventory (declared, enabled, tools), the effective declaration (command,
+//! address, settings), the status in the store (last discoveries of any process), and the connector slot (connection
+//! and breaker of this process). Building one makes no requests.
 
 use serde::Serialize;
 use toolcrib_core::config::Override;
@@ -17,7 +21,7 @@ use crate::breaker::{BreakerState, BreakerView};
 use crate::connectors::SlotStatus;
 use crate::store::{ErrorSummary, SourceStatus};
 
-/// A source as `sources`, REST and the console show it. Serialized as is.
+/// A source as `sources`, REST and the console show it. Serialized as is. Field names are part of the REST interface.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SourceView {
     pub id: SourceId,
@@ -45,6 +49,7 @@ pub struct SourceView {
     /// Last successful discovery, or the last attempt if none succeeded.
     pub last_checked: Option<Timestamp>,
     pub last_error: Option<ErrorSummary>,
+    /// Effective settings: how long a list is fresh, and how long a discovery may take.
     pub ttl_ms: u64,
     pub discovery_timeout_ms: u64,
     pub connection: ConnectionState,
@@ -62,6 +67,7 @@ pub struct SourceView {
 #[serde(rename_all = "lowercase")]
 pub enum DiscoveryStatus {
     Never,
+    /// A process holds the lease of the source.
     Discovering,
     Success,
     Failed,
@@ -197,7 +203,7 @@ impl RegistryInner {
     }
 
     /// Returns the freshness of a source's tool list: by age, but stale if it was invalidated or the connection data
-    /// changed.
+    /// changed. Built-in tools are part of this process and never become stale.
     pub(crate) fn freshness(&self, snapshot: &Snapshot, id: &SourceId) -> Freshness {
         let (Some(source), Some(state)) = (snapshot.effective_sources.get(id), snapshot.inventory.source(id)) else {
             return Freshness::Missing;
@@ -225,20 +231,23 @@ impl RegistryInner {
 
 impl Snapshot {
     /// Whether a source's connection data (address, command, credentials) is known to have changed since its discovery.
+    /// False if the current fingerprint is unknown because a reference cannot be resolved here: the list then stays as
+    /// fresh as its age says.
     pub(crate) fn has_connection_changed(&self, id: &SourceId) -> bool {
         let discovered = self.statuses.get(id).and_then(|status| status.connection_fingerprint);
         self.connection_fingerprints.get(id).copied().flatten().is_some_and(|current| discovered != Some(current))
     }
 }
 
-/// Returns the number of tools at the last discovery, without those that a rule hides.
+/// Returns the number of tools at the last discovery, without those that a rule hides. The catalogue has no entry of a
+/// disabled source, so the inventory is counted.
 fn known_tool_count(state: &SourceState, source: &Source) -> usize {
     let rules = &source.settings.tools;
     let is_hidden = |name: &str| rules.verdict(&[name], Verdict::Allow) == Verdict::Hide;
     state.tools.iter().filter(|(name, tool)| !tool.deprecated && !is_hidden(name)).count()
 }
 
-/// Derives the health of a source.
+/// Derives the health of a source. An open breaker counts as down, whatever the last discovery said.
 fn source_health(status: &SourceStatus, has_list: bool, slot_status: &SlotStatus) -> SourceHealth {
     match (status.failures, has_list) {
         _ if slot_status.breaker.state == BreakerState::Open => SourceHealth::Down,
@@ -269,7 +278,7 @@ fn failing_since(status: &SourceStatus, slot_status: &SlotStatus) -> Option<Time
     status.failing_since.into_iter().chain(calls_since).min()
 }
 
-/// Builds the view of a source whose declaration cannot be used.
+/// Builds the view of a source whose declaration cannot be used. Only its id and the error are known.
 fn invalid_source_view(id: &SourceId, error: &ErrorSummary) -> SourceView {
     SourceView {
         id: id.clone(),

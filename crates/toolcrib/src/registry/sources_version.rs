@@ -1,4 +1,8 @@
 //! Version of the sources' state, so that caches know when a list of sources is outdated.
+//!
+//! A list of sources depends on more than the journal: on the age of tool lists, on leases that end by time, and on
+//! connections and breakers of this process. Comparing two `SourcesVersion`s would not do, because time passes without
+//! a write; so a version knows until when it holds.
 
 use std::sync::Arc;
 
@@ -28,7 +32,8 @@ impl Registry {
         self.inner.sources_version()
     }
 
-    /// Whether the sources are still in the state that a version identifies.
+    /// Whether the sources are still in the state that a version identifies. Cheap enough to be asked before every
+    /// cached response: no list is rendered.
     pub fn is_current(&self, version: &SourcesVersion) -> bool {
         let now = self.inner.options.clock.now();
         Arc::ptr_eq(&version.snapshot, &self.inner.snapshot.load())

@@ -1,4 +1,6 @@
 //! Statistics: cache hits, ages of tool lists, calls and errors.
+//!
+//! Counts cover all processes on the store since it was created; `metrics` counts this process since its start.
 
 use serde::Serialize;
 use toolcrib_core::freshness::Freshness;
@@ -47,7 +49,8 @@ pub struct ToolStats {
 }
 
 impl Registry {
-    /// Reads the counts from the store. A registry that follows writes of other processes does so by itself.
+    /// Reads the counts from the store. A registry that follows writes of other processes does so by itself. A
+    /// short-lived command calls it once before [`Registry::stats`].
     pub async fn load_counts(&self) -> Result<()> {
         self.inner.usage.load(&*self.inner.store).await
     }
@@ -89,7 +92,8 @@ impl Registry {
         }
     }
 
-    /// Returns the statistics of a tool, by the name that agents see.
+    /// Returns the statistics of a tool, by the name that agents see. Also for tools that were removed: their counts
+    /// stay.
     fn tool_stats(&self, count: &CallCount) -> ToolStats {
         let catalog = self.catalog();
         let segment = catalog.source(&count.source).map(|source| &source.segment);

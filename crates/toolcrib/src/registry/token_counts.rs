@@ -1,4 +1,5 @@
-//! Counting the tokens of tool definitions, once per tool: counts are stored with the manifest.
+//! Counting the tokens of tool definitions, once per tool: counts are stored with the manifest. Readers that show how
+//! many tokens a list costs ask for it first; everything else never loads the tokenizer.
 
 use tokio::sync::oneshot;
 use toolcrib_core::catalog::Catalog;
@@ -30,7 +31,8 @@ impl Registry {
 }
 
 impl RegistryInner {
-    /// Counts what is missing; returns the manifests that have new counts.
+    /// Counts what is missing; returns the manifests that have new counts. A task that panics leaves its manifest
+    /// uncounted; the next reader tries again.
     async fn count_missing(&self, catalog: &Catalog) -> Vec<PackedManifest> {
         // A caller that waits here finds everything counted afterwards.
         let _guard = self.token_count_lock.lock().await;
@@ -45,7 +47,7 @@ impl RegistryInner {
         manifests
     }
 
-    /// Stores manifests with their counts.
+    /// Stores manifests with their counts. Those that are not the recorded manifest of their source are skipped.
     async fn store_token_counts(&self, manifests: &[PackedManifest]) {
         for manifest in manifests {
             // Manifests of local overrides are not in the store.

@@ -1,4 +1,8 @@
 //! One tool in full: its list entry, and what only a request for this tool returns.
+//!
+//! Lists omit what most readers do not need: output schemas, parts of large input schemas, statistics, execution. The
+//! JSON here starts with exactly the fields of the list entry and adds to them, so a client can replace an entry by its
+//! detail.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +28,7 @@ pub struct ToolDetail {
     pub view: ToolView,
     /// Kind of the source.
     pub kind: String,
-    /// Tags of the source and of the tool.
+    /// Tags of the source and of the tool. Those of the source come first, without duplicates.
     pub tags: Vec<String>,
     pub fingerprint: Fingerprint,
     pub created_at: Timestamp,
@@ -57,7 +61,8 @@ pub struct ExecutionView {
 }
 
 impl Registry {
-    /// Returns a tool by any spelling of its name, from what is known. Makes no requests.
+    /// Returns a tool by any spelling of its name, from what is known. Makes no requests. Fails like a call that finds
+    /// no tool; a denied or disabled tool is found.
     pub fn tool_detail(&self, name: &str) -> Result<ToolDetail> {
         let catalog = self.catalog();
         let tool = self.inner.find_tool(&catalog, name)?;
@@ -119,7 +124,8 @@ impl ToolDetail {
         self.execution_spec.as_ref().is_some_and(|spec| spec.deprecated)
     }
 
-    /// Returns the list entry with output schema, execution and counts added.
+    /// Returns the list entry with output schema, execution and counts added. Keys keep the order of the list entry,
+    /// new ones follow.
     pub fn to_json(&self) -> Result<Box<RawValue>> {
         let mut fields = self.list_entry.clone();
         let mut put = |key: &str, value: serde_json::Result<Box<RawValue>>| {
@@ -147,7 +153,8 @@ impl ExecutionView {
         ExecutionView { mode, method: None, path: None, url_template: None, security: Vec::new() }
     }
 
-    /// Describes the operation of an execution specification, if it has one.
+    /// Describes the operation of an execution specification, if it has one. `kind` is the current declaration, whose
+    /// `base_url` replaces the server of the document.
     fn from_spec(spec: &ExecutionSpec, kind: Option<&SourceKind>) -> ExecutionView {
         let execution = ExecutionView::from_mode(spec.execution.mode());
         let Some(operation) = spec.execution.operation() else { return execution };

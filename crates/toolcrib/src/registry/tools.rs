@@ -1,5 +1,8 @@
 //! Tools for embedders: a list that discovers missing sources first, a tool by name, and recording a list that the host
 //! discovered.
+//!
+//! Servers and commands do not use these lists: they render the catalogue to JSON directly, without a copy of each
+//! tool.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -39,7 +42,8 @@ pub struct ToolView {
 
 impl Registry {
     /// Returns the tools that agents may be offered, in name order. Discovers sources that were never discovered first,
-    /// each within its timeout; a failing source does not affect the tools of the others.
+    /// each within its timeout; a failing source does not affect the tools of the others. Denied tools are included,
+    /// since agents may see them; hidden, internal and disabled ones are not.
     pub async fn tools(&self, filter: ToolFilter) -> Result<Vec<ToolView>> {
         let among = filter.source.as_ref().map(std::slice::from_ref);
         self.ensure_freshness(RequiredFreshness::Discovered, among, false).await;
@@ -55,7 +59,8 @@ impl Registry {
         ToolView::from_tool(&self.inner.find_tool(&catalog, name)?)
     }
 
-    /// Records a tool list that the host discovered by other means, as if the source had been contacted now.
+    /// Records a tool list that the host discovered by other means, as if the source had been contacted now. `tools`
+    /// are definitions as in an MCP list; those that cannot be offered are skipped with a reason.
     pub async fn record_tools(&self, id: &SourceId, tools: Vec<Box<RawValue>>) -> Result<RefreshOutcome> {
         let source = self.effective_source(id).ok_or_else(|| self.inner.unknown_source_error(id.as_str()))?;
         let now = self.inner.options.clock.now();

@@ -1,4 +1,7 @@
 //! Verification: is the journal complete and undamaged, and whether the served catalogue equals its replay.
+//!
+//! Reads everything from the store, whatever is cached: all records, the definition and the current manifest of each
+//! source, and the store's own integrity check. It changes nothing, so it may run beside other processes.
 
 use serde::Serialize;
 use toolcrib_core::Result;
@@ -40,7 +43,8 @@ pub struct Verification {
 const MAX_INTEGRITY_LINES: usize = 20;
 
 impl Registry {
-    /// Reads everything again, from the first record on.
+    /// Reads everything again, from the first record on. Takes time in proportion to the journal. Fails only if the
+    /// store is down; damage is part of the result.
     pub async fn verify(&self) -> Result<Verification> {
         let mut verification = Verification {
             records: 0,
@@ -84,6 +88,7 @@ impl Registry {
         if *snapshot.inventory != replay && snapshot.inventory.version == replay.version {
             verification.faults.push("the served catalogue differs from a replay of the journal".into());
         }
+        // Each source needs its definition to be contacted and its manifest to be listed.
         for (id, state) in replay.sources() {
             if self.ignore_damage(self.inner.store.definitions(&[state.definition]).await)?.is_empty() {
                 verification.faults.push(format!("the definition of `{id}` is missing"));
@@ -123,7 +128,8 @@ impl Registry {
         }
     }
 
-    /// Reads the whole journal; damage ends the reading and is added to `damage`.
+    /// Reads the whole journal; damage ends the reading and is added to `damage`. Returns all records at once, so
+    /// the memory grows with the journal.
     pub(super) async fn read_journal(&self, damage: &mut JournalDamage) -> Result<Vec<StoredRecord>> {
         let mut records: Vec<StoredRecord> = Vec::new();
         loop {

@@ -1,5 +1,12 @@
 //! `DATA/head`: position of the last record of each store, kept outside of the store. A store that ends earlier, or has
 //! another record at that position, has lost records.
+//!
+//! ```json
+//! { "default": { "seq": 42, "checksum": "9f86d081884c7d659a2feaa0c55ad015" }, "sqlite:/srv/other.db": { … } }
+//! ```
+//!
+//! The file is written after each commit and before the response. It may be behind the journal after a crash, never ahead
+//! of it; so a head that is ahead means that records were lost.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,11 +23,15 @@ use toolcrib_core::{Code, Result, ResultExt};
 use super::{StoreState, VERIFY_HINT};
 
 const HEAD_FILE_NAME: &str = "head";
+/// A file of its own, because the head file itself is replaced by a rename, which would leave other processes with a
+/// lock on the old file.
 const LOCK_FILE_NAME: &str = "head.lock";
 /// Key of the store inside the data directory.
 const DEFAULT_KEY: &str = "default";
-/// Time to wait for the lock. Another process holds it only to read and write a small file.
+/// Time to wait for the lock. Another process holds it only to read and write a small file. Beyond it the update fails,
+/// which is only logged: the next write tries again.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// `File::try_lock` is polled on a blocking thread, because a lock without timeout could block it for ever.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Sequence number of a record and its checksum.
@@ -33,6 +44,7 @@ pub struct JournalPosition {
 /// Entry of one store in the head file of a data directory. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct HeadFile {
+    /// Data directory that holds the head file and its lock.
     directory: PathBuf,
     /// `default`, or the store's URL without credentials.
     key: String,
@@ -86,6 +98,7 @@ impl HeadFile {
     }
 
     /// Returns the position of the last record known to have been written; `None` if the file has none for this store.
+    /// A file that exists and cannot be read or parsed is damage: it is the evidence against a journal that was cut.
     pub(crate) fn read(&self) -> Result<Option<JournalPosition>, Damage> {
         let position = self.read_all()?.remove(&self.key);
         if let Some(position) = &position {
@@ -129,6 +142,7 @@ impl HeadFile {
         let newest = self.progress.newest.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         self.write(newest, |heads, key, newest| {
             let heads = heads.map_err(|damage| io::Error::other(damage.to_string()))?;
+            // Another process may have written a later position while this one waited for the lock.
             let is_newer = heads.get(key).is_none_or(|known| known.seq < newest.seq);
             Ok(is_newer.then_some(heads))
         })
@@ -171,7 +185,7 @@ impl HeadFile {
     }
 
     /// Locks the head file against other processes: reading, deciding and writing must not interleave. Unlocks when the
-    /// returned file is dropped.
+    /// returned file is dropped. The operating system releases the lock of a process that ends.
     fn lock(&self) -> io::Result<File> {
         let file = private_file_options().create(true).truncate(false).open(self.directory.join(LOCK_FILE_NAME))?;
         let deadline = Instant::now() + LOCK_TIMEOUT;
@@ -196,6 +210,7 @@ impl HeadFile {
             // Without this, a power failure may leave an empty file, which would count as damage.
             file.sync_data()
         });
+        // A reader sees the old file or the new one, never a part.
         let renamed = written.and_then(|()| fs::rename(&temporary, self.path()));
         if renamed.is_err() {
             // It may not have been created.

@@ -1,5 +1,8 @@
 //! A store in memory, for tests and for embedders that need no persistence. Behaves like the others until it is
 //! dropped.
+//!
+//! Also takes the place of a store that is lost: all commands then share one path, and the damage is reported through
+//! the head file. Errors of the other stores cannot occur here, so tests that need them wrap this store.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +22,7 @@ use super::{
 /// A [`Store`] in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
+    /// Fixed for the life of the store, like the key of a file.
     key: [u8; 32],
     state: Mutex<MemoryState>,
 }
@@ -27,6 +31,7 @@ pub struct MemoryStore {
 struct MemoryState {
     /// Incremented by every write.
     change_counter: u64,
+    /// In order of sequence numbers; positions may have gaps after accepted damage.
     journal: Vec<StoredRecord>,
     manifests: BTreeMap<Fingerprint, PackedManifest>,
     definitions: BTreeMap<Fingerprint, Source>,
@@ -35,6 +40,7 @@ struct MemoryState {
     checks: BTreeMap<SourceId, VecDeque<DiscoveryCheck>>,
     /// Holder and end of each lease.
     leases: BTreeMap<SourceId, (String, Instant)>,
+    /// Totals, by source and original tool name.
     calls: BTreeMap<(SourceId, String), CallCount>,
     cache_counts: BTreeMap<SourceId, CacheCount>,
 }
@@ -50,7 +56,8 @@ impl MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the state for a change.
+    /// Locks the state for a change. Counts as a change even if nothing is changed in the end, which costs a reader one
+    /// needless catch-up.
     fn lock_for_write(&self) -> MutexGuard<'_, MemoryState> {
         let mut state = self.lock_state();
         state.change_counter += 1;
@@ -73,6 +80,7 @@ impl Store for MemoryStore {
     }
 
     async fn commit(&self, commit: Commit<'_>) -> Result<CommitOutcome> {
+        // Serialized before the lock is taken, so that nothing can fail halfway.
         let bodies = commit.events.iter().map(serde_json::to_string).collect::<Result<Vec<String>, _>>();
         let bodies = bodies.context(Code::Internal, "write an event as JSON")?;
         Ok(self.lock_for_write().commit(&commit, bodies))
@@ -133,6 +141,8 @@ impl Store for MemoryStore {
     async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
         let now = Instant::now();
         let mut state = self.lock_for_write();
+        // A lease of another holder that has ended is replaced; the same holder renews its own. Both registries of a
+        // test share one process, so only time ends a lease here.
         match state.leases.get(source) {
             Some((current, until)) if current != holder && *until > now => Ok(Lease::HeldFor(*until - now)),
             Some(_) | None => {
@@ -193,6 +203,7 @@ impl MemoryState {
             if self.statuses.get(&check.source).is_some_and(|newest| newest.supersedes(status, commit.at)) {
                 return CommitOutcome::Superseded;
             }
+            // The status replaces the one before; the list of checks grows at the front.
             // Leases are stored apart.
             let status = SourceStatus { discovering_until: None, ..status.clone() };
             self.statuses.insert(check.source.clone(), status);
@@ -224,6 +235,7 @@ impl MemoryState {
             call.calls += increment.calls;
             call.errors += increment.errors;
             call.last_called = call.last_called.max(increment.last_called);
+            // An increment without an error keeps the error of an earlier one.
             call.last_error = increment.last_error.clone().or(call.last_error.take());
         }
         for increment in lookups {

@@ -1,4 +1,7 @@
 //! Opens the store that a location names: `--store URL`, or by default the data directory.
+//!
+//! `open` creates what is missing. `open_with_head` also knows from the head file whether the store was in use before:
+//! then a missing or empty file is a loss and not a first start, and nothing is created in its place.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +12,8 @@ use super::sqlite::STORE_FILE_NAME;
 use super::{HeadFile, MemoryStore, SqliteStore, Store, StoreState};
 use crate::private_dir::ensure_private_directory;
 
-/// Opens a store at `sqlite:FILE`, `memory:`, or a data directory.
+/// Opens a store at `sqlite:FILE`, `memory:`, or a data directory. Fails with `CONFIG_INVALID` for an unknown location,
+/// and with `STORE_UNAVAILABLE` if the file cannot be opened.
 pub async fn open(location: &str) -> Result<Arc<dyn Store>> {
     match store_file(location)? {
         Some(path) => Ok(Arc::new(SqliteStore::open_file(path).await?)),
@@ -41,6 +45,7 @@ pub async fn open_with_head(location: &str, data: &Path) -> Result<OpenedStore> 
     if head.read() == Ok(None) {
         return Ok(OpenedStore { store: Arc::new(SqliteStore::open_file(path).await?), head: Some(head) });
     }
+    // Used before: anything but a readable store is damage. An unreadable head file counts as used before, too.
     match SqliteStore::open_existing(path).await {
         Ok(store) => {
             let head = match store.find_truncation() {
@@ -50,6 +55,7 @@ pub async fn open_with_head(location: &str, data: &Path) -> Result<OpenedStore> 
             Ok(OpenedStore { store: Arc::new(store), head: Some(head) })
         }
         Err(error) => match StoreState::from_error(&error) {
+            // Locked, or no permission: a later attempt may succeed, and nothing is known to be lost.
             StoreState::Ok | StoreState::Down => Err(error),
             state @ (StoreState::Damaged | StoreState::Missing) => {
                 let head = head.with_store_damage(state, &error.message);
@@ -59,7 +65,8 @@ pub async fn open_with_head(location: &str, data: &Path) -> Result<OpenedStore> 
     }
 }
 
-/// Returns the file of a store; `None` for a store in memory.
+/// Returns the file of a store; `None` for a store in memory. `sqlite:` may name a directory, e.g. a mounted volume;
+/// the file in it has the default name.
 pub(super) fn store_file(location: &str) -> Result<Option<PathBuf>> {
     Ok(match parse_location(location)? {
         StoreLocation::Memory => None,
@@ -69,7 +76,7 @@ pub(super) fn store_file(location: &str) -> Result<Option<PathBuf>> {
     })
 }
 
-/// A parsed store location.
+/// A parsed store location. The location `memory:` has neither file nor head.
 #[derive(Debug, PartialEq, Eq)]
 enum StoreLocation<'a> {
     Memory,

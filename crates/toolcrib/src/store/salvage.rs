@@ -1,5 +1,8 @@
 //! Rebuilds a damaged store: a new file with everything that could be read from the old one, which is kept under
 //! another name.
+//!
+//! Nothing is deleted: the old file stays as `FILE.damaged-TIME`, for a later attempt to read more of it. The new store
+//! has the same key and the same sequence numbers, so fingerprints and positions in lockfiles and clients stay valid.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +25,8 @@ pub struct Salvage {
 }
 
 /// Creates a new store from what was salvaged and puts it in the place of the old one, which must be closed. Returns
-/// the new name of the old file, if there was one.
+/// the new name of the old file, if there was one. Returns `None` for a store in memory, too. No other process may have
+/// the store open.
 pub async fn rebuild_store(location: &str, salvage: &Salvage, now: Timestamp) -> Result<Option<PathBuf>> {
     let Some(path) = store_file(location)? else { return Ok(None) };
     let time = now.to_string().replace([':', '-'], "");
@@ -45,7 +49,8 @@ pub async fn rebuild_store(location: &str, salvage: &Salvage, now: Timestamp) ->
     Ok(damaged_path)
 }
 
-/// Fills a new store.
+/// Fills a new store. Records keep their checksums, damaged ones included, so the new journal reports the same faults
+/// until they are accepted.
 async fn fill_store(store: &SqliteStore, salvage: &Salvage) -> Result<()> {
     store.restore(&salvage.records, salvage.key).await?;
     for (name, definition) in &salvage.definitions {

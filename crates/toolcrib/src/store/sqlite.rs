@@ -1,5 +1,9 @@
 //! Store in one SQLite file: write-ahead log (WAL), synced at every commit. One connection reads and one writes, so
 //! that readers never wait for writers. Any number of processes may share the file.
+//!
+//! `synchronous = FULL` on the writing connection makes a commit durable before it is acknowledged; with `NORMAL`, a
+//! power failure loses acknowledged records. Every write transaction begins with `BEGIN IMMEDIATE`, so that what it
+//! reads stays true until its commit.
 
 mod content;
 mod errors;
@@ -44,7 +48,8 @@ struct StoreTimeouts {
     open: Duration,
 }
 
-/// Timeouts outside of tests.
+/// Timeouts outside of tests. The queue may take longer than the lock: the caller in front may itself wait for the
+/// lock.
 const DEFAULT_TIMEOUTS: StoreTimeouts =
     StoreTimeouts { queue: Duration::from_secs(60), lock: Duration::from_secs(30), open: Duration::from_secs(5) };
 
@@ -71,7 +76,9 @@ macro_rules! with_connection {
 pub struct SqliteStore {
     path: PathBuf,
     timeouts: StoreTimeouts,
+    /// Only reads, so `PRAGMA data_version` of this connection also counts the writes of this process.
     reader: SerialConnection,
+    /// Opened by the first write: a command that only reads needs one connection.
     writer: SerialConnection,
 }
 
@@ -81,7 +88,7 @@ impl SqliteStore {
         SqliteStore::open_file(directory.as_ref().join(STORE_FILE_NAME)).await
     }
 
-    /// Opens the store in a file; creates it if it is missing.
+    /// Opens the store in a file; creates it if it is missing. A file that is a database of another program is refused.
     pub async fn open_file(path: impl AsRef<Path>) -> Result<SqliteStore> {
         SqliteStore::open_with(path.as_ref(), DEFAULT_TIMEOUTS).await
     }
@@ -112,7 +119,8 @@ impl SqliteStore {
         SqliteStore::connect(file::create_if_missing(path)?, timeouts, ExpectedFile::Any).await
     }
 
-    /// Opens the connections and brings the schema up to date.
+    /// Opens the connections and brings the schema up to date. The reader waits for a lock only as long as opening may
+    /// take; in WAL mode it hardly ever has to.
     async fn connect(path: PathBuf, timeouts: StoreTimeouts, expected: ExpectedFile) -> Result<SqliteStore> {
         let options = SqliteConnectOptions::new()
             .filename(&path)
@@ -131,7 +139,8 @@ impl SqliteStore {
     }
 
     /// Checks the schema version, and migrates if necessary. For a current schema this is one statement; the writing
-    /// connection is opened by the first write.
+    /// connection is opened by the first write. A store of a newer schema or of another program is refused without
+    /// being changed.
     async fn prepare(&self, expected: ExpectedFile) -> Result<()> {
         let mut guard = self.reader.acquire().await?;
         let state = schema::read_schema_state(&mut guard.connection).await;

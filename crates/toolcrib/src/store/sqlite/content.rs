@@ -1,5 +1,9 @@
 //! Manifests and definitions, by their fingerprints. A damaged one is skipped and logged, so that it affects no other
 //! source.
+//!
+//! Content is addressed by its fingerprint (manifests) or a keyed hash (definitions), so writing it twice is harmless
+//! and needs no coordination between processes. Manifests are two texts: a small index that a start parses, and the
+//! body, out of which tools are cut when they are needed.
 
 use std::fmt::Display;
 
@@ -30,7 +34,7 @@ pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &P
     transaction.commit().await
 }
 
-/// Returns the manifests that exist and can be read.
+/// Returns the manifests that exist and can be read. Missing fingerprints are not an error; the caller compares.
 pub(super) async fn load_manifests(
     connection: &mut SqliteConnection,
     fingerprints: &[Fingerprint],
@@ -59,6 +63,7 @@ async fn read_manifests(
     let mut rows = sqlx::query(
         "SELECT fingerprint, idx, body FROM manifests WHERE fingerprint IN (SELECT value FROM json_each(?))",
     )
+    // One parameter for any number of fingerprints: SQLite limits the number of parameters.
     .bind(to_json(fingerprints)?)
     .fetch(connection);
     // Row by row, so that parsing here overlaps with SQLite's thread reading pages.
@@ -77,7 +82,8 @@ fn parse_manifest(
     Ok(PackedManifest::read(fingerprint.parse()?, row.try_get(1)?, row.try_get(2)?)?)
 }
 
-/// Stores the definition of a source.
+/// Stores the definition of a source. An unchanged definition is not written, so that no change is announced to other
+/// processes.
 pub(super) async fn put_definition(
     connection: &mut SqliteConnection,
     name: Fingerprint,
@@ -132,7 +138,7 @@ async fn read_definitions(
     Ok(rows.into_iter().filter_map(parse).collect())
 }
 
-/// Removes a source's definitions except `keep`.
+/// Removes a source's definitions except `keep`. A definition that is no valid JSON has no source and stays.
 pub(super) async fn remove_definitions(
     connection: &mut SqliteConnection,
     source: &SourceId,
@@ -152,7 +158,8 @@ pub(super) fn to_json<T: Serialize + ?Sized>(value: &T) -> sqlx::Result<String> 
     serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
-/// Returns what could be parsed; logs a failure and returns `None`.
+/// Returns what could be parsed; logs a failure and returns `None`. One damaged row must not make the others
+/// unavailable.
 pub(super) fn skip_damaged<T, E: Display>(what: &str, name: &str, result: Result<T, E>) -> Option<T> {
     result.inspect_err(|error| log_damaged(what, &name, error)).ok()
 }

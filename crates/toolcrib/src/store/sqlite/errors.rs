@@ -1,5 +1,9 @@
 //! Turns SQLite and file errors into `STORE_UNAVAILABLE` with a message that names the store and the next step. The
 //! original error is the cause.
+//!
+//! Three questions decide the form of an error. Is the content unreliable or the file missing? Then the details hold
+//! the state of the store, and calls are refused. May it pass (locked, full, I/O)? Then it is retryable. Everything
+//! else needs an administrator.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +12,8 @@ use toolcrib_core::{Code, Error};
 
 use crate::store::{StoreState, VERIFY_HINT};
 
-/// Converts an error of SQLite.
+/// Converts an error of SQLite. The message of SQLite itself is shown for damage only; elsewhere it is the cause, for
+/// the log.
 pub(super) fn store_error(path: &Path, error: sqlx::Error) -> Error {
     let store = path.display();
     // The lower byte is the primary result code, the rest its extension: https://www.sqlite.org/rescode.html
@@ -45,7 +50,8 @@ pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(sqlite_code(error).map(|code| code & 0xff), Some(SQLITE_BUSY | SQLITE_LOCKED))
 }
 
-/// Whether only some rows are unreadable (a damaged page, invalid UTF-8), so that others may be read.
+/// Whether only some rows are unreadable (a damaged page, invalid UTF-8), so that others may be read. Readers then fall
+/// back to single rows.
 pub(super) fn is_partial_damage(error: &sqlx::Error) -> bool {
     let is_row_error = matches!(error, sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. });
     is_row_error || sqlite_code(error).map(|code| code & 0xff) == Some(SQLITE_CORRUPT)
@@ -101,7 +107,7 @@ pub(super) fn locked_error(path: &Path) -> Error {
     Error::new(Code::StoreUnavailable, message)
 }
 
-/// Other callers in this process use the connection for too long.
+/// Other callers in this process use the connection for too long. Retryable.
 pub(super) fn busy_error(path: &Path) -> Error {
     Error::new(Code::StoreUnavailable, format!("the store `{}` is busy; try again", path.display()))
 }

@@ -12,7 +12,8 @@ use crate::private_dir::ensure_private_directory;
 use crate::store::StoreState;
 
 /// Creates the directory and the file if they are missing. Returns the absolute path, because a connection may be
-/// opened after the working directory has changed.
+/// opened after the working directory has changed. The empty file gets its mode before SQLite writes to it, because
+/// SQLite would create it with the mode of the process.
 pub(super) fn create_if_missing(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).map_err(|error| errors::io_error("store", path, error))?;
     if let Some(directory) = path.parent() {
@@ -46,6 +47,8 @@ pub(super) fn find_existing(path: &Path) -> Result<PathBuf> {
 pub(super) fn find_truncation(path: &Path) -> Option<String> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
+    // First the log, then the header, then the length: a log that is moved into the file meanwhile only makes the file
+    // longer.
     if fs::metadata(log).is_ok_and(|log| log.len() > 0) {
         return None;
     }
@@ -103,7 +106,7 @@ impl FileIdentity {
         FileIdentity {}
     }
 
-    /// Fails if the path leads to another file by now.
+    /// Fails if the path leads to another file by now. One `stat` per use of a connection.
     pub(super) fn ensure_unchanged(self, path: &Path) -> Result<()> {
         if FileIdentity::read(path)? == self { Ok(()) } else { Err(errors::missing_file_error(path, "was replaced")) }
     }

@@ -1,4 +1,8 @@
 //! The journal table: consecutive sequence numbers, appended only by a writer that knows the last one.
+//!
+//! Reading is tolerant in three stages, from fast to careful: a batch as one JSON text; on damage, row by row as bytes;
+//! and an early end at a page that cannot be read. The caller sees damaged records as records with an invalid body, and
+//! a lost page as the end of the batch followed by an error.
 
 use futures_util::TryStreamExt;
 use sqlx::{Connection, Row, SqliteConnection};
@@ -11,14 +15,16 @@ use crate::store::{
     Commit, CommitOutcome, DiscoveryCheck, MAX_CHECKS_PER_SOURCE, SourceStatus, StoredRecord, compute_checksum,
 };
 
-/// Number of records read in one statement.
+/// Number of records read in one statement. A batch is one JSON text in memory, and what a damaged page makes slow to
+/// read.
 const BATCH_SIZE: usize = 2_000;
 
 /// Inserts a record; used by `commit` and `restore`.
 const INSERT_RECORD: &str =
     "INSERT INTO journal (seq, at, actor, body, critical, since, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)";
 
-/// Returns records in batches; ends early, without an error, at a damaged page after the first batch.
+/// Returns records in batches; ends early, without an error, at a damaged page after the first batch. Fails if the
+/// first record after `after` is on a damaged page.
 pub(super) async fn read_records(
     connection: &mut SqliteConnection,
     after: u64,
@@ -75,6 +81,7 @@ async fn read_rows(connection: &mut SqliteConnection, after: u64, limit: usize) 
         let is_text = [&actor, &body, &min_version].iter().all(|bytes| std::str::from_utf8(bytes).is_ok());
         let checksum: Option<Vec<u8>> = row.try_get(6)?;
         records.push(StoredRecord {
+            // Damaged numbers are read as they are; the checksum and the sequence reveal them.
             seq: row.try_get::<i64, _>(0)?.unsigned_abs(),
             at: Timestamp(row.try_get(1)?),
             actor: Actor::new(text(&actor)),
@@ -138,6 +145,7 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
         }
         write_status(&mut transaction, check, status).await?;
     }
+    // All events of a commit have the same time and actor, and consecutive numbers.
     // The primary key on `seq` is the last guard against two writers.
     for (seq, event) in (commit.first_seq..).zip(commit.events) {
         let body = to_json(event)?;
@@ -158,7 +166,8 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
     Ok(CommitOutcome::Committed)
 }
 
-/// Adds checksums to the records of a version without them. Unreadable records stay without one.
+/// Adds checksums to the records of a version without them. Unreadable records stay without one. Part of the migration,
+/// in its transaction.
 pub(super) async fn add_checksums(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     let mut after = 0;
     loop {
@@ -175,7 +184,8 @@ pub(super) async fn add_checksums(connection: &mut SqliteConnection) -> sqlx::Re
     }
 }
 
-/// Inserts salvaged records, and replaces the key of the new store.
+/// Inserts salvaged records, and replaces the key of the new store. Records are inserted as they are, whether or not
+/// this version understands them.
 pub(super) async fn restore(
     connection: &mut SqliteConnection,
     records: &[StoredRecord],
@@ -213,7 +223,8 @@ async fn last_started_at(connection: &mut SqliteConnection, source: &SourceId) -
     Ok(started_at.map(Timestamp))
 }
 
-/// Writes the status and the check of a discovery, and removes old checks.
+/// Writes the status and the check of a discovery, and removes old checks. Runs inside the transaction of `commit`.
+/// `standings` is the table's name since version 1 and cannot change.
 async fn write_status(
     connection: &mut SqliteConnection,
     check: &DiscoveryCheck,

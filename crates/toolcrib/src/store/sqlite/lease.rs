@@ -2,6 +2,11 @@
 //!
 //! A lease is measured by the time since boot, which continues while the machine sleeps and cannot be set; a lease of
 //! an earlier boot is void. A row also identifies its process, so that the lease of a killed process ends with it.
+//!
+//! ```text
+//! source  holder                  process (id, start time, namespace)  boot     until (ms since boot)
+//! git     4711-9f3c0a5be1d27c44   …                                    6f1c…    815000
+//! ```
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -13,7 +18,8 @@ use super::content::skip_damaged;
 use crate::process::ProcessIdentity;
 use crate::store::Lease;
 
-/// Upper bound of every lease; a row that says otherwise is damaged.
+/// Upper bound of every lease; a row that says otherwise is damaged. Far more than any real lease, which is seconds; it
+/// limits the damage of a wrong row or clock to an hour.
 const MAX_LEASE_DURATION: Duration = Duration::from_secs(3600);
 
 /// Columns of a lease: process and boot of its holder, and its end in milliseconds since boot.
@@ -24,7 +30,7 @@ struct LeaseRow {
     until: i64,
 }
 
-/// Acquires or renews a lease.
+/// Acquires or renews a lease. `HeldFor` is the time left unless the holder renews it.
 pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     source: &SourceId,
@@ -55,7 +61,7 @@ pub(super) async fn acquire(
     Ok(Lease::Granted)
 }
 
-/// Releases the lease of a holder.
+/// Releases the lease of a holder. Does nothing if another holder has taken over.
 pub(super) async fn release(connection: &mut SqliteConnection, source: &SourceId, holder: &str) -> sqlx::Result<()> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("DELETE FROM leases WHERE source = ? AND holder = ?")
@@ -94,7 +100,8 @@ async fn remaining_of_other(
 }
 
 impl LeaseRow {
-    /// Returns the remaining time of the lease; `None` if it is over or void.
+    /// Returns the remaining time of the lease; `None` if it is over or void. A process that cannot be identified, e.g.
+    /// of another namespace, is not known to have ended; its lease ends by time.
     fn remaining(&self, clock: &BootClock) -> Option<Duration> {
         let until = Duration::from_millis(u64::try_from(self.until).ok()?);
         let remaining = until.checked_sub(clock.elapsed).filter(|remaining| !remaining.is_zero())?;

@@ -1,4 +1,7 @@
 //! Measurements, where the last write wins: statuses and checks of sources, counts of calls and cache lookups.
+//!
+//! Losing a row costs a discovery or a count, so damaged ones are skipped with a warning. The tables `standings`
+//! (statuses) and `need_counts` (cache lookups) have the names of version 1, which existing stores depend on.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +14,8 @@ use super::content::{skip_damaged, to_json};
 use super::lease;
 use crate::store::{CacheCount, CallCount, DiscoveryCheck, SourceStatus};
 
-/// Returns the statuses. A source whose first discovery is running has a lease and no status yet.
+/// Returns the statuses. A source whose first discovery is running has a lease and no status yet. Leases are read with
+/// them, so that every process shows which sources are being discovered.
 pub(super) async fn source_statuses(
     connection: &mut SqliteConnection,
 ) -> sqlx::Result<BTreeMap<SourceId, SourceStatus>> {
@@ -38,7 +42,8 @@ pub(super) async fn checks(connection: &mut SqliteConnection, source: &SourceId)
     Ok(rows.iter().filter_map(|body| parse_json("check", source.as_str(), body)).collect())
 }
 
-/// Marks the status of a source as stale.
+/// Marks the status of a source as stale. Changes one field inside the stored JSON, so a status that another version
+/// wrote keeps its other fields.
 pub(super) async fn invalidate(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<()> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("UPDATE standings SET body = json_set(body, '$.invalidated', json('true')) WHERE source = ?")
@@ -55,7 +60,7 @@ pub(super) async fn remove_source_status(connection: &mut SqliteConnection, sour
     transaction.commit().await
 }
 
-/// Adds increments to the counts.
+/// Adds increments to the counts. Adds in SQL, because other processes add to the same rows.
 pub(super) async fn add_counts(
     connection: &mut SqliteConnection,
     calls: &[CallCount],

@@ -89,7 +89,8 @@ pub(super) async fn read_schema_state(connection: &mut SqliteConnection) -> sqlx
     })
 }
 
-/// Migrates the schema to the current version; creates the tables of a new file.
+/// Migrates the schema to the current version; creates the tables of a new file. All migrations run in one transaction:
+/// an interruption leaves the old version.
 pub(super) async fn migrate(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     // Both settings are permanent and cannot be made inside a transaction. Manifests are large: with pages of 4 KiB, a
     // start spends more time requesting pages than reading them.
@@ -103,6 +104,7 @@ pub(super) async fn migrate(connection: &mut SqliteConnection) -> sqlx::Result<(
     if (1..CHECKSUMS_SINCE).contains(&version) {
         journal::add_checksums(&mut transaction).await?;
     }
+    // A new store gets its key here, once; it is never changed, because hashes in the journal depend on it.
     if version == 0 {
         let key: [u8; 32] = rand::random();
         sqlx::query("INSERT INTO meta VALUES ('key', ?)").bind(key.to_vec()).execute(&mut *transaction).await?;

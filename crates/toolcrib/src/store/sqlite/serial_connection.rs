@@ -64,7 +64,8 @@ impl SerialConnection {
         let _ = self.identity.set(identity);
     }
 
-    /// Waits for the connection, checks that the file is still the same, and opens the connection if necessary.
+    /// Waits for the connection, checks that the file is still the same, and opens the connection if necessary. Fails
+    /// if the wait exceeds the queue timeout, the store is closed, or the file was removed or replaced.
     pub(super) async fn acquire(&self) -> Result<ConnectionGuard<'_>> {
         let Ok(mut state) = timeout(self.queue_timeout, self.state.lock()).await else {
             return Err(errors::busy_error(&self.path));
@@ -79,6 +80,7 @@ impl SerialConnection {
         let connection = match state.idle.take() {
             Some(connection) => connection,
             None => {
+                // Counted before the attempt: even a failed one must change `change_counter`.
                 state.open_count = state.open_count.wrapping_add(1);
                 self.options.connect().await.map_err(|error| store_error(&self.path, error))?
             }
@@ -103,7 +105,8 @@ impl ConnectionGuard<'_> {
         self.state.open_count
     }
 
-    /// Ends the use of the connection and converts an error of SQLite.
+    /// Ends the use of the connection and converts an error of SQLite. After an error the connection is dropped, and
+    /// SQLite rolls back what it had begun.
     pub(super) fn finish<T>(mut self, outcome: sqlx::Result<T>) -> Result<T> {
         let value = outcome.map_err(|error| store_error(self.path, error))?;
         // Checked again: what was just written to a file that is gone is not durable.
