@@ -119,8 +119,8 @@ pub struct BreakerView {
 }
 
 impl Breaker {
-    /// Decides whether a call may be sent. The caller must record the outcome of every admitted
-    /// call: a probe whose outcome is never recorded would keep all other calls waiting.
+    /// Decides whether a call may be sent. The caller must record the outcome of every admitted call: a probe whose
+    /// outcome is never recorded would keep all other calls waiting.
     pub(crate) fn admit(&mut self, now: Instant) -> BreakerDecision {
         let Some(open) = &mut self.open else {
             return BreakerDecision::Allow(BreakerPermit { started_at: now, probe_generation: None });

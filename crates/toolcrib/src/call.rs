@@ -311,8 +311,8 @@ async fn add_note(result: ToolResult, note: String) -> Result<ToolResult> {
     noted.await.context(Code::Internal, "a note could not be added to the result")
 }
 
-/// Returns the beginning of the first text block, as error message for the counters. Limited to 200
-/// characters, because the store keeps it as the last error of the tool.
+/// Returns the beginning of the first text block, as error message for the counters. Limited to 200 characters, because
+/// the store keeps it as the last error of the tool.
 fn first_text_block(content: &str) -> Option<String> {
     let blocks: Vec<Value> = serde_json::from_str(content).ok()?;
     let text = blocks.iter().find_map(|block| block.get("text")?.as_str())?;

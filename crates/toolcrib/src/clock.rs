@@ -1,5 +1,9 @@
 //! Source of the wall-clock time; everything else receives `now` as an argument. Timers and the circuit breaker use
 //! tokio's monotonic time instead.
+//!
+//! The wall clock can jump, forwards and backwards, so it is used only for what people and other processes read:
+//! timestamps of records, ages of lists, ends of backoffs. Durations and deadlines come from `tokio::time`, which tests
+//! pause.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +23,8 @@ impl Clock {
         Clock(Arc::new(SystemTime::now))
     }
 
-    /// Returns a clock that stands still until the test advances it, and the handle to do so.
+    /// Returns a clock that stands still until the test advances it, and the handle to do so. Independent of tokio's
+    /// paused time: a test moves both.
     pub fn manual(start: Timestamp) -> (Clock, ManualClock) {
         let manual = ManualClock(Arc::new(AtomicI64::new(start.0)));
         let time = manual.clone();

@@ -1,5 +1,9 @@
 //! Finds and reads configuration files, and decides whether a project's file is trusted. Parsing is left to
 //! `toolcrib_core::config`; the trust decisions are stored by `trust_store`.
+//!
+//! Up to two files are read: the user's own, and one more that is either named (`--config`) or found by walking up from
+//! the working directory. A named file counts as trusted. A found file comes from the authors of the project, so it has
+//! no effect before it is trusted; once trusted, a change that would run, contact or allow more needs trust again.
 
 mod documents;
 mod trust_store;
@@ -17,9 +21,11 @@ use crate::registry::{Trust, UntrustedFile};
 
 pub use trust_store::trust_file;
 
-/// Names of a project's configuration file, in the order they are tried.
+/// Names of a project's configuration file, in the order they are tried. `.mcp.json` last: other clients write it, and
+/// a file for Toolcrib next to it takes precedence.
 const PROJECT_FILE_NAMES: [&str; 5] = ["toolcrib.yaml", "toolcrib.yml", "toolcrib.toml", "toolcrib.json", ".mcp.json"];
-/// Maximum size of a configuration file.
+/// Maximum size of a configuration file. Far beyond any real file; it bounds the memory that a wrong path such as a
+/// database can take.
 const MAX_CONFIG_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A configuration with the files it was read from.
@@ -46,7 +52,8 @@ pub struct ProjectFile {
     pub user_config: Config,
     /// Whether the file is trusted as it is now.
     pub trust_state: TrustState,
-    /// Servers to which the documents of its sources send requests. Read once, so that what is accepted is what was shown.
+    /// Servers to which the documents of its sources send requests. Read once, so that what is accepted is what was
+    /// shown.
     documents: OnceLock<BTreeMap<SourceId, LocalDocument>>,
 }
 
@@ -75,7 +82,8 @@ impl LoadedConfig {
         Some(format!("{}:{}", declaration.file, declaration.line))
     }
 
-    /// Returns the directory that relative paths refer to: that of the file, or the working directory.
+    /// Returns the directory that relative paths refer to: that of the file, or the working directory. Fails only if
+    /// the working directory cannot be read.
     pub fn base_directory(&self) -> Result<PathBuf> {
         let absolute = self.file.as_deref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
         match absolute.as_deref().and_then(Path::parent) {
@@ -89,7 +97,8 @@ impl LoadedConfig {
         self.project.as_ref().filter(|project| !project.is_trusted())
     }
 
-    /// Trusts the project's file as it is now, stores that, and applies the file.
+    /// Trusts the project's file as it is now, stores that, and applies the file. Fails with `NOT_FOUND` if there is no
+    /// such file. What is stored is the content that was read, not that of the file at this moment.
     pub fn accept_project(mut self) -> Result<LoadedConfig> {
         let Some(project) = &mut self.project else {
             return Err(Error::new(
@@ -105,7 +114,8 @@ impl LoadedConfig {
     }
 
     /// Returns this configuration with the project's file as it was last trusted in `before`. Used when a reload finds
-    /// a changed, untrusted file.
+    /// a changed, untrusted file. A running server then keeps working with the trusted version, and takes over changes
+    /// of the user's own file.
     pub fn with_trusted_project(mut self, before: &LoadedConfig) -> LoadedConfig {
         let project = before.project.clone().filter(ProjectFile::is_trusted);
         if let (Some(mut project), Some(current)) = (project, self.project.take()) {
@@ -116,7 +126,8 @@ impl LoadedConfig {
         self
     }
 
-    /// Returns the trust for [`Registry`](crate::Registry).
+    /// Returns the trust for [`Registry`](crate::Registry). Without a project file, or with a named one, nothing is
+    /// restricted.
     pub fn trust(&self) -> Trust {
         let Some(project) = &self.project else { return Trust::default() };
         match &project.trust_state {
@@ -142,7 +153,8 @@ impl LoadedConfig {
 }
 
 impl ProjectFile {
-    /// Compares a project's file with what was trusted of it.
+    /// Compares a project's file with what was trusted of it. Reads its documents too, because a document that names
+    /// another server needs trust like a changed address.
     fn new(file: &Path, config: Config, user_config: Config) -> Result<ProjectFile> {
         let trust_state = match trust_store::find_trusted(file)? {
             None => TrustState::NeverTrusted,
@@ -166,7 +178,7 @@ impl ProjectFile {
         }
     }
 
-    /// Returns why the file is not applied, for people.
+    /// Returns why the file is not applied, for people. Callers append what follows from it and the next step.
     pub fn untrusted_reason(&self) -> String {
         let file = sanitize(&self.file.to_string_lossy());
         match &self.trust_state {
@@ -212,7 +224,8 @@ fn parent_directory(file: &Path) -> &Path {
 }
 
 /// Reads the file `named`, or else the nearest project file from `directory` upwards, and merges it over the user's
-/// own.
+/// own. Fails with `CONFIG_INVALID`, with file and line, if a file cannot be read or parsed; an error in one source
+/// only makes that source invalid.
 pub fn load(named: Option<&Path>, directory: &Path) -> Result<LoadedConfig> {
     let user = user_config_file().filter(|path| path.is_file());
     let (file, is_discovered) = match named {
@@ -242,7 +255,9 @@ pub fn user_config_file() -> Option<PathBuf> {
     Some(base.join("toolcrib").join("toolcrib.yaml"))
 }
 
-/// Returns the default data directory: one per configuration file, so that projects do not affect each other.
+/// Returns the default data directory: one per configuration file, so that projects do not affect each other. The name
+/// ends in a hash of the path, e.g. `shop-1a2b3c4d`, so that two projects in directories of the same name have
+/// different stores.
 pub fn default_data_directory(file: Option<&Path>) -> Result<PathBuf> {
     let no_home = || Error::new(Code::ConfigInvalid, "neither XDG_DATA_HOME nor HOME is set; give `--data DIR`");
     let base = xdg_directory("XDG_DATA_HOME", ".local/share").ok_or_else(no_home)?.join("toolcrib");
@@ -275,7 +290,8 @@ fn read_config(path: &Path) -> Result<Config> {
     Config::read(&text, &path.display().to_string(), base).map_err(|faults| ConfigDiagnostic::combined_error(&faults))
 }
 
-/// Returns the nearest project file in a directory or its ancestors.
+/// Returns the nearest project file in a directory or its ancestors. All names are tried in one directory before its
+/// parent.
 fn find_project_file(directory: &Path) -> Option<PathBuf> {
     directory
         .ancestors()

@@ -5,10 +5,9 @@
 //! calls; `connector` implements the protocols behind both. Inventory, catalogue, search, rendering and configuration
 //! are pure functions in `toolcrib_core`, re-exported as `core`.
 //!
-//! The library prints nothing. It logs through `tracing`, reports changes through
-//! [`Registry::subscribe`], and returns every failure as an [`Error`] with a [`Code`]. A program that embeds it calls
-//! `guard::run_if_requested` at the start of `main`; otherwise stdio servers run in process groups only, without a
-//! guard.
+//! The library prints nothing. It logs through `tracing`, reports changes through [`Registry::subscribe`], and returns
+//! every failure as an [`Error`] with a [`Code`]. A program that embeds it calls `guard::run_if_requested` at the start
+//! of `main`; otherwise stdio servers run in process groups only, without a guard.
 
 // The registry, and what it does: refresh tool lists, call tools, store the journal.
 pub mod call;

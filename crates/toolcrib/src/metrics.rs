@@ -1,5 +1,6 @@
 //! Exact counts of what this process has done since its start, for monitoring. They are not stored: the monitoring
-//! system that scrapes them keeps them. Everything is bounded, because sources come and go.
+//! system that scrapes them keeps them. Everything is bounded, because sources come and go. The format that monitoring
+//! reads is written by the server; `stats` shows the counts of all processes, from the store.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,8 @@ use std::time::Duration;
 
 use toolcrib_core::SourceId;
 
-/// Maximum number of sources that are counted by name; calls to further ones are counted without a source.
+/// Maximum number of sources that are counted by name; calls to further ones are counted without a source. Each label
+/// is a time series in the monitoring system.
 const MAX_SOURCE_LABELS: usize = 1000;
 
 /// Upper bounds of the histogram buckets in seconds; longer durations are only in `count` and `sum`.
@@ -65,6 +67,7 @@ impl DurationHistogram {
 pub(crate) struct Metrics {
     /// All counts except `calls_in_flight`.
     values: Mutex<MetricsSnapshot>,
+    /// Apart from the lock, because every call changes it twice.
     in_flight: AtomicU64,
 }
 
@@ -99,7 +102,7 @@ impl Metrics {
         self.lock_values().discoveries.entry((kind, outcome)).or_default().observe(elapsed);
     }
 
-    /// Counts a request for a source's tools.
+    /// Counts a request for a source's tools. Lookups of sources beyond the limit are not counted.
     pub(crate) fn record_lookup(&self, source: &SourceId, hit: bool) {
         let mut values = self.lock_values();
         if values.cache_lookups.len() >= MAX_SOURCE_LABELS && !values.cache_lookups.contains_key(source) {
@@ -110,7 +113,7 @@ impl Metrics {
         *misses += u64::from(!hit);
     }
 
-    /// Returns the ratio of cache hits of a source, between 0 and 1.
+    /// Returns the ratio of cache hits of a source, between 0 and 1. `None` before the first lookup.
     pub(crate) fn hit_ratio(&self, source: &SourceId) -> Option<f64> {
         let (hits, misses) = self.lock_values().cache_lookups.get(source).copied()?;
         (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)

@@ -5,9 +5,9 @@
 //! load an immutable `Snapshot` and never take a lock. Opening a registry makes no network requests and starts no
 //! process.
 //!
-//! State: `WriterState` (in `publish`) is what the next snapshot is built from, behind the writer lock;
-//! `Snapshot` is what readers see; `Connectors` holds the connections; `Store` is the only thing on disk. Measurements
-//! and counts are rows of the store, everything else is derived from the journal.
+//! State: `WriterState` (in `publish`) is what the next snapshot is built from, behind the writer lock; `Snapshot` is
+//! what readers see; `Connectors` holds the connections; `Store` is the only thing on disk. Measurements and counts are
+//! rows of the store, everything else is derived from the journal.
 
 // Opening, and the write path: from the journal to the published snapshot.
 mod assemble;

@@ -1,5 +1,9 @@
 //! Results too large for one response, stored for a while so that they can be read page by page. Reading a page does
 //! not call the tool again. Splitting is in [`split`].
+//!
+//! A cursor is `held-ID-NUMBER`, e.g. `held-5f0c…-2`, where the id is 128 random bits. Results of a client with a
+//! session can be read by that client alone and end with it; others by any caller that knows the cursor. Everything is
+//! in memory and bounded: ten minutes, 256 results, 64 MiB.
 
 mod split;
 
@@ -16,9 +20,11 @@ use crate::connector::ToolResult;
 
 /// Time during which the pages of a result can be read.
 const RESULT_LIFETIME: Duration = Duration::from_secs(600);
-/// Maximum size of all stored results together; the oldest are removed first.
+/// Maximum size of all stored results together; the oldest are removed first. A single result beyond it cannot be
+/// stored, and its call fails.
 const MAX_STORED_BYTES: usize = 64 * 1024 * 1024;
-/// Maximum number of stored results; the oldest are removed first.
+/// Maximum number of stored results; the oldest are removed first. Bounds the search for a cursor, which looks at all
+/// of them.
 const MAX_STORED_RESULTS: usize = 256;
 /// Prefix of cursors, by which they are told apart from arguments of a tool.
 const CURSOR_PREFIX: &str = "held-";
@@ -76,6 +82,7 @@ impl PageStore {
             return Ok(CallOutput::new(source, result, None));
         }
         let id = format!("{CURSOR_PREFIX}{:032x}", rand::random::<u128>());
+        // All pages are made now: reading one later needs no work, and the original is not kept as well.
         let pages = split::split_into_pages(&result, limit, shape, |number| format_cursor(&id, number));
         let stored =
             StoredResult { id, owner, source, pages, total_bytes, expires_at: Instant::now() + RESULT_LIFETIME };
@@ -86,6 +93,7 @@ impl PageStore {
         }
         let split_failed = || Error::new(Code::Internal, "a result could not be split");
         let first = stored.output_page(1).ok_or_else(split_failed)?;
+        // A result that fits into one page, with parts left out, has no further page to ask for.
         if stored.pages.len() > 1 {
             self.insert(stored);
         }
@@ -95,6 +103,7 @@ impl PageStore {
     /// Adds a result; removes expired ones, and the oldest while a limit is exceeded.
     fn insert(&self, stored: StoredResult) {
         let mut results = self.lock_results();
+        // Expired ones first, so that they do not push out a result that is still valid.
         results.retain(|other| other.expires_at > Instant::now());
         results.push(stored);
         let mut bytes: usize = results.iter().map(StoredResult::bytes).sum();
@@ -103,7 +112,8 @@ impl PageStore {
         }
     }
 
-    /// Returns the page of a cursor, if the client may read it.
+    /// Returns the page of a cursor, if the client may read it. Unknown, expired and foreign cursors get the same
+    /// error, so that it reveals nothing.
     pub(crate) fn read_page(&self, client: Option<ClientId>, cursor: &str) -> Result<CallOutput> {
         let results = self.lock_results();
         let page = cursor.rsplit_once('-').and_then(|(id, number)| {
@@ -156,7 +166,8 @@ fn format_cursor(id: &str, number: usize) -> String {
     format!("{id}-{number}")
 }
 
-/// Whether a text has the form of a cursor, known or not.
+/// Whether a text has the form of a cursor, known or not. Lets callers tell a cursor that expired from an argument of
+/// the tool.
 pub(crate) fn is_cursor(text: &str) -> bool {
     let is_number = |text: &str, base| !text.is_empty() && text.chars().all(|digit| digit.is_digit(base));
     let parts = text.strip_prefix(CURSOR_PREFIX).and_then(|rest| rest.split_once('-'));

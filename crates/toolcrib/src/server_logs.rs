@@ -1,5 +1,9 @@
 //! Stderr output of stdio servers: the last lines in memory, and a bounded log file per source if there is a directory
 //! for it.
+//!
+//! The last output of a server is often the only explanation of why it ended, so error messages quote its last line. Lines
+//! are redacted before they are kept anywhere. The file survives restarts of server and Toolcrib; `toolcrib logs` shows
+//! it.
 
 use std::collections::VecDeque;
 #[cfg(unix)]
@@ -18,11 +22,11 @@ use toolcrib_core::{Result, SourceId};
 use crate::private_dir::ensure_private_directory;
 use crate::redact::Redactor;
 
-/// Number of lines kept in memory.
+/// Number of lines kept in memory. Only the last line that is not empty is used.
 const MAX_TAIL_LINES: usize = 50;
 /// Maximum length of a line; the rest of a longer one is skipped.
 const MAX_LINE_BYTES: u64 = 4 * 1024;
-/// Size at which a log file is cut to its newer half.
+/// Size at which a log file is cut to its newer half. A log file never takes more than this and one line.
 const MAX_LOG_FILE_BYTES: u64 = 256 * 1024;
 
 /// Returns the path of a source's log file.
@@ -42,6 +46,7 @@ impl StderrTail {
     /// Waits briefly until the output of a server that has ended is read completely. A child process that it left
     /// running may keep stderr open.
     pub(crate) async fn drain(&self) {
+        // Paid only if a descendant keeps stderr open; otherwise the stream ends with the server.
         const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
         // A timeout only means that the tail may be incomplete.
         let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.finished.cancelled()).await;
@@ -78,6 +83,7 @@ impl StderrTail {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
+            // A server may write megabytes without a line break: the buffer stays at the maximum length.
             let is_cut = line.len() as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n");
             let mut text = String::from_utf8_lossy(&line).trim_end().to_owned();
             if is_cut {
@@ -152,11 +158,13 @@ fn prepare_log_directory(directory: &Path) -> Result<()> {
     ensure_private_directory(directory)
 }
 
-/// Appends a line; when the file is too large, removes its older half.
+/// Appends a line; when the file is too large, removes its older half. It is cut in place, so the open file and its
+/// path stay the same.
 async fn append_line(log: &mut LogFile, line: &str) -> std::io::Result<()> {
     log.file.write_all(format!("{line}\n").as_bytes()).await?;
     log.file.flush().await?;
     log.size += line.len() as u64 + 1;
+    // Keep the newer half, from the next line start on.
     if log.size > MAX_LOG_FILE_BYTES {
         let text = tokio::fs::read(&log.path).await?;
         let half = &text[text.len() / 2..];

@@ -1,5 +1,9 @@
 //! Finished spans (commands, discoveries, calls) as plain data, queued for an exporter. Recording never waits: a span
 //! that does not fit into the queue is dropped and counted. Spans hold neither arguments nor results.
+//!
+//! The library does not know OpenTelemetry: the exporter, in the command, receives from the queue and translates. A
+//! span is recorded when it has ended, with its duration by the monotonic clock and its end by the wall clock; the
+//! start follows from both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +14,8 @@ use toolcrib_core::SourceId;
 
 use crate::trace::Trace;
 
-/// Maximum number of tool names in a discovery span, and of their bytes in total.
+/// Maximum number of tool names in a discovery span, and of their bytes in total. Backends limit the size of
+/// attributes; a catalogue may have thousands of tools.
 const MAX_SPAN_TOOL_NAMES: usize = 50;
 const MAX_SPAN_NAME_BYTES: usize = 4096;
 
@@ -49,6 +54,7 @@ pub struct FinishedSpan {
 #[derive(Debug, Clone)]
 pub struct SpanError {
     pub code: &'static str,
+    /// Left out for calls, because a source may repeat arguments in it.
     pub message: Option<String>,
 }
 
@@ -96,7 +102,7 @@ impl SpanQueue {
         (SpanQueue { sender, dropped: Arc::default(), sampler }, receiver)
     }
 
-    /// Queues a span if its trace is sampled; drops it if the queue is full.
+    /// Queues a span if its trace is sampled; drops it if the queue is full. Never waits and never fails.
     pub fn record(&self, span: FinishedSpan) {
         if span.trace.is_sampled() && self.sender.try_send(span).is_err() {
             self.add_dropped(1);
@@ -113,7 +119,8 @@ impl SpanQueue {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Starts a span, as a child of `parent` or as the root of a new trace.
+    /// Starts a span, as a child of `parent` or as the root of a new trace. Without `parent_based`, the trace id alone
+    /// decides, so all processes with the same ratio decide alike.
     pub fn start_trace(&self, parent: Option<&Trace>) -> Trace {
         match parent {
             Some(parent) if self.sampler.parent_based => parent.child(),

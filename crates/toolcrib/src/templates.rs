@@ -1,5 +1,9 @@
 //! Fills templates in `headers` and `base_url` of an OpenAPI source from its `variables`. Runs before references are
 //! resolved, so that a resolved value is never parsed as a template. Documents and agents cannot supply templates.
+//!
+//! Example: `base_url: "https://{{ region }}.example.com"` with `variables: { region: eu }`. The engine is `minijinja`
+//! without functions, filters and includes, with limits on steps and size, because a project's file may be written by
+//! others. The result may contain references such as `${env:TOKEN}`; those are resolved afterwards.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,12 +13,13 @@ use toolcrib_core::source::{OpenApiSource, SourceKind};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
 
-/// Limit on the instructions of one template.
+/// Limit on the instructions of one template. A template that exceeds it, e.g. by a loop, fails.
 const MAX_TEMPLATE_INSTRUCTIONS: u64 = 10_000;
 /// Limit on the size of a template and of its result.
 const MAX_TEMPLATE_BYTES: usize = 64 * 1024;
 
-/// Fills the templates of a source. Borrowed for kinds that have none.
+/// Fills the templates of a source. Borrowed for kinds that have none. Fails with `CONFIG_INVALID`, naming the header
+/// or `base_url`.
 pub(crate) fn fill_kind(kind: &SourceKind) -> Result<Cow<'_, SourceKind>> {
     match kind {
         SourceKind::OpenApi(openapi) => Ok(Cow::Owned(SourceKind::OpenApi(fill_openapi(openapi)?))),
@@ -49,10 +54,12 @@ fn fill_template(text: &str, variables: &BTreeMap<String, String>) -> Result<Str
     if text.len() > MAX_TEMPLATE_BYTES {
         return Err(invalid("it is longer than 64 KiB"));
     }
-    // An empty environment: no functions, filters, tests or includes.
+    // Values go into headers and addresses, not into HTML, so nothing is escaped. An empty environment: no functions,
+    // filters, tests or includes.
     let mut environment = Environment::empty();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
+    // Bounds loops.
     environment.set_fuel(Some(MAX_TEMPLATE_INSTRUCTIONS));
     environment.set_recursion_limit(32);
     let context = Value::from(variables.clone());

@@ -120,7 +120,8 @@ impl ScriptedSource {
         self.script().tools = tool_list(tools);
     }
 
-    /// Makes discoveries fail, and calls find no connection.
+    /// Makes discoveries fail, and calls find no connection. Calls fail like those of a server that cannot be reached,
+    /// which counts for the circuit breaker.
     pub fn fail(&self, message: &str) {
         self.script().failure = Some(Error::new(Code::ToolUnavailable, message));
     }
@@ -232,7 +233,8 @@ struct ScriptedConnector(Arc<ScriptedSource>);
 impl Connector for ScriptedConnector {
     async fn discover(&self, _: Discovery) -> Result<Discovered> {
         self.0.discoveries.fetch_add(1, Ordering::SeqCst);
-        // A slow source answers with the tools it had when it was asked.
+        // Counted when it starts, so a test can wait for a discovery that is still paused. A slow source answers with
+        // the tools it had when it was asked.
         let tools = self.0.script().tools.clone();
         self.0.wait().await;
         if let Some(error) = self.0.failure() {

@@ -1,5 +1,13 @@
 //! W3C trace context: parsed from incoming requests (HTTP headers, MCP `_meta`), and propagated to sources. Invalid
 //! values count as absent.
+//!
+//! ```text
+//! traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+//!              version-trace id-span id-flags (01: sampled)
+//! tracestate:  vendor=value,… (passed on unchanged)
+//! ```
+//!
+//! Each call and discovery is a span of its own: the source receives its id as parent, within the trace of the client.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +24,8 @@ const TRACESTATE: &str = "tracestate";
 const MAX_TRACESTATE_LEN: usize = 512;
 /// Flag: the trace is sampled.
 const SAMPLED_FLAG: u8 = 1;
-/// Flags of the specification: sampled, and random trace id. Other bits are reserved.
+/// Flags of the specification: sampled, and random trace id. Other bits are reserved. Reserved bits are not passed on,
+/// as the specification demands.
 const KNOWN_FLAGS: u8 = 3;
 
 /// A span within a trace: trace id, span id and flags.
@@ -61,7 +70,8 @@ impl Trace {
         Trace { flags, propagation: Propagation::Upstream, ..Trace::log_only() }
     }
 
-    /// Parses `traceparent`, and `tracestate` if it is valid.
+    /// Parses `traceparent`, and `tracestate` if it is valid. A malformed `tracestate` is dropped without affecting the
+    /// rest.
     pub fn parse(parent: &str, state: Option<&str>) -> Option<Trace> {
         let parts: Vec<&str> = parent.splitn(5, '-').collect();
         let [version, id, span, flags, ref rest @ ..] = *parts else { return None };
@@ -157,6 +167,7 @@ impl Trace {
         if headers.contains_key(TRACEPARENT) {
             return;
         }
+        // A state without its parent would be that of another trace.
         headers.remove(TRACESTATE);
         for (name, value) in self.propagated_fields() {
             if let Ok(value) = HeaderValue::try_from(value) {
@@ -179,7 +190,8 @@ impl fmt::Display for TraceId {
     }
 }
 
-/// Parses lower-case hexadecimal digits of an exact length.
+/// Parses lower-case hexadecimal digits of an exact length. Upper case is invalid by the specification;
+/// `from_str_radix` alone would also accept a sign.
 fn parse_hex(text: &str, length: usize) -> Option<u128> {
     let is_lower_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     let is_valid = text.len() == length && text.bytes().all(is_lower_hex);

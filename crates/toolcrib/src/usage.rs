@@ -1,6 +1,9 @@
 //! Counts of calls and cache lookups, kept in memory and written to the store in batches. They are measurements: a
 //! crash may lose the last second. Counts of other processes are included as of the last read, so that reading counts
 //! never waits for the store.
+//!
+//! A count moves through three stages: `pending` (counted here), `flushing` (in a transaction whose end is not known
+//! yet) and `stored`. A write that fails moves it back to `pending`, so nothing is lost while the store is down.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +12,7 @@ use toolcrib_core::{Result, SourceId, Timestamp, ToolId};
 
 use crate::store::{CacheCount, CallCount, ErrorSummary, Store};
 
-/// The counters of a registry.
+/// The counters of a registry. Its lock is held for a moment only; calls never wait for the store.
 #[derive(Debug, Default)]
 pub(crate) struct UsageCounters {
     counts: Mutex<UsageState>,
@@ -87,7 +90,7 @@ impl UsageCounters {
         Some(total)
     }
 
-    /// Writes the pending counts. If that fails, they stay pending.
+    /// Writes the pending counts. If that fails, they stay pending. Without pending counts the store is not accessed.
     pub(crate) async fn flush(&self, store: &dyn Store) -> Result<()> {
         let _guard = self.write_lock.lock().await;
         let flushing = {
@@ -114,6 +117,7 @@ impl UsageCounters {
             }
             Err(error) => {
                 tracing::warn!(%error, "counts cannot be written now; they are kept in memory");
+                // Counted while the write was running, so it is merged on top.
                 let newer = std::mem::replace(&mut counts.pending, flushing);
                 counts.pending.merge(&newer);
                 Err(error)
@@ -121,7 +125,8 @@ impl UsageCounters {
         }
     }
 
-    /// Reads the counts in the store, those of other processes included.
+    /// Reads the counts in the store, those of other processes included. Not during a flush: the same counts would be
+    /// in `stored` and `flushing`.
     pub(crate) async fn load(&self, store: &dyn Store) -> Result<()> {
         let _guard = self.write_lock.lock().await;
         let calls = store.call_counts().await?;
@@ -141,7 +146,8 @@ impl UsageCounters {
 }
 
 impl UsageCounts {
-    /// Adds `newer`, which was counted after everything in `self`.
+    /// Adds `newer`, which was counted after everything in `self`. Order matters for `last_called` and `last_error`, of
+    /// which the newer value is kept.
     fn merge(&mut self, newer: &UsageCounts) {
         for (tool, count) in &newer.calls {
             match self.calls.get_mut(tool) {

@@ -1,8 +1,8 @@
 //! Checks before a call is sent: does the tool exist, is it enabled, does the policy allow it. Errors say why and what
 //! to do.
 //!
-//! Everything here is decided in memory, without waiting. Next steps are given as a command; REST responses name
-//! the route instead (`Error::with_next_step`).
+//! Everything here is decided in memory, without waiting. Next steps are given as a command; REST responses name the
+//! route instead (`Error::with_next_step`).
 
 use toolcrib_core::catalog::{Catalog, ToolRef, ToolStatus};
 use toolcrib_core::freshness::Freshness;
@@ -131,8 +131,8 @@ pub(super) fn check_policy(tool: &ToolRef<'_>, consent: bool) -> Result<()> {
     }
 }
 
-/// Describes why a tool has its verdict: ``rule `delete_*: deny` ``, spelled as in the configuration. Without a matching
-/// rule it is the default of a built-in tool.
+/// Describes why a tool has its verdict: ``rule `delete_*: deny` ``, spelled as in the configuration. Without a
+/// matching rule it is the default of a built-in tool.
 fn describe_rule(tool: &ToolRef<'_>, verdict: Verdict) -> String {
     let segment = &tool.catalog_source.segment;
     let shown = tool.name().as_str();

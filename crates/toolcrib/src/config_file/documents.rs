@@ -1,5 +1,10 @@
-//! Determines where the local documents of a project's sources send requests, and which directories its built-in tools may access.
-//! Only reads files; makes no network requests.
+//! Determines where the local documents of a project's sources send requests, and which directories its built-in tools
+//! may access. Only reads files; makes no network requests.
+//!
+//! Trust in a file must cover what the file leads to. A declaration that names a local OpenAPI or Arazzo document
+//! leaves it to the document where requests go; a symbolic link as a root of the file tools leaves it to the link. So
+//! servers and directories are stored with the trust and compared when the file is loaded again. The same servers are
+//! checked once more where a discovery reads the document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -17,12 +22,16 @@ use url::Url;
 use crate::connector::{DocumentLocation, read_file_blocking};
 use crate::secret::resolve;
 
-/// Limits on the files of one document, the same as for its discovery.
+/// Limits on the files of one document, the same as for its discovery. A document that exceeds them counts as
+/// unreadable and names no servers.
 const MAX_DOCUMENT_BYTES: usize = 64 * 1024 * 1024;
+/// The main document counts as one.
 const MAX_DOCUMENT_FILES: usize = 64;
 
 /// Reads the local documents of a project's sources, and hashes the files in its `directory` that their references
-/// name. A document whose files are unchanged since it was trusted is not parsed again.
+/// name. A document whose files are unchanged since it was trusted is not parsed again. Sources without a local
+/// document and without such references have no entry. Runs at every load of a project's file, so hashing must be
+/// enough in the common case.
 pub(super) fn read_local_documents(
     project: &Config,
     directory: &Path,
@@ -64,7 +73,8 @@ fn hash_file_references(source: &Source, directory: &Path) -> BTreeMap<String, F
     hashes
 }
 
-/// Whether all files of a document have the hashes they had when it was trusted.
+/// Whether all files of a document have the hashes they had when it was trusted. False for an entry without files,
+/// which is read again.
 fn is_unchanged(document: &LocalDocument) -> bool {
     let is_same = |(path, hash): (&String, &Fingerprint)| {
         read_file_blocking(Path::new(path), MAX_DOCUMENT_BYTES).is_ok_and(|(_, current)| current == *hash)
@@ -122,6 +132,7 @@ impl DocumentReader {
         let url = Url::from_file_path(&path).map_err(|()| document_error("it is no path to a file"))?;
         let mut documents = DocumentSet::new(url.clone(), parse(&self.read_text(&path)?)?);
         let mut missing = documents.missing_from(&url);
+        // Documents may refer to each other in cycles; `missing_from` returns only what was not read yet.
         while let Some(url) = missing.pop_first() {
             let document = self.read_referenced(&path, openapi, &url).and_then(|text| parse(&text));
             documents.add(&url, document.map_err(|error| error.message));
@@ -130,7 +141,7 @@ impl DocumentReader {
         Ok(convert(&documents, ConversionOptions { source: id, openapi })?.server_origins)
     }
 
-    /// Returns the URLs of the API descriptions that a workflow document names.
+    /// Returns the URLs of the API descriptions that a workflow document names. Arazzo calls them `sourceDescriptions`.
     fn workflow_apis(&mut self, document: &str) -> Result<BTreeSet<String>> {
         let text = self.read_text(&resolve_path(document)?)?;
         Ok(ArazzoDocument::parse(&parse_with_examples(&text)?)?.described_apis())

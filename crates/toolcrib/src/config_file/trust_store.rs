@@ -1,4 +1,8 @@
 //! Stores which project files a user has trusted, and with what content: one JSON file for all projects.
+//!
+//! `trusted.json` lies beside the data directories, not in a project: a project must not be able to trust itself. For
+//! the same reason the file and its directory must belong to the user alone. An entry holds the canonical path and what
+//! the trust covers, with hashes in place of secrets.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +14,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt};
 use super::default_data_directory;
 use crate::private_dir::ensure_private_directory;
 
-/// Returns the path of the file.
+/// Returns the path of the file. Fails if there is no home directory.
 pub fn trust_file() -> Result<PathBuf> {
     Ok(default_data_directory(None)?.with_file_name("trusted.json"))
 }
@@ -22,7 +26,8 @@ pub(super) fn find_trusted(file: &Path) -> Result<Option<TrustedFile>> {
     Ok(entry.and_then(|entry| serde_json::from_value(entry).ok()))
 }
 
-/// Stores what was trusted of a project's file.
+/// Stores what was trusted of a project's file. Two commands at the same moment may overwrite each other's entry; the
+/// file stays valid, and the lost entry is asked for again.
 pub(super) fn store_trusted(file: &Path, trusted: &TrustedFile) -> Result<()> {
     let mut entries = read_all()?;
     let entry = serde_json::to_value(trusted).context(Code::Internal, "write what is trusted")?;
@@ -55,7 +60,8 @@ fn read_all() -> Result<BTreeMap<String, Value>> {
     }
 }
 
-/// Returns the key of a project's file: its path with links resolved.
+/// Returns the key of a project's file: its path with links resolved. A link to a trusted file is therefore trusted
+/// too.
 fn file_key(file: &Path) -> String {
     std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()).display().to_string()
 }

@@ -146,9 +146,8 @@ impl RegistryInner {
     }
 
     /// Returns what another process discovered since `before`, if that satisfies this request. A forced refresh is
-    /// satisfied by any attempt that has ended since the request,
-    /// even a failed one; otherwise by a fresh list or
-    /// a new failure.
+    /// satisfied by any attempt that has ended since the request, even a failed one; otherwise by a fresh list or a new
+    /// failure.
     fn outcome_of_other_process(&self, id: &SourceId, before: &SourceStatus, force: bool) -> Option<RefreshOutcome> {
         let after = self.source_status(id);
         // No other process contacts the overridden address.
@@ -226,8 +225,8 @@ impl RegistryInner {
             error: None,
         };
         match discovered {
-            // `not_before` and the failures are cleared, as after any success.
-            // Unchanged documents: only the check is recorded, the stored manifest stays current.
+            // `not_before` and the failures are cleared, as after any success. Unchanged documents: only the check is
+            // recorded, the stored manifest stays current.
             Ok(discovered) if discovered.unchanged => {
                 let tool_count = self.snapshot.load().catalog.tool_count(&source.id);
                 let status = SourceStatus {

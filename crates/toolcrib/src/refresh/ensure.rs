@@ -183,8 +183,8 @@ impl RegistryInner {
             let freshness = self.freshness(&snapshot, id);
             self.count_cache_lookup(id, freshness, trace);
             let invalidated = snapshot.statuses.get(id).is_some_and(|status| status.invalidated);
-            // Invalidated lists and lists of another address or of other credentials are not served to a reader that can wait: they may be
-            // the tools of another server.
+            // Invalidated lists and lists of another address or of other credentials are not served to a reader that
+            // can wait: they may be the tools of another server.
             let is_outdated = state.manifest.is_some() && (invalidated || snapshot.has_connection_changed(id));
             let is_due = match (required, freshness) {
                 (RequiredFreshness::Cached, _) | (_, Freshness::Fresh) => false,

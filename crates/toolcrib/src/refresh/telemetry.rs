@@ -1,6 +1,5 @@
 //! Exports discoveries as spans. Spans are plain data in a bounded queue; without an exporter nothing is built. Unlike
-//! those of calls they contain the error message, in which no
-//! arguments of a call can be repeated.
+//! those of calls they contain the error message, in which no arguments of a call can be repeated.
 
 use std::time::Duration;
 

@@ -259,8 +259,7 @@ impl Registry {
 
     /// Records that the damage of the journal is accepted: every token is revoked, and calls and writes resume with
     /// what can be read. Returns `None` if nothing is damaged. Writes one `DamageAccepted` and a `TokenRevoked` for
-    /// each known token. If
-    /// [`Registry::needs_new_store`] is true, salvage and rebuild the store instead.
+    /// each known token. If [`Registry::needs_new_store`] is true, salvage and rebuild the store instead.
     pub async fn accept_damage(&self, actor: Actor) -> Result<Option<DamageAcceptance>> {
         self.inner.catch_up().await?;
         let Some(damage) = self.inner.snapshot.load().damage.clone() else { return Ok(None) };

@@ -1,7 +1,7 @@
 //! Declaring sources at run time: by a command, a REST request, or an import from another client's configuration.
 //!
-//! A declaration is two writes: the definition, which may hold secrets and can be deleted, and the event, which refers to it by a
-//! keyed hash and stays for ever. The configuration takes precedence: a name that it declares cannot be
+//! A declaration is two writes: the definition, which may hold secrets and can be deleted, and the event, which refers
+//! to it by a keyed hash and stays for ever. The configuration takes precedence: a name that it declares cannot be
 //! declared at run time.
 
 use std::sync::Arc;

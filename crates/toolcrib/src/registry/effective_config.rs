@@ -2,8 +2,8 @@
 //! value. Secrets are masked.
 //!
 //! A value is `{"value": …, "origin": …}`, where the origin is a file, `default`, `command`, or the name of an
-//! environment variable; a source has one `origin` for its whole declaration. References such as `${env:TOKEN}` are shown as written, literal secrets as
-//! `***`.
+//! environment variable; a source has one `origin` for its whole declaration. References such as `${env:TOKEN}` are
+//! shown as written, literal secrets as `***`.
 
 use std::path::Path;
 

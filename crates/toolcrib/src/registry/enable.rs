@@ -1,8 +1,8 @@
 //! Enabling and disabling sources and single tools.
 //!
-//! The switch is an event, so it holds for all processes on the store and survives restarts. Only `TOOLCRIB_SOURCE_…_ENABLED`
-//! in the environment overrides it, for one process. A later change of `enabled` in the configuration switches the
-//! source again.
+//! The switch is an event, so it holds for all processes on the store and survives restarts. Only
+//! `TOOLCRIB_SOURCE_…_ENABLED` in the environment overrides it, for one process. A later change of `enabled` in the
+//! configuration switches the source again.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use toolcrib_core::inventory::{Actor, Command};

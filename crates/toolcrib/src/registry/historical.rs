@@ -1,9 +1,8 @@
 //! Tools as they were at a time in the past, and the versions of a tool: folds the journal up to that time and reads
 //! the manifests it refers to. Old manifests stay in the store for this.
 //!
-//! Nothing here is cached: each question folds the journal from its first record. `tool_at` resolves names in the inventory
-//! of that time, so a tool that was renamed or removed since is found under
-//! its name of then.
+//! Nothing here is cached: each question folds the journal from its first record. `tool_at` resolves names in the
+//! inventory of that time, so a tool that was renamed or removed since is found under its name of then.
 
 use std::collections::{BTreeMap, VecDeque, btree_map};
 use std::ops::ControlFlow;

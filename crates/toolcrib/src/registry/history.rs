@@ -2,11 +2,11 @@
 //! only a query for older ones reads the store.
 //!
 //! ```json
-//! {"seq": 7, "at": "…", "actor": "cli", "type": "ToolDisabled", "source": "git", "tool": "push", "data": {}, "text": "…"}
+//! {"seq": 7, "at": "…", "actor": "cli", "type": "ToolDisabled", "source": "git", "tool": "push", "data": {}, …}
 //! ```
 //!
-//! A page is bounded twice: by `limit`, the number of matching records, and by the number of records that are scanned for
-//! them. A page may therefore be empty and still have a `next_after`.
+//! A page is bounded twice: by `limit`, the number of matching records, and by the number of records that are scanned
+//! for them. A page may therefore be empty and still have a `next_after`.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Lockfiles, and differences between the current tool lists and those of a lockfile or an earlier time. Compares what
 //! is known; callers refresh first if they want to.
 //!
-//! A source that cannot be compared is never reported as unchanged or removed: its entry in the diff has
-//! an error instead.
+//! A source that cannot be compared is never reported as unchanged or removed: its entry in the diff has an error
+//! instead.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ impl Registry {
     }
 
     /// Returns the differences from a lockfile. If the store still has the locked manifest, definitions are compared in
-    /// full; otherwise only by what the lockfile records of them. A lockfile
-    /// holds the normal form of short schemas, so that a build server without the store classifies changes the same way.
+    /// full; otherwise only by what the lockfile records of them. A lockfile holds the normal form of short schemas, so
+    /// that a build server without the store classifies changes the same way.
     pub async fn diff_from_lockfile(&self, lockfile: &Lockfile) -> Result<CatalogDiff> {
         let snapshot = self.inner.snapshot.load_full();
         let segments = self.segments_by_source(&snapshot);

@@ -159,8 +159,7 @@ impl RegistryInner {
             }
         }
         // A source with an invalid declaration is reported as such and otherwise left as it is: a typing error must not
-        // remove its tools and history.
-        // Compare the configuration with the journal.
+        // remove its tools and history. Compare the configuration with the journal.
         let inventory = self.snapshot.load().inventory.clone();
         let declarations =
             declared.iter().map(|source| self.declaration(source, Origin::Config)).collect::<Result<Vec<_>>>()?;
@@ -211,8 +210,8 @@ impl RegistryInner {
 
     /// Blocks the sources of an untrusted file: those it declares, and those of the store that it may have declared
     /// before, which stay as they are and are returned. A blocked source that the store does not know is listed as
-    /// invalid, with the reason. Without this, a file that lost its trust would lose
-    /// all its sources in the store, because none of its declarations is read.
+    /// invalid, with the reason. Without this, a file that lost its trust would lose all its sources in the store,
+    /// because none of its declarations is read.
     fn block_untrusted_sources(
         &self,
         inventory: &Inventory,

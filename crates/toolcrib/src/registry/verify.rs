@@ -128,8 +128,8 @@ impl Registry {
         }
     }
 
-    /// Reads the whole journal; damage ends the reading and is added to `damage`. Returns all records at once, so
-    /// the memory grows with the journal.
+    /// Reads the whole journal; damage ends the reading and is added to `damage`. Returns all records at once, so the
+    /// memory grows with the journal.
     pub(super) async fn read_journal(&self, damage: &mut JournalDamage) -> Result<Vec<StoredRecord>> {
         let mut records: Vec<StoredRecord> = Vec::new();
         loop {

@@ -1,5 +1,13 @@
 //! Splits a result into pages. Text may be cut, preferably at a line end. Any other block stays whole; one that is too
 //! large for a page gets a page of its own, which only a client that asks for it receives.
+//!
+//! ```text
+//! {"content":[{"type":"text","text":"…first part"},
+//!             {"type":"text","text":"[page 1 of 3, 2.1 MiB in total; the same call with `page: …` gives the next]"}]}
+//! ```
+//!
+//! Works on raw JSON: fields that are kept are copied byte by byte, only text that is cut is decoded. Sizes are those
+//! of the JSON, because that is what the limit of a response counts.
 
 use std::borrow::Cow;
 
@@ -10,9 +18,10 @@ use toolcrib_core::text::sanitize_truncated;
 use super::PageShape;
 use crate::connector::ToolResult;
 
-/// Space reserved on each page for its note.
+/// Space reserved on each page for its note. A note has a few parts of bounded length.
 const MAX_NOTE_BYTES: usize = 400;
-/// Limit for structured content repeated on every page, counted over all pages.
+/// Limit for structured content repeated on every page, counted over all pages. Without it, a large structured content
+/// times many pages would multiply the memory of one result.
 const MAX_REPEATED_BYTES: usize = 8 * 1024 * 1024;
 
 /// Splits a result into pages, each a complete result that ends with a note about its position. `cursor` names the page
@@ -35,7 +44,8 @@ pub(super) fn split_into_pages(
     let mut pages = Vec::new();
     for (index, draft) in drafts.iter().enumerate() {
         let number = index + 1;
-        // The note tells agents where they are, what is missing and how to continue.
+        // The note tells agents where they are, what is missing and how to continue. It is the last block, so it does
+        // not come between parts of a text.
         let mut note = match page_count {
             1 => format!("[{total} in total"),
             _ => format!("[page {number} of {page_count}, {total} in total"),
@@ -134,7 +144,8 @@ impl FirstPage {
         if structured == 0 {
             return plan;
         }
-        // Results without declared output schema, and errors, need no structured content.
+        // Results without declared output schema, and errors, need no structured content. Clients reject a result that
+        // its tool's output schema does not match, but not an error.
         let needs_structured = shape == PageShape::Declared && !result.layout.is_error;
         // Estimated number of pages, to bound the memory for repeated content.
         let pages = result.raw.get().len() / capacity + 1;
@@ -143,6 +154,8 @@ impl FirstPage {
         } else if !needs_structured && plan.bytes + structured <= capacity / 2 {
             plan.structured = StructuredPlacement::FirstPage;
             plan.bytes += structured;
+        // The protocol recommends to repeat structured content as text. Where the source does not, it is appended as
+        // text.
         } else if text_bytes(result) < structured / 2 {
             plan.structured = StructuredPlacement::AsText;
             plan.omissions.push("its structured content follows as text".to_owned());
@@ -241,6 +254,8 @@ impl<'a> PageBuilder<'a> {
     /// Adds a block that must not be split, on a page of its own if it is too large. The first page never holds an
     /// oversized block, since it is returned without being requested.
     fn add_whole(&mut self, block: PageBlock<'a>) {
+        // Images and other binary content cannot be cut; an oversized block is read only by a client that asks for its
+        // page.
         let oversize = block.json.len() >= self.capacity;
         let first_page = self.pages.is_empty();
         if block.json.len() >= self.remaining && (!self.current.is_empty() || first_page) {
@@ -267,6 +282,7 @@ impl<'a> PageBuilder<'a> {
             serde_json::to_string(&fields).unwrap_or_default()
         };
         let overhead = block_json("").len() + 1;
+        // Repeating large annotations with each piece would leave no room for the text.
         if overhead > self.capacity / 2 {
             let json = Cow::Owned(block_json(text));
             let description = Some("a text with large annotations".to_owned());
@@ -319,6 +335,7 @@ fn find_split(text: &str, available: usize) -> usize {
     let Some(end) = first_excess else { return text.len() };
     // Back up to the beginning of a character.
     let end = (0..=end).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    // Not even one character fits: take it anyway, so that the loop ends.
     if end == 0 {
         return text.chars().next().map_or(0, char::len_utf8);
     }

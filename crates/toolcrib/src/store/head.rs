@@ -5,8 +5,8 @@
 //! { "default": { "seq": 42, "checksum": "9f86d081884c7d659a2feaa0c55ad015" }, "sqlite:/srv/other.db": { … } }
 //! ```
 //!
-//! The file is written after each commit and before the response. It may be behind the journal after a crash, never ahead
-//! of it; so a head that is ahead means that records were lost.
+//! The file is written after each commit and before the response. It may be behind the journal after a crash, never
+//! ahead of it; so a head that is ahead means that records were lost.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

@@ -203,8 +203,7 @@ impl MemoryState {
             if self.statuses.get(&check.source).is_some_and(|newest| newest.supersedes(status, commit.at)) {
                 return CommitOutcome::Superseded;
             }
-            // The status replaces the one before; the list of checks grows at the front.
-            // Leases are stored apart.
+            // The status replaces the one before; the list of checks grows at the front. Leases are stored apart.
             let status = SourceStatus { discovering_until: None, ..status.clone() };
             self.statuses.insert(check.source.clone(), status);
             let checks = self.checks.entry(check.source.clone()).or_default();

@@ -2,7 +2,7 @@
 //! another name.
 //!
 //! Nothing is deleted: the old file stays as `FILE.damaged-TIME`, for a later attempt to read more of it. The new store
-//! has the same key and the same sequence numbers, so fingerprints and positions in lockfiles and clients stay valid.
+//! has the same key and the same sequence numbers, so keyed hashes and remembered positions stay valid.
 
 use std::path::{Path, PathBuf};
 
@@ -25,8 +25,7 @@ pub struct Salvage {
 }
 
 /// Creates a new store from what was salvaged and puts it in the place of the old one, which must be closed. Returns
-/// the new name of the old file, if there was one. Returns `None` for a store in memory, too. No other process may have
-/// the store open.
+/// the new name of the old file, if there was one. Returns `None` for a store in memory, too.
 pub async fn rebuild_store(location: &str, salvage: &Salvage, now: Timestamp) -> Result<Option<PathBuf>> {
     let Some(path) = store_file(location)? else { return Ok(None) };
     let time = now.to_string().replace([':', '-'], "");

@@ -82,8 +82,7 @@ fn parse_manifest(
     Ok(PackedManifest::read(fingerprint.parse()?, row.try_get(1)?, row.try_get(2)?)?)
 }
 
-/// Stores the definition of a source. An unchanged definition is not written, so that no change is announced to other
-/// processes.
+/// Stores the definition of a source. An unchanged definition is not written again.
 pub(super) async fn put_definition(
     connection: &mut SqliteConnection,
     name: Fingerprint,

@@ -1,9 +1,9 @@
 //! Turns SQLite and file errors into `STORE_UNAVAILABLE` with a message that names the store and the next step. The
 //! original error is the cause.
 //!
-//! Three questions decide the form of an error. Is the content unreliable or the file missing? Then the details hold
-//! the state of the store, and calls are refused. May it pass (locked, full, I/O)? Then it is retryable. Everything
-//! else needs an administrator.
+//! If the content is unreliable or the file is missing, the details hold the state of the store, and the registry
+//! refuses calls. Conditions that may pass (locked, disk full, I/O error) are retryable. Everything else, such as
+//! missing permissions or a newer schema, is not.
 
 use std::io;
 use std::path::Path;

@@ -13,7 +13,7 @@ use crate::store::StoreState;
 
 /// Creates the directory and the file if they are missing. Returns the absolute path, because a connection may be
 /// opened after the working directory has changed. The empty file gets its mode before SQLite writes to it, because
-/// SQLite would create it with the mode of the process.
+/// SQLite would create it with the default mode.
 pub(super) fn create_if_missing(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).map_err(|error| errors::io_error("store", path, error))?;
     if let Some(directory) = path.parent() {

@@ -15,8 +15,8 @@ use crate::store::{
     Commit, CommitOutcome, DiscoveryCheck, MAX_CHECKS_PER_SOURCE, SourceStatus, StoredRecord, compute_checksum,
 };
 
-/// Number of records read in one statement. A batch is one JSON text in memory, and what a damaged page makes slow to
-/// read.
+/// Number of records read in one statement. Each batch is one JSON text in memory; one with damage is read again row by
+/// row.
 const BATCH_SIZE: usize = 2_000;
 
 /// Inserts a record; used by `commit` and `restore`.
@@ -145,8 +145,8 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
         }
         write_status(&mut transaction, check, status).await?;
     }
-    // All events of a commit have the same time and actor, and consecutive numbers.
-    // The primary key on `seq` is the last guard against two writers.
+    // All events of a commit have the same time and actor, and consecutive numbers. The primary key on `seq` is the
+    // last guard against two writers.
     for (seq, event) in (commit.first_seq..).zip(commit.events) {
         let body = to_json(event)?;
         let checksum =

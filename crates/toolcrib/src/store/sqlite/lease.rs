@@ -19,7 +19,7 @@ use crate::process::ProcessIdentity;
 use crate::store::Lease;
 
 /// Upper bound of every lease; a row that says otherwise is damaged. Far more than any real lease, which is seconds; it
-/// limits the damage of a wrong row or clock to an hour.
+/// limits the effect of a wrong row or clock to an hour.
 const MAX_LEASE_DURATION: Duration = Duration::from_secs(3600);
 
 /// Columns of a lease: process and boot of its holder, and its end in milliseconds since boot.

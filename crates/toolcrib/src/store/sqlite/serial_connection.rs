@@ -80,7 +80,6 @@ impl SerialConnection {
         let connection = match state.idle.take() {
             Some(connection) => connection,
             None => {
-                // Counted before the attempt: even a failed one must change `change_counter`.
                 state.open_count = state.open_count.wrapping_add(1);
                 self.options.connect().await.map_err(|error| store_error(&self.path, error))?
             }
