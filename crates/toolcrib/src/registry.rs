@@ -6,8 +6,8 @@
 //! process.
 //!
 //! State: `WriterState` (in `publish`) is what the next snapshot is built from, behind the writer lock; `Snapshot` is
-//! what readers see; `Connectors` holds the connections; `Store` is the only thing on disk. Measurements and counts are
-//! rows of the store, everything else is derived from the journal.
+//! what readers see; `Connectors` holds the connections; `Store` persists the rest. The inventory is derived from the
+//! journal; definitions, manifests and measurements are rows of the store.
 
 // Opening, and the write path: from the journal to the published snapshot.
 mod assemble;

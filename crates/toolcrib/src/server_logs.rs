@@ -1,9 +1,9 @@
 //! Stderr output of stdio servers: the last lines in memory, and a bounded log file per source if there is a directory
 //! for it.
 //!
-//! The last output of a server is often the only explanation of why it ended, so error messages quote its last line. Lines
-//! are redacted before they are kept anywhere. The file survives restarts of server and Toolcrib; `toolcrib logs` shows
-//! it.
+//! The last output of a server is often the only explanation of why it ended, so error messages quote its last line.
+//! Lines are redacted before they are kept anywhere. The file survives restarts of server and Toolcrib; `toolcrib logs`
+//! shows it.
 
 use std::collections::VecDeque;
 #[cfg(unix)]

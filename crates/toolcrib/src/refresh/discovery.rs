@@ -96,8 +96,7 @@ impl RegistryInner {
                 let message = "another process has been discovering it for too long; try again";
                 return Err(Error::new(Code::ToolUnavailable, message));
             }
-            // The holder may be killed without releasing the lease, so the lease itself is asked again and not a signal
-            // awaited.
+            // Polled, because a holder that is killed releases nothing and sends no signal.
             tokio::time::sleep(retry_interval).await;
             retry_interval = (retry_interval * 2).min(MAX_LEASE_RETRY_INTERVAL);
         }
@@ -225,8 +224,8 @@ impl RegistryInner {
             error: None,
         };
         match discovered {
-            // `not_before` and the failures are cleared, as after any success. Unchanged documents: only the check is
-            // recorded, the stored manifest stays current.
+            // Unchanged documents: only the check is recorded, the stored manifest stays current. The failures and the
+            // backoff are cleared, as after any success.
             Ok(discovered) if discovered.unchanged => {
                 let tool_count = self.snapshot.load().catalog.tool_count(&source.id);
                 let status = SourceStatus {

@@ -2,7 +2,7 @@
 //!
 //! Order of precedence for each setting: environment variables of this process, then the declaration, then `defaults`
 //! of the configuration. Only `touched` sources are read and rebuilt; everything else is taken over from the state
-//! before, which keeps a change of one source independent of the number of sources.
+//! before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Cache of the newest journal records, from which `history` and subscribers read without store access. Part of the
 //! snapshot; a new version shares all chunks but the last with the one before.
 //!
-//! A stored record is parsed once, into a `JournalEntry`, and never fails: one that is damaged or of a newer version
+//! A stored record is parsed once, into a `JournalEntry`, and never fails: one that is damaged or of an unknown type
 //! keeps its place in the sequence with the event `Unknown`, so that positions stay dense and every reader sees the
 //! same sequence.
 

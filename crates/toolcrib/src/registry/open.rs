@@ -158,8 +158,8 @@ impl RegistryInner {
                 }
             }
         }
-        // A source with an invalid declaration is reported as such and otherwise left as it is: a typing error must not
-        // remove its tools and history. Compare the configuration with the journal.
+        // Compare the configuration with the journal. A source with an invalid declaration is reported as such and
+        // otherwise left as it is: a typing error must not remove its tools and history.
         let inventory = self.snapshot.load().inventory.clone();
         let declarations =
             declared.iter().map(|source| self.declaration(source, Origin::Config)).collect::<Result<Vec<_>>>()?;
@@ -295,7 +295,8 @@ impl RegistryInner {
     /// read, so a failure is repeated with the next tick.
     async fn follow_writes(&self, last_change: &mut Option<u64>) -> Result<()> {
         let change = self.store.change_counter().await?;
-        // A lease can end without a write: when its process was killed. So read the statuses on each tick while a lease is held.
+        // A lease can end without a write: when its process was killed. So read the statuses on each tick while a lease
+        // is held.
         let discovering = self.snapshot.load().statuses.values().any(SourceStatus::is_being_discovered);
         if *last_change == Some(change) && !discovering {
             return Ok(());
