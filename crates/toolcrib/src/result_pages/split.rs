@@ -154,9 +154,9 @@ impl FirstPage {
         } else if !needs_structured && plan.bytes + structured <= capacity / 2 {
             plan.structured = StructuredPlacement::FirstPage;
             plan.bytes += structured;
-        // The protocol recommends to repeat structured content as text. Where the source does not, it is appended as
-        // text.
         } else if text_bytes(result) < structured / 2 {
+            // The protocol recommends to repeat structured content as text. Where the source does not, it is appended as
+            // text.
             plan.structured = StructuredPlacement::AsText;
             plan.omissions.push("its structured content follows as text".to_owned());
         } else {
