@@ -142,6 +142,10 @@ const REFUSED_IN_CONSTANTS: [&str; 5] = ["MOST", "LONGEST", "DEEPEST", "LARGEST"
 /// Subjects that hide the component a comment is about.
 const REFUSED_IN_COMMENTS: [&str; 3] = ["nobody", "somebody", "whoever"];
 
+/// First words of a doc comment that begin a clause without a subject. A noun phrase ("Result of a call") or a verb
+/// ("Returns the …") names the component instead.
+const REFUSED_DOC_OPENINGS: [&str; 2] = ["What ", "Who "];
+
 /// Type names that may be defined more than once: a command's own arguments, an alias of the standard type, and the
 /// implementations of one type for several systems.
 const REPEATED_TYPES: [&str; 3] = ["Arguments", "ProcessTree", "Result"];
@@ -199,6 +203,9 @@ fn check_file(file: &str, text: &str, violations: &mut Vec<String>, definitions:
         if let Some(word) = comment(line).and_then(refused_word) {
             violations.push(format!("{place}: a comment about `{word}`; name the component instead"));
         }
+        if let Some(opening) = refused_doc_opening(line) {
+            violations.push(format!("{place}: a doc comment begins with `{opening}`; begin with a noun or a verb"));
+        }
     }
 }
 
@@ -246,6 +253,15 @@ fn refused_word(comment: &str) -> Option<&'static str> {
     words.find_map(|word| REFUSED_IN_COMMENTS.into_iter().find(|refused| *refused == word))
 }
 
+/// Returns the refused word that a line of a doc comment begins with. Lines inside a paragraph are checked as well: the
+/// check does not know where a sentence begins, and a line break can be moved.
+fn refused_doc_opening(line: &str) -> Option<&'static str> {
+    let code = line.trim_start();
+    let text = code.strip_prefix("/// ").or_else(|| code.strip_prefix("//! "))?;
+    REFUSED_DOC_OPENINGS.into_iter().find(|opening| text.starts_with(opening)).map(str::trim_end)
+}
+
+/// Collects the Rust files below a folder in the order of their names, so that violations are listed in a stable order.
 fn collect_rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     let mut entries = fs::read_dir(folder)?.collect::<std::io::Result<Vec<_>>>()?;
     entries.sort_by_key(fs::DirEntry::path);
@@ -295,6 +311,22 @@ mod tests {
             assert_eq!(violations(line).len(), 1, "{line}");
         }
         for line in ["let nobody = 1;", "let url = \"http://nobody\";", "// the client waits"] {
+            assert_eq!(violations(line), Vec::<String>::new(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_doc_comment_begins_with_a_noun_or_a_verb() {
+        for line in ["/// What is kept.", "//! Who waits longest.", "    /// What a source offers."] {
+            assert_eq!(violations(line).len(), 1, "{line}");
+        }
+        for line in [
+            "// What follows is not a doc comment.",
+            "/// Whatever the source offers.",
+            "/// Whole list of tools.",
+            "/// Returns what is kept.",
+            "let text = \"/// What\";",
+        ] {
             assert_eq!(violations(line), Vec::<String>::new(), "{line}");
         }
     }

@@ -40,7 +40,7 @@ pub(crate) struct ServiceState {
     pub(crate) changed: broadcast::Sender<ChangeNotification>,
     /// Lets `wait` and `log` finish.
     pub(crate) release: Arc<Notify>,
-    /// What happened so far, in order.
+    /// Events that the service recorded, such as `started wait` or `cancelled`, in order.
     events: Mutex<Vec<String>>,
     /// Fires when an event was recorded.
     recorded: Notify,
