@@ -1,6 +1,11 @@
 //! The MCP client: connects, negotiates the protocol version, sends requests and closes.
 //!
-//! Request correlation and incoming messages are handled by [`WireConnection`], bytes by its transport.
+//! Request correlation and incoming messages are handled by [`WireConnection`], bytes by its transport. This module
+//! chooses the transport and the order of probes; `handshake` negotiates, `tools` lists and calls tools,
+//! `input_required` answers questions of servers of 2026-07-28, and `change_subscription` listens for list changes.
+//!
+//! A connection can be used by any number of concurrent requests. It ends when the client is closed or dropped, when
+//! the server closes its end, or when a line exceeds its bound; all pending requests then fail.
 
 mod change_subscription;
 pub(crate) mod handshake;
@@ -29,9 +34,12 @@ use crate::{
     stdio::StdioTransport,
 };
 
-/// Maximum time for an orderly [`McpClient::close`]; then the connection is dropped.
+/// Maximum time for an orderly [`McpClient::close`]; then the connection is dropped. A server that does not read its
+/// stdin would otherwise block the caller for ever.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum time to try legacy HTTP+SSE after Streamable HTTP was rejected.
+/// Maximum time to try legacy HTTP+SSE after Streamable HTTP was rejected. A server of 2024-11-05 names its endpoint in
+/// the first event, so it needs no longer; an ordinary web server that holds the GET open must not use up the
+/// handshake.
 const SSE_FALLBACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connection to one MCP server. Dropping it ends all its tasks; [`McpClient::close`] also ends the session on the
@@ -57,12 +65,14 @@ pub struct ServerDescription {
 struct ConnectionOwner(Arc<WireConnection>);
 
 impl McpClient {
-    /// Connects and negotiates the protocol version, all within `options.handshake_timeout`.
+    /// Connects and negotiates the protocol version, all within `options.handshake_timeout`. The process behind a
+    /// stream belongs to the caller and is not ended when this fails.
     pub async fn connect(target: ConnectTarget, options: ClientOptions) -> Result<McpClient, WireError> {
         let deadline = deadline_after(options.handshake_timeout);
         let connecting = async {
             match target {
                 ConnectTarget::Stream { reader, writer } => {
+                    // The tasks need the connection, and the connection the transport; so the tasks start last.
                     let (stdio, tasks) = StdioTransport::new(reader, writer);
                     let owner = ConnectionOwner(WireConnection::new(ClientTransport::Stdio(stdio), options));
                     tasks.start(&owner.0);
@@ -76,7 +86,8 @@ impl McpClient {
         timeout_at(deadline, connecting).await.unwrap_or(Err(WireError::Timeout { sent: true }))
     }
 
-    /// Connects over Streamable HTTP, and over legacy HTTP+SSE when the server rejects the POST.
+    /// Connects over Streamable HTTP, and over legacy HTTP+SSE when the server rejects the POST. An error of the
+    /// fallback is discarded, since the rejection of the POST is what most users can act on.
     async fn connect_http(
         url: Url,
         headers: HeaderMap,
@@ -117,6 +128,7 @@ impl McpClient {
 
     /// Runs the handshake, then subscribes to list changes in the modern era.
     async fn handshake(owner: ConnectionOwner, first: FirstProbe, deadline: Instant) -> Result<McpClient, WireError> {
+        // If this fails, dropping `owner` ends the connection and its tasks.
         let HandshakeResult { era, server } = handshake::negotiate(&owner.0, first, deadline).await?;
         if era == Era::Modern && owner.0.options.listen {
             change_subscription::start(&owner.0, &server);
@@ -147,11 +159,13 @@ impl McpClient {
         let handler = options.handler.as_ref().or(self.connection.0.options.handler.as_ref());
         let context = RequestContext::new(options);
         let result = input_required::request_with_input(&self.connection.0, &request, &context, handler).await?;
+        // Only after success: a subscription that the server rejected must not be made again in the next session.
         self.connection.0.track_subscription(method, params);
         Ok(result)
     }
 
-    /// Subscribes to events of the connection from now on. A receiver that lags loses the oldest events.
+    /// Subscribes to events of the connection from now on. A receiver that lags loses the oldest events, so a caller
+    /// that must not miss a change of the tool list treats `Lagged` as one.
     pub fn events(&self) -> broadcast::Receiver<ConnectionEvent> {
         self.connection.0.events()
     }
@@ -172,7 +186,7 @@ impl McpClient {
         self.connection.0.is_ended()
     }
 
-    /// Waits until the connection ends.
+    /// Waits until the connection ends. Returns at once if it has ended already.
     pub async fn wait_closed(&self) {
         self.connection.0.wait_ended().await;
     }

@@ -2,6 +2,14 @@
 //! ownership of all background tasks.
 //!
 //! Bytes are moved by the [`ClientTransport`]; [`McpClient`](crate::McpClient) decides which requests to send.
+//!
+//! A request takes an id, registers in the table of pending requests (`in_flight`), is encoded for the era (`encode`)
+//! and sent by the transport. Whatever arrives, on whichever stream, comes through [`WireConnection::dispatch`]: a
+//! response completes the pending request with its id, a request of the server goes to a handler (`server_requests`), a
+//! notification to a callback or to the receivers of [`ConnectionEvent`]s.
+//!
+//! Invariant: each registered request is completed exactly once, by its response, by an error of the transport, by its
+//! deadline or cancellation, or by the end of the connection.
 
 mod outgoing;
 
@@ -36,9 +44,10 @@ use crate::{
     stdio::StdioTransport,
 };
 
-/// Maximum time to send a message that expects no response.
+/// Maximum time to send a message that expects no response. Such messages have no caller whose deadline would apply.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// Number of events kept for a receiver that lags; older ones are dropped.
+/// Number of events kept for a receiver that lags; older ones are dropped. Reading from the server never waits for a
+/// receiver.
 const EVENT_CAPACITY: usize = 256;
 
 /// Event of a connection that belongs to no request.
@@ -46,7 +55,7 @@ const EVENT_CAPACITY: usize = 256;
 pub enum ConnectionEvent {
     /// The tool list changed, or may have changed while no notification could arrive.
     ToolsChanged,
-    /// Any other notification of the server.
+    /// Any other notification that the connection does not handle itself.
     Other { method: String, params: Option<Box<RawValue>> },
     /// The connection ended. Always the last event.
     Closed,
@@ -64,16 +73,19 @@ pub(crate) struct WireConnection {
     next_id: AtomicU64,
     /// Requests that wait for a response, by id.
     pending: Mutex<HashMap<u64, PendingRequest>>,
+    /// Requests of a legacy server that are being answered.
     server_requests: server_requests::ActiveServerRequests,
     events: broadcast::Sender<ConnectionEvent>,
     /// Fires when the connection ends, after `end_reason` is set.
     ended: CancellationToken,
     end_reason: OnceLock<WireError>,
+    /// Background tasks: readers, writers, handlers and subscriptions. Aborted by [`WireConnection::end`].
     tasks: Mutex<JoinSet<()>>,
     /// The runtime of the caller that connected: a request may be dropped on a thread without one.
     runtime: Handle,
     /// Held while a lost session is renewed, so that concurrent requests share one new session.
     renewal_lock: tokio::sync::Mutex<()>,
+    /// Resources to subscribe to again in a new session.
     subscribed_resources: resource_subscriptions::SubscribedResources,
 }
 
@@ -121,12 +133,14 @@ impl WireConnection {
     }
 
     /// Sends a request and waits for its response. When the server lost the session, begins a new one and repeats the
-    /// request once.
+    /// request once. That is safe for any tool: a server that rejects the session has not processed the request.
     pub(crate) async fn request(
         self: &Arc<Self>,
         request: &OutgoingRequest<'_>,
         context: &RequestContext,
     ) -> Result<Box<RawValue>, WireError> {
+        // Remembered before the request, so that a session which another request renewed meanwhile is not renewed
+        // again.
         let session = self.transport.session();
         if let Some(response) = self.request_once(request, context).await? {
             return Ok(response);
@@ -144,6 +158,7 @@ impl WireConnection {
         context: &RequestContext,
     ) -> Result<Option<Box<RawValue>>, WireError> {
         // If this future is dropped, the `InFlightRequest` notifies the server.
+        // Registered before it is sent: over a separate stream, the response may be read before `send` returns.
         let (in_flight, mut response) = self.register_request(request, context)?;
         let send_state = in_flight.send_state.clone();
         let mut message = self.encode_request(in_flight.id, request, context.progress.is_some(), send_state)?;
@@ -154,6 +169,8 @@ impl WireConnection {
                 response = &mut response => return in_flight.resolve(response).map(Some),
                 delivery = self.transport.send(self, &mut message) => delivery,
             };
+            // Over Streamable HTTP the response was dispatched before `send` returned, so this wait ends at once. Over
+            // the other transports it lasts until the reader dispatches the response.
             match delivery {
                 Ok(DeliveryStatus::Sent) => in_flight.resolve((&mut response).await).map(Some),
                 Ok(DeliveryStatus::SessionLost) => in_flight.unregister(Ok(None)),
@@ -187,6 +204,7 @@ impl WireConnection {
     /// request. Returns what the text was.
     pub(crate) fn dispatch_for_request(self: &Arc<Self>, text: &str, request: Option<u64>) -> DispatchOutcome {
         let mut seen = DispatchOutcome::Ignored;
+        // In order, and without waiting: the progress of a request is handed over before its result.
         for message in message::split_batch(text) {
             match message::parse(message) {
                 None => continue,
@@ -273,7 +291,7 @@ impl WireConnection {
         }
     }
 
-    /// Sends an event to all receivers.
+    /// Sends an event to all receivers. Never waits; a receiver that lags loses the oldest events.
     pub(crate) fn publish(&self, event: ConnectionEvent) {
         // Fails without receivers, which is fine.
         let _ = self.events.send(event);
@@ -294,11 +312,14 @@ impl WireConnection {
         }
     }
 
-    /// Ends the connection: pending requests fail with `reason`, and all tasks are aborted. Later calls do nothing.
+    /// Ends the connection: pending requests fail with `reason`, and all tasks are aborted. Later calls do nothing, so
+    /// the first reason is the one that is reported.
     pub(crate) fn end(&self, reason: WireError) {
         if self.end_reason.set(reason).is_err() {
             return;
         }
+        // Before the table is cleared: `register_request` inserts first and checks this afterwards, so no request is
+        // missed.
         self.ended.cancel();
         // Drops the senders; each waiting request then reads `end_reason`.
         lock(&self.pending).clear();
@@ -316,7 +337,8 @@ impl WireConnection {
         self.ended.cancelled().await;
     }
 
-    /// Builds the error of a request that ended with the connection. `sent`: whether the server may have received it.
+    /// Builds the error of a request that ended with the connection. `sent`: whether the server may have received it. A
+    /// line over the limit is reported as such to the requests that may have been waiting for it.
     fn end_error(&self, sent: bool) -> WireError {
         match self.end_reason.get() {
             Some(WireError::TooLarge { what, limit }) if sent => WireError::TooLarge { what, limit: *limit },
@@ -332,10 +354,13 @@ impl WireConnection {
         lost: Option<http::HeaderValue>,
         context: &RequestContext,
     ) -> Result<(), WireError> {
+        // All requests of a lost session arrive here; the first one renews it and the others find the new one.
         let locking = tokio::time::timeout_at(context.deadline, self.renewal_lock.lock());
         let _guard = locking.await.map_err(|_| WireError::Timeout { sent: false })?;
         if self.transport.session() == lost {
             tracing::debug!("the server lost the session; beginning a new one");
+            // Bounded like a new connection, not by the deadline of the request alone, which may be minutes away. The
+            // caller then learns that the server is gone, as an error that allows a retry.
             let limit = self.options.connect_timeout;
             let deadline = context.deadline.min(deadline_after(limit));
             match handshake::initialize(self, deadline).await {

@@ -1,11 +1,15 @@
 //! Protocol versions and the two eras they belong to: legacy (handshake and session) and modern (stateless).
+//!
+//! A version is a date, such as `2025-06-18`, and is written and stored in that form. The era decides which handshake a
+//! peer understands and how a question to the client is asked; the version within the legacy era decides details only,
+//! such as batches and priming events.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
 /// Protocol era and version of a server, negotiated by [`McpClient::connect`](crate::McpClient::connect). Passing it to
-/// the next connect saves a round trip.
+/// the next connect saves a round trip. Serialized as the version, for example `"2025-11-25"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Era {
@@ -18,9 +22,13 @@ pub enum Era {
 /// A protocol version of the legacy era, oldest first, so that versions can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LegacyVersion {
+    /// HTTP+SSE is the only HTTP transport.
     V2024_11_05,
+    /// Adds Streamable HTTP; the last version with batches.
     V2025_03_26,
+    /// Clients send the header `MCP-Protocol-Version` with each request after the handshake.
     V2025_06_18,
+    /// Adds priming events, with which a client can resume a stream before its first message.
     V2025_11_25,
 }
 
@@ -28,7 +36,7 @@ pub enum LegacyVersion {
 pub(crate) const MODERN_VERSION: &str = "2026-07-28";
 
 impl LegacyVersion {
-    /// The version offered in `initialize`.
+    /// The version offered in `initialize`. A server that does not support it answers with one that it does support.
     pub const LATEST: LegacyVersion = LegacyVersion::V2025_11_25;
     /// All versions, oldest first.
     pub(crate) const ALL: [LegacyVersion; 4] = [
@@ -51,6 +59,7 @@ impl LegacyVersion {
     /// Maps the version a server answered with to a known one. An unknown version becomes the newest known one that is
     /// not newer: versions are dates, and a server with an odd date usually works.
     pub(crate) fn nearest(version: &str) -> LegacyVersion {
+        // Dates in this form compare like strings. A version older than all known ones is treated as the oldest.
         let mut newest_first = LegacyVersion::ALL.into_iter().rev();
         newest_first.find(|known| known.as_str() <= version).unwrap_or(LegacyVersion::V2024_11_05)
     }
@@ -76,6 +85,8 @@ impl FromStr for Era {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Era, String> {
+        // Exact, unlike `nearest`: a server answers a version that it does not know with one of its own, and a stored
+        // era is one that was negotiated.
         if text == MODERN_VERSION {
             return Ok(Era::Modern);
         }

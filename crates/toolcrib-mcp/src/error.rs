@@ -1,6 +1,10 @@
 //! Errors of the wire, as a small enum that callers match on.
 //!
-//! Messages are for people. They never contain headers, query strings or other places where secrets occur.
+//! Messages are for people. They never contain headers, query strings or other places where secrets occur. Text of the
+//! server may be part of a message, shortened and without control characters; [`WireError::kind`] is the form for logs.
+//!
+//! The distinction that callers depend on is [`WireError::was_sent`]: a request that did not reach the server may be
+//! repeated even if the tool is not idempotent.
 
 use std::fmt;
 
@@ -9,7 +13,7 @@ use serde_json::value::RawValue;
 /// Failure of a request or of a connection. `sent` fields tell whether the server may have received the request.
 #[derive(Debug, Clone)]
 pub enum WireError {
-    /// The connection could not be established; nothing was sent.
+    /// The connection could not be established; nothing was sent. The text is the reason.
     Connect(String),
     /// HTTP 401 or 403: a token is missing, invalid or lacks permission.
     Unauthorized {
@@ -25,23 +29,23 @@ pub enum WireError {
         /// The `Retry-After` header as the server sent it.
         retry_after: Option<String>,
     },
-    /// The peer answers, but not with MCP.
+    /// The peer answers, but not with MCP. The text is the reason and may quote the response.
     NotMcp(String),
-    /// The deadline passed.
+    /// The deadline of the request or of the handshake passed.
     Timeout { sent: bool },
-    /// The connection ended before the response.
+    /// The connection ended before the response, or was closed already.
     Closed { sent: bool, reason: String },
-    /// A message or list of the server exceeds its bound.
+    /// A message or list of the server exceeds its bound in [`ClientLimits`](crate::ClientLimits).
     TooLarge {
         /// The thing that is too large, with its unit.
         what: &'static str,
         limit: usize,
     },
-    /// A JSON-RPC error of the server, unchanged.
+    /// A JSON-RPC error of the server, unchanged. The request was received and answered, so the connection is healthy.
     Rpc(RpcError),
     /// The server violated the protocol.
     Protocol(String),
-    /// The caller cancelled the request.
+    /// The caller cancelled the request with [`RequestOptions::cancel`](crate::RequestOptions).
     Cancelled { sent: bool },
 }
 
@@ -75,8 +79,11 @@ impl WireError {
     pub fn was_sent(&self) -> bool {
         match self {
             WireError::Connect(_) | WireError::Unauthorized { .. } => false,
+            // A client error (4xx) or a redirect is a rejection of the request. Behind a 5xx, the server or a proxy may
+            // have failed halfway through the work.
             WireError::Status { status, .. } => *status >= 500,
             WireError::Timeout { sent } | WireError::Closed { sent, .. } | WireError::Cancelled { sent } => *sent,
+            // Each of these is a reaction to a request that arrived.
             WireError::NotMcp(_) | WireError::TooLarge { .. } | WireError::Rpc(_) | WireError::Protocol(_) => true,
         }
     }
@@ -84,13 +91,18 @@ impl WireError {
 
 impl RpcError {
     // The first five codes are those of JSON-RPC, the others those of MCP 2026-07-28.
+    /// The text is not JSON.
     pub const PARSE: i64 = -32700;
+    /// Valid JSON, but not a message that the protocol allows here.
     pub const INVALID_REQUEST: i64 = -32600;
     pub const INVALID_PARAMS: i64 = -32602;
     pub const METHOD_NOT_FOUND: i64 = -32601;
     pub const INTERNAL: i64 = -32603;
+    /// A header that must repeat a part of the body is missing or differs from it.
     pub const HEADER_MISMATCH: i64 = -32020;
+    /// The request needs a client capability that the client did not declare; the data names it.
     pub const MISSING_CAPABILITY: i64 = -32021;
+    /// The data lists the supported versions.
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 
     /// Creates an error without data.
@@ -146,6 +158,7 @@ impl std::error::Error for RpcError {}
 
 /// Returns the beginning of untrusted text on one line, without control characters, for use in an error message.
 pub(crate) fn sanitize_excerpt(text: &str) -> String {
+    // A sentence or two: the excerpt becomes part of a message on one line.
     const MAX_EXCERPT_CHARS: usize = 200;
     let mut short: String =
         text.chars().take(MAX_EXCERPT_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,7 +1,14 @@
 //! HTTP headers of 2026-07-28 that repeat parts of the request body, so that proxies can route without parsing it:
 //! `Mcp-Method`, `Mcp-Name`, and `Mcp-Param-*` for arguments that the tool's schema marks with `x-mcp-header`.
 //!
-//! The client builds them, the server checks them against the body.
+//! The client builds them, the server checks them against the body; a difference is an error (400, -32020), because a
+//! proxy and the server would otherwise act on different requests. A gateway that renames a tool builds them anew.
+//!
+//! ```text
+//! schema     {"properties":{"region":{"type":"string","x-mcp-header":"Region"}}}
+//! arguments  {"region":"eu-1"}
+//! header     Mcp-Param-Region: eu-1
+//! ```
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -32,7 +39,8 @@ pub(crate) fn name_param(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Builds the `Mcp-Param-*` headers of a call.
+/// Builds the `Mcp-Param-*` headers of a call. Arguments that are absent or null have none. A schema with invalid
+/// keywords yields none at all; such a tool is excluded when it is listed.
 pub(crate) fn argument_headers(schema: &RawValue, arguments: &RawValue) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for parameter in header_parameters(schema).unwrap_or_default() {
@@ -44,7 +52,8 @@ pub(crate) fn argument_headers(schema: &RawValue, arguments: &RawValue) -> Heade
     headers
 }
 
-/// Checks that the standard headers of a request match its body; returns the reason otherwise.
+/// Checks that the standard headers of a request match its body; returns the reason otherwise. `Mcp-Name` is checked
+/// for the three methods that the specification names.
 pub(crate) fn check_standard_headers(headers: &HeaderMap, method: &str, name: Option<&str>) -> Result<(), String> {
     check_header(headers, "mcp-method", Some(method))?;
     match (method, name) {
@@ -53,7 +62,8 @@ pub(crate) fn check_standard_headers(headers: &HeaderMap, method: &str, name: Op
     }
 }
 
-/// Checks that the `Mcp-Param-*` headers of a call match its arguments; returns the reason otherwise.
+/// Checks that the `Mcp-Param-*` headers of a call match its arguments; returns the reason otherwise. A header for an
+/// absent argument is a mismatch, too.
 pub(crate) fn check_argument_headers(
     headers: &HeaderMap,
     schema: &RawValue,
@@ -117,7 +127,8 @@ fn header_parameters(schema: &RawValue) -> Result<Vec<HeaderParameter>, String> 
     }
 }
 
-/// Collects keywords of properties that are reachable by property names alone; a keyword elsewhere is an error.
+/// Collects keywords of properties that are reachable by property names alone; a keyword elsewhere is an error. The
+/// depth is bounded by serde_json, which refuses to parse more than 127 levels.
 fn collect_header_parameters(
     schema: &Map<String, Value>,
     path: &mut Vec<String>,
@@ -128,6 +139,7 @@ fn collect_header_parameters(
     }
     for (keyword, value) in schema {
         match (keyword.as_str(), value) {
+            // The only keyword through which an argument keeps a fixed path from the root.
             ("properties", Value::Object(properties)) => {
                 for (name, property) in properties {
                     let Value::Object(property) = property else { continue };
@@ -170,6 +182,7 @@ fn parse_header_parameter(
 /// schemas, such as `default`, are skipped.
 fn has_unreachable_keyword(keyword: &str, value: &Value) -> bool {
     match (keyword, value) {
+        // An object in one of these is data, in which the keyword has no meaning.
         ("default" | "const" | "enum" | "examples", _) => false,
         ("properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(schemas)) => {
             schemas.values().any(has_header_keyword)
@@ -207,6 +220,7 @@ fn argument_text(arguments: &RawValue, path: &[String]) -> Option<String> {
 
 /// Inserts a header with its value in the encoded form.
 fn insert_encoded(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    // Encoded text is always a valid header value; the error case does not occur.
     if let Ok(value) = HeaderValue::from_str(&encode_value(value)) {
         headers.insert(name, value);
     }

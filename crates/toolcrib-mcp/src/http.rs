@@ -1,7 +1,19 @@
 //! The client's Streamable HTTP transport: every message is a POST, and the response is a JSON body or an event stream.
 //!
 //! A legacy server may interrupt a response stream, which the client resumes, and has one more event stream (GET) for
-//! messages that belong to no request.
+//! messages that belong to no request. Servers of 2026-07-28 have neither; there, closing the response stream cancels
+//! the request.
+//!
+//! ```text
+//! POST request       200 application/json    the response
+//!                    200 text/event-stream   notifications, requests of the server, then the response
+//! POST notification  202
+//! GET (legacy)       200 text/event-stream   messages that belong to no request; with Last-Event-ID, the rest of a stream
+//! DELETE (legacy)    200                     the session ends
+//! ```
+//!
+//! Parsing of events is in `sse`, the mapping of statuses to errors in `response`, the transport of 2024-11-05 in
+//! `legacy_sse`.
 
 pub(crate) mod legacy_sse;
 pub(crate) mod response;
@@ -35,15 +47,19 @@ use crate::{
 
 /// Header with the session id of legacy servers.
 const SESSION_HEADER: &str = "mcp-session-id";
-/// Maximum number of consecutive attempts to resume or reopen a stream without receiving an event.
+/// Maximum number of consecutive attempts to resume or reopen a stream without receiving an event. Each event sets the
+/// count back, so a server that closes its streams regularly is followed for as long as it makes progress.
 const MAX_RESUME_ATTEMPTS: u32 = 5;
-/// Maximum delay between attempts, also when the server asks for more in `retry`.
+/// Maximum delay between attempts, also when the server asks for more in `retry`. A caller waits for a resumed
+/// response.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// Minimum delay between GET streams, also when the server asks for less in `retry`: no request waits for them.
 const MIN_LISTEN_DELAY: Duration = Duration::from_millis(500);
-/// A GET stream that lasted longer counts as healthy even without an event.
+/// A GET stream that lasted longer counts as healthy even without an event, so that one which is closed while idle is
+/// opened again.
 const STABLE_STREAM_DURATION: Duration = Duration::from_secs(10);
-/// Maximum time to read the rest of a response stream after the response.
+/// Maximum time to read the rest of a response stream after the response. The HTTP connection is reused if the server
+/// ends the stream within it.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Connection state of one server URL.
@@ -72,12 +88,14 @@ struct StreamPosition {
 
 /// Why reading a stream stopped.
 enum StreamStop {
+    /// The response to the request was dispatched.
     ResponseReceived,
+    /// The stream ended, or its connection broke, before the response.
     Interrupted,
 }
 
 impl HttpTransport {
-    /// Creates the transport without any request.
+    /// Creates the transport without any request. Credentials in the URL become a header.
     pub(crate) fn new(client: reqwest::Client, url: Url, headers: HeaderMap, body_bytes: usize) -> HttpTransport {
         let (url, headers) = move_credentials_to_header(&client, url, headers);
         HttpTransport {
@@ -118,10 +136,12 @@ impl HttpTransport {
         if !status.is_success() {
             return self.handle_error_status(connection.era(), message, response).await;
         }
+        // Stored even when it is absent: a server without sessions must not get the id of an earlier one.
         if message.method == "initialize" {
             let session = response.headers().get(SESSION_HEADER).cloned();
             *self.session.write().unwrap_or_else(PoisonError::into_inner) = session;
         }
+        // A notification or a response: the body, if there is one, has no meaning.
         let Some(id) = message.id else { return Ok(DeliveryStatus::Sent) };
         if is_event_stream(&response) {
             return self.follow_response_stream(connection, response, id).await;
@@ -141,6 +161,7 @@ impl HttpTransport {
     }
 
     /// Builds and executes the POST. The connection's headers come first, so that they cannot replace the protocol's.
+    /// Fails only when no response arrives; the status is for the caller to judge.
     async fn post(&self, era: Era, message: &mut OutgoingMessage<'_>) -> Result<Response, WireError> {
         let mut request = reqwest::Request::new(Method::POST, self.url.clone());
         let headers = request.headers_mut();
@@ -149,6 +170,7 @@ impl HttpTransport {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         headers.extend(std::mem::take(&mut message.headers));
+        // Before the handshake there is neither a negotiated version nor a session.
         if message.method != "initialize" {
             self.add_protocol_headers(era, headers);
         }
@@ -164,7 +186,8 @@ impl HttpTransport {
         }
     }
 
-    /// Distinguishes a lost session from other errors.
+    /// Distinguishes a lost session from other errors. Without a session id a 404 is about the address, and the modern
+    /// era has no sessions.
     async fn handle_error_status(
         &self,
         era: Era,
@@ -209,6 +232,7 @@ impl HttpTransport {
         let mut events = EventStreamParser::new(self.body_bytes);
         loop {
             while let Some(event) = events.next()? {
+                // Any event shows that the server makes progress.
                 position.failed_attempts = 0;
                 position.retry = event.retry.or(position.retry);
                 if let Some(last) = event.id.and_then(|id| HeaderValue::from_str(&id).ok()) {
@@ -222,6 +246,7 @@ impl HttpTransport {
                         drain_in_background(connection, response);
                         return Ok(StreamStop::ResponseReceived);
                     }
+                    // The stream belongs to one request, so the error can only be its response.
                     DispatchOutcome::ErrorWithoutId(error) if id.is_some() => return Err(WireError::Rpc(error)),
                     DispatchOutcome::Response(_)
                     | DispatchOutcome::ErrorWithoutId(_)
@@ -237,7 +262,8 @@ impl HttpTransport {
         }
     }
 
-    /// Reopens an interrupted response stream at its position. Only legacy streams with event ids can be resumed.
+    /// Reopens an interrupted response stream at its position. Only legacy streams with event ids can be resumed. The
+    /// deadline of the request applies as well, since the caller drops this future.
     async fn resume_stream(
         &self,
         connection: &Arc<WireConnection>,
@@ -246,6 +272,7 @@ impl HttpTransport {
         let interrupted = || closed_error(true, "the server ended the stream before the response".to_owned());
         let resumable = position.last_event_id.is_some() && connection.era() != Era::Modern;
         while resumable && position.failed_attempts < MAX_RESUME_ATTEMPTS {
+            // Counted before the attempt; an event on the new stream sets it back.
             position.failed_attempts += 1;
             sleep(position.retry_delay(Duration::from_secs(1))).await;
             match self.open_listen_stream(connection.era(), position).await {
@@ -294,6 +321,7 @@ impl HttpTransport {
             position.failed_attempts += 1;
             let started = Instant::now();
             let response = self.open_listen_stream(connection.era(), &position).await;
+            // The handshake waits for this, whatever the server answered.
             drop(opened.take());
             match response {
                 Ok(response) if response.status().is_success() && is_event_stream(&response) => {

@@ -1,5 +1,18 @@
 //! JSON-RPC messages as borrowed raw JSON. Only the first level is parsed, so that deep values, unknown fields and
 //! thirty-digit numbers pass through unchanged.
+//!
+//! There are four kinds of messages, told apart by their fields:
+//!
+//! ```json
+//! {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}
+//! {"jsonrpc":"2.0","method":"notifications/progress","params":{}}
+//! {"jsonrpc":"2.0","id":7,"result":{}}
+//! {"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"…"}}
+//! ```
+//!
+//! A request, a notification (no id), a response with a result and one with an error. Clients parse leniently
+//! ([`parse`]), because real servers deviate; servers parse strictly ([`parse_strict`]), because a rejection tells the
+//! author of a client about the mistake.
 
 use std::{borrow::Cow, fmt};
 
@@ -15,24 +28,18 @@ use crate::error::{RpcError, WireError};
 /// A received message, borrowed from its text.
 #[derive(Debug)]
 pub(crate) enum IncomingMessage<'a> {
-    Response {
-        id: u64,
-        outcome: Result<&'a RawValue, RpcError>,
-    },
+    /// The response to a request of this process, whose ids are numbers.
+    Response { id: u64, outcome: Result<&'a RawValue, RpcError> },
     /// An error without a request id. Over HTTP it answers the request whose response it is.
     ErrorWithoutId(RpcError),
-    Request {
-        id: &'a RawValue,
-        method: Cow<'a, str>,
-        params: Option<&'a RawValue>,
-    },
-    Notification {
-        method: Cow<'a, str>,
-        params: Option<&'a RawValue>,
-    },
+    /// The id is raw JSON, because the response must repeat it exactly: `1`, `1.0` and `"1"` are different texts.
+    Request { id: &'a RawValue, method: Cow<'a, str>, params: Option<&'a RawValue> },
+    /// A message without an id, which gets no response.
+    Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
 }
 
-/// All fields that a JSON-RPC message may have. Two of them may be `null`, which differs from absent.
+/// All fields that a JSON-RPC message may have. Two of them may be `null`, which differs from absent: the id of an
+/// error that names no request, and a result without content.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default)]
@@ -53,6 +60,8 @@ struct Envelope<'a> {
 /// anything that is not a message.
 pub(crate) fn parse(text: &str) -> Option<IncomingMessage<'_>> {
     let mut envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
+    // An id of `null` names no request. With a method such a message is a notification, with an error one without an
+    // id.
     envelope.id = envelope.id.filter(|id| id.get() != "null");
     envelope.classify()
 }
@@ -62,10 +71,12 @@ pub(crate) fn parse(text: &str) -> Option<IncomingMessage<'_>> {
 pub(crate) fn parse_strict(text: &str) -> Result<IncomingMessage<'_>, (Option<&RawValue>, RpcError)> {
     let invalid = |why: &str| RpcError::new(RpcError::INVALID_REQUEST, format!("not a JSON-RPC message: {why}"));
     let envelope: Envelope<'_> =
+        // The second parse tells malformed JSON from valid JSON of another shape; the two have different codes.
         serde_json::from_str(text).map_err(|_| match serde_json::from_str::<&RawValue>(text) {
             Ok(_) => (None, invalid("it is not an object, or one of its fields has the wrong type")),
             Err(error) => (None, RpcError::new(RpcError::PARSE, format!("not JSON: {error}"))),
         })?;
+    // MCP allows a string or a number. Any other id is not repeated in the error response.
     let id = envelope.id.filter(|id| matches!(id.get().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9')));
     if envelope.jsonrpc.is_none_or(|version| version.get() != r#""2.0""#) {
         return Err((id, invalid("`jsonrpc` is not `2.0`")));
@@ -80,7 +91,8 @@ pub(crate) fn parse_strict(text: &str) -> Result<IncomingMessage<'_>, (Option<&R
 }
 
 impl<'a> Envelope<'a> {
-    /// Determines the kind of message from the fields that are present.
+    /// Determines the kind of message from the fields that are present. A method takes precedence, then an error; a
+    /// result without a usable id answers no request and is no message.
     fn classify(self) -> Option<IncomingMessage<'a>> {
         match self {
             Envelope { method: Some(method), id: Some(id), params, .. } => {
@@ -108,11 +120,13 @@ pub(crate) fn split_batch(text: &str) -> Vec<&str> {
     if !text.trim_start().starts_with('[') {
         return vec![text];
     }
+    // A malformed batch has no messages; the caller decides whether that is an error.
     let batch: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
     batch.into_iter().map(RawValue::get).collect()
 }
 
-/// Encodes a request.
+/// Encodes a request. `params` are inserted as they are, so the text may contain line breaks between tokens; transports
+/// that need one line replace them.
 pub(crate) fn encode_request(id: u64, method: &str, params: Option<&RawValue>) -> Result<String, WireError> {
     encode(&OutgoingEnvelope { jsonrpc: "2.0", id: Some(id), method, params })
 }
@@ -170,11 +184,13 @@ fn encode(outgoing: &OutgoingEnvelope<'_>) -> Result<String, WireError> {
     serde_json::to_string(outgoing).map_err(encode_error)
 }
 
-/// A JSON object parsed one level deep: keys in their order, values as raw JSON.
+/// A JSON object parsed one level deep: keys in their order, values as raw JSON. Lookups are linear, since the objects
+/// of the protocol have a handful of keys.
 #[derive(Debug, Default)]
 pub(crate) struct RawObject<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
 
-/// A string, borrowed unless it contains escapes. serde borrows a plain `Cow<str>` field only with this attribute.
+/// A string, borrowed unless it contains escapes. serde borrows a plain `Cow<str>` field only with this attribute. A
+/// wrapper also borrows where no attribute can be placed, such as for the keys of a map.
 #[derive(Deserialize)]
 pub(crate) struct JsonString<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
@@ -250,6 +266,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
             }
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                // Room for the keys of a typical tool or call without growing.
                 let mut entries = Vec::with_capacity(8);
                 while let Some((JsonString(key), value)) = map.next_entry::<JsonString<'de>, &'de RawValue>()? {
                     entries.push((key, Cow::Borrowed(value)));
@@ -282,12 +299,14 @@ fn encode_error(error: serde_json::Error) -> WireError {
 
 /// Parses the id of a response. Our ids are numbers; some servers send them back as strings.
 fn parse_id(id: &RawValue) -> Option<u64> {
+    // A fraction, a negative number or other text is no id of this process; the response is then ignored.
     id.get().trim_matches('"').parse().ok()
 }
 
 /// Parses an error object leniently: whatever it is, the request it answers has failed.
 fn parse_error_object(error: &RawValue) -> RpcError {
     let Some(object) = RawObject::parse(error) else {
+        // Some servers send a plain string.
         return RpcError::new(RpcError::INTERNAL, error.get());
     };
     let code = object.get("code").and_then(|code| code.get().parse().ok()).unwrap_or(RpcError::INTERNAL);

@@ -1,4 +1,7 @@
 //! Parameters of the client: server address, options and limits of a connection, options and callbacks of a request.
+//!
+//! [`ClientOptions`] live as long as the connection, [`RequestOptions`] as long as one request. A callback of the
+//! request takes precedence over the same callback of the connection.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,7 +17,8 @@ use url::Url;
 
 use crate::{era::Era, error::RpcError};
 
-/// Address of the server and transport to reach it.
+/// Address of the server and transport to reach it. `Debug` prints the transport only: URL and headers may contain
+/// secrets.
 pub enum ConnectTarget {
     /// A byte stream with one message per line, such as stdout and stdin of a child process. The caller owns the process.
     Stream { reader: Box<dyn AsyncRead + Send + Unpin>, writer: Box<dyn AsyncWrite + Send + Unpin> },
@@ -34,6 +38,7 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// Maximum time for all of [`McpClient::connect`](crate::McpClient::connect).
     pub handshake_timeout: Duration,
+    /// Bounds on messages and lists of the server.
     pub limits: ClientLimits,
     /// The era negotiated last time. Saves a round trip if it still holds, and does no harm otherwise.
     pub era: Option<Era>,
@@ -52,14 +57,16 @@ pub struct ClientOptions {
     pub http: Option<reqwest::Client>,
 }
 
-/// Bounds on what a server may send. Beyond them a request fails with [`WireError::TooLarge`](crate::WireError).
+/// Bounds on what a server may send. Beyond them a request fails with [`WireError::TooLarge`](crate::WireError); a line
+/// that is too long also ends the connection, because any request may be waiting for it.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientLimits {
     /// Maximum bytes of one line of a byte stream.
     pub max_line_bytes: usize,
     /// Maximum bytes of one HTTP body or one event of a stream.
     pub max_body_bytes: usize,
-    /// Maximum number of pages of one tool list.
+    /// Maximum number of pages of one tool list. Real servers send one; a server that never stops paging must still
+    /// end.
     pub max_pages: usize,
     /// Maximum number of tools of one tool list.
     pub max_tools: usize,
@@ -70,6 +77,7 @@ pub struct ClientLimits {
 /// Options and callbacks of one request.
 #[derive(Clone)]
 pub struct RequestOptions {
+    /// Maximum time from the call to the response, including all `input_required` rounds and the renewal of a session.
     pub timeout: Duration,
     /// Receives the parameters of each progress notification. A receiver that is full misses some.
     pub progress: Option<mpsc::Sender<Box<RawValue>>>,
@@ -80,8 +88,9 @@ pub struct RequestOptions {
     pub handler: Option<ServerRequestHandler>,
     /// Receives the notifications on the response stream over HTTP, instead of [`ClientOptions::on_notification`].
     pub on_notification: Option<NotificationHandler>,
+    /// Set when the request is made on behalf of a client of 2026-07-28.
     pub relay: Option<Relay>,
-    /// Headers of the request over HTTP.
+    /// Headers of the request over HTTP. They replace headers of the connection with the same name.
     pub headers: HeaderMap,
 }
 
@@ -97,14 +106,15 @@ pub struct Relay {
     pub request_state: Option<Box<RawValue>>,
 }
 
-/// Answers a request of the server: `elicitation/create`, `sampling/createMessage`, `roots/list`.
+/// Answers a request of the server: `elicitation/create`, `sampling/createMessage`, `roots/list`. Runs in a task of the
+/// connection, or for an `input_required` result under the deadline of the request. A panic becomes a JSON-RPC error.
 pub type ServerRequestHandler =
     Arc<dyn Fn(ServerRequest) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>> + Send + Sync>;
 
-/// Receives the method and the parameters of a notification.
+/// Receives the method and the parameters of a notification. Called while the stream is read, so it must not block.
 pub type NotificationHandler = Arc<dyn Fn(&str, Option<&RawValue>) + Send + Sync>;
 
-/// A request from the server to the client.
+/// A request from the server to the client. Method and parameters are untrusted.
 #[derive(Debug, Clone)]
 pub struct ServerRequest {
     pub method: String,
@@ -134,6 +144,8 @@ impl Default for ClientLimits {
     fn default() -> ClientLimits {
         const MIB: usize = 1024 * 1024;
         ClientLimits {
+            // One message may carry images and other binary content as Base64, so the bound is generous. The bound of
+            // the list is higher than that of one page, which is a message itself.
             max_line_bytes: 32 * MIB,
             max_body_bytes: 32 * MIB,
             max_pages: 200,

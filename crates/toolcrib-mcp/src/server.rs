@@ -2,6 +2,11 @@
 //!
 //! A [`Service`] answers the requests. Sessions, headers, streams, cancellation and questions to the client are handled
 //! here.
+//!
+//! A request passes: transport (`http`, `stdio`) ▶ parameters (`params`) ▶ task (`dispatch`) ▶ service ▶ response
+//! (`request_state`, `envelope`) ▶ queue of its HTTP response (`event_buffer`) or of the byte stream. Each request has
+//! one task, and the task ends with exactly one of: a response, a cancellation, a disconnect of the client, or the
+//! shutdown response of the service.
 
 mod http;
 mod options;
@@ -37,17 +42,20 @@ use crate::{era::Era, error::RpcError};
 /// Answers the requests of clients. Implementations never see a transport, a session id or a difference between
 /// protocol versions, except [`McpPeer::era`]. They must not block the thread.
 pub trait Service: Send + Sync + 'static {
-    /// Describes the service for the result of `initialize` or `server/discover`.
+    /// Describes the service for the result of `initialize` or `server/discover`. Bounded by
+    /// [`ServerOptions::describe_timeout`]; a service that takes longer is reported as not ready.
     fn describe(&self, peer: &Arc<McpPeer>) -> BoxFuture<'static, ServiceDescription>;
 
     /// Answers any request except those of the protocol itself (`initialize`, `server/discover`, `ping`,
-    /// `subscriptions/listen`). The future continues for [`ServerOptions::cleanup_timeout`] after `request.cancel`.
+    /// `subscriptions/listen`). The future continues for [`ServerOptions::cleanup_timeout`] after `request.cancel`. A
+    /// panic fails this request only.
     fn handle_request(&self, request: McpRequest) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>>;
 
     /// Returns the changes that this client may see, from now on. The stream is dropped when the client disconnects.
     fn changes(&self, peer: &Arc<McpPeer>) -> BoxStream<'static, ChangeNotification>;
 
     /// Returns the input schema of a tool that this client may call, to check the headers that repeat its arguments.
+    /// `None` skips the check; the call itself then fails or not in [`Service::handle_request`].
     fn input_schema(&self, peer: &Arc<McpPeer>, tool: &str) -> Option<Box<RawValue>>;
 
     /// Returns the response to a request of this method that cannot be finished because the server stops.
@@ -55,7 +63,8 @@ pub trait Service: Send + Sync + 'static {
         Err(RpcError::new(RpcError::INTERNAL, "the server is stopping; try again"))
     }
 
-    /// Called once when a client disconnected for good, so that its state can be dropped.
+    /// Called once when a client disconnected for good, so that its state can be dropped. For a stateless peer that is
+    /// after each request. Must not block: it may be called while a connection is dropped.
     fn on_disconnect(&self, peer: &Arc<McpPeer>);
 }
 
@@ -64,6 +73,7 @@ pub trait Service: Send + Sync + 'static {
 pub struct McpPeer {
     /// Unique in this process.
     pub id: u64,
+    /// Era and version of the client, for services that must know it, such as a gateway.
     pub era: Era,
     /// The client's name for itself. Untrusted: use it for display only.
     pub name: Option<String>,
@@ -81,12 +91,14 @@ pub struct McpPeer {
 pub struct ServiceDescription {
     /// The server capabilities, a JSON object.
     pub capabilities: Box<RawValue>,
+    /// Text for the model on how to use the tools.
     pub instructions: Option<String>,
 }
 
 /// A request for the [`Service`].
 #[derive(Debug)]
 pub struct McpRequest {
+    /// Name of the method, such as `tools/call`. Any name that the protocol does not handle itself is passed on.
     pub method: String,
     /// The parameters as the client sent them, without the hop-by-hop keys of `_meta`.
     pub params: Option<Box<RawValue>>,
@@ -102,11 +114,12 @@ pub struct McpRequest {
 /// A change that is announced to clients, so that they read the list or the resource again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeNotification {
+    /// The list of tools.
     Tools,
+    /// The list of prompts.
     Prompts,
+    /// The list of resources.
     Resources,
     /// The content of one resource.
-    Resource {
-        uri: String,
-    },
+    Resource { uri: String },
 }

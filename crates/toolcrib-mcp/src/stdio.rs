@@ -1,7 +1,9 @@
 //! The client's stdio transport: one JSON-RPC message per line over a byte stream, with a reader task and a writer
 //! task.
 //!
-//! The caller starts the process and owns its streams; the bounds on lines and on the queue are kept here.
+//! The caller starts the process and owns its streams; the bounds on lines and on the queue are kept here. Lines on
+//! stdout that are not messages are skipped, since real servers print banners and logs there. stderr is not part of the
+//! transport.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,9 +18,11 @@ use crate::{
     error::WireError,
 };
 
-/// Maximum number of messages queued for a server that does not read its stdin; further senders wait.
+/// Maximum number of messages queued for a server that does not read its stdin; further senders wait, each until its
+/// own deadline.
 const MAX_QUEUED_MESSAGES: usize = 256;
-/// Maximum capacity in bytes that the line buffer keeps between messages.
+/// Maximum capacity in bytes that the line buffer keeps between messages. One large result must not hold its memory for
+/// the lifetime of the connection.
 const MAX_RETAINED_BUFFER: usize = 1024 * 1024;
 
 /// The sending side. Dropping it, or [`StdioTransport::close`], closes the server's stdin.
@@ -65,7 +69,8 @@ impl StdioTransport {
         queue.ok_or_else(closed)?.send(queued).await.map_err(|_| closed())
     }
 
-    /// Queues a message without waiting; drops it when the queue is full or closed.
+    /// Queues a message without waiting; drops it when the queue is full or closed. For callers that cannot wait, such
+    /// as `drop`.
     pub(crate) fn try_send(&self, text: String) {
         if let Some(queue) = &*self.queue.lock().unwrap_or_else(PoisonError::into_inner) {
             // Callers use this for messages that may be lost.
@@ -73,7 +78,8 @@ impl StdioTransport {
         }
     }
 
-    /// Lets the writer send the queued messages, closes the server's stdin and waits for that.
+    /// Lets the writer send the queued messages, closes the server's stdin and waits for that. Most servers exit at the
+    /// end of their stdin; those that do not are ended by the owner of the process.
     pub(crate) async fn close(&self) {
         drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.writer_finished.cancelled().await;
@@ -91,6 +97,7 @@ impl StdioTasks {
             reading.end(reason);
         });
         connection.spawn(async move {
+            // An orderly end (`Ok`) leaves the reader running: the server may still answer requests that were sent.
             let outcome = write_lines(writer, queue).await;
             writer_finished.cancel();
             if let Err(error) = outcome {

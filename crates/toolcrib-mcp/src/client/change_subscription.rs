@@ -1,6 +1,12 @@
 //! `subscriptions/listen` of 2026-07-28: one long-running request whose response stream carries list changes.
 //!
-//! Legacy servers send the same notifications without a subscription, so this runs in the modern era only.
+//! Legacy servers send the same notifications without a subscription, so this runs in the modern era only. The task
+//! belongs to the connection, which aborts it when it ends. Notifications on the stream take the usual path through
+//! `WireConnection::dispatch_for_request`, so this module only keeps the request open:
+//!
+//! ```json
+//! {"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}
+//! ```
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +20,8 @@ use crate::{
     message::{RawObject, to_raw},
 };
 
-/// Delay before the subscription is renewed after it ended; doubled after each attempt up to [`MAX_BACKOFF`].
+/// Delay before the subscription is renewed after one that lasted. One that ended within [`MAX_BACKOFF`] waits twice as
+/// long as the attempt before it.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 /// Maximum delay between attempts. A subscription that lasted longer counts as healthy and resets the backoff.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
@@ -30,6 +37,7 @@ pub(super) fn start(connection: &Arc<WireConnection>, server: &ServerDescription
         [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")];
     let filter: serde_json::Map<_, _> =
         lists.iter().filter_map(|(capability, key)| Some(((*key).to_owned(), announces(capability)?.into()))).collect();
+    // A server that announces no changes would send none, and may reject the request.
     if filter.is_empty() {
         return;
     }
@@ -52,6 +60,7 @@ async fn listen(connection: &Arc<WireConnection>, request: &OutgoingRequest<'_>)
     loop {
         let started = Instant::now();
         match connection.request(request, &RequestContext::with_deadline(deadline_after(Duration::MAX))).await {
+            // An orderly end, a lost connection and a server error may all be temporary, for example a restart.
             Ok(_) | Err(WireError::Closed { .. } | WireError::Connect(_) | WireError::Timeout { .. }) => {}
             Err(WireError::Status { status, .. }) if status >= 500 => {}
             // Any other error is an answer of the server: it does not support subscriptions.

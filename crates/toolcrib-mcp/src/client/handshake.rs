@@ -1,8 +1,14 @@
 //! Negotiates the protocol era with a server: `initialize` (legacy) or `server/discover` (2026-07-28).
 //!
-//! Over stdio the client sends `initialize` first: nearly all stdio servers are legacy, and many start so slowly that
-//! a probe with a deadline would misjudge them. Over HTTP it sends `server/discover` first. It falls back to the other
-//! request when the server answers with an error, never on a network failure.
+//! Over stdio the client sends `initialize` first: nearly all stdio servers are legacy, and many start so slowly that a
+//! probe with a deadline would misjudge them. Over HTTP it sends `server/discover` first. It falls back to the other
+//! request when the server answers with an error, never on a network failure. An era that is known from an earlier
+//! connection decides which request comes first, but not the result, because servers are upgraded.
+//!
+//! ```text
+//! stdio:  initialize ── error ──▶ server/discover
+//! HTTP:   server/discover ── error, timeout, other result ──▶ initialize ── 400, 404, 405 ──▶ GET (HTTP+SSE)
+//! ```
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,10 +27,11 @@ use crate::{
     message::{self, RawObject, to_raw},
 };
 
-/// Maximum time to wait for the legacy GET event stream to open before the first request is sent.
+/// Maximum time to wait for the legacy GET event stream to open before the first request is sent. It is paid by each
+/// connection to a server that holds back its response headers, so it is short.
 const LISTEN_START_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Handshake request to try first.
+/// Handshake request to try first. The other one remains the fallback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FirstProbe {
     Initialize,
@@ -37,7 +44,8 @@ pub(crate) struct HandshakeResult {
     pub(crate) server: ServerDescription,
 }
 
-/// Tries `first`, then the request of the other era if the server answered with an error.
+/// Tries `first`, then the request of the other era if the server answered with an error. Afterwards the connection is
+/// in the negotiated era; after an error it must not be used.
 pub(crate) async fn negotiate(
     connection: &Arc<WireConnection>,
     first: FirstProbe,
@@ -64,7 +72,8 @@ pub(crate) async fn negotiate(
     }
 }
 
-/// Performs the legacy handshake. Also called to begin a new session after the server lost the old one.
+/// Performs the legacy handshake: `initialize`, `notifications/initialized`, and over HTTP the GET event stream. Also
+/// called to begin a new session after the server lost the old one.
 pub(crate) async fn initialize(
     connection: &Arc<WireConnection>,
     deadline: Instant,
@@ -75,9 +84,11 @@ pub(crate) async fn initialize(
         "capabilities": &options.capabilities,
         "clientInfo": { "name": options.client_name, "version": options.client_version },
     }))?;
+    // Set before the request, whose encoding and headers depend on it; `discover` may have left the modern era.
     connection.set_era(Era::Legacy(LegacyVersion::LATEST));
     let result = send_request(connection, "initialize", Some(&params), deadline).await?;
     let fields = RawObject::parse(&result).ok_or_else(|| not_mcp_error("initialize", &result))?;
+    // The version is the only required field; others may be missing.
     let version = fields.get_string("protocolVersion").ok_or_else(|| not_mcp_error("initialize", &result))?;
     if version == MODERN_VERSION {
         // 2026-07-28 has no `initialize`, so the server confuses the eras; the error makes `negotiate` try `discover`.
@@ -111,7 +122,9 @@ pub(crate) async fn initialize(
     Ok(HandshakeResult { era, server: describe_server(&fields, fields.get("serverInfo")) })
 }
 
-/// Sends `server/discover`; returns `None` when the server turns out to be a legacy one.
+/// Sends `server/discover`; returns `None` when the server turns out to be a legacy one. An error means that
+/// `initialize` would fail as well: the server speaks 2026-07-28 and rejects the request, cannot be reached, or needs a
+/// token.
 async fn discover(connection: &Arc<WireConnection>, deadline: Instant) -> Result<Option<HandshakeResult>, WireError> {
     connection.set_era(Era::Modern);
     let result = match send_request(connection, "server/discover", None, deadline).await {
@@ -124,6 +137,7 @@ async fn discover(connection: &Arc<WireConnection>, deadline: Instant) -> Result
     let result = match result {
         Ok(result) => result,
         Err(WireError::Rpc(error))
+            // Only a modern server uses these codes, so its error is the result.
             if is_modern_error_code(error.code) && error.code != RpcError::UNSUPPORTED_VERSION =>
         {
             return Err(WireError::Rpc(error));
@@ -142,6 +156,7 @@ async fn discover(connection: &Arc<WireConnection>, deadline: Instant) -> Result
     if !versions.iter().any(|version| version == MODERN_VERSION) {
         return Ok(None);
     }
+    // The specification puts `serverInfo` into `_meta`; the top level, where `initialize` has it, is accepted too.
     let meta = fields.get("_meta").and_then(RawObject::parse).unwrap_or_default();
     let info = meta.get("io.modelcontextprotocol/serverInfo").or_else(|| fields.get("serverInfo"));
     Ok(Some(HandshakeResult { era: Era::Modern, server: describe_server(&fields, info) }))
@@ -187,6 +202,7 @@ fn is_modern_error_code(code: i64) -> bool {
 }
 
 /// Whether an error came from a server that may support the other era, and not from the network or a missing token.
+/// Trying the other era after a network failure would only double the time until the failure is reported.
 fn suggests_other_era(error: &WireError) -> bool {
     match error {
         WireError::Rpc(_) | WireError::NotMcp(_) | WireError::Protocol(_) => true,

@@ -1,5 +1,13 @@
 //! `input_required` results of 2026-07-28: a server that needs input returns what it asks for, and the client repeats
 //! the request with the answers and the server's `requestState`.
+//!
+//! ```json
+//! {"resultType":"input_required","inputRequests":{"how":{"method":"elicitation/create","params":{}}},"requestState":"…"}
+//! ```
+//!
+//! The repeated request has the same parameters plus `"inputResponses":{"how":{}}` and `"requestState":"…"`. Each round
+//! is a new request with a new id; the deadline covers all rounds together. Legacy servers ask with requests of their
+//! own, which `connection::server_requests` answers with the same handler.
 
 use std::sync::Arc;
 
@@ -14,10 +22,12 @@ use crate::{
     options::{ServerRequest, ServerRequestHandler},
 };
 
-/// Maximum number of `input_required` rounds of one request; a further one fails the request.
+/// Maximum number of `input_required` rounds of one request; a further one fails the request. A dialogue of several
+/// steps fits, and a server that asks for ever does not.
 const MAX_INPUT_ROUNDS: usize = 10;
 
-/// Sends a request and answers `input_required` results with `handler` until the result is complete.
+/// Sends a request and answers `input_required` results with `handler` until the result is complete. Without a handler,
+/// a result that only carries a `requestState` is still repeated: the server asks for nothing but to be called again.
 pub(super) async fn request_with_input(
     connection: &Arc<WireConnection>,
     request: &OutgoingRequest<'_>,
@@ -86,9 +96,11 @@ async fn next_round_params(
     handler: Option<&ServerRequestHandler>,
 ) -> Result<Box<RawValue>, WireError> {
     let mut params = request.params.and_then(RawObject::parse).unwrap_or_default();
+    // Answers and state of an earlier round are not valid in this one.
     params.retain(|key| !matches!(key, "inputResponses" | "requestState"));
     if let (Some(inputs), Some(handler)) = (&required.input_requests, handler) {
         let mut responses = RawObject::default();
+        // One after the other, because a handler may ask a person.
         for (key, input) in inputs.iter() {
             let input = RawObject::parse(input).unwrap_or_default();
             let method = input.get_string("method").unwrap_or_default();

@@ -1,4 +1,8 @@
 //! `tools/list` with pagination and bounds, and `tools/call` with the headers that repeat its arguments.
+//!
+//! A list is assembled page by page, tool by tool: one malformed tool is excluded with a reason and the others stay.
+//! Only what the wire needs is checked here (an object with a name, valid `x-mcp-header` keywords); everything else
+//! about a tool is judged by the layer above.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -21,11 +25,14 @@ use crate::{
 pub struct ToolList {
     /// The tools as the server sent them, in its order.
     pub tools: Vec<Box<RawValue>>,
-    /// Time to live in milliseconds: the smallest positive `ttlMs` of all pages.
+    /// Time to live in milliseconds: the smallest positive `ttlMs` of all pages. `None` if no page has one; 0 means "no
+    /// hint", not "expired".
     pub ttl_ms: Option<u64>,
-    /// Whether every page has the cache scope `public`, so that callers may share the list.
+    /// Whether every page has the cache scope `public`, so that callers may share the list. Pages without a scope,
+    /// which is all of the legacy era, count as private.
     pub public: bool,
-    /// Names of invalid tools, which are not in `tools`, each with the reason.
+    /// Names of invalid tools, which are not in `tools`, each with the reason. A tool without a name is listed by its
+    /// position, such as `(tool 3)`.
     pub excluded: Vec<(String, String)>,
 }
 
@@ -45,7 +52,8 @@ struct ToolListPage<'a> {
 
 impl McpClient {
     /// Lists all tools, page by page, within one deadline. Returns an empty list without a request when the server
-    /// declares no `tools` capability.
+    /// declares no `tools` capability. Fails as a whole when a bound is exceeded: a part of a list would look like
+    /// removed tools.
     pub async fn list_tools(&self, timeout: Duration) -> Result<ToolList, WireError> {
         self.list_tools_with(None, &RequestOptions::new(timeout)).await
     }
@@ -68,6 +76,7 @@ impl McpClient {
         let mut bytes = 0;
         for _ in 0..limits.max_pages {
             let mut params = RawObject::default();
+            // The cursor is opaque and sent back as it came.
             if let Some(cursor) = &cursor {
                 params.set("cursor", to_raw(cursor)?);
             }
@@ -84,6 +93,7 @@ impl McpClient {
                 }
                 outcome => outcome?,
             };
+            // Counted before the page is parsed, so that a list of many large pages ends early.
             bytes += result.get().len();
             if bytes > limits.max_list_bytes {
                 return Err(WireError::TooLarge { what: "the tool list (in bytes)", limit: limits.max_list_bytes });
@@ -108,6 +118,7 @@ impl McpClient {
         let page: ToolListPage<'_> = serde_json::from_str(result.get()).map_err(|_| no_list())?;
         let tools: Vec<&RawValue> = serde_json::from_str(page.tools.get()).map_err(|_| no_list())?;
         for tool in tools {
+            // The position in the whole list, from 1, for tools without a name.
             let number = list.tools.len() + list.excluded.len() + 1;
             match self.check_tool(tool) {
                 Ok(()) => list.tools.push(tool.to_owned()),
@@ -118,6 +129,7 @@ impl McpClient {
                 }
             }
         }
+        // A merged list is valid as long as its shortest-lived page. A value of another type counts as no hint.
         let ttl = page.ttl_ms.and_then(|ttl| ttl.get().parse::<u64>().ok()).filter(|ttl| *ttl > 0);
         list.ttl_ms = [list.ttl_ms, ttl].into_iter().flatten().min();
         list.public &= page.cache_scope.is_some_and(|scope| scope.get() == "\"public\"");
@@ -163,6 +175,7 @@ impl McpClient {
             Some(schema) if self.sends_argument_headers() => headers::argument_headers(schema, arguments),
             _ => HeaderMap::new(),
         };
+        // The caller's headers last: they replace generated ones of the same name.
         headers.extend(options.headers.clone());
         let request =
             OutgoingRequest { method: "tools/call", params: Some(&params), headers, relay: options.relay.as_ref() };

@@ -1,4 +1,16 @@
 //! Encodes requests: id, `_meta` of the era in use, and for Streamable HTTP the headers that repeat parts of the body.
+//!
+//! A modern request carries everything that a session would know:
+//!
+//! ```json
+//! {"name":"echo","arguments":{},"_meta":{
+//!   "io.modelcontextprotocol/protocolVersion":"2026-07-28",
+//!   "io.modelcontextprotocol/clientInfo":{"name":"toolcrib","version":"1.0.0"},
+//!   "io.modelcontextprotocol/clientCapabilities":{}}}
+//! ```
+//!
+//! Keys of `_meta` that belong to one hop are replaced here and removed by `server::params`, so that a gateway never
+//! forwards the ones of its client.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -22,7 +34,8 @@ pub(crate) fn is_hop_by_hop_meta(key: &str) -> bool {
 }
 
 impl WireConnection {
-    /// Encodes a request under its id, in the form that the era and the transport require.
+    /// Encodes a request under its id, in the form that the era and the transport require. Fails when the parameters
+    /// have to be extended and are not an object.
     pub(super) fn encode_request<'a>(
         &self,
         id: u64,
@@ -30,6 +43,7 @@ impl WireConnection {
         wants_progress: bool,
         send_state: Arc<SendState>,
     ) -> Result<OutgoingMessage<'a>, WireError> {
+        // `initialize` exists in the legacy era only and has no version in `_meta`.
         let modern = self.era() == Era::Modern && request.method != "initialize";
         let mut headers = request.headers.clone();
         let params = self.encode_params(id, request, modern, wants_progress, &mut headers)?;
@@ -47,6 +61,7 @@ impl WireConnection {
         wants_progress: bool,
         headers: &mut HeaderMap,
     ) -> Result<Option<Cow<'a, RawValue>>, WireError> {
+        // A text search instead of parsing. A match at a deeper level only costs the slow path.
         let has_meta = request.params.is_some_and(|params| params.get().contains("\"_meta\""));
         if !modern && !wants_progress && !has_meta {
             return Ok(request.params.map(Cow::Borrowed));
@@ -73,6 +88,7 @@ impl WireConnection {
             meta.set_borrowed("io.modelcontextprotocol/clientCapabilities", capabilities);
         }
         if let Some(relay) = request.relay.filter(|_| modern) {
+            // The answers and the state that the downstream client sent back; this connection adds nothing to them.
             let resumed = [("inputResponses", &relay.input_responses), ("requestState", &relay.request_state)];
             for (key, value) in resumed.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
                 params.set_borrowed(key, value);

@@ -1,4 +1,12 @@
 //! Requests in flight: the waiting side, the state shared with the transport's writer, and cancellation on drop.
+//!
+//! The caller of a request may give up at any moment by dropping its future. The [`InFlightRequest`] then removes the
+//! request from the table, and decides by its [`SendState`] whether the server has to be told:
+//!
+//! ```text
+//! queued ── mark_sent ──▶ sent ── drop ──▶ `notifications/cancelled`
+//!    └───── cancel ─────▶ cancelled        the writer skips the message, the server never sees it
+//! ```
 
 use std::sync::{
     Arc,
@@ -34,6 +42,7 @@ pub(super) struct InFlightRequest {
     pub(super) id: u64,
     connection: Arc<WireConnection>,
     pub(super) send_state: Arc<SendState>,
+    /// Whether the server may be notified of a cancellation.
     cancellable: bool,
 }
 
@@ -56,6 +65,8 @@ impl InFlightRequest {
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
         let unanswered = lock(&self.connection.pending).remove(&self.id).is_some();
+        // After the entry is removed, so that a response which arrives now is ignored. The exchange of states decides
+        // the race with the writer: either it never sends the message, or the server is notified.
         let cancelled_before_sending = self.send_state.cancel();
         if unanswered && !cancelled_before_sending && self.cancellable {
             self.connection.notify_cancelled(self.id);
@@ -64,7 +75,8 @@ impl Drop for InFlightRequest {
 }
 
 impl WireConnection {
-    /// Assigns an id to a request and registers it for its response. Fails when the connection ended.
+    /// Assigns an id to a request and registers it for its response. Fails when the connection ended; nothing was sent
+    /// then.
     pub(super) fn register_request(
         self: &Arc<Self>,
         request: &OutgoingRequest<'_>,
@@ -95,7 +107,8 @@ impl WireConnection {
 #[derive(Debug, Default)]
 pub(crate) struct SendState(AtomicU8);
 
-// States of a message.
+// States of a message. A queued one may become sent or cancelled; these two are final, except that an incomplete write
+// makes a sent one queued again.
 const QUEUED: u8 = 0;
 const SENT: u8 = 1;
 const CANCELLED: u8 = 2;
@@ -119,7 +132,7 @@ impl SendState {
         before != Err(SENT)
     }
 
-    /// Whether the server may have received the message.
+    /// Whether the server may have received the message: `true` from the moment before its first byte is written.
     pub(crate) fn is_sent(&self) -> bool {
         self.0.load(Ordering::Acquire) == SENT
     }

@@ -19,14 +19,18 @@ pub(crate) struct OutgoingRequest<'a> {
     pub(crate) params: Option<&'a RawValue>,
     /// Sent with the request over HTTP; ignored by the other transports.
     pub(crate) headers: HeaderMap,
+    /// Replaces capabilities, answers and state with those of a downstream client.
     pub(crate) relay: Option<&'a Relay>,
 }
 
 /// Deadline, cancellation and callbacks of one request.
 #[derive(Clone)]
 pub(crate) struct RequestContext {
+    /// Covers the whole request: sending, waiting, session renewal and `input_required` rounds.
     pub(crate) deadline: Instant,
+    /// Set if the caller wants progress; the request then carries a progress token.
     pub(crate) progress: Option<mpsc::Sender<Box<RawValue>>>,
+    /// Fires when the caller cancels the request.
     pub(crate) cancel: CancellationToken,
     pub(crate) handler: Option<ServerRequestHandler>,
     pub(crate) on_notification: Option<NotificationHandler>,
@@ -40,18 +44,22 @@ pub(crate) struct OutgoingMessage<'a> {
     pub(crate) method: &'a str,
     /// The JSON text. The transport takes it when it sends the message.
     pub(crate) text: String,
+    /// Headers of this message over HTTP, taken by the transport.
     pub(crate) headers: HeaderMap,
+    /// Shared with the guard of the request, which may cancel the message while it is queued.
     pub(crate) send_state: Arc<SendState>,
 }
 
 /// Result of sending a message.
 pub(crate) enum DeliveryStatus {
+    /// Sent; over Streamable HTTP the response was dispatched, too.
     Sent,
     /// The server no longer knows the session and did not process the message.
     SessionLost,
 }
 
-/// Kind of a received text.
+/// Kind of a received text. For a batch, the last response or error; HTTP uses it to decide whether the POST was
+/// answered.
 pub(crate) enum DispatchOutcome {
     /// The response to the request with this id.
     Response(u64),

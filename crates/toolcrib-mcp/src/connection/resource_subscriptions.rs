@@ -1,5 +1,8 @@
 //! Resources subscribed with `resources/subscribe`. A legacy server loses the subscriptions together with the session,
 //! so the client subscribes again in the new session.
+//!
+//! Only requests that the server accepted are tracked, by the URI alone. Servers of 2026-07-28 have no session that
+//! could be lost.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +15,8 @@ use serde_json::{json, value::RawValue};
 use super::{OutgoingRequest, RequestContext, WireConnection, deadline_after, lock};
 use crate::message::{RawObject, to_raw};
 
-/// Maximum number of tracked subscriptions. Those beyond it work, but do not survive a lost session.
+/// Maximum number of tracked subscriptions. Those beyond it work, but do not survive a lost session. The URIs come from
+/// outside, so the table must not grow without bound.
 const MAX_RESOURCE_SUBSCRIPTIONS: usize = 10_000;
 /// Maximum time for one `resources/subscribe` in a new session.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,6 +49,7 @@ impl WireConnection {
     pub(super) fn resubscribe(self: &Arc<Self>) {
         let connection = self.clone();
         self.spawn(async move {
+            // A lost session ends this task: its successor has a task of its own.
             let session = connection.transport.session();
             let mut remaining = lock(&connection.subscribed_resources.0).clone();
             let mut backoff = INITIAL_BACKOFF;

@@ -1,7 +1,9 @@
 //! Requests from the server to the client (elicitation, sampling, roots), answered by the caller's handler; and
 //! cancellation of the client's own requests.
 //!
-//! Only legacy servers send requests; those of 2026-07-28 return `input_required` instead.
+//! Only legacy servers send requests; those of 2026-07-28 return `input_required` instead. A request on the response
+//! stream of a call (over HTTP) is answered by the handler of that call, any other by the handler of the connection.
+//! Each is answered in a task of its own, because a handler may wait for a person and reading must go on meanwhile.
 
 use std::{
     collections::HashMap,
@@ -19,7 +21,8 @@ use crate::{
     options::{ServerRequest, ServerRequestHandler},
 };
 
-/// Maximum number of requests of one server answered concurrently; requests beyond it are ignored.
+/// Maximum number of requests of one server answered concurrently; requests beyond it are ignored. Each costs a task
+/// and may ask a person, so a server must not create them without bound.
 const MAX_CONCURRENT_SERVER_REQUESTS: usize = 32;
 
 /// Cancellation tokens of the server's requests being answered, by the raw JSON of their id.
@@ -85,6 +88,7 @@ impl WireConnection {
             (_, Some(handler)) => call_handler(handler, request).await,
             (other, None) => Err(method_not_found(other)),
         };
+        // A response has no method of its own.
         let sent = match message::encode_response(id, &outcome) {
             Ok(text) => self.send_message("", text).await,
             Err(error) => Err(error),

@@ -1,5 +1,13 @@
 //! HTTP+SSE transport of 2024-11-05: one event stream carries all messages from the server, and its first event names
 //! the URL to which the client POSTs its own.
+//!
+//! ```text
+//! GET /sse            event: endpoint
+//!                     data: /messages?session=1
+//! POST /messages?…    202; the response arrives on the stream
+//! ```
+//!
+//! The stream is the connection: when it ends, all pending requests fail, and it cannot be resumed.
 
 use std::sync::Arc;
 
@@ -34,7 +42,8 @@ pub(crate) struct LegacySseStream {
 }
 
 impl LegacySseTransport {
-    /// Opens the event stream and waits for the endpoint.
+    /// Opens the event stream and waits for the endpoint. There is no timeout here; the deadline of the handshake
+    /// applies.
     pub(crate) async fn open(
         client: reqwest::Client,
         url: Url,
@@ -58,6 +67,7 @@ impl LegacySseTransport {
 
     /// POSTs a message. The server answers 202 and sends the response on the event stream.
     pub(crate) async fn send(&self, message: &mut OutgoingMessage<'_>) -> Result<(), WireError> {
+        // The server may have received any part of the POST, so it counts as sent from here on.
         message.send_state.mark_sent();
         let mut headers = self.headers.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -72,11 +82,13 @@ impl LegacySseStream {
     async fn read_endpoint(&mut self, url: &Url) -> Result<Url, WireError> {
         loop {
             while let Some(event) = self.events.next()? {
+                // Without an endpoint no request can have been sent, so an earlier message answers none.
                 if event.kind.as_deref() != Some("endpoint") {
                     continue;
                 }
                 let unusable =
                     || WireError::Protocol(format!("`{}` is not a valid endpoint", sanitize_excerpt(&event.data)));
+                // Usually a path; an absolute URL is allowed, too.
                 let endpoint = url.join(&event.data).map_err(|_| unusable())?;
                 if endpoint.origin() != url.origin() {
                     // The headers may contain credentials, which are meant for the configured origin only.

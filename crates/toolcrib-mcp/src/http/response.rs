@@ -1,5 +1,8 @@
 //! Shared by both HTTP transports: the default HTTP client, bounded bodies, and the mapping of responses and failures
 //! to [`WireError`].
+//!
+//! No error made here contains a header, a query or credentials of a URL: addresses pass through [`redact_url`], and of
+//! an error of the HTTP client only its innermost cause is used.
 
 use std::time::Duration;
 
@@ -21,6 +24,7 @@ impl ClientOptions {
         // Fails when the program installed a provider already, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let policy = redirect::Policy::custom(|attempt| {
+            // After 301 to 303 the client would send a GET without the message.
             let keeps_method = matches!(attempt.status().as_u16(), 307 | 308);
             let same_origin = attempt.previous().iter().all(|url| url.origin() == attempt.url().origin());
             if keeps_method && same_origin && attempt.previous().len() < 5 { attempt.follow() } else { attempt.stop() }
@@ -29,6 +33,7 @@ impl ClientOptions {
             .user_agent(concat!("toolcrib/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(connect_timeout)
             .tcp_nodelay(true)
+            // Finds a peer that vanished without closing the connection; an event stream may be silent for long.
             .tcp_keepalive(Duration::from_secs(30))
             .redirect(policy)
             .build()
@@ -43,7 +48,8 @@ pub(crate) fn is_event_stream(response: &Response) -> bool {
     content_type.split(';').next().is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-/// Reads a whole body of at most `limit` bytes.
+/// Reads a whole body of at most `limit` bytes. Invalid UTF-8 is replaced, so that it does not lose the message around
+/// it.
 pub(crate) async fn read_body(mut response: Response, limit: usize) -> Result<String, WireError> {
     let too_large = WireError::TooLarge { what: "an HTTP body (in bytes) from the server", limit };
     // Fail before the download where the length is known.
@@ -62,7 +68,8 @@ pub(crate) async fn read_body(mut response: Response, limit: usize) -> Result<St
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// Maps an unsuccessful response to an error.
+/// Maps an unsuccessful response to an error. A JSON-RPC error in the body is more specific than the status and takes
+/// precedence, except for missing permission and rate limits, which callers handle by their status.
 pub(crate) async fn error_from_response(response: Response, limit: usize) -> WireError {
     let status = response.status().as_u16();
     if matches!(status, 401 | 403) {
@@ -73,6 +80,7 @@ pub(crate) async fn error_from_response(response: Response, limit: usize) -> Wir
     let retry_after = retry_after.map(sanitize_excerpt);
     let location = response.headers().get(header::LOCATION);
     let location = location.and_then(|location| response.url().join(location.to_str().ok()?).ok());
+    // A body that cannot be read must not hide the status.
     let body = read_body(response, limit).await.unwrap_or_default();
     match message::parse(&body) {
         // The rate limit matters more to callers than the JSON-RPC error in the body.
@@ -105,7 +113,8 @@ pub(crate) fn request_error(error: &reqwest::Error, url: &Url) -> WireError {
     interrupted_error(error)
 }
 
-/// The error of a connection that broke after the request may have been sent.
+/// The error of a connection that broke after the request may have been sent. Whether the server acted on it is
+/// unknown.
 fn interrupted_error(error: &reqwest::Error) -> WireError {
     WireError::Closed { sent: true, reason: root_cause(error) }
 }

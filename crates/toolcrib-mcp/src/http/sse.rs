@@ -1,4 +1,16 @@
 //! Incremental parser for server-sent events, with a bound on the size of one event.
+//!
+//! An event is a block of `field: value` lines that ends with an empty line:
+//!
+//! ```text
+//! id: 3-17
+//! event: message
+//! data: {"jsonrpc":"2.0","id":1,"result":{}}
+//!
+//! ```
+//!
+//! Chunks may end anywhere, also inside a character or between CR and LF, so the parser works on bytes and decodes
+//! whole lines only. It knows nothing of JSON-RPC.
 
 use std::time::Duration;
 
@@ -9,8 +21,11 @@ use crate::error::WireError;
 pub(crate) struct ServerSentEvent {
     /// The field `event`.
     pub(crate) kind: Option<String>,
+    /// All `data` lines, joined with line feeds.
     pub(crate) data: String,
+    /// Position of the event, for `Last-Event-ID`.
     pub(crate) id: Option<String>,
+    /// Reconnection delay that the server requests.
     pub(crate) retry: Option<Duration>,
 }
 
@@ -55,16 +70,20 @@ impl EventStreamParser {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Returns the next complete event, or `None` when more bytes are needed.
+    /// Returns the next complete event, or `None` when more bytes are needed. Fails when the event being assembled
+    /// exceeds the limit; the stream cannot be used any further then.
     pub(crate) fn next(&mut self) -> Result<Option<ServerSentEvent>, WireError> {
         while let Some(line) = self.next_line() {
             if !line.is_empty() {
                 self.apply_field(&line);
+            // The standard drops events without data. They are returned here, because an event with only an id or a
+            // retry delay moves the position of the stream.
             } else if self.has_data || self.event != ServerSentEvent::default() {
                 self.has_data = false;
                 return Ok(Some(std::mem::take(&mut self.event)));
             }
         }
+        // Checked when no complete event is left, so the buffer holds at most the limit and one chunk.
         if self.buffer.len() - self.line_start + self.event.data.len() > self.limit {
             return Err(WireError::TooLarge { what: "an event (in bytes) from the server", limit: self.limit });
         }
@@ -93,8 +112,10 @@ impl EventStreamParser {
 
     /// Adds one line to the event. Comments and unknown fields are ignored, as the standard requires.
     fn apply_field(&mut self, line: &str) {
+        // A byte order mark may precede the first line.
         let line = line.strip_prefix('\u{feff}').unwrap_or(line);
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        // One space belongs to the separator, further ones to the value.
         let value = value.strip_prefix(' ').unwrap_or(value);
         match name {
             "data" => {

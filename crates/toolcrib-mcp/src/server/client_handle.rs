@@ -1,5 +1,9 @@
 //! The service's handle to the client during a request: progress, notifications, and questions (elicitation, sampling,
 //! roots).
+//!
+//! A service asks in the same way in both eras. To a legacy client the question is a JSON-RPC request on the stream of
+//! the request in progress, and the answer a separate message; to a client of 2026-07-28 it is an `input_required`
+//! result (`input_required`), and the answer part of the repeated request.
 
 use std::sync::Arc;
 
@@ -36,7 +40,7 @@ impl ClientHandle {
     }
 
     /// Sends `notifications/progress` with these parameters; their token is replaced with that of the client. Dropped
-    /// when the client did not ask for progress or does not read.
+    /// when the client did not ask for progress or does not read: progress must never slow down the work.
     pub fn report_progress(&self, params: &RawValue) {
         if !self.wants_progress() {
             return;
@@ -68,6 +72,8 @@ impl ClientHandle {
     /// `sampling/createMessage`, `roots/list`), and the protocol allows to ask during this request.
     pub fn supports_request(&self, method: &str) -> bool {
         let request = &self.request_state;
+        // A modern client can be asked through a result, for the methods that allow one. A legacy client needs a stream
+        // to receive the question and a session to which its answer can be addressed.
         let is_reachable = if request.is_modern() {
             matches!(request.method.as_str(), "tools/call" | "prompts/get" | "resources/read")
         } else {
@@ -79,7 +85,8 @@ impl ClientHandle {
     }
 
     /// Sends a request to the client and waits for its answer: as a JSON-RPC request in the legacy era, as an
-    /// `input_required` result in 2026-07-28.
+    /// `input_required` result in 2026-07-28. Fails when the client cannot answer it, does not answer within
+    /// [`ServerOptions::ask_timeout`](super::ServerOptions::ask_timeout), or cancels the request in progress.
     pub async fn send_request(&self, method: &str, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
         let request = &self.request_state;
         if !self.supports_request(method) || !self.supports_elicitation_mode(method, params) {
@@ -105,7 +112,8 @@ impl ClientHandle {
         }
     }
 
-    /// Sends a JSON-RPC request on the stream of the client's request. The answer arrives as a separate message.
+    /// Sends a JSON-RPC request on the stream of the client's request. The answer arrives as a separate message. If
+    /// this future is dropped, the guard withdraws the question.
     async fn send_legacy_request(
         &self,
         client_requests: &Arc<ClientRequests>,
@@ -167,7 +175,8 @@ fn elicitation_mode(params: Option<&RawValue>) -> &'static str {
     if mode.as_deref() == Some("url") { "url" } else { "form" }
 }
 
-/// The error for a request that the client cannot answer. In 2026-07-28 its data names the missing capability.
+/// The error for a request that the client cannot answer. In 2026-07-28 its data names the missing capability, so that
+/// a client can declare it and repeat the request.
 fn unsupported_request(method: &str, params: Option<&RawValue>, modern: bool) -> RpcError {
     let message = format!("this request needs an answer of the client to `{method}`, which it does not support");
     let required = match (modern, required_capability(method)) {

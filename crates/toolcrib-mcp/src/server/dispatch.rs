@@ -1,7 +1,8 @@
 //! Runs requests: starts one task per request, routes it to the service, and ends it with a response, a cancellation or
 //! a disconnect of the client.
 //!
-//! The tasks belong to the [`ServerShared`] of the endpoint or byte stream.
+//! The tasks belong to the [`ServerShared`] of the endpoint or byte stream. [`run_request`] is the life of a request;
+//! [`run_service`] is the part in which the service works and everything that may interrupt it is watched.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -30,6 +31,7 @@ use crate::{era::Era, error::RpcError};
 
 /// A parsed request from either transport.
 pub(super) struct IncomingRequest {
+    /// JSON-RPC id, repeated in the response.
     pub(super) id: Box<RawValue>,
     pub(super) method: String,
     pub(super) params: RequestParams,
@@ -56,7 +58,8 @@ pub(super) struct ClientContext {
 type RpcResult = Result<Box<RawValue>, RpcError>;
 
 impl ServerShared {
-    /// Starts the task of a request, or resumes a suspended one. Fails when a limit is reached.
+    /// Starts the task of a request, or resumes a suspended one. Fails when a limit is reached, the id is in use, or a
+    /// `requestState` is not valid; the caller sends that error, and no task was started.
     pub(super) fn start_request(
         self: &Arc<Self>,
         client: ClientContext,
@@ -64,6 +67,7 @@ impl ServerShared {
     ) -> Result<(), RpcError> {
         let IncomingRequest { id, method, params, sink, can_stream, extensions } = request;
         let ClientContext { peer, client_requests, ended, is_one_shot } = client;
+        // A repeated request continues an existing task, so it is not counted as a new one.
         if peer.era == Era::Modern && self.resume(&id, &method, &params, &peer.query, &sink)? {
             return Ok(());
         }
@@ -71,6 +75,8 @@ impl ServerShared {
         if self.tasks.len() >= max {
             return Err(RpcError::new(RpcError::INTERNAL, format!("more than {max} requests at once")));
         }
+        // A child, so that the end of the session or stream cancels all its requests, and one request cancels itself
+        // only.
         let cancel = ended.child_token();
         if let Some(client_requests) = &client_requests {
             client_requests.register(&id, &cancel, self.options.max_requests_per_client)?;
@@ -101,12 +107,14 @@ impl ServerShared {
                 request.shared.service.on_disconnect(&request.peer);
             }
         };
+        // The span of the HTTP request, so that log lines of the task show where it came from.
         self.tasks.spawn(task.in_current_span());
         Ok(())
     }
 }
 
-/// Runs a request from its first call of the service to its response.
+/// Runs a request from its first call of the service to its response. The id is released before the response is sent: a
+/// client may use it again as soon as it has read the response.
 async fn run_request(request: &Arc<RequestState>, params: Option<Box<RawValue>>, extensions: Extensions) {
     let outcome = run_service(request, params, extensions).await;
     // The service may finish while the request is suspended; its response waits for the client to come back.
@@ -135,6 +143,7 @@ fn route_request(
         ("server/discover", true) => handshake::discover_result(request.clone()).boxed(),
         ("subscriptions/listen", true) => subscriptions::run_subscription(request.clone(), params).boxed(),
         ("ping", false) => std::future::ready(Ok(handshake::empty_object())).boxed(),
+        // Methods that exist in the other era only.
         ("initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe", true)
         | ("initialize" | "server/discover" | "subscriptions/listen", false) => {
             let message = format!("method `{}` does not exist in version {}", request.method, request.peer.era);
@@ -173,6 +182,7 @@ async fn run_service(
         };
         tokio::select! {
             biased;
+            // First in the order: the client of a cancelled request must not get a response.
             () = request.cancel.cancelled() => break,
             outcome = &mut work => {
                 let failed = |_| Err(RpcError::new(RpcError::INTERNAL, "the server failed to answer"));

@@ -1,4 +1,8 @@
 //! Encodes responses, and adds the metadata that every result of 2026-07-28 must have without parsing large results.
+//!
+//! ```json
+//! {"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"toolcrib","version":"1"}},"content":[]}
+//! ```
 
 use serde_json::value::RawValue;
 
@@ -9,7 +13,7 @@ use crate::{
 
 /// `_meta` key under which results of 2026-07-28 name the server.
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
-/// Response of last resort.
+/// Response of last resort: a constant, and therefore without the id of its request.
 const ENCODE_FAILURE: &str =
     r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the response cannot be encoded"}}"#;
 
@@ -27,10 +31,12 @@ pub(super) fn encode_error(id: Option<&RawValue>, error: RpcError) -> String {
 /// it names the server that the client is connected to.
 pub(super) fn add_result_metadata(result: Box<RawValue>, server: &RawValue) -> Box<RawValue> {
     let text = result.get();
+    // A match may also be text at a deeper level; then the slow path only costs time.
     if text.contains("\"resultType\"") || text.contains("\"_meta\"") {
         return add_metadata_by_parsing(&result, server).unwrap_or(result);
     }
     // The usual case inserts text after the first brace: results may be large, and parsing them would cost.
+    // A result that is not an object is invalid; it is passed on for the client to see.
     let Some(rest) = text.strip_prefix('{') else { return result };
     let comma = if rest.trim_start().starts_with('}') { "" } else { "," };
     let text = format!(r#"{{"resultType":"complete","_meta":{{"{SERVER_INFO_KEY}":{server}}}{comma}{rest}"#);

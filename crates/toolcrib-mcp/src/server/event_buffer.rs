@@ -3,6 +3,15 @@
 //!
 //! A stream may have several readers, because a client may reconnect before the server notices that the old connection
 //! is dead. Only the newest reader gets messages; the next older one takes over when it is dropped.
+//!
+//! ```text
+//! number    1 2 3 4 5 6 7 8 9
+//!           └ retained ┘└ unread ┘
+//!                       ^ next_unread  ^ next_number
+//! ```
+//!
+//! A client that resumes after event `2-3` (stream 2, message 3) moves `next_unread` back to 4. The queue does not know
+//! its HTTP connection: a reader that is dropped means that the client disconnected.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +25,8 @@ use tokio::sync::Notify;
 
 use crate::connection::lock;
 
-/// Maximum bytes of messages that are retained after they were read.
+/// Maximum bytes of messages that are retained after they were read. It bounds the memory of a stream whose client
+/// reads all messages; a client that resumes at an older message misses those in between.
 const MAX_RETAINED_BYTES: usize = 256 * 1024;
 
 /// The queue of one stream, shared by its writers and readers.
@@ -44,6 +54,7 @@ struct BufferState {
     ended: bool,
     /// Open readers, oldest first.
     readers: Vec<ReaderSlot>,
+    /// Number of the reader that was added last; numbers are not reused.
     last_reader_number: u64,
     /// Time for which the stream stays resumable without a reader; `None` if it is not resumable.
     resume_window: Option<Duration>,
@@ -53,6 +64,7 @@ struct BufferState {
 #[derive(Debug)]
 struct ReaderSlot {
     number: u64,
+    /// Set while the reader waits for a message.
     waker: Option<Waker>,
 }
 
@@ -70,6 +82,7 @@ pub(super) struct BufferedMessage {
 /// Whether messages are retained after they were read, for a client that resumes the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retention {
+    /// For streams of 2026-07-28, which cannot be resumed.
     Nothing,
     /// The latest [`MAX_RETAINED_BYTES`].
     Latest,
@@ -86,9 +99,11 @@ pub(super) enum ResponseKind {
 /// Whether a message may be dropped when the client does not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MessagePriority {
+    /// Progress and log messages: a client that does not read misses some.
     Droppable,
     /// Droppable, and also dropped when an equal message is still unread.
     Deduplicated,
+    /// Responses and questions: added beyond the maximum, too, because the request depends on them.
     Required,
 }
 
@@ -110,7 +125,7 @@ impl EventBuffer {
         self.add(text, priority, None);
     }
 
-    /// Adds the response and ends the stream; later messages are ignored.
+    /// Adds the response and ends the stream; later messages are ignored. Never drops the response.
     pub(super) fn finish(&self, text: String, kind: ResponseKind) {
         self.add(text, MessagePriority::Required, Some(kind));
         self.end();
@@ -132,6 +147,7 @@ impl EventBuffer {
         let is_dropped = match priority {
             MessagePriority::Required => false,
             MessagePriority::Droppable => unread.count() >= self.max_unread,
+            // Two equal change notifications tell the client no more than one.
             MessagePriority::Deduplicated => {
                 unread.into_iter().enumerate().any(|(n, message)| message.text == text || n >= self.max_unread)
             }
@@ -149,6 +165,7 @@ impl EventBuffer {
     pub(super) fn add_reader(self: &Arc<Self>, after: Option<u64>) -> BufferReader {
         let mut state = lock(&self.state);
         if let Some(after) = after {
+            // Never forwards: a client cannot skip messages that it has not got.
             state.next_unread = state.next_unread.min(after.saturating_add(1));
         }
         state.last_reader_number += 1;
@@ -172,7 +189,8 @@ impl EventBuffer {
         lock(&self.state).resume_window = Some(resume_window);
     }
 
-    /// Waits until the stream has had no reader for the whole resume window.
+    /// Waits until the stream has had no reader for the whole resume window. A stream that is not resumable is
+    /// abandoned as soon as it has no reader.
     pub(super) async fn wait_abandoned(&self) {
         loop {
             if self.reader_count() > 0 {
@@ -188,7 +206,7 @@ impl EventBuffer {
     }
 
     /// Waits until the last message was read, at most for the resume window. Returns at once if the stream is not
-    /// resumable.
+    /// resumable. Without this wait, the stream would be dropped with its task and could not be resumed.
     pub(super) async fn wait_drained(&self) {
         let Some(resume_window) = lock(&self.state).resume_window else { return };
         let drained = async {
@@ -216,7 +234,7 @@ impl BufferState {
         self.ended && self.next_unread == self.next_number
     }
 
-    /// Returns the next unread message and discards the read ones that exceed the retention.
+    /// Returns the next unread message and discards the read ones that exceed the retention, oldest first.
     fn take_unread(&mut self, retention: Retention) -> Option<BufferedMessage> {
         let message = self.messages.iter().find(|message| message.number >= self.next_unread)?.clone();
         self.next_unread = message.number + 1;

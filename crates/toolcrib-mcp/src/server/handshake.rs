@@ -1,4 +1,7 @@
 //! Server side of the handshake: the results of `initialize` and `server/discover`.
+//!
+//! A legacy client describes itself once, and the description lives with its session; a client of 2026-07-28 describes
+//! itself in each request, and `server/discover` is an ordinary request.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -13,7 +16,8 @@ use crate::{
     message::{RawObject, to_raw},
 };
 
-/// Builds the peer of an `initialize` request, with the negotiated version.
+/// Builds the peer of an `initialize` request, with the negotiated version. Missing or malformed fields get defaults:
+/// the protocol lets a client omit most of them.
 pub(super) fn legacy_peer(params: Option<&RawValue>, query: &str) -> McpPeer {
     let params = params.and_then(RawObject::parse).unwrap_or_default();
     let requested = params.get_string("protocolVersion").and_then(|version| version.parse().ok());
@@ -78,7 +82,7 @@ pub(super) fn supported_versions() -> Vec<&'static str> {
     std::iter::once(Era::Modern.as_str()).chain(legacy).collect()
 }
 
-/// The error for an unsupported version, with the supported ones as its data.
+/// The error for an unsupported version, with the supported ones as its data, from which a client chooses another.
 pub(super) fn unsupported_version(version: &str) -> RpcError {
     let data = to_raw(&json!({ "supported": supported_versions(), "requested": version })).ok();
     let message = format!("unsupported protocol version `{}`", crate::error::sanitize_excerpt(version));

@@ -1,6 +1,11 @@
 //! The server's Streamable HTTP transport: one endpoint for every protocol version.
 //!
 //! It depends on no web framework. The layer above checks Host and Origin, authenticates, and bounds request bodies.
+//!
+//! A POST with the version header or the `_meta` version of 2026-07-28 is stateless (`modern`); all others belong to a
+//! session (`legacy`, `session`). Either way the request runs in its own task and writes into an event buffer, and the
+//! HTTP response is chosen by the first message in it: a JSON body if that is the response, an event stream otherwise
+//! (`response`, `body`). GET and DELETE exist for sessions only.
 
 mod legacy;
 mod modern;
@@ -67,10 +72,12 @@ impl McpEndpoint {
         McpEndpoint { inner: Arc::new(inner) }
     }
 
-    /// Answers one HTTP request. Dropping the future or the response body cancels the MCP request.
+    /// Answers one HTTP request. Dropping the future or the response body cancels the MCP request; one of the legacy
+    /// era with a resumable stream only after [`ServerOptions::resume_window`].
     pub async fn handle(&self, request: Request<Bytes>) -> Response<EndpointBody> {
         let (head, body) = request.into_parts();
         let result = match head.method {
+            // Also GET: a new stream would be ended at once.
             _ if self.inner.shared.draining.is_cancelled() => {
                 Err(EndpointError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"))
             }
@@ -86,6 +93,7 @@ impl McpEndpoint {
     /// [`ServerOptions::drain_timeout`], sends the others [`Service::shutdown_response`], and ends all sessions.
     pub async fn close(&self) {
         let EndpointInner { shared, sessions } = &*self.inner;
+        // The three phases of `ServerShared`, in order; each ends early when no task is left.
         shared.draining.cancel();
         sessions.drain();
         // `wait` returns only after `close`.
@@ -109,6 +117,7 @@ impl McpEndpoint {
             let message = "Accept must allow `application/json` or `text/event-stream`";
             return Err(EndpointError::new(StatusCode::NOT_ACCEPTABLE, message));
         }
+        // Content errors are JSON-RPC errors with HTTP 400, and without an id as long as none was parsed.
         let malformed = |error| EndpointError { status: StatusCode::BAD_REQUEST, id: None, error };
         let text = std::str::from_utf8(body)
             .map_err(|_| malformed(RpcError::new(RpcError::PARSE, "the body is not UTF-8")))?;
@@ -119,6 +128,7 @@ impl McpEndpoint {
             let id = id.map(ToOwned::to_owned);
             EndpointError { status: StatusCode::BAD_REQUEST, id, error }
         })?;
+        // The era follows from the message, not from earlier requests: one address serves clients of both.
         let modern = header_text(&head.headers, VERSION_HEADER) == Some(MODERN_VERSION);
         match incoming {
             IncomingMessage::Request { id, method, params } => {
@@ -163,7 +173,8 @@ impl McpEndpoint {
     }
 
     /// Waits for the first message and builds the HTTP response: a JSON body if the message is the response, otherwise
-    /// an event stream. Returns `None` when the request ends without a message.
+    /// an event stream. Returns `None` when the request ends without a message. A client that accepts no event stream
+    /// waits for the response; messages before it are not produced, since such a request cannot stream.
     async fn build_response(
         &self,
         mut reader: BufferReader,
@@ -186,6 +197,7 @@ impl McpEndpoint {
                 response::json_response(response::response_status(era, kind), message.text)
             }
             first => {
+                // Event ids are what makes a stream resumable; 2026-07-28 has neither.
                 let ids = match era {
                     Era::Modern => EventIds::None,
                     Era::Legacy(LegacyVersion::V2025_11_25) => EventIds::WithPriming,
@@ -199,7 +211,8 @@ impl McpEndpoint {
         })
     }
 
-    /// Builds the HTTP response of a request that ended without a JSON-RPC response.
+    /// Builds the HTTP response of a request that ended without a JSON-RPC response: it was cancelled by its client,
+    /// with its session, or by the shutdown.
     fn unanswered_response(&self, id: &RawValue, ended: &CancellationToken) -> EndpointResult {
         match self.termination_error(ended) {
             Some(error) => Err(error.with_id(id)),

@@ -2,7 +2,15 @@
 //! suspends the service's work, which continues when the client repeats the request with its answers and the
 //! `requestState`.
 //!
-//! The service notices nothing of this: to it, asking the client is one call that takes long.
+//! ```text
+//! client ── tools/call, id 1 ─────────────────────▶ task starts, service asks
+//!        ◀── input_required, requestState S ─────── task is suspended, id 1 is free
+//! client ── tools/call, id 2, S, inputResponses ──▶ task resumes with the sink of id 2
+//!        ◀── result ──────────────────────────────
+//! ```
+//!
+//! The service notices nothing of this: to it, asking the client is one call that takes long. Questions that it asks
+//! concurrently go into one result.
 
 use std::sync::Arc;
 
@@ -25,7 +33,8 @@ use crate::{
     message::{RawObject, to_raw},
 };
 
-/// Prefix of the states created here. Other states belong to a server behind the service, which receives them.
+/// Prefix of the states created here. Other states belong to a server behind the service, which receives them. So
+/// relayed and local questions can be told apart without a table.
 const STATE_PREFIX: &str = "toolcrib-";
 
 /// A question that the client has not answered yet.
@@ -35,6 +44,7 @@ pub(super) struct ClientQuestion {
     key: String,
     /// Method and parameters of the question.
     request: Box<RawValue>,
+    /// Completes [`RequestState::ask_client`]; dropped without a value when the request ends.
     answer: oneshot::Sender<Result<Box<RawValue>, RpcError>>,
 }
 
@@ -49,6 +59,7 @@ impl RequestState {
                 return Err(request_ended_error());
             }
             channel.question_count += 1;
+            // For example `elicitation-1`. The key is unique for the whole request, also after a question was answered.
             let key = format!("{}-{}", method.split('/').next().unwrap_or_default(), channel.question_count);
             channel.questions.push(ClientQuestion { key, request, answer });
         }
@@ -66,11 +77,14 @@ impl RequestState {
             if channel.sink.is_none() || channel.questions.is_empty() {
                 return channel.suspended_until;
             }
+            // Stored while the channel is locked: a client that repeats the request at once finds it suspended
+            // completely.
             let state = self.store_suspended();
             let result = input_required_result(&channel.questions, &state).map_err(RpcError::from);
             let result = result.map(|result| envelope::add_result_metadata(result, &self.shared.server_info));
             let text = envelope::encode_response(&channel.id, &result);
             channel.suspended_until = Some(deadline_after(self.shared.options.ask_timeout));
+            // The response is about to be sent, so the client may use the id again.
             if let Some(client_requests) = &self.client_requests {
                 client_requests.unregister(&channel.id);
             }
@@ -114,7 +128,8 @@ impl RequestState {
         }
     }
 
-    /// Removes the request from the suspended ones, so that it cannot be resumed any more.
+    /// Removes the request from the suspended ones, so that it cannot be resumed any more. A later request with its
+    /// state gets an error.
     pub(super) fn forget_suspended(&self) {
         if lock(&self.channel).suspended_until.is_some() {
             lock(&self.shared.suspended).retain(|(_, request)| !std::ptr::eq(request.as_ref(), self));
@@ -152,7 +167,7 @@ pub(super) fn request_ended_error() -> RpcError {
 
 impl ServerShared {
     /// Resumes a suspended request if `params` contain one of our states; returns `false` otherwise. The request must
-    /// repeat method, name and query of the suspended one.
+    /// repeat method, name and query of the suspended one: a state is no permission to call another tool.
     pub(super) fn resume(
         &self,
         id: &RawValue,
@@ -189,6 +204,7 @@ impl ServerShared {
             suspended.remove(index);
             request
         };
+        // After the table is unlocked: `suspend` locks the channel first and the table inside it.
         let mut channel = lock(&request.channel);
         channel.id = id.to_owned();
         channel.progress_token = params.progress_token.clone();
@@ -198,6 +214,7 @@ impl ServerShared {
         let (answered, open) = channel.questions.drain(..).partition::<Vec<_>, _>(|question| {
             responses.get(&question.key).is_some_and(|response| response.get().starts_with('{'))
         });
+        // `suspend` sends them again when the task wakes.
         channel.questions = open;
         for question in answered {
             if let Some(response) = responses.get(&question.key) {

@@ -1,4 +1,7 @@
 //! Name, bounds and timeouts of the server side.
+//!
+//! Every bound protects the process from its clients. Beyond a bound a client gets an error, or loses a message that
+//! may be dropped, or the oldest or longest-idle state makes room.
 
 use std::time::Duration;
 
@@ -8,18 +11,21 @@ pub struct ServerOptions {
     /// Name and version announced to clients as `serverInfo`.
     pub name: String,
     pub version: String,
-    /// Time after which an unused session ends.
+    /// Time after which an unused session ends. A session with a request in progress or an open GET stream is in use.
     pub session_idle_timeout: Duration,
     /// Maximum number of sessions. A new one beyond it ends the session that was idle longest, or is rejected when none
     /// is idle.
     pub max_sessions: usize,
-    /// Maximum number of concurrent requests of one session or one byte stream.
+    /// Maximum number of concurrent requests of one session or one byte stream; a further one is rejected with an
+    /// error.
     pub max_requests_per_client: usize,
-    /// Maximum number of concurrent requests of the whole endpoint.
+    /// Maximum number of concurrent requests of the whole endpoint; a further one is rejected with an error, over HTTP
+    /// with status 503.
     pub max_requests: usize,
     /// Maximum number of GET streams that one session may have open.
     pub max_streams_per_session: usize,
-    /// Maximum number of messages queued for a client that does not read.
+    /// Maximum number of messages queued for a client that does not read. Beyond it, progress and notifications are
+    /// dropped. A response is never dropped: over HTTP it is queued all the same, on a byte stream its sender waits.
     pub max_queued_messages: usize,
     /// Maximum number of messages in one batch.
     pub max_batch_messages: usize,
@@ -27,11 +33,12 @@ pub struct ServerOptions {
     pub max_line_bytes: usize,
     /// Maximum time for [`Service::describe`](super::Service::describe).
     pub describe_timeout: Duration,
-    /// Maximum time for a client to answer a question of the service.
+    /// Maximum time for a client to answer a question of the service. Minutes, because a person may have to answer.
     pub ask_timeout: Duration,
     /// Maximum number of requests of 2026-07-28 that wait for answers of their client; the oldest is cancelled beyond it.
     pub max_suspended_requests: usize,
-    /// Interval of keep-alive comments on an idle event stream.
+    /// Interval of keep-alive comments on an idle event stream. A response that takes longer becomes an event stream,
+    /// if the client accepts one.
     pub keep_alive: Duration,
     /// Time for which a legacy client may resume an interrupted stream before its request is cancelled.
     pub resume_window: Duration,

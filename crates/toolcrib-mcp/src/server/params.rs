@@ -1,4 +1,7 @@
 //! Parses request parameters: separates the protocol's own fields in `_meta` from the parameters for the service.
+//!
+//! The service gets the parameters without the keys that belong to this hop (version, capabilities, client, progress
+//! token), so that a gateway can forward them as they are. Everything else passes unchanged, also unknown keys.
 
 use serde_json::value::RawValue;
 
@@ -15,10 +18,12 @@ const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 pub(super) struct RequestParams {
     /// The parameters for the service, without the hop-by-hop keys of `_meta`.
     pub(super) service_params: Option<Box<RawValue>>,
+    /// Token that progress notifications must carry; a string or a number, repeated as it came.
     pub(super) progress_token: Option<Box<RawValue>>,
     /// Set by requests of 2026-07-28 only.
     pub(super) protocol_version: Option<String>,
     pub(super) capabilities: Option<Box<RawValue>>,
+    /// The client's name for itself; untrusted.
     pub(super) client_name: Option<String>,
     /// Whether the client asked for log messages.
     pub(super) wants_logs: bool,
@@ -30,8 +35,9 @@ pub(super) struct RequestParams {
 }
 
 impl RequestParams {
-    /// Parses the parameters of `method`. Without `_meta` they are passed on unparsed, which is the usual case of legacy
-    /// clients.
+    /// Parses the parameters of `method`. Without `_meta` they are passed on unparsed, which is the usual case of
+    /// legacy clients; the name and the `requestState` are then left out, because only requests of 2026-07-28 need
+    /// them.
     pub(super) fn parse(method: &str, raw: Option<&RawValue>) -> Result<RequestParams, RpcError> {
         let Some(raw) = raw else { return Ok(RequestParams::default()) };
         if !raw.get().contains("\"_meta\"") {

@@ -3,6 +3,9 @@
 //!
 //! [`super::dispatch`] drives the request, [`super::input_required`] suspends and resumes it, and the service reaches
 //! the client through [`ClientHandle`](super::ClientHandle). All three share this state.
+//!
+//! Nothing may follow the response. The sink is therefore taken out of the channel, under its lock, before the response
+//! is sent; `try_send` holds the lock while it sends, and `send` is awaited by the work that produces the response.
 
 use std::sync::{Arc, Mutex};
 
@@ -100,7 +103,8 @@ impl RequestState {
         }
     }
 
-    /// Sends a message and waits for room in the queue; returns `false` when there is no client to send it to.
+    /// Sends a message and waits for room in the queue; returns `false` when there is no client to send it to. The lock
+    /// is not held meanwhile, so the work of the request must wait for this before it returns.
     pub(super) async fn send(&self, text: String, priority: MessagePriority) -> bool {
         let sink = lock(&self.channel).sink.clone();
         match sink {
@@ -139,7 +143,8 @@ impl RequestState {
         }
     }
 
-    /// Ends the request without a response, as the specification requires for a cancelled one.
+    /// Ends the request without a response, as the specification requires for a cancelled one. An HTTP response then
+    /// ends without a message; on a byte stream nothing happens.
     pub(super) fn end(&self) {
         if let Some(Sink::Http(buffer)) = lock(&self.channel).sink.take() {
             buffer.end();

@@ -1,5 +1,8 @@
 //! State shared by all requests of one endpoint or byte stream, and the table of one client's requests and unanswered
 //! questions.
+//!
+//! A [`ServerShared`] exists once per endpoint or byte stream, a [`ClientRequests`] once per session or byte stream;
+//! stateless requests of 2026-07-28 over HTTP have none, because no second request can refer to them.
 
 use std::{
     collections::HashMap,
@@ -21,7 +24,8 @@ use crate::{
     message::{IncomingMessage, RawObject, to_raw},
 };
 
-/// Shared state. Shutdown has three phases, each with a token: `draining`, `stopping`, `closing`.
+/// Shared state. Shutdown has three phases, each with a token: `draining`, `stopping`, `closing`. A later token never
+/// fires before an earlier one in an orderly shutdown; dropping an endpoint or a stream skips to the last.
 pub(super) struct ServerShared {
     pub(super) service: Arc<dyn Service>,
     pub(super) options: ServerOptions,
@@ -59,7 +63,8 @@ impl ServerShared {
         })
     }
 
-    /// Starts the second phase of shutdown and waits until the unfinished requests have their responses.
+    /// Starts the second phase of shutdown and waits until the unfinished requests have their responses, at most for
+    /// the cleanup timeout. The caller has closed the task tracker, else the wait would not end early.
     pub(super) async fn stop(&self) {
         self.stopping.cancel();
         // Tasks that take longer are cancelled in the next phase.
@@ -96,6 +101,7 @@ pub(super) struct ClientRequests {
     running: Mutex<HashMap<String, CancellationToken>>,
     /// Questions to a legacy client that wait for a response, by our id.
     open_questions: Mutex<HashMap<u64, oneshot::Sender<ClientResponse>>>,
+    /// Ids of questions count from 1 per client, independent of the client's own ids.
     last_question_id: AtomicU64,
 }
 
@@ -107,6 +113,7 @@ impl ClientRequests {
             return Err(RpcError::new(RpcError::INTERNAL, format!("more than {max} requests at once")));
         }
         if running.contains_key(id.get()) {
+            // A second request under the same id could be neither cancelled nor answered unambiguously.
             let message = format!("the id {} is in use by another request", id.get());
             return Err(RpcError::new(RpcError::INVALID_REQUEST, message));
         }
@@ -130,6 +137,8 @@ impl ClientRequests {
             IncomingMessage::Notification { method, params } if method == "notifications/cancelled" => {
                 let params = params.and_then(RawObject::parse).unwrap_or_default();
                 let running = lock(&self.running);
+                // Compared as raw JSON, like the keys of the table. An unknown id is ignored: the request may have
+                // ended just now.
                 if let Some(cancel) = params.get("requestId").and_then(|id| running.get(id.get())) {
                     cancel.cancel();
                 }

@@ -1,5 +1,11 @@
 //! The server's stdio transport: one message per line over a byte stream, with one client, which may use both eras, and
 //! one writer task for all requests.
+//!
+//! Requests run concurrently and are answered in the order in which they finish; only `initialize` is answered before
+//! the next line is read. The era of each request follows from the request itself, so a client may probe with
+//! `server/discover` and fall back to `initialize` on the same stream.
+//!
+//! Order of the end: stop reading, drain, shutdown responses, cancel, report the disconnect, flush the writer.
 
 use std::sync::{Arc, Mutex};
 
@@ -29,7 +35,8 @@ use crate::{
     message::{self, IncomingMessage},
 };
 
-/// Maximum capacity in bytes that the line buffer keeps between messages.
+/// Maximum capacity in bytes that the line buffer keeps between messages, so that one large message does not hold its
+/// memory for the lifetime of the stream.
 const MAX_RETAINED_BUFFER: usize = 1024 * 1024;
 
 /// Serves one client until its input ends or `stop` fires. Requests in progress may continue for
@@ -80,7 +87,9 @@ pub async fn serve_stream(
 /// Why the server stopped reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StopCause {
+    /// The client closed its end, or the writer failed.
     InputEnded,
+    /// The caller asked to stop while the client is still connected.
     StopRequested,
 }
 
@@ -106,6 +115,7 @@ impl StreamSession {
         let mut line = Vec::new();
         let mut too_long = false;
         loop {
+            // Read in chunks and not line by line, so that a line over the limit is never held in memory.
             let chunk = reader.fill_buf().await?;
             let ended = chunk.is_empty();
             let end = chunk.iter().position(|byte| *byte == b'\n');
@@ -115,10 +125,12 @@ impl StreamSession {
                 line.extend_from_slice(&chunk[..taken]);
             }
             reader.consume(taken + usize::from(end.is_some()));
+            // The last line may lack its line break.
             if end.is_none() && !ended {
                 continue;
             }
             if too_long {
+                // Its id is unknown, because the message was not parsed.
                 let message = format!("a message is longer than {limit} bytes");
                 self.send_error(None, RpcError::new(RpcError::INVALID_REQUEST, message)).await;
             } else {
@@ -145,6 +157,7 @@ impl StreamSession {
             let message = format!("a batch must have 1 to {batch_max} messages");
             return self.send_error(None, RpcError::new(RpcError::INVALID_REQUEST, message)).await;
         }
+        // Responses to a batch are sent one by one, as they finish.
         for message in messages {
             match message::parse_strict(message) {
                 Ok(incoming) => self.handle_message(incoming).await,
@@ -180,6 +193,7 @@ impl StreamSession {
         // Fails when the writer ended; `closing` fires then.
         let _ = self.outgoing.send(envelope::encode_response(id, &result)).await;
         if succeeded {
+            // After the response: the client must not get a notification before its handshake has succeeded.
             self.start_notifications(&peer);
             let previous = lock(&self.legacy).replace(peer);
             previous.iter().for_each(|previous| self.shared.service.on_disconnect(previous));

@@ -1,6 +1,8 @@
 //! Change notifications: their encoding, and `subscriptions/listen` of 2026-07-28 with its filter.
 //!
-//! Legacy sessions and streams get all changes without a filter; their tasks live with the transports.
+//! Legacy sessions and streams get all changes without a filter; their tasks live with the transports. A subscription
+//! is a request that is answered when it ends: first `notifications/subscriptions/acknowledged` with the part of the
+//! filter that is granted, then the changes, each with the id of the subscription in `_meta`.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -41,7 +43,7 @@ pub(super) fn encode_change(
     message::encode_notification(method, params.as_deref())
 }
 
-/// The changes that a subscription asks for.
+/// The changes that a subscription asks for, and in the acknowledgement those that it gets. Unknown keys are ignored.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SubscriptionFilter {
@@ -106,7 +108,8 @@ struct ResourceSubscriptionGuard {
 }
 
 impl ResourceSubscriptionGuard {
-    /// Subscribes to the resources; those that the service rejects are left out.
+    /// Subscribes to the resources; those that the service rejects are left out. A byte stream counts its subscribers
+    /// per resource, because all subscriptions share one peer; a stateless peer has one subscription only.
     async fn subscribe(request: &Arc<RequestState>, uris: Vec<String>) -> ResourceSubscriptionGuard {
         // Each resource costs a call of the service; those beyond the bound are not acknowledged.
         const MAX_RESOURCES_PER_SUBSCRIPTION: usize = 100;

@@ -1,4 +1,19 @@
 //! Body of a response: complete bytes, or an event stream that reads from an event buffer.
+//!
+//! ```text
+//! id: 2-0
+//! retry: 500
+//! data:
+//!
+//! id: 2-1
+//! data: {"jsonrpc":"2.0","method":"notifications/progress","params":{}}
+//!
+//! : alive
+//!
+//! ```
+//!
+//! The first event primes the stream (2025-11-25), so that a client which loses it before the first message can resume.
+//! An id is the number of the stream within its session and that of the message within the stream.
 
 use std::{
     convert::Infallible,
@@ -24,6 +39,7 @@ pub struct EndpointBody(BodyContent);
 /// Kind of body.
 #[derive(Debug)]
 enum BodyContent {
+    /// Emptied when it is sent.
     Full(Bytes),
     Events(EventStreamBody),
 }
@@ -45,7 +61,9 @@ pub(super) struct EventStreamBody {
 /// Whether events have ids, with which a client can resume the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventIds {
+    /// 2026-07-28: streams cannot be resumed.
     None,
+    /// An id with each message.
     Each,
     /// Also an empty event with an id at the start (2025-11-25), so that the stream is resumable before its first
     /// message.
@@ -114,10 +132,12 @@ impl EventStreamBody {
         if self.is_finished {
             return Poll::Ready(None);
         }
+        // A message resets the timer, so comments are sent on an idle stream only.
         if let Poll::Ready(message) = self.reader.poll_next(context) {
             self.keep_alive_timer.as_mut().reset(Instant::now() + self.keep_alive);
             return Poll::Ready(message.map(|message| Bytes::from(self.encode_event(&message))));
         }
+        // Polled last: otherwise a due comment would delay a message that is there already.
         if self.keep_alive_timer.as_mut().poll(context).is_ready() {
             self.keep_alive_timer.as_mut().reset(Instant::now() + self.keep_alive);
             return Poll::Ready(Some(KEEP_ALIVE_COMMENT));

@@ -1,4 +1,7 @@
 //! Legacy HTTP clients: `initialize`, batches, GET event streams, DELETE, and the lookup of their session.
+//!
+//! A request without a known session is answered with 404, upon which a client begins a new session; that is how
+//! clients survive a restart of this process. Requests in a session that are not batches are started in `http`.
 
 use std::sync::Arc;
 
@@ -34,6 +37,7 @@ impl McpEndpoint {
         let peer = Arc::new(handshake::legacy_peer(params, head.uri.query().unwrap_or_default()));
         let outcome = handshake::initialize_result(shared, &peer).await;
         let result = outcome.map_err(|error| EndpointError::from_rpc_error(id, error))?;
+        // Opened last, so that a service which is not ready leaves no session behind.
         let Some(session) = sessions.open(shared, peer, head.extensions.get().cloned()) else {
             let error = RpcError::new(RpcError::INTERNAL, "too many sessions; try again later");
             return Err(EndpointError::from_rpc_error(id, error));
@@ -42,6 +46,7 @@ impl McpEndpoint {
         let mut response = if accepts.json {
             response::json_response(StatusCode::OK, text)
         } else {
+            // A client that accepts event streams only: the whole stream is one event.
             response::event_stream_response(EndpointBody::full(format!("data: {text}\n\n")))
         };
         if let Ok(session) = HeaderValue::from_str(&session.id) {
@@ -50,7 +55,8 @@ impl McpEndpoint {
         Ok(response)
     }
 
-    /// Answers a batch, which clients up to 2025-03-26 may send, with a batch of responses.
+    /// Answers a batch, which clients up to 2025-03-26 may send, with a batch of responses. An invalid message in it is
+    /// answered with an error; the others run.
     pub(super) async fn handle_batch(&self, head: &Parts, text: &str) -> EndpointResult {
         let rejected = |message: &str| Err(EndpointError::new(StatusCode::BAD_REQUEST, message));
         let shared = &self.inner.shared;
@@ -92,6 +98,7 @@ impl McpEndpoint {
                 responses.push(Bytes::from(envelope::encode_error(id, error)));
             }
         }
+        // A request that was cancelled has no response; one that ended with its session or the server gets an error.
         let ended = session.client_context().ended;
         let waiting = readers.iter_mut().map(|(id, reader)| async {
             match reader.next().await {
@@ -109,7 +116,8 @@ impl McpEndpoint {
         Ok(response::json_response(StatusCode::OK, [b"[", responses.join(&b","[..]).as_slice(), b"]"].concat()))
     }
 
-    /// Opens the event stream for notifications, or with `Last-Event-ID` resumes an interrupted stream.
+    /// Opens the event stream for notifications, or with `Last-Event-ID` resumes an interrupted stream. The id decides
+    /// which stream that is: the one for notifications (number 0) or that of a request.
     pub(super) fn get(&self, head: &Parts) -> EndpointResult {
         self.require_session_version(head)?;
         let session = self.find_session(head)?;
@@ -130,10 +138,12 @@ impl McpEndpoint {
                 return Err(EndpointError::new(StatusCode::BAD_REQUEST, message));
             }
         };
+        // Readers of dead connections count until they are noticed, so more than one must be allowed.
         if buffer.reader_count() >= shared.options.max_streams_per_session {
             return Err(EndpointError::new(StatusCode::TOO_MANY_REQUESTS, "this session has too many streams open"));
         }
         session.start_notifications(shared);
+        // A resumed stream needs no priming event: its client knows a position already.
         let ids = if session.peer.era == Era::Legacy(LegacyVersion::V2025_11_25) && after.is_none() {
             EventIds::WithPriming
         } else {
@@ -162,7 +172,8 @@ impl McpEndpoint {
         }
     }
 
-    /// Returns the session of a request. It must belong to the same [`SessionOwner`](super::SessionOwner).
+    /// Returns the session of a request. It must belong to the same [`SessionOwner`](super::SessionOwner); a session of
+    /// another owner is reported as unknown, so that ids cannot be probed.
     pub(super) fn find_session(&self, head: &Parts) -> Result<Arc<McpSession>, EndpointError> {
         let headers = &head.headers;
         // Clients before 2025-06-18 send no version header; their session determines the version.

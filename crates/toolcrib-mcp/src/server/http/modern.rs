@@ -1,5 +1,9 @@
 //! HTTP requests of 2026-07-28: stateless, with version, client and method in `_meta` and again in headers that must
 //! match.
+//!
+//! The checks run before the request is started, so a mismatch never reaches the service: `_meta` is complete, the
+//! version header equals it and is supported, `Mcp-Method` and `Mcp-Name` equal the body, and for `tools/call` so do
+//! the `Mcp-Param-*` headers. A failed check is a JSON-RPC error with HTTP 400.
 
 use std::sync::Arc;
 
@@ -22,7 +26,8 @@ use crate::{
 };
 
 impl McpEndpoint {
-    /// Checks and runs one request. Its peer exists for this request only.
+    /// Checks and runs one request. Its peer exists for this request only. The outer error rejects the request before
+    /// it was started; the inner result is the HTTP response of a started one.
     pub(super) async fn handle_modern(
         &self,
         head: &Parts,

@@ -1,4 +1,7 @@
 //! HTTP responses: accepted content types, status codes, and errors before a request is started.
+//!
+//! Once a request runs, its errors are JSON-RPC responses with a status by [`response_status`]; an [`EndpointError`] is
+//! for everything before that.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::value::RawValue;
@@ -13,7 +16,9 @@ use crate::{
 /// Content types that a client accepts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AcceptedTypes {
+    /// Whether a single JSON body can be sent.
     pub(super) json: bool,
+    /// Whether an event stream can be sent, and so messages before the response.
     pub(super) events: bool,
 }
 
@@ -74,6 +79,7 @@ impl EndpointError {
         if self.status == StatusCode::METHOD_NOT_ALLOWED {
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
         }
+        // Limits and shutdowns pass quickly, so a short delay is enough.
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

@@ -1,5 +1,8 @@
 //! Sessions of legacy HTTP clients. A session has a random id and ends by DELETE, after the idle timeout, or when a new
 //! session needs its place.
+//!
+//! A session owns its stream for notifications and knows the streams of its requests, so that a client can resume
+//! either. A client may vanish without DELETE, hence the idle timeout and the maximum.
 
 use std::{
     collections::HashMap,
@@ -53,6 +56,7 @@ pub(super) struct McpSession {
 /// All sessions of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct McpSessions {
+    /// By session id. Never locked while the service is called.
     by_id: Mutex<HashMap<String, Arc<McpSession>>>,
     /// Whether the task that ends idle sessions was started, which the first session does.
     sweeper_started: AtomicBool,
@@ -90,6 +94,7 @@ impl McpSession {
         let number = self.next_stream.fetch_add(1, Ordering::Relaxed);
         let buffer = EventBuffer::new(number, max_unread, Retention::Latest);
         let mut streams = lock(&self.streams);
+        // Entries of finished requests are removed here, so the table needs no task of its own.
         streams.retain(|_, buffer| buffer.strong_count() > 0);
         streams.insert(buffer.stream_number, Arc::downgrade(&buffer));
         buffer
@@ -100,7 +105,8 @@ impl McpSession {
         if number == 0 { Some(self.notifications.clone()) } else { lock(&self.streams).get(&number)?.upgrade() }
     }
 
-    /// Starts sending change notifications, until the session ends. Later calls do nothing.
+    /// Starts sending change notifications, until the session ends. Later calls do nothing. The first GET stream calls
+    /// it: without one, notifications would only fill the queue.
     pub(super) fn start_notifications(&self, shared: &Arc<ServerShared>) {
         if self.listening.swap(true, Ordering::Relaxed) {
             return;
@@ -144,6 +150,8 @@ impl McpSessions {
             let is_full = by_id.len() >= shared.options.max_sessions;
             let oldest_idle =
                 || by_id.values().filter(|session| session.is_idle()).min_by_key(|session| *lock(&session.last_used));
+            // The replacement and the insertion are one step under the lock, so that the maximum holds under
+            // concurrency.
             let evicted = if is_full { Some(oldest_idle()?.id.clone()) } else { None };
             let evicted = evicted.and_then(|id| by_id.remove(&id));
             by_id.insert(session.id.clone(), session.clone());
