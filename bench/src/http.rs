@@ -201,7 +201,7 @@ fn measure_listeners(report: &mut BenchReport, served: &ToolcribServer, path: &s
         measured: format!("the page with {LISTENERS} listeners to `/api/events`, median: {}", format_duration(with)),
         baseline: format!("with none: {}", format_duration(without)),
         ratio: ratio(with, without),
-        threshold: Threshold::AtMost(noise, "what runs without listeners differ by".into()),
+        threshold: Threshold::AtMost(noise, "spread of the runs without listeners".into()),
     });
     Ok(())
 }

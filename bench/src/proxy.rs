@@ -69,10 +69,10 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let to_sdk = to(&sdk, "a server made with the official Rust SDK");
     let at_most = Threshold::AtMost(MAX_RATIO, "directly".into());
     measure_latency(report, AgentProtocol::Legacy, [&through("sdk__echo"), &to_sdk], at_most)?;
-    let to_bare = to(&bare, "a server that does nothing else");
+    let to_bare = to(&bare, "a minimal server");
     for version in [AgentProtocol::Legacy, AgentProtocol::Modern] {
         measure_latency(report, version, [&through("bare__echo"), &to_bare], Threshold::None)?;
-        measure_latency(report, version, [&to(&forward, "a proxy that does nothing"), &to_bare], Threshold::None)?;
+        measure_latency(report, version, [&to(&forward, "a proxy without logic"), &to_bare], Threshold::None)?;
     }
     measure_concurrency(report, &through("bare__echo"), &to_bare)?;
 

@@ -91,8 +91,8 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     });
     report.add_row(RatioRow {
         bench: "start",
-        measured: format!("the least disturbed of {ROUNDS} runs: {}", format_duration(measured_best)),
-        baseline: format!("likewise: {}", format_duration(baseline_best)),
+        measured: format!("fastest of {ROUNDS} runs: {}", format_duration(measured_best)),
+        baseline: format!("fastest of {ROUNDS} runs: {}", format_duration(baseline_best)),
         ratio: ratio(measured_best, baseline_best),
         threshold: Threshold::None,
     });

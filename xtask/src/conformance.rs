@@ -68,7 +68,7 @@ impl Suite {
         let _ = fs::remove_dir_all(&out);
         match fs::create_dir_all(&out) {
             Ok(()) => Ok(Suite { node: paths.node(), script, out_dir: out }),
-            Err(error) => Err(StepStatus::Failed(format!("make `{}`: {error}", out.display()))),
+            Err(error) => Err(StepStatus::Failed(format!("create `{}`: {error}", out.display()))),
         }
     }
 

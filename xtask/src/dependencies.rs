@@ -21,7 +21,7 @@ pub(crate) fn check(paths: &WorkspacePaths) -> StepStatus {
             for violation in &violations {
                 println!("    {violation}");
             }
-            StepStatus::Failed(format!("{} packages are not accepted by `deny.toml`", violations.len()))
+            StepStatus::Failed(format!("packages that `deny.toml` does not accept: {}", violations.len()))
         }
         Err(reason) => StepStatus::Failed(reason),
     }

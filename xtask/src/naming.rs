@@ -182,7 +182,7 @@ pub(crate) fn check(paths: &WorkspacePaths) -> StepStatus {
     if violations.is_empty() {
         StepStatus::Passed(format!("{} files", files.len()))
     } else {
-        StepStatus::Failed(format!("{} violations of the naming rules (CONTRIBUTING.md)", violations.len()))
+        StepStatus::Failed(format!("violations of the naming rules in CONTRIBUTING.md: {}", violations.len()))
     }
 }
 

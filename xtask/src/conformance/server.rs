@@ -206,7 +206,7 @@ struct ConformanceServer {
 impl ConformanceServer {
     fn start(suite: &Suite, paths: &WorkspacePaths, behind: &str) -> Result<ConformanceServer, String> {
         let folder = suite.out_dir.join(format!("serve-{behind}"));
-        fs::create_dir_all(&folder).map_err(|error| format!("make `{}`: {error}", folder.display()))?;
+        fs::create_dir_all(&folder).map_err(|error| format!("create `{}`: {error}", folder.display()))?;
         let config = folder.join("toolcrib.json");
         fs::write(&config, config_json(paths, behind)).map_err(|error| format!("write the config: {error}"))?;
         let toolcrib = |arguments: &[&str]| {

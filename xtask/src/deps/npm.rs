@@ -17,7 +17,7 @@ pub(super) const MARKER_FILE: &str = "node_modules/@modelcontextprotocol/inspect
 pub(super) fn fetch(paths: &WorkspacePaths) -> Result<(), String> {
     let log = paths.deps_dir.join("npm.log");
     super::ensure_program("npm", "npm", &log)?;
-    fs::create_dir_all(paths.deps_dir.join("nothing")).map_err(|error| format!("make `nothing`: {error}"))?;
+    fs::create_dir_all(paths.deps_dir.join("nothing")).map_err(|error| format!("create `nothing`: {error}"))?;
     let files = [
         ("package.json", PACKAGE_JSON),
         ("package-lock.json", PACKAGE_LOCK_JSON),

@@ -37,7 +37,7 @@ impl ClientOptions {
             .tcp_keepalive(Duration::from_secs(30))
             .redirect(policy)
             .build()
-            .map_err(|error| WireError::Connect(format!("no HTTP client: {}", root_cause(&error))))
+            .map_err(|error| WireError::Connect(format!("the HTTP client cannot be built: {}", root_cause(&error))))
     }
 }
 

@@ -81,7 +81,7 @@ impl RequestParams {
             (None, _) => missing(VERSION_KEY),
             (_, None) => missing(CAPABILITIES_KEY),
             (Some(_), Some(capabilities)) if !capabilities.get().starts_with('{') => {
-                missing(&format!("{CAPABILITIES_KEY} as an object"))
+                missing(&format!("{CAPABILITIES_KEY}` with the type `object"))
             }
             (Some(_), Some(_)) => Ok(()),
         }
