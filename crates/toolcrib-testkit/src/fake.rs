@@ -1,5 +1,8 @@
-//! Shared implementation of the scripted MCP servers: flags, tool list, tools, and responses to MCP methods. Transport, and
-//! faults of the transport, belong to the binaries.
+//! Shared implementation of the scripted MCP servers: flags, tool list, tools, and responses to MCP methods. Transport,
+//! and faults of the transport, belong to the binaries.
+//!
+//! It is written without the code of `toolcrib-mcp`, so that a misunderstanding of the protocol there is not repeated
+//! here.
 
 mod flags;
 mod list;

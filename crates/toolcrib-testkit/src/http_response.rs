@@ -1,13 +1,18 @@
 //! HTTP responses that a test reads from a raw connection until the server closes it.
+//!
+//! Parsed by hand, because tests of malformed requests and closed connections need the bytes that were sent, and not
+//! what an HTTP client makes of them.
 
 use serde_json::Value;
 
 /// Parsed HTTP/1.1 response.
 #[derive(Debug)]
 pub struct RawHttpResponse {
+    /// 0 if the response is malformed or empty.
     pub status: u16,
     /// Status line and headers.
     head: String,
+    /// The body without chunk headers; invalid UTF-8 is replaced.
     pub body: String,
 }
 
@@ -37,7 +42,7 @@ impl RawHttpResponse {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Asserts the status and returns the body as JSON.
+    /// Asserts the status and returns the body as JSON. The message of a failure shows the whole response.
     #[track_caller]
     pub fn expect_json(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");

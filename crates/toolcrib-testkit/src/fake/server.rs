@@ -1,4 +1,7 @@
 //! Responses of a fake server to MCP methods, independent of the transport.
+//!
+//! The server keeps no state between requests, except for what the files of its flags contain. A test changes its
+//! behaviour while it runs through these files.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -14,7 +17,7 @@ const LEGACY_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2
 /// Protocol version with `server/discover`.
 const MODERN_VERSION: &str = "2026-07-28";
 
-/// Fake MCP server without a transport.
+/// Fake MCP server without a transport. Shared by all threads of a binary.
 #[derive(Debug)]
 pub struct FakeServer {
     pub flags: ServerFlags,
@@ -23,12 +26,12 @@ pub struct FakeServer {
 /// Response to a request. Results are bytes, since one of the faults is invalid UTF-8.
 #[derive(Debug)]
 pub enum FakeReply {
+    /// JSON text of the result.
     Result(Vec<u8>),
+    /// Code and message of a JSON-RPC error.
     Error(i64, String),
     /// A server of 2026-07-28 received `initialize`, which only older versions have.
-    UnsupportedVersion {
-        requested: String,
-    },
+    UnsupportedVersion { requested: String },
     /// The process exits without a response.
     Crash,
     /// No response is ever sent.
@@ -63,7 +66,7 @@ impl FakeServer {
         self.flags.version.as_deref() == Some(MODERN_VERSION)
     }
 
-    /// Sleeps for the configured delay.
+    /// Sleeps for the configured delay. Blocks the calling thread, which is the one that serves the request.
     pub fn delay(&self) {
         if let Some(delay) = self.flags.delay {
             std::thread::sleep(delay);
@@ -75,7 +78,9 @@ impl FakeServer {
         self.flags.count_file.as_deref().map_or(Ok(()), |path| append_line(path, line))
     }
 
-    /// Accepts the requested version if it is known, and offers the latest legacy version otherwise.
+    /// Accepts the requested version if it is known, and offers the latest legacy version otherwise. A server of
+    /// 2026-07-28 answers with the error of that version, from which a client learns that it must use
+    /// `server/discover`.
     fn initialize(&self, params: &Value) -> FakeReply {
         if self.flags.hang == Some(HangPoint::Start) {
             return FakeReply::Hang;
@@ -115,7 +120,8 @@ impl FakeServer {
         }))
     }
 
-    /// Responds with a page of the tool list. Built as bytes, so that tools are served unchanged.
+    /// Responds with a page of the tool list. Built as bytes, so that tools are served unchanged. Since the list is
+    /// read for each request, a file that a test changes between two pages shows its new content on the second.
     fn tools_list(&self, params: &Value) -> FakeReply {
         if self.flags.hang == Some(HangPoint::List) {
             return FakeReply::Hang;
@@ -142,7 +148,7 @@ impl FakeServer {
         FakeReply::Result(result)
     }
 
-    /// Calls a tool.
+    /// Calls a tool. The list is read only for a name without behaviour, to tell a listed tool from an unknown one.
     fn tools_call(&self, params: &Value) -> FakeReply {
         if self.flags.hang == Some(HangPoint::Call) {
             return FakeReply::Hang;
@@ -196,7 +202,7 @@ fn error_message(id: &Value, error: &Value) -> Vec<u8> {
     json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string().into_bytes()
 }
 
-/// Appends a line with a single `O_APPEND` write, so that lines of several processes are not mixed.
+/// Appends a line with a single `O_APPEND` write, so that lines of several processes are not mixed. Creates the file.
 pub fn append_line(path: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(path)?.write_all(format!("{line}\n").as_bytes())
 }

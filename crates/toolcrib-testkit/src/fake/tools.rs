@@ -1,4 +1,7 @@
 //! Definitions and behaviour of the fake servers' tools. Both depend on the name only, wherever the list comes from.
+//!
+//! A tool that needs a session (`slow`, `env`, `announce`, `elicit`, `sample`, `meta`) is defined here and implemented
+//! in `scripted-server`. A name without behaviour returns its own name and arguments.
 
 use serde_json::{Value, json};
 
@@ -9,7 +12,9 @@ const ONE_PIXEL_PNG: &str =
 /// Outcome of a call.
 #[derive(Debug)]
 pub enum FakeCallResult {
+    /// Result of `tools/call`; `isError` is part of it.
     Result(Value),
+    /// Code and message of a JSON-RPC error.
     Error(i64, String),
     /// The process exits without a response.
     Crash,
@@ -43,6 +48,7 @@ pub(super) fn tool_definition(name: &str) -> Value {
         "description": description,
         "inputSchema": {"type": "object", "properties": properties, "required": required},
     });
+    // Read-only tools may be retried after a lost connection; the others may not.
     if matches!(name, "echo" | "add") {
         tool["annotations"] = json!({"readOnlyHint": true});
     }

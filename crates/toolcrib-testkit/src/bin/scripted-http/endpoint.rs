@@ -1,4 +1,7 @@
 //! MCP endpoint of the scripted HTTP server: sessions and authorization in front of the fake server.
+//!
+//! Order of the checks: path (404), bearer token (401), method (405), session (400, 404), refused calls. Each is a
+//! response that Toolcrib must map to a distinct error. GET is refused: there is no stream for notifications.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
@@ -55,6 +58,7 @@ impl ScriptedEndpoint {
     fn respond(&self, request: &FakeHttpRequest) -> FakeHttpResponse {
         let message: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let rpc_method = message["method"].as_str().unwrap_or_default();
+        // The JSON-RPC method if there is one, for example `tools/list`; otherwise the HTTP method.
         let counted = if rpc_method.is_empty() { request.method.as_str() } else { rpc_method };
         self.fake.append_count_line(counted).expect("count this request");
         self.fake.delay();
@@ -88,6 +92,7 @@ impl ScriptedEndpoint {
             let header = self.http_flags.refuse_header.clone();
             return header.into_iter().fold(response, |response, (name, value)| response.with_header(&name, value));
         }
+        // A notification, or a response of the client.
         let Some(id) = message.get("id").filter(|_| !rpc_method.is_empty()) else {
             return FakeHttpResponse::empty("202 Accepted");
         };
@@ -126,7 +131,8 @@ impl ScriptedEndpoint {
         id
     }
 
-    /// Counts a request of a session. Returns the error response to a request without a session or with an unknown one.
+    /// Counts a request of a session. Returns the error response to a request without a session or with an unknown one;
+    /// `None` if the request may proceed.
     fn check_session(&self, request: &FakeHttpRequest) -> Option<FakeHttpResponse> {
         let Some(id) = request.header("mcp-session-id") else {
             return Some(error_response("400 Bad Request", "Bad Request: Mcp-Session-Id header is required"));

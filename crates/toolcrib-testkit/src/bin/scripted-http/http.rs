@@ -1,4 +1,6 @@
 //! Minimal HTTP/1.1: requests with `Content-Length` on persistent connections.
+//!
+//! Written by hand, so that the server starts quickly and a test controls each byte of a response.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};

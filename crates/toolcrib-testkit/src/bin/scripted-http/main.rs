@@ -1,4 +1,8 @@
-//! Scripted MCP server over Streamable HTTP on loopback, with one thread per connection. docs/testing.md lists its flags.
+//! Scripted MCP server over Streamable HTTP on loopback, with one thread per connection. docs/testing.md lists its
+//! flags.
+//!
+//! It prints `listening on http://127.0.0.1:PORT/mcp` as its first line, which tests wait for, and runs until it is
+//! killed.
 
 #![expect(clippy::expect_used, reason = "a test fixture may fail loudly")]
 
@@ -16,6 +20,7 @@ mod http;
 /// Flags that only the HTTP server has.
 #[derive(Debug, Default)]
 struct HttpFlags {
+    /// Port to listen on; 0, the default, chooses a free one.
     port: u16,
     /// Number of requests after which a session is forgotten.
     forget_session_after: Option<u64>,

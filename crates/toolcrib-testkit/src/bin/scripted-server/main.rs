@@ -1,5 +1,8 @@
-//! Scripted MCP server on stdio that shows faults on demand and counts its starts. docs/testing.md lists its flags.
-//! It uses threads instead of an async runtime, so that it starts within a millisecond.
+//! Scripted MCP server on stdio that shows faults on demand and counts its starts. docs/testing.md lists its flags. It
+//! uses threads instead of an async runtime, so that it starts within a millisecond.
+//!
+//! Order of a start: parse the flags, count the start, print to stderr, exit if requested, start the child processes,
+//! serve. So a test can observe a start even if the server exits at once.
 
 #![expect(clippy::expect_used, clippy::print_stderr, reason = "a test fixture may fail loudly")]
 
@@ -70,6 +73,7 @@ fn main() {
         session::run(fake, stdio_flags)
     }
     if ignore_eof {
+        // Like real servers that keep running without a client: only a signal ends this one.
         loop {
             thread::park();
         }

@@ -1,4 +1,4 @@
-//! Writes messages to stdout, one per line. Shared by all threads that respond.
+//! Writes messages to stdout, one per line. Shared by all threads that respond, so that lines are never mixed.
 
 use std::io::{self, Write};
 use std::sync::Mutex;
@@ -22,11 +22,13 @@ impl StdoutWriter {
     pub(crate) fn send(&self, message: &[u8]) {
         let mut line = Vec::with_capacity(message.len() + 64);
         if self.junk {
+            // Looks like the beginning of JSON, and is followed by an empty line.
             line.extend(b"INFO about to answer {\n\n");
         }
         line.extend(message);
         line.push(b'\n');
         if self.junk {
+            // Looks like the beginning of a batch.
             line.extend(b"[1, 2, \nINFO answered\n");
         }
         let mut out = self.stdout.lock().expect("lock stdout");

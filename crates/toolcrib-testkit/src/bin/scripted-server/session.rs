@@ -1,4 +1,8 @@
 //! MCP session on stdio: reads messages, responds, and shows the configured faults.
+//!
+//! Requests are answered in order by the reading thread; only a delayed list and the tool `slow` get threads of their
+//! own, so that a test can send other requests meanwhile. A question to the client stays open until its response
+//! arrives.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -96,7 +100,8 @@ impl FakeStdioSession {
         }
     }
 
-    /// Sends a response, or carries out the fault that takes its place.
+    /// Sends a response, or carries out the fault that takes its place: a crash ends the process, a hang remembers the
+    /// id.
     fn send(&mut self, reply: &FakeReply, id: &Value) {
         match reply {
             FakeReply::Crash => process::exit(1),
