@@ -24,6 +24,7 @@ const PROGRAMS: [&str; 9] = [
     "toolcrib-testkit/rmcp-server",
 ];
 
+/// Runs the benchmarks with these names, all without names. Fails if a build fails or a threshold is missed.
 pub(crate) fn run(names: &[&str]) -> ExitCode {
     let paths = match WorkspacePaths::find() {
         Ok(paths) => paths,
@@ -32,11 +33,13 @@ pub(crate) fn run(names: &[&str]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    // The command line is part of the output, which is pasted into docs/benchmarks.md.
     println!("$ cargo xtask bench {}\n", names.join(" "));
     let mut failures = Vec::new();
     if let StepStatus::Failed(reason) = build_and_run(&paths, "dist", names) {
         failures.push(format!("profile `dist`: {reason}"));
     }
+    // Also after a failure above: both profiles are reported in one run.
     let includes_proxy = names.is_empty() || names.contains(&"proxy");
     if includes_proxy && let StepStatus::Failed(reason) = build_and_run(&paths, "release", &["proxy"]) {
         failures.push(format!("profile `release`: {reason}"));
@@ -47,6 +50,7 @@ pub(crate) fn run(names: &[&str]) -> ExitCode {
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Builds with one profile and runs the measurements of that build.
 fn build_and_run(paths: &WorkspacePaths, profile: &str, names: &[&str]) -> StepStatus {
     let build = [&["build", "--profile", profile], &PROGRAMS[..]].concat();
     if let StepStatus::Failed(reason) = run_visible(cargo(paths, &build)) {
@@ -57,6 +61,7 @@ fn build_and_run(paths: &WorkspacePaths, profile: &str, names: &[&str]) -> StepS
     let mut command = Command::new(program);
     command.args(names).env("TOOLCRIB_TEST_DATA", &paths.data_dir);
     if names.is_empty() || names.contains(&"openapi") {
+        // Optional: the comparison has no threshold, and without network the other rows are still worth having.
         match deps::fetch_fastmcp(paths) {
             Ok(python) => {
                 command.env("TOOLCRIB_BENCH_FASTMCP", python);

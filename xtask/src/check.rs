@@ -9,6 +9,7 @@ use crate::process::{cargo, is_available, run_visible};
 use crate::report::{StepReport, StepStatus};
 use crate::test::workspace_command;
 
+/// Runs all steps, also after a failed one, and fails if any did.
 pub(crate) fn run() -> ExitCode {
     let paths = match WorkspacePaths::find() {
         Ok(paths) => paths,
@@ -27,11 +28,13 @@ pub(crate) fn run() -> ExitCode {
 pub(crate) fn run_static_checks(paths: &WorkspacePaths, report: &mut StepReport) {
     report.run_step("format", || run_visible(cargo(paths, &["fmt", "--all", "--check"])));
     report.run_step("names", || naming::check(paths));
+    // All targets, so that tests, examples and benches are linted, too. A warning fails the step.
     report.run_step("lints", || {
         run_visible(workspace_command(paths, &["clippy", "--all-targets"], &["--", "-D", "warnings"]))
     });
 }
 
+/// Runs the tests inside the crates (`src`). Integration tests start servers and are left to `cargo xtask test`.
 fn run_unit_tests(paths: &WorkspacePaths) -> StepStatus {
     let command = if is_available("cargo-nextest", "--version") {
         workspace_command(paths, &["nextest", "run", "--lib", "--bins", "--status-level", "fail"], &[])

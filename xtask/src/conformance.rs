@@ -1,5 +1,9 @@
 //! Runs the official MCP conformance suite against the client, and against `toolcrib serve` with a fixture as its
 //! source.
+//!
+//! The scenarios are listed here and not taken from the suite, so that one which a new version of it drops is noticed.
+//! Each is required or reported; docs/conformance.md has the reason for each that may fail. Logs and results are in
+//! `target/debug/conformance_client` and `conformance_server`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,13 +18,16 @@ mod server;
 
 /// A scenario of the suite in one protocol version.
 struct Scenario {
+    /// Protocol version that the suite speaks.
     version: &'static str,
+    /// Name in the suite, which filters are compared with.
     name: &'static str,
     /// Protocol version of the fixture, for scenarios of the server.
     fixture_version: Option<&'static str>,
     requirement: Requirement,
 }
 
+/// Effect of a failed scenario on the run.
 enum Requirement {
     /// A failure fails the run.
     Required,
@@ -58,6 +65,7 @@ struct Suite {
 }
 
 impl Suite {
+    /// Empties the directory for results. The error is the status of the step: skipped if the suite was not fetched.
     fn open(paths: &WorkspacePaths, folder: &str) -> Result<Suite, StepStatus> {
         let script = paths.deps_dir.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
         if !script.exists() || !paths.node().exists() {
@@ -72,6 +80,7 @@ impl Suite {
         }
     }
 
+    /// The suite as a command, to which the caller adds arguments.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.node);
         command.arg(&self.script);
@@ -88,6 +97,7 @@ struct ScenarioTally {
 }
 
 impl ScenarioTally {
+    /// Prints one line and counts the result. `took` is known for scenarios that run as a process each.
     fn add(&mut self, scenario: &Scenario, took: Option<Duration>, outcome: ScenarioResult) {
         let (word, text) = match (&outcome, &scenario.requirement) {
             (Ok(text), _) => ("passed", text),
@@ -103,6 +113,7 @@ impl ScenarioTally {
         }
     }
 
+    /// Status of the step: failed if a required scenario failed, with the names of all that did.
     fn into_status(self, suite: &Suite) -> StepStatus {
         if !self.failed.is_empty() {
             return StepStatus::Failed(format!("{}; logs in `{}`", self.failed.join(", "), suite.out_dir.display()));
@@ -117,19 +128,23 @@ impl ScenarioTally {
 }
 
 impl Scenario {
+    /// A client scenario whose failure fails the run.
     const fn required(version: &'static str, name: &'static str) -> Scenario {
         Scenario { version, name, fixture_version: None, requirement: Requirement::Required }
     }
 
+    /// A client scenario that may fail.
     const fn reported(version: &'static str, name: &'static str) -> Scenario {
         Scenario { version, name, fixture_version: None, requirement: Requirement::Reported }
     }
 
+    /// Formats `2026-07-28 caching on 2025-11-25`: version, name, and version of the fixture.
     fn label(&self) -> String {
         let behind = self.fixture_version.map(|version| format!(" on {version}")).unwrap_or_default();
         format!("{} {}{behind}", self.version, self.name)
     }
 
+    /// Whether a filter selects the scenario; all are selected without filters.
     fn matches(&self, filters: &[&str]) -> bool {
         filters.is_empty() || filters.iter().any(|filter| self.name.contains(filter))
     }

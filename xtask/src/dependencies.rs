@@ -1,5 +1,13 @@
 //! Licences and origins of all dependencies, from `cargo tree`. Stands in for `cargo deny check licenses sources bans`,
 //! which would have to be built first; `deny.toml` is the configuration of both.
+//!
+//! ```text
+//! serde v1.0.228<TAB>MIT OR Apache-2.0
+//! toolcrib v0.1.0 (/repo/crates/toolcrib)<TAB>MIT
+//! ```
+//!
+//! A package with an origin behind its version comes from this repository or is refused; any other must have an
+//! accepted licence. Dependencies of tests are not shipped and not checked.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,8 +16,8 @@ use crate::paths::WorkspacePaths;
 use crate::process::cargo;
 use crate::report::StepStatus;
 
-/// Format of a package in the output of `cargo tree`: name and version, licence expression. A package that does not come from
-/// the registry has its path or repository behind the version.
+/// Format of a package in the output of `cargo tree`: name and version, licence expression. A package that does not
+/// come from the registry has its path or repository behind the version.
 const FORMAT: &str = "{p}\t{l}";
 
 /// Checks that each package of the tree, on all platforms, has an accepted licence and comes from the registry or from
@@ -27,6 +35,7 @@ pub(crate) fn check(paths: &WorkspacePaths) -> StepStatus {
     }
 }
 
+/// Returns the number of packages and the violations. Fails if the rules cannot be read or `cargo tree` fails.
 fn find_violations(paths: &WorkspacePaths) -> Result<(usize, Vec<String>), String> {
     let rules =
         fs::read_to_string(paths.root.join("deny.toml")).map_err(|error| format!("read `deny.toml`: {error}"))?;
@@ -38,6 +47,7 @@ fn find_violations(paths: &WorkspacePaths) -> Result<(usize, Vec<String>), Strin
     if !output.status.success() {
         return Err(format!("`cargo tree`: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
+    // A package occurs once per place in the tree; the set removes the repetitions.
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let packages: BTreeSet<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     let root = paths.root.display().to_string();
@@ -53,10 +63,12 @@ fn allowed_licenses(rules: &str) -> Result<BTreeSet<String>, String> {
     Ok(names.split('"').skip(1).step_by(2).map(str::to_owned).collect())
 }
 
+/// Returns why a package is refused, `None` if it is accepted.
 fn violation(line: &str, allowed: &BTreeSet<String>, root: &str) -> Option<String> {
     let (package, licence) = line.split_once('\t').unwrap_or((line, ""));
     // `name v1.2.3 (…)`; `(proc-macro)` is no origin.
     let origin = package.split_once(" (").map(|(_, rest)| rest.trim_end_matches(')')).filter(|it| *it != "proc-macro");
+    // The licence of a package with an origin does not matter: it is this repository's own, or refused.
     if let Some(origin) = origin {
         let is_ours = origin.starts_with(root);
         return (!is_ours).then(|| format!("{package}: comes neither from the registry nor from this repository"));
@@ -73,8 +85,10 @@ fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
     accepted && tokens.next().is_none()
 }
 
+/// Tokens of an SPDX expression: names, operators and parentheses.
 type Tokens<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
 
+/// Parses `A OR B …`; `AND` binds more tightly.
 fn any_of(tokens: &mut Tokens<'_>, allowed: &BTreeSet<String>) -> bool {
     let mut accepted = all_of(tokens, allowed);
     while tokens.next_if_eq(&"OR").is_some() {
@@ -84,6 +98,7 @@ fn any_of(tokens: &mut Tokens<'_>, allowed: &BTreeSet<String>) -> bool {
     accepted
 }
 
+/// Parses `A AND B …`.
 fn all_of(tokens: &mut Tokens<'_>, allowed: &BTreeSet<String>) -> bool {
     let mut accepted = parse_license(tokens, allowed);
     while tokens.next_if_eq(&"AND").is_some() {
@@ -92,6 +107,7 @@ fn all_of(tokens: &mut Tokens<'_>, allowed: &BTreeSet<String>) -> bool {
     accepted
 }
 
+/// Parses one licence, with its exception if it has one, or an expression in parentheses.
 fn parse_license(tokens: &mut Tokens<'_>, allowed: &BTreeSet<String>) -> bool {
     if tokens.next_if_eq(&"(").is_some() {
         let accepted = any_of(tokens, allowed);

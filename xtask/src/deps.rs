@@ -1,6 +1,10 @@
 //! Fetches what the tests need and the repository does not contain: real MCP servers, the official SDKs, a current
-//! Node.js, the conformance suite and a browser. Packages are fetched by name with npm, pip and apt, pinned by the files
-//! in `xtask/deps`, into one directory that later runs reuse.
+//! Node.js, the conformance suite and a browser. Packages are fetched by name with npm, pip and apt, pinned by the
+//! files in `xtask/deps`, into one directory that later runs reuse.
+//!
+//! A component has a stamp file with its pins. It is fetched again when a pin or the place of the directory changed, or
+//! when its marker file is missing. A component that cannot be fetched skips its tests, and fails the run under
+//! `CI=true`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -22,9 +26,11 @@ struct Component {
     pins: &'static [&'static str],
     /// A file of the component. Without it the component is fetched, whatever the stamp says.
     marker_file: &'static str,
+    /// Fetches into [`WorkspacePaths::deps_dir`], over an incomplete or older state.
     fetch: fn(&WorkspacePaths) -> Result<(), String>,
 }
 
+/// Independent of each other, one per package manager, so that one failure does not lose the others.
 const COMPONENTS: [Component; 3] = [
     Component { name: "npm packages", pins: &npm::PINS, marker_file: npm::MARKER_FILE, fetch: npm::fetch },
     Component { name: "python packages", pins: &python::PINS, marker_file: python::MARKER_FILE, fetch: python::fetch },
@@ -63,6 +69,7 @@ pub(crate) fn missing_component(reason: &str) -> StepStatus {
 }
 
 impl Component {
+    /// Fetches the component unless it is there in the pinned version; returns a word for the report.
     fn ensure_fetched(&self, paths: &WorkspacePaths) -> Result<&'static str, String> {
         let describe = |error: std::io::Error| format!("prepare `{}`: {error}", paths.deps_dir.display());
         fs::create_dir_all(&paths.deps_dir).map_err(describe)?;
@@ -78,6 +85,7 @@ impl Component {
             return Ok("already fetched");
         }
         (self.fetch)(paths)?;
+        // Written last, so that an interrupted fetch is repeated.
         fs::write(&stamp, expected).map_err(describe)?;
         Ok("fetched")
     }
@@ -91,6 +99,7 @@ fn ensure_program(program: &str, package: &str, log: &Path) -> Result<(), String
     install_package(package, log).map_err(|error| format!("`{program}` is missing: {error}"))
 }
 
+/// Installs a Debian package. Only root can; other users get the name of the package to install.
 fn install_package(package: &str, log: &Path) -> Result<(), String> {
     let id = Command::new("id").arg("-u").output();
     let is_root = id.is_ok_and(|output| output.stdout.trim_ascii() == b"0");

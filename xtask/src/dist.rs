@@ -1,7 +1,15 @@
-//! `cargo xtask dist`: the files of a release, in `target/artefacts`. An archive with the binary, shell completions, man
-//! pages and licence; a Debian package with the same; the context of a container image; their checksums.
+//! `cargo xtask dist`: the files of a release, in `target/artefacts`. An archive with the binary, shell completions,
+//! man pages and licence; a Debian package with the same; the context of a container image; their checksums.
 //!
-//! The archive is tried before this succeeds: it is unpacked into an empty directory, and the demo runs from there.
+//! The archive is tried before this succeeds: it is unpacked into an empty directory, and the demo runs from there. The
+//! same steps run in `cargo xtask test` with the binary of the tests, so that packaging cannot break unnoticed.
+//!
+//! ```text
+//! target/artefacts/toolcrib-0.1.0-x86_64-linux.tar.gz
+//!                  toolcrib_0.1.0_amd64.deb
+//!                  container/Containerfile, container/toolcrib
+//!                  SHA256SUMS
+//! ```
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +20,14 @@ use crate::paths::WorkspacePaths;
 use crate::process::{cargo, is_available, run_logged_checked, run_visible};
 use crate::report::{StepReport, StepStatus};
 
+/// Version of the workspace, which all crates share.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Time for one packaging command, and for the demo of a debug build on a busy machine.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 /// File names of the completions as each shell looks for them, with the name that `toolcrib completions` has for it.
 const COMPLETIONS: [(&str, &str); 3] = [("bash", "toolcrib.bash"), ("zsh", "_toolcrib"), ("fish", "toolcrib.fish")];
 
+/// Builds with the profile `dist` and makes all artefacts from that binary.
 pub(crate) fn run() -> ExitCode {
     let paths = match WorkspacePaths::find() {
         Ok(paths) => paths,
@@ -40,7 +50,8 @@ pub(crate) fn run() -> ExitCode {
     if report.print_summary() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Makes all artefacts from a binary that was built before, and tries the archive.
+/// Makes all artefacts from a binary that was built before, and tries the archive. Without an archive the other steps
+/// are left out, because the Debian package is made of the same staging directory.
 pub(crate) fn package_and_verify(paths: &WorkspacePaths, binary: &Path, out_dir: &Path, report: &mut StepReport) {
     let mut archive = None;
     report.run_step("archive", || match Packager::prepare(paths, binary, out_dir).and_then(|it| it.make_archive()) {
@@ -77,6 +88,7 @@ struct Packager<'a> {
 }
 
 impl<'a> Packager<'a> {
+    /// Names the paths without touching them.
     fn new(paths: &'a WorkspacePaths, binary: &'a Path, out_dir: &'a Path) -> Packager<'a> {
         let staging = out_dir.join(format!("toolcrib-{VERSION}-{}", platform()));
         Packager { paths, binary, out_dir, staging }
@@ -95,6 +107,7 @@ impl<'a> Packager<'a> {
         for file in ["LICENSE", "CHANGELOG.md"] {
             copy(&paths.root.join(file), &staging.join(file))?;
         }
+        // Written by the binary itself, so that they cannot differ from its arguments.
         for (shell, file) in COMPLETIONS {
             let output = Command::new(binary).args(["completions", shell]).output();
             let output = output.map_err(|error| format!("start `toolcrib completions {shell}`: {error}"))?;
@@ -107,6 +120,7 @@ impl<'a> Packager<'a> {
         Ok(packager)
     }
 
+    /// Packs the staging directory and returns the path of the archive.
     fn make_archive(&self) -> Result<PathBuf, String> {
         let archive = self.out_dir.join(format!("toolcrib-{VERSION}-{}.tar.gz", platform()));
         let folder = self.staging.file_name().ok_or("the staging directory has no name")?;
@@ -118,6 +132,7 @@ impl<'a> Packager<'a> {
         Ok(archive)
     }
 
+    /// Builds the package from a directory tree that is removed afterwards, and returns its path.
     fn make_debian_package(&self) -> Result<PathBuf, String> {
         let output = Command::new("dpkg").arg("--print-architecture").output();
         let output = output.map_err(|error| format!("start `dpkg`: {error}"))?;
@@ -168,6 +183,7 @@ impl<'a> Packager<'a> {
         Ok(format!("docker build --file {0}/Containerfile {0}", context.display()))
     }
 
+    /// Runs a packaging command; its output is shown only if it fails.
     fn run_logged(&self, command: &mut Command) -> Result<(), String> {
         let log = self.paths.target_dir.join("dist.log");
         run_logged_checked(command, &log, COMMAND_TIMEOUT)
@@ -190,6 +206,7 @@ fn verify_archive(archive: &Path, out_dir: &Path) -> Result<String, String> {
     let mut unpack = Command::new("tar");
     unpack.arg("--extract").arg("--file").arg(archive).args(["--strip-components", "1"]);
     run_logged_checked(unpack.arg("--directory").arg(&scratch), &log, COMMAND_TIMEOUT)?;
+    // One file of each kind.
     for file in ["toolcrib", "LICENSE", "completions/_toolcrib", "man/toolcrib.1", "man/toolcrib-serve.1"] {
         if !scratch.join(file).is_file() {
             return Err(format!("the archive has no `{file}`"));
@@ -208,7 +225,7 @@ fn verify_archive(archive: &Path, out_dir: &Path) -> Result<String, String> {
     if lines == 0 { Err("the demo printed nothing".to_owned()) } else { Ok(format!("the demo printed {lines} lines")) }
 }
 
-/// Writes `SHA256SUMS` over the files that are downloaded, and checks it.
+/// Writes `SHA256SUMS` over the files that are downloaded: those directly in the output directory, not the directories.
 fn write_checksums(out_dir: &Path) -> Result<String, String> {
     let entries = fs::read_dir(out_dir).map_err(|error| format!("read `{}`: {error}", out_dir.display()))?;
     let mut files: Vec<String> = entries
@@ -231,15 +248,18 @@ fn platform() -> String {
     format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)
 }
 
+/// Maps the result of a step to its status.
 fn status(result: Result<String, String>) -> StepStatus {
     result.map_or_else(StepStatus::Failed, StepStatus::Passed)
 }
 
+/// Formats a path with its size in megabytes, or 0.0 if it cannot be read.
 fn describe_file(path: &Path) -> String {
     let megabytes = fs::metadata(path).map(|metadata| metadata.len() as f64 / 1e6).unwrap_or_default();
     format!("{} ({megabytes:.1} MB)", path.display())
 }
 
+/// Creates a directory and its parents; an existing one is no error.
 fn create_dir(path: &Path) -> Result<(), String> {
     fs::create_dir_all(path).map_err(|error| format!("create `{}`: {error}", path.display()))
 }
@@ -251,6 +271,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// Writes a file, and creates the directory for it.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     create_dir(path.parent().unwrap_or(path))?;
     fs::write(path, bytes).map_err(|error| format!("write `{}`: {error}", path.display()))

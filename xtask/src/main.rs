@@ -1,5 +1,8 @@
 //! `cargo xtask`: checks, tests, measures and packages Toolcrib. Uses the standard library alone, so that it starts
 //! quickly on a fresh machine and is not rebuilt when the features of a dependency change.
+//!
+//! Each command is a list of steps (`report`) that start other programs (`process`): `check` is the inner loop, `test`
+//! is what CI runs, `bench` measures, `dist` packages. `deps` fetches the programs that tests need.
 
 #![expect(clippy::print_stdout, reason = "the output of this program is its report")]
 
@@ -19,6 +22,8 @@ mod paths;
 mod process;
 mod report;
 
+/// Printed for `help`, without arguments, and before the message about unknown ones. Exit code 2 means wrong arguments,
+/// 1 a failed step.
 const USAGE: &str = "\
 cargo xtask: checks, tests, measures and packages Toolcrib
 
@@ -57,6 +62,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["check"] => check::run(),
+        // A filter that begins with `-` is more likely a flag of cargo, which is not passed on.
         ["test", filters @ ..] if filters.iter().all(|filter| !filter.starts_with('-')) => test::run(filters),
         ["bench", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => bench::run(names),
         ["dist"] => dist::run(),

@@ -1,7 +1,8 @@
 //! The naming rules of the code base, checked on its text: types and constants are named in the words of the field, a
 //! type name has one meaning in the workspace, and comments have a technical noun as their subject.
 //!
-//! The check reads lines, not syntax trees. That is enough for `rustfmt`ed code and needs no parser.
+//! The check reads lines, not syntax trees. That is enough for `rustfmt`ed code and needs no parser. It can therefore
+//! be deceived, for example by a definition inside a multi-line string; it is a reminder, not a proof.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -136,7 +137,8 @@ const REFUSED_TYPES: &[&str] = &[
     "Zero",
 ];
 
-/// Superlatives in the names of constants; `MAX_…`, `MIN_…`, `…_TIMEOUT` and `…_LIMIT` say the same and can be searched.
+/// Superlatives in the names of constants; `MAX_…`, `MIN_…`, `…_TIMEOUT` and `…_LIMIT` say the same and can be
+/// searched.
 const REFUSED_IN_CONSTANTS: [&str; 5] = ["MOST", "LONGEST", "DEEPEST", "LARGEST", "FAREWELL"];
 
 /// Subjects that hide the component a comment is about.
@@ -171,6 +173,7 @@ pub(crate) fn check(paths: &WorkspacePaths) -> StepStatus {
             check_file(&name, &text, &mut violations, &mut definitions);
         }
     }
+    // Only known when all files were read.
     for (name, places) in definitions {
         if places.len() > 1 && !REPEATED_TYPES.contains(&name.as_str()) {
             violations.push(format!("type `{name}` has several definitions: {}", places.join(", ")));
@@ -186,6 +189,8 @@ pub(crate) fn check(paths: &WorkspacePaths) -> StepStatus {
     }
 }
 
+/// Checks one file line by line. Adds its violations, and the places of its type definitions, which only all files
+/// together can judge.
 fn check_file(file: &str, text: &str, violations: &mut Vec<String>, definitions: &mut BTreeMap<String, Vec<String>>) {
     for (index, line) in text.lines().enumerate() {
         let place = format!("{file}:{}", index + 1);
@@ -219,6 +224,7 @@ fn defined_type(line: &str) -> Option<&str> {
     Some(identifier(rest)).filter(|name| !name.is_empty())
 }
 
+/// Returns the name of the constant or static that a line defines.
 fn defined_constant(line: &str) -> Option<&str> {
     let code = without_visibility(line.trim_start());
     let rest = code.strip_prefix("const ").or_else(|| code.strip_prefix("static "))?;
@@ -234,6 +240,7 @@ fn without_visibility(code: &str) -> &str {
     }
 }
 
+/// Returns the identifier that a text begins with; empty if there is none.
 fn identifier(text: &str) -> &str {
     let end = text.find(|character: char| !character.is_alphanumeric() && character != '_').unwrap_or(text.len());
     text.get(..end).unwrap_or_default()
@@ -247,6 +254,7 @@ fn comment(line: &str) -> Option<&str> {
     (before.trim().is_empty() || before.ends_with(' ')).then(|| &line[start..])
 }
 
+/// Returns the refused word in a comment, compared as a whole word and without case.
 fn refused_word(comment: &str) -> Option<&'static str> {
     let lower = comment.to_lowercase();
     let mut words = lower.split(|character: char| !character.is_alphanumeric());

@@ -1,8 +1,12 @@
 //! Directories of a run: the repository, fetched packages, test data, build output.
+//!
+//! All are absolute, so that steps may change their working directory. Variables override the defaults, with which
+//! several clones can share one directory of fetched packages.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
+/// Directories of this repository and this run.
 #[derive(Debug)]
 pub(crate) struct WorkspacePaths {
     /// Root of the repository.
@@ -16,6 +20,8 @@ pub(crate) struct WorkspacePaths {
 }
 
 impl WorkspacePaths {
+    /// Derives the directories from the source of this program and from the path it runs from. Fails only if a path has
+    /// no parent; missing directories are not an error.
     pub(crate) fn find() -> Result<WorkspacePaths, String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("`xtask` is in no repository")?;
         // Cargo builds this program into the same directory as everything else.

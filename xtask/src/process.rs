@@ -1,4 +1,7 @@
 //! Starts other programs: with their output on the terminal, or with a log file of which the end is printed on failure.
+//!
+//! Output on the terminal is for programs that a person watches (cargo). A log file is for noisy ones (npm, pip, the
+//! conformance suite); it has a deadline, because a hanging one would not be noticed.
 
 use std::env;
 use std::fs::{self, File};
@@ -27,7 +30,8 @@ pub(crate) fn cargo(paths: &WorkspacePaths, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command with its output on the terminal.
+/// Runs a command with its output on the terminal and without a deadline. The detail of a failure is the exit status;
+/// the reason was printed by the program.
 pub(crate) fn run_visible(mut command: Command) -> StepStatus {
     match command.status() {
         Ok(status) if status.success() => StepStatus::Passed(String::new()),
@@ -36,16 +40,19 @@ pub(crate) fn run_visible(mut command: Command) -> StepStatus {
     }
 }
 
-/// Runs a command with its output in a file and kills it at the deadline.
+/// Runs a command with its output in a file and kills it at the deadline. Any exit status is `Ok`; an error means that
+/// the command could not be started or took too long. Only the process itself is killed, not its children.
 pub(crate) fn run_logged(command: &mut Command, log: &Path, deadline: Duration) -> Result<ExitStatus, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let describe = |action: &str, error: std::io::Error| format!("{action} `{name}`: {error}");
     let out = File::create(log).map_err(|error| describe("write the log of", error))?;
     let err = out.try_clone().map_err(|error| describe("write the log of", error))?;
+    // Without stdin a program that asks a question fails at once instead of waiting for an answer.
     command.stdin(Stdio::null()).stdout(out).stderr(err);
     let mut child = command.spawn().map_err(|error| describe("start", error))?;
     let start = Instant::now();
     loop {
+        // Polled, since the standard library has no wait with a deadline.
         match child.try_wait().map_err(|error| describe("wait for", error))? {
             Some(status) => return Ok(status),
             None if start.elapsed() < deadline => thread::sleep(Duration::from_millis(20)),

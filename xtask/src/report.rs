@@ -10,6 +10,7 @@ pub(crate) struct StepReport {
     skipped_tests: Vec<String>,
 }
 
+/// A step that ended.
 #[derive(Debug)]
 struct StepRecord {
     name: String,
@@ -17,17 +18,21 @@ struct StepRecord {
     duration: Duration,
 }
 
-/// How a step ended, with a detail for the summary: a count, a path, or the reason.
+/// How a step ended, with a detail for the summary: a count, a path, or the reason. The first line of the detail is
+/// shown in the summary.
 #[derive(Debug)]
 pub(crate) enum StepStatus {
     Passed(String),
+    /// Makes the run fail.
     Failed(String),
+    /// Could not be tried, for example because a program is not installed. Does not fail the run.
     Skipped(String),
 }
 
 impl StepReport {
     /// Runs one step and prints a line before it and its result after it.
     pub(crate) fn run_step(&mut self, name: &str, work: impl FnOnce() -> StepStatus) {
+        // Before the work: a step that hangs is the last line of the output.
         println!("==> {name}");
         let start = Instant::now();
         let status = work();
@@ -41,6 +46,7 @@ impl StepReport {
         self.run_step(name, || StepStatus::Skipped(reason.to_owned()));
     }
 
+    /// Whether the step that ended last has failed, so that steps which depend on it can be skipped.
     pub(crate) fn has_last_failed(&self) -> bool {
         self.steps.last().is_some_and(|step| matches!(step.status, StepStatus::Failed(_)))
     }
@@ -71,6 +77,7 @@ impl StepReport {
 }
 
 impl StepRecord {
+    /// Formats `  passed   lints                          12.3 s  detail`.
     fn summary_line(&self) -> String {
         let (word, text) = match &self.status {
             StepStatus::Passed(text) => ("passed", text),

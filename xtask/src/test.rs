@@ -1,5 +1,8 @@
 //! `cargo xtask test`: everything that CI runs. Each step runs even after a failed one, and the summary lists them all;
 //! only a failed build skips the steps that need its programs.
+//!
+//! With filters, the static checks are left out and only the matching tests and conformance scenarios run. Order:
+//! fetch, static checks, build, tests, conformance, packages, and last what rebuilds the binaries with another feature.
 
 use std::fs;
 use std::path::Path;
@@ -16,9 +19,11 @@ const WORKSPACE_ARGS: [&str; 3] = ["--workspace", "--features", "toolcrib-testki
 const EMBEDDINGS_ARGS: [&str; 3] =
     ["--workspace", "--features", "toolcrib-testkit/rmcp-server,toolcrib-cli/embeddings"];
 
-/// Exit code of nextest when its filters match no test.
+/// Exit code of nextest when its filters match no test. That is an error only if no conformance scenario matches
+/// either.
 const NEXTEST_NO_TESTS_EXIT_CODE: i32 = 4;
 
+/// Runs the steps that the filters select. A filter is a part of the name of a test or scenario.
 pub(crate) fn run(filters: &[&str]) -> ExitCode {
     let paths = match WorkspacePaths::find() {
         Ok(paths) => paths,
@@ -28,6 +33,7 @@ pub(crate) fn run(filters: &[&str]) -> ExitCode {
         }
     };
     let mut report = StepReport::default();
+    // First, because the tests look for these programs when they start. Also with filters: any test may need them.
     deps::fetch(&paths, &mut report);
     if filters.is_empty() {
         check::run_static_checks(&paths, &mut report);
@@ -56,6 +62,7 @@ fn build_documentation(paths: &WorkspacePaths) -> StepStatus {
     StepStatus::Passed(String::new())
 }
 
+/// Runs all steps that need the built programs.
 fn run_tests(paths: &WorkspacePaths, filters: &[&str], report: &mut StepReport) {
     println!("    packages: {}\n    data:     {}\n", paths.deps_dir.display(), describe_dir(&paths.data_dir));
     let skip_file = paths.target_dir.join("skipped-tests.txt");
@@ -85,6 +92,7 @@ fn run_tests(paths: &WorkspacePaths, filters: &[&str], report: &mut StepReport) 
     report.set_skipped_tests(skipped.lines().map(str::to_owned).collect());
 }
 
+/// Runs the tests with nextest, or with `cargo test` where nextest is not installed.
 fn run_test_binaries(paths: &WorkspacePaths, filters: &[&str], skip_file: &Path) -> StepStatus {
     if !is_available("cargo-nextest", "--version") {
         let command = workspace_command(paths, &["test", "--all-targets", "--no-fail-fast"], &["--"]);
@@ -115,6 +123,7 @@ pub(crate) fn workspace_command(paths: &WorkspacePaths, before: &[&str], after: 
     cargo(paths, &[before, &WORKSPACE_ARGS, after].concat())
 }
 
+/// Appends the filters; both test runners take them as positional arguments.
 fn with_filters(mut command: Command, filters: &[&str]) -> Command {
     command.args(filters);
     command
@@ -127,6 +136,7 @@ fn with_test_env(mut command: Command, paths: &WorkspacePaths, skip_file: &Path)
     command
 }
 
+/// Formats a path, with a note if it does not exist.
 fn describe_dir(path: &Path) -> String {
     let note = if path.is_dir() { "" } else { " (absent: tests that need it are skipped)" };
     format!("{}{note}", path.display())

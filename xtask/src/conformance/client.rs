@@ -33,10 +33,12 @@ const SCENARIOS: [Scenario; 13] = [
     Scenario::reported("2026-07-28", "json-schema-2020-12-preservation"),
 ];
 
+/// Number of client scenarios that match the filters.
 pub(super) fn count_matching(filters: &[&str]) -> usize {
     SCENARIOS.iter().filter(|scenario| scenario.matches(filters)).count()
 }
 
+/// Runs the scenarios one after the other, each in a process of the suite.
 pub(super) fn run(suite: &Suite, paths: &WorkspacePaths, filters: &[&str]) -> StepStatus {
     let client = paths.target_dir.join("examples").join(CLIENT_EXAMPLE);
     let mut tally = ScenarioTally::default();
@@ -48,6 +50,7 @@ pub(super) fn run(suite: &Suite, paths: &WorkspacePaths, filters: &[&str]) -> St
     tally.into_status(suite)
 }
 
+/// Runs one scenario and reads its count of checks from the line `Passed: …` of the log.
 fn run_scenario(suite: &Suite, client: &Path, scenario: &Scenario) -> ScenarioResult {
     let log = suite.out_dir.join(format!("{}-{}.log", scenario.version, scenario.name));
     let mut command = suite.command();

@@ -1,6 +1,9 @@
 //! Scenarios of the server: `toolcrib serve` with a fixture as its source that has all tools, prompts and resources the
 //! suite asks for. Once with a fixture of the same protocol version and once with one of the other era, so that the
 //! translation between them is covered.
+//!
+//! The suite runs all scenarios of a version at once and writes a directory per scenario, from which the results are
+//! read. Filters select among the results; they do not shorten the run.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -47,6 +50,7 @@ const SHARED_SCENARIOS: [&str; 21] = [
     "prompts-get-with-image",
     "dns-rebinding-protection",
 ];
+/// Scenarios of 2025-11-25 alone: the handshake, sessions, and requests from the server to the client.
 const LEGACY_SCENARIOS: [&str; 12] = [
     "server-initialize",
     "server-session-lifecycle",
@@ -61,6 +65,7 @@ const LEGACY_SCENARIOS: [&str; 12] = [
     "resources-subscribe",
     "resources-unsubscribe",
 ];
+/// Scenarios of 2026-07-28 alone: stateless requests, headers, and `input_required` results.
 const MODERN_SCENARIOS: [&str; 19] = [
     "server-stateless",
     "sep-2164-resource-not-found",
@@ -83,7 +88,7 @@ const MODERN_SCENARIOS: [&str; 19] = [
     "input-required-result-validate-input",
 ];
 
-/// Scenarios that may fail when suite and fixture speak different versions: the older protocol cannot express them.
+/// Scenarios of 2026-07-28 that may fail with a fixture of 2025-11-25: the older protocol cannot express them.
 const ALLOWED_FAILURES_ON_LEGACY: [&str; 14] = [
     "server-stateless",
     "input-required-result-basic-elicitation",
@@ -100,8 +105,10 @@ const ALLOWED_FAILURES_ON_LEGACY: [&str; 14] = [
     "input-required-result-ignore-extra-params",
     "input-required-result-validate-input",
 ];
+/// Scenarios of 2025-11-25 that may fail with a fixture of 2026-07-28, which has no such methods and streams.
 const ALLOWED_FAILURES_ON_MODERN: [&str; 3] = ["server-sse-polling", "resources-subscribe", "resources-unsubscribe"];
 
+/// Number of server scenarios that match the filters, each counted for one fixture.
 pub(super) fn count_matching(filters: &[&str]) -> usize {
     [LEGACY_VERSION, MODERN_VERSION]
         .iter()
@@ -110,6 +117,8 @@ pub(super) fn count_matching(filters: &[&str]) -> usize {
         .count()
 }
 
+/// Runs both versions of the suite against a server with each fixture. Fails at the first server or suite that does not
+/// run.
 pub(super) fn run(suite: &Suite, paths: &WorkspacePaths, filters: &[&str]) -> StepStatus {
     let mut tally = ScenarioTally::default();
     for behind in [LEGACY_VERSION, MODERN_VERSION] {
@@ -130,6 +139,7 @@ pub(super) fn run(suite: &Suite, paths: &WorkspacePaths, filters: &[&str]) -> St
     tally.into_status(suite)
 }
 
+/// Scenarios of a version with a fixture of version `behind`.
 fn scenarios(version: &'static str, behind: &'static str) -> Vec<Scenario> {
     let alone: &[&'static str] = if version == LEGACY_VERSION { &LEGACY_SCENARIOS } else { &MODERN_SCENARIOS };
     let may_fail: &[&str] = match (version, behind) {
@@ -167,7 +177,8 @@ fn read_result(found: &Path, name: &str) -> ScenarioResult {
     evaluate_checks(&text)
 }
 
-/// Counts the checks of a scenario. The file is an array of objects with one field per line, which needs no JSON parser.
+/// Counts the checks of a scenario. The file is an array of objects with one field per line, which needs no JSON
+/// parser.
 fn evaluate_checks(checks: &str) -> ScenarioResult {
     let field = |name: &str, line: &str| {
         let value = line.strip_prefix(&format!("    \"{name}\": \""))?;
@@ -200,10 +211,12 @@ fn evaluate_checks(checks: &str) -> ScenarioResult {
 /// A running `toolcrib serve` with the fixture as its only source. Ends when it is dropped.
 struct ConformanceServer {
     child: Child,
+    /// Base address without a path, as `toolcrib serve` prints it.
     url: String,
 }
 
 impl ConformanceServer {
+    /// Discovers the fixture, then starts the server on a free port and waits for its address.
     fn start(suite: &Suite, paths: &WorkspacePaths, behind: &str) -> Result<ConformanceServer, String> {
         let folder = suite.out_dir.join(format!("serve-{behind}"));
         fs::create_dir_all(&folder).map_err(|error| format!("create `{}`: {error}", folder.display()))?;
@@ -214,7 +227,8 @@ impl ConformanceServer {
             command.args(arguments).arg("--config").arg(&config).arg("--data").arg(folder.join("data"));
             command
         };
-        // With the tools of the fixture in the store, the first scenario does not depend on how fast the fixture starts.
+        // With the tools of the fixture in the store, the first scenario does not depend on how fast the fixture
+        // starts.
         run_logged_checked(&mut toolcrib(&["refresh"]), &folder.join("refresh.log"), SERVER_START_TIMEOUT)?;
 
         let describe = |error: std::io::Error| format!("start `toolcrib serve`: {error}");

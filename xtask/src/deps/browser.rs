@@ -4,11 +4,13 @@ use std::path::Path;
 
 use crate::paths::WorkspacePaths;
 
+/// Names without versions: Debian has one version per release.
 pub(super) const PINS: [&str; 2] = ["chromium", "fonts-inter"];
 /// A symbolic link to the program. It dangles, and so counts as missing, when the package is removed.
 pub(super) const MARKER_FILE: &str = "chromium";
 const CHROMIUM_PATH: &str = "/usr/bin/chromium";
 
+/// Installs the browser if the system has none, and links it.
 pub(super) fn fetch(paths: &WorkspacePaths) -> Result<(), String> {
     let log = paths.deps_dir.join("browser.log");
     if !Path::new(CHROMIUM_PATH).exists() {

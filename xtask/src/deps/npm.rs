@@ -1,5 +1,8 @@
 //! Packages from npm: Node.js itself, the reference servers, the TypeScript SDKs, the conformance suite and the command
 //! line of the MCP Inspector.
+//!
+//! Node.js comes as a package, because the conformance suite and the Inspector need version 22 or newer, which the
+//! system may not have; its npm only installs the packages.
 
 use std::fs;
 use std::process::Command;
@@ -9,11 +12,16 @@ use crate::process::run_logged_checked;
 
 const PACKAGE_JSON: &str = include_str!("../../deps/package.json");
 const PACKAGE_LOCK_JSON: &str = include_str!("../../deps/package-lock.json");
+/// An empty package in place of those that only the windows of the Inspector need and that would be most of the
+/// download.
 const STUB_PACKAGE_JSON: &str = include_str!("../../deps/nothing/package.json");
 
+/// Texts of the files that define the versions, the lock file included.
 pub(super) const PINS: [&str; 3] = [PACKAGE_JSON, PACKAGE_LOCK_JSON, STUB_PACKAGE_JSON];
+/// Program of the Inspector, one of the packages.
 pub(super) const MARKER_FILE: &str = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 
+/// Writes the package files and installs exactly the locked versions. Scripts of packages are not run.
 pub(super) fn fetch(paths: &WorkspacePaths) -> Result<(), String> {
     let log = paths.deps_dir.join("npm.log");
     super::ensure_program("npm", "npm", &log)?;

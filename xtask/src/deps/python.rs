@@ -9,9 +9,12 @@ use crate::process::run_logged_checked;
 
 const REQUIREMENTS: &str = include_str!("../../deps/requirements.txt");
 
+/// The requirements with their versions.
 pub(super) const PINS: [&str; 1] = [REQUIREMENTS];
+/// Program of one of the servers.
 pub(super) const MARKER_FILE: &str = "venv/bin/mcp-server-git";
 
+/// Creates the virtual environment anew and installs the requirements.
 pub(super) fn fetch(paths: &WorkspacePaths) -> Result<(), String> {
     let log = paths.deps_dir.join("python.log");
     let venv = paths.deps_dir.join("venv");
@@ -47,6 +50,7 @@ pub(super) fn fetch_package(paths: &WorkspacePaths, package: &str) -> Result<Pat
     Ok(python)
 }
 
+/// Creates an empty virtual environment, in place of an existing one.
 fn create_venv(venv: &Path, log: &Path) -> Result<(), String> {
     let mut command = Command::new("python3");
     run_logged_checked(command.args(["-m", "venv", "--clear"]).arg(venv), log, super::FETCH_TIMEOUT)
