@@ -1,4 +1,7 @@
 //! Discovery of many slow sources, compared with a single one: discoveries must run concurrently.
+//!
+//! Each server delays its tool list, so the time is spent waiting and not computing; discovered one after the other,
+//! the sources would take twenty times as long as one.
 
 use std::time::Duration;
 
@@ -16,6 +19,7 @@ const SOURCES: usize = 20;
 const DELAY_MS: &str = "500";
 /// Maximum time of all sources together, relative to the slowest one alone.
 const MAX_RATIO: f64 = 1.5;
+/// Number of measurements of each kind.
 const ROUNDS: usize = 5;
 
 /// Compares the discovery of all sources with that of one.
@@ -24,6 +28,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let mut alone = Duration::ZERO;
     let mut together = Vec::new();
     for _ in 0..ROUNDS {
+        // The slowest of the single ones: all together cannot be faster than their slowest part.
         alone = alone.max(runtime.block_on(time_discovery(1))?);
         together.push(runtime.block_on(time_discovery(SOURCES))?);
     }
@@ -41,7 +46,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// Measures the discovery of new sources.
+/// Measures the discovery of new sources, each time with an empty store and new server processes.
 async fn time_discovery(sources: usize) -> Result<Duration> {
     let commands: Vec<_> =
         (0..sources).map(|number| (format!("slow {number}"), scripted_command(&["--delay-ms", DELAY_MS]))).collect();

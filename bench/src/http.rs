@@ -1,5 +1,8 @@
 //! Overhead of REST routes: `toolcrib serve` compared with a bare axum handler that returns the same bytes, in the same
 //! process and over the same kind of socket.
+//!
+//! The catalogue does not change during the run, so responses that Toolcrib caches are measured as cached. The bare
+//! handler is the lower limit of the HTTP stack; what exceeds it is the work of Toolcrib's layers.
 
 mod client;
 mod servers;
@@ -17,7 +20,7 @@ use servers::{BareServer, ToolcribServer};
 const BLOCKS: usize = 40;
 /// Number of requests in a block.
 const BLOCK_SIZE: usize = 50;
-/// Number of clients that listen to `/api/events`.
+/// Number of clients that listen to `/api/events`. They must not slow down other requests while no event is sent.
 const LISTENERS: usize = 200;
 /// Number of measurements with and without listeners.
 const LISTENER_ROUNDS: usize = 7;
@@ -25,6 +28,7 @@ const LISTENER_ROUNDS: usize = 7;
 const CLIENTS: usize = 4;
 /// Number of requests of each client.
 const REQUESTS_PER_CLIENT: usize = 1_000;
+/// Number of measurements of the throughput.
 const ROUNDS: usize = 5;
 
 /// Words that queries are combined from.
@@ -56,6 +60,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let runtime = servers::build_runtime()?;
     let served = ToolcribServer::start(&runtime)?;
     let tools = "/api/tools?limit=100";
+    // The bodies of Toolcrib become those of the bare handler, so both send the same bytes.
     let page = RawHttpClient::connect(&served.address)?.get(tools, "")?;
     let sources = RawHttpClient::connect(&served.address)?.get("/api/sources", "")?;
     let found = RawHttpClient::connect(&served.address)?.get("/api/search?q=create+issue", "")?;
@@ -71,6 +76,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
         &format!("a page of 100 of 10,000 tools ({size})"),
         1.3,
     )?;
+    // A client that has the page already: no body is sent, and almost only the overhead remains.
     let tag = format!("If-None-Match: {}\r\n", page.etag);
     measure_latency(report, (&served, tools, &tag), (&bare, "/unchanged"), "the same with its `ETag`", 1.3)?;
     let label = format!("`GET /api/sources` ({})", kilobytes(&sources.body));
@@ -115,6 +121,7 @@ fn measure_latency(
 
 /// Measures the throughput of 200 different searches with several concurrent clients.
 fn measure_throughput(report: &mut BenchReport, served: &ToolcribServer, bare: &BareServer) -> Result<()> {
+    // Different queries, so that one cached response does not answer all of them.
     let queries: Vec<String> = (0..200)
         .map(|number| {
             let first = QUERY_WORDS[number % QUERY_WORDS.len()];
@@ -155,6 +162,7 @@ fn time_concurrent_clients(address: &str, paths: &[String]) -> Result<Duration> 
             .map(|client| {
                 scope.spawn(move || {
                     let mut connection = RawHttpClient::connect(address).map_err(|error| error.to_string())?;
+                    // Each client begins at another query.
                     for path in paths.iter().cycle().skip(client * 50).take(REQUESTS_PER_CLIENT) {
                         connection.get(path, "").map_err(|error| error.to_string())?;
                     }
@@ -172,8 +180,8 @@ fn time_concurrent_clients(address: &str, paths: &[String]) -> Result<Duration> 
     }
 }
 
-/// Measures the latency of a page with and without listeners, alternating. The spread of the runs without listeners is the
-/// noise, and the threshold.
+/// Measures the latency of a page with and without listeners, alternating. The spread of the runs without listeners is
+/// the noise, and the threshold.
 fn measure_listeners(report: &mut BenchReport, served: &ToolcribServer, path: &str) -> Result<()> {
     let measure = || -> Result<Duration> {
         let mut client = RawHttpClient::connect(&served.address)?;
@@ -183,6 +191,7 @@ fn measure_listeners(report: &mut BenchReport, served: &ToolcribServer, path: &s
         });
         Ok(median(times.collect::<Result<Vec<_>>>()?))
     };
+    // A warm-up, not counted.
     measure()?;
     let mut with = Vec::new();
     let mut without = Vec::new();

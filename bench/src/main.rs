@@ -1,5 +1,9 @@
-//! Benchmarks of Toolcrib against thresholds. Thresholds are ratios within one run, since an absolute time says more about
-//! the machine than about the program. `cargo xtask bench` builds and runs this program.
+//! Benchmarks of Toolcrib against thresholds. Thresholds are ratios within one run, since an absolute time says more
+//! about the machine than about the program. `cargo xtask bench` builds and runs this program.
+//!
+//! Each benchmark is a module with a function `run` that adds rows, curves or tables to the report. Where possible, the
+//! two sides of a ratio are measured alternately, so that other load on the machine affects both. A benchmark that
+//! fails with an error does not end the run. docs/benchmarks.md explains the thresholds and has the last results.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "printing is what this program does")]
 
@@ -28,6 +32,7 @@ use std::process::ExitCode;
 
 use report::BenchReport;
 
+/// Errors are boxed: they are only printed.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// One benchmark: adds its measurements to the report.
 type BenchFn = fn(&mut BenchReport) -> Result<()>;
@@ -54,6 +59,7 @@ fn main() -> ExitCode {
         eprintln!("unknown benchmark `{unknown}`; known are {names}");
         return ExitCode::from(2);
     }
+    // The report goes to stdout at the end, progress to stderr, so that the report can be redirected to a file.
     let mut report = BenchReport::default();
     for (name, bench) in
         BENCHES.iter().filter(|(name, _)| selected.is_empty() || selected.iter().any(|selected| selected == name))

@@ -1,5 +1,8 @@
-//! Large OpenAPI documents: time and memory of `toolcrib refresh`, the same for an unchanged document, and FastMCP on the
-//! same document where it is installed.
+//! Large OpenAPI documents: time and memory of `toolcrib refresh`, the same for an unchanged document, and FastMCP on
+//! the same document where it is installed.
+//!
+//! The thresholds of time and memory are absolute here, since no other program does the same work on every machine. The
+//! unchanged document has a ratio: it must not be parsed again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +17,7 @@ use crate::Result;
 use crate::measure::{median, ratio};
 use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 
+/// Number of refreshes of each kind.
 const ROUNDS: usize = 7;
 /// File, name, maximum time and maximum memory in megabytes of each document.
 const DOCUMENTS: [(&str, &str, Duration, f64); 2] = [
@@ -36,6 +40,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
 fn measure_document(report: &mut BenchReport, file: &Path, name: &str, allowed: Duration, memory: f64) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let config = directory.path().join("toolcrib.json");
+    // The base address is never contacted: only the document is read. Without a time to live each refresh is due.
     let source = json!({ "openapi": file, "base_url": "http://127.0.0.1:9", "ttl": "0s" });
     fs::write(&config, json!({ "sources": { "api": source } }).to_string())?;
     let refresh = |force: bool| {
@@ -64,6 +69,7 @@ fn measure_document(report: &mut BenchReport, file: &Path, name: &str, allowed: 
         same.push(again.duration);
         peak_memory = peak_memory.max(first.peak_megabytes);
     }
+    // Shown for information; the median counts.
     let best = read.iter().min().copied().unwrap_or_default();
     let read = median(read);
     let same = median(same);
@@ -124,7 +130,8 @@ struct ProcessMeasurement {
     stdout: Vec<u8>,
 }
 
-/// Runs a command and samples its peak memory from `/proc`.
+/// Runs a command and samples its peak memory from `/proc`, so this benchmark needs Linux. Fails if the command fails.
+/// A peak in the last millisecond before the exit may be missed.
 fn measure_process(mut command: Command) -> Result<ProcessMeasurement> {
     let began = Instant::now();
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;

@@ -1,5 +1,14 @@
 //! Overhead of Toolcrib as a gateway: `tools/call` over HTTP through `toolcrib serve`, compared with the same call made
 //! directly to the upstream server.
+//!
+//! ```text
+//! agent ──▶ toolcrib serve ──▶ upstream     measured
+//! agent ──▶ forward ─────────▶ upstream     a second hop without any logic, for comparison
+//! agent ───────────────────────▶ upstream   baseline
+//! ```
+//!
+//! There are three upstreams: one of the official SDK, which stands for a typical server and has the threshold; a
+//! minimal one, against which every microsecond shows; and a stdio server that counts its starts.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -66,6 +75,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let through = |tool| BenchTarget { url: url.clone(), tool, name: "`toolcrib serve`" };
     let to = |process: &ListeningProcess, name| BenchTarget { url: process.url.clone(), tool: "echo", name };
 
+    // The threshold is for the typical case; the minimal server below only shows the absolute overhead.
     let to_sdk = to(&sdk, "a server made with the official Rust SDK");
     let at_most = Threshold::AtMost(MAX_RATIO, "directly".into());
     measure_latency(report, AgentProtocol::Legacy, [&through("sdk__echo"), &to_sdk], at_most)?;
@@ -77,6 +87,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     measure_concurrency(report, &through("bare__echo"), &to_bare)?;
 
     // A stdio server must be started once for all agents.
+    // One call each, all at once: without a shared connection every agent would start a process.
     time_concurrent_agents(&through("counted__echo"), 1)?;
     let started = count_starts(&count_file)? - discovered;
     report.add_row(RatioRow {
@@ -94,10 +105,12 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
 struct BenchTarget {
     url: String,
     tool: &'static str,
+    /// Description for the report.
     name: &'static str,
 }
 
-/// Measures the latency of one agent that waits for each response.
+/// Measures the latency of one agent that waits for each response, alternating between both targets. Each call has its
+/// own text, so that a response of another call would be noticed.
 fn measure_latency(
     report: &mut BenchReport,
     version: AgentProtocol,
@@ -138,7 +151,7 @@ fn measure_latency(
     Ok(())
 }
 
-/// Measures the throughput of many concurrent agents.
+/// Measures the throughput of many concurrent agents, one thread and one connection each.
 fn measure_concurrency(report: &mut BenchReport, through: &BenchTarget, direct: &BenchTarget) -> Result<()> {
     let mut measured = Vec::new();
     let mut baseline = Vec::new();

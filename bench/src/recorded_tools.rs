@@ -1,4 +1,8 @@
 //! Recorded tools of real servers in any number, and sources that offer them.
+//!
+//! Recorded tools have realistic sizes, schemas and descriptions, which generated ones would not have. Where more are
+//! needed than were recorded, they are repeated: under their own names in further sources, or under new names in one
+//! list.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +15,7 @@ use toolcrib_testkit::programs;
 
 use crate::Result;
 
-/// Tool list of a server with the name of its recording.
+/// Tool list of a server with the name of its recording, shortened to fit a source id.
 pub(crate) struct RecordedServer {
     pub(crate) name: String,
     pub(crate) tools: Vec<Map<String, Value>>,
@@ -20,6 +24,7 @@ pub(crate) struct RecordedServer {
 /// Tools of one source.
 pub(crate) struct SourceTools {
     pub(crate) id: SourceId,
+    /// The tools as a server would send them.
     pub(crate) tools: Vec<Box<RawValue>>,
 }
 
@@ -47,6 +52,7 @@ pub(crate) fn extend_recorded(sources: usize, tools: usize) -> Result<Vec<Record
     let mut missing = tools.checked_sub(all.len()).ok_or("there are more recorded tools than requested")?;
     let mut repeating = all.iter().cycle();
     for number in servers.len()..sources {
+        // An equal share of the rest; the last source takes what rounding left over.
         let share = missing / (sources - number);
         let mut repeated = Vec::new();
         let mut names = BTreeSet::new();
@@ -63,8 +69,8 @@ pub(crate) fn extend_recorded(sources: usize, tools: usize) -> Result<Vec<Record
     Ok(servers)
 }
 
-/// Returns `count` recorded tools with unique names. Large and small ones are mixed evenly, so that lists of any length have
-/// the same average size.
+/// Returns `count` recorded tools with unique names. Large and small ones are mixed evenly, so that lists of any length
+/// have the same average size.
 pub(crate) fn renamed_tools(count: usize) -> Result<Vec<Box<RawValue>>> {
     // A prime, so that steps of this size cycle through all tools.
     const STRIDE: usize = 617;
@@ -89,7 +95,7 @@ pub(crate) fn source_id(number: usize) -> Result<SourceId> {
     Ok(SourceId::parse(&format!("source_{number:03}"))?)
 }
 
-/// Returns a configuration file from the name and the command of each source.
+/// Returns a configuration file from the name and the command of each source, in the format of `.mcp.json`.
 pub(crate) fn config_json(commands: &[(String, Vec<String>)]) -> String {
     let sources: Map<String, Value> = commands
         .iter()

@@ -1,4 +1,6 @@
 //! Report in Markdown: a table of ratios, a table of growth curves, further tables, and a line per failed benchmark.
+//!
+//! The tables are pasted into docs/benchmarks.md as they are. The threshold of a row is called its bar there.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +10,9 @@ use std::time::Duration;
 pub(crate) struct BenchReport {
     rows: Vec<RatioRow>,
     curves: Vec<GrowthCurve>,
+    /// Tables in Markdown, printed as they are.
     tables: Vec<String>,
+    /// One line per benchmark that ended with an error.
     failures: Vec<String>,
 }
 
@@ -21,6 +25,7 @@ pub(crate) struct RatioRow {
     pub(crate) measured: String,
     /// Description and value of the baseline.
     pub(crate) baseline: String,
+    /// Measurement divided by baseline, or another number that the threshold is compared with.
     pub(crate) ratio: f64,
     pub(crate) threshold: Threshold,
 }
@@ -42,15 +47,19 @@ pub(crate) struct GrowthCurve {
     pub(crate) name: &'static str,
     /// Size, and time per tool or per lookup.
     pub(crate) per_item: Vec<(usize, Duration)>,
+    /// Growth between the judged sizes, by [`growth_exponent`](crate::measure::growth_exponent).
     pub(crate) exponent: f64,
+    /// Threshold of the exponent.
     pub(crate) max_exponent: f64,
 }
 
 impl BenchReport {
+    /// Adds a row of the table of ratios, in the order of the calls.
     pub(crate) fn add_row(&mut self, row: RatioRow) {
         self.rows.push(row);
     }
 
+    /// Adds a row of the table of curves. All curves have the same sizes; the first one names the columns.
     pub(crate) fn add_curve(&mut self, curve: GrowthCurve) {
         self.curves.push(curve);
     }
@@ -124,6 +133,7 @@ impl fmt::Display for BenchReport {
     }
 }
 
+/// Word for the last column. `MISSED` in capitals is easy to find in a long report.
 fn result_word(met: Option<bool>) -> &'static str {
     match met {
         Some(true) => "met",

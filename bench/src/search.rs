@@ -1,5 +1,9 @@
 //! Quality of search on all labelled sets, compared with a plain BM25F; its latency; and the number of tokens of a
 //! response.
+//!
+//! A labelled set is a list of tools and a list of queries with the tools that answer them. Both searches rank the same
+//! tools; NDCG@10 weighs the position of each right tool among the first ten, recall@5 counts those among the first
+//! five.
 
 mod baseline;
 
@@ -31,7 +35,7 @@ const SETS: [(&str, &[&str]); 6] = [
 const SCALE_SET: &str = "mcp_mega";
 /// Number of results that are scored.
 const RESULT_DEPTH: usize = 10;
-/// Minimum difference in NDCG@10 to the baseline, averaged over all sets.
+/// Minimum difference in NDCG@10 to the baseline, averaged over all sets, which count equally whatever their size.
 const MIN_NDCG_GAIN: f64 = 0.03;
 /// Minimum recall@5 on [`SCALE_SET`].
 const MIN_RECALL: f64 = 0.57;
@@ -39,7 +43,7 @@ const MIN_RECALL: f64 = 0.57;
 const MAX_P50: Duration = Duration::from_micros(300);
 /// Maximum 99th percentile of the latency on [`SCALE_SET`].
 const MAX_P99: Duration = Duration::from_millis(2);
-/// Maximum median of tokens of a response with five hits.
+/// Maximum median of tokens of a response with five hits, counted with `o200k_base`.
 const MAX_ANSWER_TOKENS: usize = 400;
 
 /// Scores and latencies of one set of queries.
@@ -74,6 +78,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
         ratio: measured / plain,
         threshold: Threshold::Condition(measured >= plain + MIN_NDCG_GAIN, format!("at least {MIN_NDCG_GAIN} more")),
     });
+    // Latency grows with the number of tools, so only the largest set has a threshold for it.
     if let Some(largest) = all.iter().find(|measured| measured.set.starts_with(SCALE_SET)) {
         let plain = mean_score(&largest.baseline, "recall@5");
         let measured = mean_score(&largest.measured, "recall@5");
@@ -179,6 +184,7 @@ fn median_answer_tokens(data: &Path) -> Result<usize> {
             .to_string()
         })
         .collect();
+    // Only the texts of the queries are used: their labels refer to other tools.
     let path: PathBuf = data.join("retrieval/livemcp/queries.jsonl");
     let queries = fs::read_to_string(path)?;
     let set = LabelledSet::parse(

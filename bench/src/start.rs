@@ -1,4 +1,7 @@
 //! Startup time: `toolcrib tools --json` with a stored catalogue, compared with a program that prints the same bytes.
+//!
+//! A new process per run, because that is how the command is used; the output is read through a pipe and compared, so
+//! both programs do the same work. That no server is started is a condition of its own.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +19,7 @@ use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 const SOURCES: usize = 50;
 /// Number of tools of all sources together.
 const TOOLS: usize = 2_000;
-/// Number of runs of each program.
+/// Number of runs of each program. Odd, so that the median is one of the measurements.
 const ROUNDS: usize = 41;
 /// Allowed: this factor of the baseline, plus [`FIXED_ALLOWANCE`] for opening the store.
 const MAX_FACTOR: f64 = 1.5;
@@ -108,7 +111,8 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// Writes a tool list for each source, and a configuration that declares them all.
+/// Writes a tool list per source and the configuration that serves them. Each server appends to `count_file` when it
+/// starts.
 fn write_config(directory: &Path, count_file: &Path) -> Result<std::path::PathBuf> {
     let mut commands = Vec::new();
     for (number, recording) in extend_recorded(SOURCES, TOOLS)?.into_iter().enumerate() {

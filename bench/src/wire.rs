@@ -1,5 +1,8 @@
 //! Cost of a call through the registry, compared with the same messages written to the server directly. Without a
 //! threshold.
+//!
+//! Both sides call `echo` of the scripted server over stdio, one call at a time. The difference is the work of the
+//! registry (names, policy, arguments, circuit breaker, correlation) and the switch between threads.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -15,6 +18,7 @@ use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 
 /// Number of sequential calls in a round.
 const CALLS: usize = 2_000;
+/// Number of measurements of each kind, of which the median counts.
 const ROUNDS: usize = 5;
 
 /// Compares both kinds of calls.
@@ -63,6 +67,7 @@ async fn time_registry_calls() -> Result<Duration> {
 
 /// Measures the mean time of sequential calls without Toolcrib.
 fn time_direct_calls() -> Result<Duration> {
+    // A new process each time, as on the other side.
     let mut server = DirectServer::start()?;
     let params =
         json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}});
@@ -97,7 +102,7 @@ impl DirectServer {
         Ok(DirectServer { child, stdin, stdout })
     }
 
-    /// Sends a request and checks that the response has a result.
+    /// Sends a request and checks that the response has a result. Expects the response on the next line.
     fn request(&mut self, id: usize, method: &str, params: &Value) -> Result<()> {
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         self.stdin.write_all(format!("{message}\n").as_bytes())?;

@@ -1,4 +1,5 @@
-//! Minimal MCP server over HTTP, as the fastest possible upstream: the time of a call to it is the cost of the transport.
+//! Minimal MCP server over HTTP, as the fastest possible upstream: the time of a call to it is the cost of the
+//! transport.
 //!
 //! It accepts every protocol version, has one tool, `echo {text}`, and prints `listening on http://127.0.0.1:PORT/mcp`.
 
@@ -38,11 +39,12 @@ struct EchoMessage<'a> {
     params: Value,
 }
 
-/// Responds to one message; notifications get `202 Accepted`.
+/// Responds to one message; notifications get `202 Accepted`. Headers and sessions are not checked.
 async fn handle(body: Bytes) -> Response {
     let Ok(EchoMessage { id, method, params }) = serde_json::from_slice(&body) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
+    // A message without an id is a notification.
     let Some(id) = id else { return StatusCode::ACCEPTED.into_response() };
     let response = match method_result(&method, &params) {
         Some(result) => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),

@@ -1,5 +1,5 @@
-//! Proxy without any logic: forwards every request to one URL and returns the response. The time of a call through it is the
-//! cost of a second hop.
+//! Proxy without any logic: forwards every request to one URL and returns the response. The time of a call through it
+//! is the cost of a second hop.
 //!
 //! Usage: `forward URL`. It prints `listening on http://127.0.0.1:PORT/mcp`.
 
@@ -43,6 +43,7 @@ async fn main() -> io::Result<()> {
 
 /// Forwards one request with its headers, except those of the connection.
 async fn forward_request(State(target): State<ForwardTarget>, mut headers: HeaderMap, body: Bytes) -> Response {
+    // The client sets both anew for its own connection.
     headers.remove(header::HOST);
     headers.remove(header::CONTENT_LENGTH);
     let Ok(response) = target.client.post(target.url).headers(headers).body(body).send().await else {
@@ -51,6 +52,7 @@ async fn forward_request(State(target): State<ForwardTarget>, mut headers: Heade
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE).cloned();
     let Ok(body) = response.bytes().await else { return StatusCode::BAD_GATEWAY.into_response() };
+    // Bodies are read completely: responses of the minimal server are no streams.
     let mut response = (status, body).into_response();
     if let Some(kind) = kind {
         response.headers_mut().insert(header::CONTENT_TYPE, kind);

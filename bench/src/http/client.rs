@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Result;
 
-/// Fails the benchmark instead of hanging.
+/// Fails the benchmark instead of hanging. Long, because it only has to end a run that would never end.
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Client with one persistent connection.
@@ -31,7 +31,8 @@ impl RawHttpClient {
         Ok(RawHttpClient { stream: BufReader::with_capacity(1 << 18, stream), address: address.to_owned() })
     }
 
-    /// Connects to `/api/events` and waits until the subscription is confirmed.
+    /// Connects to `/api/events` and waits until the subscription is confirmed by the comment `: listening`. Dropping
+    /// the client ends the subscription.
     pub(super) fn subscribe_events(address: &str) -> Result<RawHttpClient> {
         let mut client = RawHttpClient::connect(address)?;
         client.send_get("/api/events", "")?;
@@ -71,6 +72,7 @@ impl RawHttpClient {
         Ok(RawResponse { etag, body })
     }
 
+    /// Writes the request in one piece.
     fn send_get(&mut self, path: &str, headers: &str) -> Result<()> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", self.address);
         Ok(self.stream.get_mut().write_all(request.as_bytes())?)

@@ -23,6 +23,7 @@ const TOOLS_PER_SOURCE: usize = 200;
 /// Toolcrib server that runs as long as its runtime.
 pub(super) struct ToolcribServer {
     pub(super) address: String,
+    /// Removed with the server.
     _data: TempDir,
 }
 
@@ -31,8 +32,8 @@ pub(super) struct BareServer {
     pub(super) address: String,
 }
 
-/// Builds a runtime with one worker thread for both servers. The core on which it runs changes the time of a short response
-/// fourfold, so both must share it.
+/// Builds a runtime with one worker thread for both servers. The core on which it runs changes the time of a short
+/// response fourfold, so both must share it.
 pub(super) fn build_runtime() -> Result<Runtime> {
     Ok(Builder::new_multi_thread().worker_threads(1).enable_all().build()?)
 }

@@ -1,4 +1,6 @@
 //! Minimal MCP client with hand-written HTTP/1.1, so that its own cost hardly counts.
+//!
+//! One connection, one request at a time. A body is searched as text, so an event stream is accepted as well as JSON.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -31,13 +33,16 @@ pub(super) struct Agent {
     host: String,
     path: String,
     version: AgentProtocol,
+    /// Session id of the legacy protocol.
     session: Option<String>,
+    /// Id of the last request.
     id: u64,
 }
 
 /// Parts of a response that the agent needs.
 struct AgentResponse {
     status: u16,
+    /// Session id that the server issued with this response.
     session: Option<String>,
     body: Vec<u8>,
 }
@@ -71,7 +76,7 @@ impl Agent {
         self.post("", &message.to_string())?.expect_status(202)
     }
 
-    /// Calls an echo tool and checks its result.
+    /// Calls an echo tool and checks that the result contains the text and is no error.
     pub(super) fn call(&mut self, tool: &str, text: &str) -> Result<()> {
         self.id += 1;
         let mut params = json!({"name": tool, "arguments": {"text": text}});
@@ -102,7 +107,8 @@ impl Agent {
         self.read_response()
     }
 
-    /// Reads a response with `Content-Length` or chunked encoding.
+    /// Reads a response with `Content-Length` or chunked encoding. A chunked one ends with a chunk of size 0, an event
+    /// stream included.
     fn read_response(&mut self) -> Result<AgentResponse> {
         let line = self.read_line()?;
         let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(line)?;

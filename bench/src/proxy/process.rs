@@ -1,4 +1,5 @@
-//! Server process that prints the URL it listens on.
+//! Server process that prints the URL it listens on, as a line `listening on URL`. All servers of the benchmarks choose
+//! a free port and print it like this.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -1,5 +1,7 @@
-//! Baseline of the search benchmark: a plain BM25F with weighted fields, split names, stemming, character pairs for scripts
-//! without spaces, a stop word list, and each query term counted once.
+//! Baseline of the search benchmark: a plain BM25F with weighted fields, split names, stemming, character pairs for
+//! scripts without spaces, a stop word list, and each query term counted once.
+//!
+//! It shares no code with Toolcrib's search and has neither related words nor corrections of spelling.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,9 +35,13 @@ type FieldCounts = [u16; WEIGHTS.len()];
 
 /// Inverted index with BM25F scoring.
 pub(super) struct Baseline {
+    /// Number of tools; a tool is identified by its position in the file.
     tools: usize,
+    /// Tools that contain a term, with the counts per field.
     postings: HashMap<String, Vec<(usize, FieldCounts)>>,
+    /// Number of terms in each field of each tool.
     lengths: Vec<[f32; WEIGHTS.len()]>,
+    /// Mean of `lengths` over all tools; never zero, because lengths are divided by it.
     averages: [f32; WEIGHTS.len()],
     function_words: HashSet<&'static str>,
 }
@@ -88,6 +94,7 @@ impl Baseline {
             tokenize(query).into_iter().filter(|term| !self.function_words.contains(term.as_str())).collect();
         for postings in words.iter().filter_map(|term| self.postings.get(term)) {
             let document_frequency = postings.len() as f32;
+            // Rare terms weigh more. The form with `1 +` is never negative.
             let idf = (1.0 + (self.tools as f32 - document_frequency + 0.5) / (document_frequency + 0.5)).ln();
             for (tool, counts) in postings {
                 let weighted = (0..WEIGHTS.len()).filter(|field| counts[*field] > 0).map(|field| {
@@ -99,12 +106,14 @@ impl Baseline {
             }
         }
         let mut best: Vec<usize> = (0..self.tools).filter(|tool| scores[*tool] > 0.0).collect();
+        // Equal scores keep the order of the file, so that runs are reproducible.
         best.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
         best.into_iter().take(limit).map(Some).collect()
     }
 }
 
-/// Collects names, descriptions and enum values of arguments at all levels.
+/// Collects names, descriptions and enum values of arguments at all levels. The description at the root is skipped,
+/// since it belongs to the tool and not to an argument.
 fn read_schema(schema: &Value, outermost: bool, fields: &mut [Vec<String>; WEIGHTS.len()]) {
     match schema {
         Value::Object(keywords) => {
