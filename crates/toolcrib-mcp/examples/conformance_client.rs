@@ -1,5 +1,5 @@
-//! Client under test for the official MCP conformance suite, which starts it with the server's URL as the last argument,
-//! the scenario in `MCP_CONFORMANCE_SCENARIO` and its parameters in `MCP_CONFORMANCE_CONTEXT`.
+//! Client under test for the official MCP conformance suite, which starts it with the server's URL as the last
+//! argument, the scenario in `MCP_CONFORMANCE_SCENARIO` and its parameters in `MCP_CONFORMANCE_CONTEXT`.
 
 use std::{env, error::Error, sync::Arc, time::Duration};
 

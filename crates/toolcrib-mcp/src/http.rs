@@ -8,7 +8,8 @@
 //! POST request       200 application/json    the response
 //!                    200 text/event-stream   notifications, requests of the server, then the response
 //! POST notification  202
-//! GET (legacy)       200 text/event-stream   messages that belong to no request; with Last-Event-ID, the rest of a stream
+//! GET (legacy)       200 text/event-stream   messages that belong to no request
+//!                                            with Last-Event-ID: the rest of an interrupted stream
 //! DELETE (legacy)    200                     the session ends
 //! ```
 //!

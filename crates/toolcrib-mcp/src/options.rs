@@ -20,7 +20,8 @@ use crate::{era::Era, error::RpcError};
 /// Address of the server and transport to reach it. `Debug` prints the transport only: URL and headers may contain
 /// secrets.
 pub enum ConnectTarget {
-    /// A byte stream with one message per line, such as stdout and stdin of a child process. The caller owns the process.
+    /// A byte stream with one message per line, such as stdout and stdin of a child process. The caller owns the
+    /// process.
     Stream { reader: Box<dyn AsyncRead + Send + Unpin>, writer: Box<dyn AsyncWrite + Send + Unpin> },
     /// Streamable HTTP, with a fallback to HTTP+SSE if the server supports nothing newer.
     Http { url: Url, headers: HeaderMap },

@@ -81,8 +81,8 @@ pub struct McpPeer {
     pub capabilities: Box<RawValue>,
     /// Query of the endpoint URL that the client used, without the `?`; empty over a byte stream.
     pub query: String,
-    /// Whether the value belongs to one request only: without a session, the server cannot tell whether the next request
-    /// comes from the same client.
+    /// Whether the value belongs to one request only: without a session, the server cannot tell whether the next
+    /// request comes from the same client.
     pub is_stateless: bool,
 }
 

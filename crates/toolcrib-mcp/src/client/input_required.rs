@@ -2,7 +2,7 @@
 //! the request with the answers and the server's `requestState`.
 //!
 //! ```json
-//! {"resultType":"input_required","inputRequests":{"how":{"method":"elicitation/create","params":{}}},"requestState":"…"}
+//! {"resultType":"input_required","inputRequests":{"how":{"method":"elicitation/create"}},"requestState":"…"}
 //! ```
 //!
 //! The repeated request has the same parameters plus `"inputResponses":{"how":{}}` and `"requestState":"…"`. Each round

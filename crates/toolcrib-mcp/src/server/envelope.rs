@@ -1,7 +1,7 @@
 //! Encodes responses, and adds the metadata that every result of 2026-07-28 must have without parsing large results.
 //!
 //! ```json
-//! {"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"toolcrib","version":"1"}},"content":[]}
+//! {"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"toolcrib"}},"content":[]}
 //! ```
 
 use serde_json::value::RawValue;

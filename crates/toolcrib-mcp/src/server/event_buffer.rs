@@ -161,7 +161,8 @@ impl EventBuffer {
         state.wake_newest_reader();
     }
 
-    /// Adds a reader, which becomes the newest. It reads the unread messages, or all retained ones after number `after`.
+    /// Adds a reader, which becomes the newest. It reads the unread messages, or all retained ones after number
+    /// `after`.
     pub(super) fn add_reader(self: &Arc<Self>, after: Option<u64>) -> BufferReader {
         let mut state = lock(&self.state);
         if let Some(after) = after {

@@ -35,7 +35,8 @@ pub struct ServerOptions {
     pub describe_timeout: Duration,
     /// Maximum time for a client to answer a question of the service. Minutes, because a person may have to answer.
     pub ask_timeout: Duration,
-    /// Maximum number of requests of 2026-07-28 that wait for answers of their client; the oldest is cancelled beyond it.
+    /// Maximum number of requests of 2026-07-28 that wait for answers of their client; the oldest is cancelled beyond
+    /// it.
     pub max_suspended_requests: usize,
     /// Interval of keep-alive comments on an idle event stream. A response that takes longer becomes an event stream,
     /// if the client accepts one.

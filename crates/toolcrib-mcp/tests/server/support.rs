@@ -35,7 +35,8 @@ pub(crate) const LATEST_LEGACY: &str = "2025-11-25";
 
 /// State of the [`TestService`], with which a test observes and controls it. Its tools: `echo` (returns its
 /// parameters), `progress`, `wait` (until released or cancelled), `log`, `ask`, `ask_two`, `ask_twice`,
-/// `ask_then_wait`, `marked` (has an argument with `x-mcp-header`), `progress_then_hang` (ignores cancellation), `panic`.
+/// `ask_then_wait`, `marked` (has an argument with `x-mcp-header`), `progress_then_hang` (ignores cancellation),
+/// `panic`.
 pub(crate) struct ServiceState {
     pub(crate) changed: broadcast::Sender<ChangeNotification>,
     /// Lets `wait` and `log` finish.

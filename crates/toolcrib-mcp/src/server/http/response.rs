@@ -57,8 +57,8 @@ impl EndpointError {
         EndpointError { status, id: None, error: RpcError::new(RpcError::INVALID_REQUEST, message) }
     }
 
-    /// Rejects one request with the HTTP status of its error. An internal error here is temporary: a limit was reached, or
-    /// the server is not ready.
+    /// Rejects one request with the HTTP status of its error. An internal error here is temporary: a limit was reached,
+    /// or the server is not ready.
     pub(super) fn from_rpc_error(id: &RawValue, error: RpcError) -> EndpointError {
         let status = match error.code {
             RpcError::INTERNAL => StatusCode::SERVICE_UNAVAILABLE,

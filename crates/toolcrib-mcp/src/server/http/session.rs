@@ -137,7 +137,8 @@ impl McpSession {
 }
 
 impl McpSessions {
-    /// Opens a session. At the maximum, it replaces the session that was idle longest; returns `None` when none is idle.
+    /// Opens a session. At the maximum, it replaces the session that was idle longest; returns `None` when none is
+    /// idle.
     pub(super) fn open(
         self: &Arc<Self>,
         shared: &Arc<ServerShared>,
