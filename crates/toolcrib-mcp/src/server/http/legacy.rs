@@ -1,6 +1,6 @@
 //! Legacy HTTP clients: `initialize`, batches, GET event streams, DELETE, and the lookup of their session.
 //!
-//! A request without a known session is answered with 404, upon which a client begins a new session; that is how
+//! A request with an unknown session id is answered with 404, upon which a client begins a new session; that is how
 //! clients survive a restart of this process. Requests in a session that are not batches are started in `http`.
 
 use std::sync::Arc;
