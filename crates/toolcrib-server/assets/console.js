@@ -109,7 +109,7 @@ async function refresh() {
   isRefreshing = true;
   // The server reads the history of a tool from the store, which is expensive. It omits the history for this header, and
   // the page keeps the one it has.
-  const headers = historyMayHaveChanged ? {} : { "X-Past-Kept": "yes" };
+  const headers = historyMayHaveChanged ? {} : { "X-Keep-History": "yes" };
   historyMayHaveChanged = false;
   try {
     const address = location.href;

@@ -43,7 +43,7 @@ pub(super) async fn render_tool_history(app: &AppState, name: &str, all: bool) -
     html! {
         (list.await.unwrap_or_else(|_| html! { p.empty { "The changes cannot be shown now." } }))
         @if has_more && all { p.faint { "For older versions use " code { "toolcrib history" } "." } }
-        @else if has_more { p { a href="?versions=all#past-title" { "Older versions" } } }
+        @else if has_more { p { a href="?versions=all#history-title" { "Older versions" } } }
     }
 }
 

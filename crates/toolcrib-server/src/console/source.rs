@@ -64,7 +64,7 @@ pub(super) async fn show(
         }
         @if !source.excluded.is_empty() { (render_excluded(&source)) }
         (render_tools(&app, &source))
-        section aria-labelledby="past-title" { h2 id="past-title" { "Changes" } (records) }
+        section aria-labelledby="history-title" { h2 id="history-title" { "Changes" } (records) }
         @if !recent.is_empty() {
             section aria-labelledby="lately-title" { h2 id="lately-title" { "Recent" } (render_entries(&recent)) }
         }

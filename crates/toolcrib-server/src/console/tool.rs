@@ -43,7 +43,7 @@ pub(super) async fn show(
     let detail = app.registry.tool_detail(&name)?;
     let all = FormData::parse(query.as_deref().unwrap_or_default()).get("versions").is_some();
     let history = if headers.contains_key(KEEP_HISTORY_HEADER) {
-        html! { section id="past" data-kept {} }
+        html! { section id="history" data-kept {} }
     } else {
         render_history(&app, &detail, all).await
     };
@@ -106,12 +106,12 @@ pub(super) async fn call_tool(
 
 /// Sent by the script when only counters can have changed: it keeps the history that is on the page, which is expensive
 /// to render.
-const KEEP_HISTORY_HEADER: &str = "x-past-kept";
+const KEEP_HISTORY_HEADER: &str = "x-keep-history";
 
 /// Renders the section with the versions of the tool.
 async fn render_history(app: &AppState, detail: &ToolDetail, all: bool) -> Markup {
     let history = history::render_tool_history(app, detail.view.name.as_str(), all).await;
-    html! { section id="past" aria-labelledby="past-title" { h2 id="past-title" { "Changes" } (history) } }
+    html! { section id="history" aria-labelledby="history-title" { h2 id="history-title" { "Changes" } (history) } }
 }
 
 /// Returns the host and port by which the browser reaches the server, for the commands on the page.
