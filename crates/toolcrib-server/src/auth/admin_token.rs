@@ -79,9 +79,9 @@ fn exposure_reason(path: &Path) -> io::Result<Option<&'static str>> {
     Ok(match metadata.mode() & 0o077 {
         _ if metadata.is_symlink() => Some("is a symbolic link, whose target other users may be able to read"),
         _ if !metadata.is_file() => Some("is not a file"),
-        _ if metadata.uid() != owner => Some("belongs to another user, so it is no secret"),
+        _ if metadata.uid() != owner => Some("belongs to another user, who may know the token"),
         0 => None,
-        _ => Some("can be read by other users, so it is no secret any more"),
+        _ => Some("can be read by other users, who may know the token"),
     })
 }
 

@@ -169,8 +169,8 @@ impl Locality {
                 "`identity.loopback` is `owner`, and this process belongs to another user, so this needs"
             }
             Locality::StartedByToolcrib => {
-                "`identity.loopback` is `owner`, and this process, or one above it, was started by Toolcrib or has a \
-                 limit on file locks, by which Toolcrib marks the processes it starts, so this needs"
+                "`identity.loopback` is `owner`, and this process counts as started by Toolcrib (it has a guard among its \
+                 ancestors, or a limit on file locks), so this needs"
             }
             Locality::OwnProcess => {
                 "`identity.loopback` is `owner`, and this request was made by Toolcrib itself for one of its tools, so \

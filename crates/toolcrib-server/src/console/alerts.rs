@@ -17,10 +17,15 @@ use crate::auth::Permission;
 /// Maximum number of failing sources in the alert; the others are on `/sources`, which the alert links.
 const MAX_SOURCES_SHOWN: usize = 6;
 
-/// Renders the enabled sources whose last discovery or call failed.
+/// True for an enabled source whose last discovery or call failed. A disabled source is not used, so its
+/// error needs no action.
+pub(super) fn needs_attention(source: &SourceView) -> bool {
+    source.enabled && source.last_error.is_some()
+}
+
+/// Renders the sources that need attention, each with its error and the next step.
 pub(super) fn render_failing_sources(sources: &[SourceView]) -> Markup {
-    let failing: Vec<&SourceView> =
-        sources.iter().filter(|source| source.enabled && source.last_error.is_some()).collect();
+    let failing: Vec<&SourceView> = sources.iter().filter(|source| needs_attention(source)).collect();
     html! {
         @if !failing.is_empty() {
             section.attention aria-labelledby="attention-title" {
@@ -35,7 +40,7 @@ pub(super) fn render_failing_sources(sources: &[SourceView]) -> Markup {
                                     span.faint { (time_ago_or(source.last_checked, "")) }
                                 }
                                 p.message { (render_code_spans(&sanitize_truncated(&error.message, 300))) }
-                                p.faint { (render_code_spans(next_step(source, error.code))) }
+                                p.faint { (render_code_spans(&next_step(source, error.code))) }
                             }
                         }
                     }
@@ -70,10 +75,11 @@ pub(super) fn render_undiscovered(context: &PageContext<'_>, sources: &[SourceVi
         |source: &&SourceView| source.enabled && source.last_error.is_none() && source.freshness == Freshness::Missing;
     let is_discovering = |source: &SourceView| context.app.activity.discovery_stage(&source.id).is_some();
     let undiscovered = sources.iter().filter(is_missing).filter(|source| !is_discovering(source)).count();
+    let pronoun = if undiscovered == 1 { "it" } else { "them" };
     html! {
         @if undiscovered > 0 {
             section.notice aria-label="Not discovered yet" {
-                p { (format_count(undiscovered, "source")) " not discovered yet; the first list, search or call discovers them." }
+                p { (format_count(undiscovered, "source")) " not discovered yet; the first list, search or call discovers " (pronoun) "." }
                 @if context.is_allowed(Permission::Use) {
                     form method="post" action="/refresh" data-act {
                         (csrf_field(context.principal)) button { "Discover now" }
@@ -92,7 +98,7 @@ pub(super) fn render_last_error(source: &SourceView) -> Markup {
                 h2 id="error-title" { "Last error" }
                 p { code { (error.code.as_str()) } " " span.faint { (time_ago_or(source.last_checked, "")) } }
                 pre.message tabindex="0" role="group" aria-label="Error details" { (sanitize(&error.message)) }
-                p.faint { (render_code_spans(next_step(source, error.code))) }
+                p.faint { (render_code_spans(&next_step(source, error.code))) }
             }
         }
     }
@@ -106,20 +112,30 @@ fn failure_badge(source: &SourceView) -> Markup {
     }
 }
 
-/// Returns what the user can do about an error.
-fn next_step(source: &SourceView, code: Code) -> &'static str {
-    match code {
+/// Returns what the user can do about an error. Only a server on stdio has stderr output for `toolcrib logs` to show.
+fn next_step(source: &SourceView, code: Code) -> String {
+    let is_stdio = source.transport == Some("stdio");
+    let step = match code {
         Code::ConfigInvalid if source.origin == Origin::Config => {
             "Correct its declaration in the configuration file, which is reloaded automatically."
         }
         Code::ConfigInvalid => "Its declaration is invalid: remove the source and add it again.",
         Code::Forbidden => "It has to be trusted first: run `toolcrib trust`.",
         Code::Unauthorized | Code::AuthRequired => "Check its credentials: the source rejects them.",
-        Code::ToolUnavailable | Code::StoreUnavailable | Code::RateLimited if source.transport != Some("stdio") => {
+        Code::ToolUnavailable | Code::StoreUnavailable | Code::RateLimited if !is_stdio => {
             "Check that it answers at its URL and can be reached from this machine. Then refresh."
         }
         Code::ToolUnavailable | Code::StoreUnavailable | Code::RateLimited => {
-            "Check that the server starts; `toolcrib logs` shows its last stderr output. Then refresh."
+            let id = &source.id;
+            return format!(
+                "Check that the server starts; `toolcrib logs {id}` shows its last stderr output. Then refresh."
+            );
+        }
+        Code::ToolExecutionFailed if is_stdio => {
+            let id = &source.id;
+            return format!(
+                "Read the error; `toolcrib logs {id}` shows the last stderr output of the server. Then refresh."
+            );
         }
         Code::ToolNotImplemented
         | Code::ToolInvalidInput
@@ -128,5 +144,6 @@ fn next_step(source: &SourceView, code: Code) -> &'static str {
         | Code::Conflict
         | Code::BadRequest
         | Code::Internal => "Read the error; `toolcrib doctor` helps to find the cause. Then refresh.",
-    }
+    };
+    step.to_owned()
 }

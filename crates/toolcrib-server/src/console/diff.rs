@@ -33,7 +33,7 @@ pub(super) fn render_diff(before: &str, after: &str) -> Markup {
         (0..lines.len()).filter(|index| is_near_change(*index) || *index == 0 || is_near_change(*index - 1)).collect();
     let hidden = shown.get(MAX_LINES_SHOWN..).unwrap_or_default().len();
     html! {
-        div.diff tabindex="0" role="group" aria-label="What differs" {
+        div.diff tabindex="0" role="group" aria-label="Differences" {
             ul { @for (index, line) in shown.iter().take(MAX_LINES_SHOWN).filter_map(|index| Some((*index, lines.get(*index)?))) {
                 @match line {
                     DiffLine::Removed(text) => { li.lost { span { "−" span.unseen { " removed" } } del { (truncate_line(text)) } } }

@@ -71,7 +71,7 @@ impl<'a> HistoryLine<'a> {
         };
         let details = html! {
             @if let (Some(before), Some(after)) = (&version.before, &version.after) {
-                details { summary { "What differs" } (diff::render_diff(&text(before), &text(after))) }
+                details { summary { "Differences" } (diff::render_diff(&text(before), &text(after))) }
             }
         };
         HistoryLine { at: version.at, actor: &version.actor, text: &version.text, details }

@@ -131,7 +131,7 @@ fn render_key_figures(context: &PageContext<'_>, sources: &[SourceView], stats: 
 
 /// Describes how many sources have errors or are disabled.
 fn describe_health(sources: &[SourceView]) -> String {
-    let failing = sources.iter().filter(|source| source.enabled && source.last_error.is_some()).count();
+    let failing = sources.iter().filter(|source| alerts::needs_attention(source)).count();
     let disabled = sources.iter().filter(|source| !source.enabled).count();
     let parts = [(failing, "with errors"), (disabled, "disabled")].into_iter().filter(|(count, _)| *count > 0);
     let parts: Vec<String> = parts.map(|(count, label)| format!("{} {label}", format_number(count as u64))).collect();

@@ -64,7 +64,9 @@ impl McpService {
             lines.push(results.hint.clone().unwrap_or_else(|| "Nothing found.".into()));
         }
         if limit == MAX_SEARCH_HITS && results.total > MAX_SEARCH_HITS {
-            lines.push(format!("({} more match; more words narrow it down)", results.total - MAX_SEARCH_HITS));
+            let more = results.total - MAX_SEARCH_HITS;
+            let verb = if more == 1 { "matches" } else { "match" };
+            lines.push(format!("({more} more {verb}; more words narrow it down)"));
         }
         lines.extend(self.blocked_sources_note().map(|note| format!("({note})")));
         let blocked = self.registry.blocked_sources();

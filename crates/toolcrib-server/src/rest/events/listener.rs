@@ -76,7 +76,7 @@ impl EventListener {
                 biased;
                 () = self.closed.cancelled() => return None,
                 event = self.events.recv() => event,
-                () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => return Some(Bytes::from_static(b": still here\n\n")),
+                () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => return Some(Bytes::from_static(b": keep-alive\n\n")),
             };
             match event {
                 Ok(FeedEvent::Record { seq, text }) if seq == self.last_seq + 1 => {
