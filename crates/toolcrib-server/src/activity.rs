@@ -1,5 +1,8 @@
 //! Recent activity of this process, for the console: the last calls, discoveries and journal records, calls per minute,
 //! discoveries in progress, and the token costs of all tools. In memory and bounded; nothing is persisted.
+//!
+//! It is fed by the notices of the registry, which may be missed under load. So it is good for a page that people look
+//! at, and not for counting: exact numbers are in the metrics and in `stats`.
 
 mod calls_per_minute;
 mod token_costs;
@@ -18,9 +21,11 @@ use toolcrib::{RefreshOutcome, Registry, SourceId};
 pub(crate) use calls_per_minute::{CallsPerMinute, MinuteCounts};
 pub(crate) use token_costs::TokenCosts;
 
-/// Maximum number of entries; the oldest are dropped.
+/// Maximum number of entries; the oldest are dropped. The activity page shows 100 of them; the rest is for its filters,
+/// which search the same entries.
 const MAX_ACTIVITY_ENTRIES: usize = 500;
-/// Maximum number of discoveries per source whose durations are remembered.
+/// Maximum number of discoveries per source whose durations are remembered. A chart shows the last one only; the bound
+/// keeps a source that is refreshed often from growing without limit.
 const MAX_RUNS_PER_SOURCE: usize = 20;
 
 /// Collects the activity from the notices of the registry.
@@ -37,7 +42,8 @@ struct RecentActivity {
     calls_per_minute: CallsPerMinute,
     /// Last discoveries of each source, oldest first.
     runs: BTreeMap<SourceId, VecDeque<DiscoveryRun>>,
-    /// Discoveries in progress.
+    /// Discoveries in progress. An entry is removed when the discovery ends, when its source is removed, or when
+    /// notices were missed.
     stages: BTreeMap<SourceId, DiscoveryStage>,
 }
 
@@ -51,8 +57,11 @@ pub(crate) struct ActivityEntry {
 /// Subject of an activity entry: a finished call or discovery, or a journal record.
 #[derive(Debug, Clone)]
 pub(crate) enum ActivityEvent {
+    /// A call ended, with or without an error.
     Called(Arc<CallFinished>),
+    /// A discovery ended that contacted its source; lookups that found a fresh list are left out.
     Discovered(Arc<RefreshOutcome>),
+    /// A change was written to the journal.
     Recorded(Arc<Record>),
 }
 
@@ -66,6 +75,7 @@ pub(crate) struct DiscoveryRun {
 impl Activity {
     /// Follows the notices of the registry until it is closed, and counts tokens when a page needs them.
     pub(crate) async fn watch(&self, registry: Registry) {
+        // Subscribed before the past is read, so that no discovery between the two is missed.
         let mut notices = registry.subscribe();
         self.load_past_checks(&registry).await;
         tokio::join!(
@@ -83,7 +93,8 @@ impl Activity {
         );
     }
 
-    /// Loads the durations of discoveries before this process started.
+    /// Loads the durations of discoveries before this process started. Without it the charts of a server that was just
+    /// started would be empty. A store that cannot be read leaves them empty.
     async fn load_past_checks(&self, registry: &Registry) {
         for source in registry.sources() {
             let Ok(checks) = registry.checks(&source.id).await else { continue };

@@ -1,5 +1,7 @@
 //! Wrappers around request and response bodies. The rest of a request body that a handler did not read is discarded in
 //! the background; a response body marks its connection as busy until it is written.
+//!
+//! Both rely on `Drop`: a body is dropped at the end of its request or response, however that ended.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,11 +17,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::connections::ActiveRequest;
 
-/// Maximum size of an unread rest that is discarded. Beyond it the connection is closed.
+/// Maximum size of an unread rest that is discarded. Beyond it the connection is closed. Four times the largest body
+/// that a route accepts, a lockfile, so a client that sends a little too much gets its error response.
 const MAX_DISCARDED_BYTES: u64 = 64 * 1024 * 1024;
-/// How long discarding one body may take in all.
+/// How long discarding one body may take in all. Bounds a client that sends slowly but steadily.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long discarding waits for the next data.
+/// How long discarding waits for the next data. Bounds a client that stopped sending.
 const DISCARD_READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads the rest of request bodies in the background. Many clients read a response only after they have sent the whole
@@ -42,7 +45,8 @@ impl BodyDiscarder {
         Body::new(DiscardingBody { body: Some(body), discarder: self.clone() })
     }
 
-    /// Reads and drops the rest of a body in a task, within the limits above.
+    /// Reads and drops the rest of a body in a task, within the limits above. The tracker of the connections owns the
+    /// task, so that a shutdown waits for it, and `closing` ends it.
     fn discard(&self, mut body: Incoming) {
         let reading = async move {
             let mut discarded = 0;
@@ -77,6 +81,7 @@ impl hyper::body::Body for DiscardingBody {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let frame = std::task::ready!(Pin::new(body).poll_frame(context));
+        // After the end or an error there is nothing left to discard.
         if !matches!(frame, Some(Ok(_))) {
             self.body = None;
         }
@@ -103,6 +108,7 @@ impl Drop for DiscardingBody {
 /// Response body that keeps its connection marked as busy until it is completely written or dropped.
 pub(crate) struct ResponseBody {
     body: Body,
+    /// Held only for its `Drop`.
     _active_request: ActiveRequest,
 }
 

@@ -1,5 +1,9 @@
 //! Bounded set of open HTTP connections. At capacity a new connection evicts the one that has been idle longest; a
 //! connection with a request in progress or an open stream is never evicted.
+//!
+//! A connection is idle when none of its responses is in progress, so one that has sent half a request head is idle
+//! too. If all are busy, up to [`MAX_WAITING_CONNECTIONS`] new ones wait for [`CAPACITY_TIMEOUT`]; further ones are
+//! refused at once. Semaphores count the places; the map only serves to find the connection to evict.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -11,9 +15,11 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of new connections that wait while all others are busy; further ones are refused at once.
+/// Maximum number of new connections that wait while all others are busy; further ones are refused at once. The same
+/// number may linger after their rejection, because a rejected connection keeps its waiting permit until then.
 const MAX_WAITING_CONNECTIONS: usize = 1_024;
-/// How long a new connection waits for capacity while all others are busy.
+/// How long a new connection waits for capacity while all others are busy. A burst of short requests passes in this
+/// time; a client that would wait longer is better told to try again.
 const CAPACITY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// All open connections of a server.
@@ -39,15 +45,16 @@ struct IdleNotifier {
     notify: Notify,
 }
 
-/// The state of one connection.
+/// The state of one connection. Shared by its task, by the guards of its requests and by the map of open connections.
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
     id: u64,
     /// Requests whose response is not completely written yet.
     active: AtomicUsize,
-    /// Set by the first request.
+    /// Set by the first request. Without a request there is no response to flush when the connection closes.
     has_request: AtomicBool,
-    /// End of the last request, in microseconds since `started_at`.
+    /// End of the last request, in microseconds since `started_at`. A connection without a request has been idle since
+    /// it was admitted.
     idle_since: AtomicU64,
     started_at: Instant,
     /// Cancelled by an eviction or by the shutdown: the connection closes as soon as it is idle.
@@ -93,6 +100,7 @@ impl HttpConnections {
         self: &Arc<Self>,
         closing: &CancellationToken,
     ) -> Result<ConnectionPermit, NoCapacity<'_>> {
+        // The usual case: a place is free, and no lock is taken.
         let permit = match self.permits.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => self.wait_for_permit().await?,
@@ -112,6 +120,7 @@ impl HttpConnections {
 
     /// Waits up to [`CAPACITY_TIMEOUT`] for another connection to close.
     async fn wait_for_permit(&self) -> Result<OwnedSemaphorePermit, NoCapacity<'_>> {
+        // Held until the connection is admitted, or, after a rejection, until it is closed.
         let waiting_permit = self.waiting_permits.try_acquire().map_err(|_| NoCapacity::QueueFull)?;
         match tokio::time::timeout(CAPACITY_TIMEOUT, self.evict_idle()).await {
             Ok(Some(permit)) => Ok(permit),
@@ -128,6 +137,7 @@ impl HttpConnections {
             // Registers for notifications before the search, so that none between the two is missed.
             became_idle.as_mut().enable();
             if self.close_oldest_idle() {
+                // The evicted connection still has to close; its place becomes free when its task ends.
                 return permit.await.ok();
             }
             tokio::select! {
@@ -140,6 +150,7 @@ impl HttpConnections {
     /// Closes the connection that has been idle longest; returns false when all are busy. Scans all connections, which is
     /// cheaper than an ordered structure that every request would have to update.
     pub(crate) fn close_oldest_idle(&self) -> bool {
+        // The lock is held for the scan alone. Requests do not take it: they change atomic counters.
         let mut open = self.open();
         let idle = open.values().filter(|connection| connection.is_idle());
         let oldest = idle.min_by_key(|connection| (connection.idle_since.load(Ordering::Relaxed), connection.id));
@@ -158,6 +169,7 @@ impl HttpConnections {
 impl HttpConnection {
     /// Marks the connection as busy until the returned guard is dropped.
     pub(crate) fn begin_request(self: &Arc<Self>) -> ActiveRequest {
+        // Sequentially consistent, as in `Drop for ActiveRequest`.
         self.active.fetch_add(1, Ordering::SeqCst);
         self.has_request.store(true, Ordering::Relaxed);
         ActiveRequest(self.clone())

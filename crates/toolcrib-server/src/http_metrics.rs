@@ -1,4 +1,7 @@
 //! Counters of HTTP requests, by class of route, and of open connections. Rendered by [`crate::operations`].
+//!
+//! They count what happens in this process and start at zero with it. Calls and discoveries are counted by the
+//! registry, because they also happen without HTTP.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +15,17 @@ use toolcrib::metrics::DurationHistogram;
 /// HTTP counters since the start of the server.
 #[derive(Debug)]
 pub(crate) struct HttpMetrics {
+    /// By the registry's clock, for the uptime.
     pub(crate) started_at: Timestamp,
     requests: Mutex<RequestCounts>,
+    /// Connections that were admitted and are not closed yet; those that wait for a place are not counted.
     pub(crate) open_connections: AtomicU64,
 }
 
 /// Counters of requests that got a response.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RequestCounts {
+    /// The number of responses by class and HTTP status.
     pub(crate) by_status: BTreeMap<(RouteClass, u16), u64>,
     /// Time until the head of the response: an event stream may last for days.
     pub(crate) durations: BTreeMap<RouteClass, DurationHistogram>,
@@ -89,7 +95,8 @@ impl HttpMetrics {
         requests.durations.entry(class).or_default().observe(elapsed);
     }
 
-    /// Returns a copy of the request counters.
+    /// Returns a copy of the request counters. Copied, so that rendering the metrics does not hold the lock that every
+    /// response takes.
     pub(crate) fn snapshot(&self) -> RequestCounts {
         self.lock().clone()
     }

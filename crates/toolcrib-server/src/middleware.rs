@@ -1,6 +1,9 @@
 //! Outermost request handler: host and origin check, response cache, request id, trace context, metrics and security
-//! headers. Runs before the axum router so that cached responses skip its middleware stack. Roles are checked per
-//! route by [`crate::auth`].
+//! headers. Runs before the axum router so that cached responses skip its middleware stack. Roles are checked per route
+//! by [`crate::auth`].
+//!
+//! Every response passes through here, also those of a handler that panicked or was cut short by the shutdown. So each
+//! one has a request id, is counted, and carries the security headers.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -29,7 +32,9 @@ const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
 /// The axum router as a hyper service.
 pub(crate) type RouterService = TowerToHyperService<Router>;
 
-/// Handles one HTTP request from its head to the head of its response.
+/// Handles one HTTP request from its head to the head of its response. `connection` is the client's end of the TCP
+/// connection, by which a local process is recognised. The body of the response may still be streamed when this
+/// returns; the metrics therefore measure the time until the head.
 pub(crate) async fn handle_request(
     app: AppState,
     router: RouterService,
@@ -45,9 +50,11 @@ pub(crate) async fn handle_request(
     if let Some(trace) = trace {
         request.extensions_mut().insert(trace);
     }
+    // May wait for a search through the processes of this machine; its result is cached with the connection.
     let locality = app.auth.locality(&connection, request.headers()).await;
     // Responses that need no handler: a rejection, or a body from the cache.
     let immediate =
+        // The order is a matter of security: a request with a foreign host must not even get a cached response.
         reject_foreign_request(&app.auth, &request, locality).or_else(|| app.cached_response(&request, locality));
     if immediate.is_none() {
         // For `auth::authorize`, which must not identify the client a second time.
@@ -77,6 +84,7 @@ pub(crate) async fn handle_request(
         duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
         "http.request"
     );
+    // After the handler, so that headers that it set itself are known and kept.
     set_security_headers(status, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID_HEADER, id);
     response
@@ -101,6 +109,7 @@ async fn catch_panic(handler: impl Future<Output = Result<Response, Infallible>>
     match AssertUnwindSafe(handler).catch_unwind().await {
         Ok(Ok(response)) => response,
         Err(panic) => {
+            // The text of the panic goes into the log alone: it may contain arguments or secrets of a request.
             let text = panic.downcast_ref::<&str>().copied();
             let reason = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
             tracing::error!(request_id = header_text(id), reason, "a request ended in a panic");
@@ -115,6 +124,7 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
     if let Some(id) = headers.get(&REQUEST_ID_HEADER).filter(|id| is_valid_request_id(id.as_bytes())) {
         return id.clone();
     }
+    // Sixteen hexadecimal digits: 64 random bits, enough to find one request in a log.
     let random: [u8; 16] = rand::random();
     let digits = random.map(|byte| b"0123456789abcdef"[usize::from(byte % 16)]);
     HeaderValue::from_bytes(&digits).unwrap_or_else(|_| HeaderValue::from_static("0"))

@@ -1,4 +1,6 @@
 //! Handlers for operators: readiness and Prometheus metrics. Their routes are declared in `rest::health`.
+//!
+//! Both answer from memory, so that a probe works while the store or a source hangs.
 
 mod metrics;
 mod prometheus;
@@ -17,6 +19,7 @@ use crate::state::AppState;
 pub(crate) async fn get_readiness(State(app): State<AppState>) -> Result<Response, ApiError> {
     let store = app.registry.store_health();
     if let Err(error) = app.registry.check_ready() {
+        // A store that is damaged, missing or too new for this process refuses calls: a load balancer must take it out.
         let mut body = error.envelope();
         body["status"] = json!("unavailable");
         body["store"] = json!(store);

@@ -1,4 +1,14 @@
 //! The route table: merges the routers of REST, console and login, and connects `/mcp` to the MCP endpoint.
+//!
+//! ```text
+//! /api/…, /healthz, /readyz, /metrics   rest
+//! /, /sources, /tools, /activity, …     console
+//! /login, /logout                       auth
+//! /mcp                                  the MCP endpoint, over Streamable HTTP
+//! ```
+//!
+//! Each route carries its own authorization layer with the permission that it requires. Host, origin and cache are
+//! checked before, in `middleware`.
 
 use axum::Router;
 use axum::body::Body;
@@ -28,6 +38,7 @@ pub(crate) fn build_router(app: &AppState) -> RouterService {
         .route("/mcp", any(handle_mcp).layer(authorized(Permission::Use)))
         .route("/mcp/{group}", any(group_not_found).layer(authorized(Permission::Use)))
         .merge(auth::router(app))
+        // Without these two, axum would answer with an empty body, which is no error envelope.
         .fallback(not_found)
         .method_not_allowed_fallback(|| async {
             error_response(StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "method not allowed for this path")
@@ -47,6 +58,8 @@ async fn handle_mcp(State(app): State<AppState>, request: Request) -> Response {
     if let Some(owner) = owner {
         parts.extensions.insert(owner);
     }
+    // Reading the body is the only part that must be interrupted here. Once the endpoint has the request, it answers it
+    // itself when the server stops, with a JSON-RPC response.
     match app.stopping.run_until_cancelled(read_body(&parts.headers, body)).await {
         Some(Ok(bytes)) => app.endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await.map(Body::new),
         Some(Err(rejection)) => rejection,
@@ -54,7 +67,8 @@ async fn handle_mcp(State(app): State<AppState>, request: Request) -> Response {
     }
 }
 
-/// Fallback for unknown paths: an HTML page for browsers, the error envelope for programs.
+/// Fallback for unknown paths: an HTML page for browsers, the error envelope for programs. Paths below `/api/` always
+/// get the envelope: a program may send an `Accept` header like a browser's.
 async fn not_found(request: Request) -> Response {
     if accepts_html(request.headers()) && !request.uri().path().starts_with("/api/") {
         return console::not_found();
@@ -71,7 +85,8 @@ async fn group_not_found() -> Response {
     )
 }
 
-/// Rejects an unknown `mode` and any `group` in the query of `/mcp`. Other parameters are ignored.
+/// Rejects an unknown `mode` and any `group` in the query of `/mcp`. Other parameters are ignored. A silent fallback to
+/// another mode would give an agent a list that its configuration did not ask for.
 fn validate_mcp_query(query: &str) -> Result<(), Box<Response>> {
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
         let rejection = match &*key {

@@ -1,7 +1,13 @@
 //! The HTTP server: accept loop, bounded number of connections, timeouts for slow clients, and graceful shutdown.
 //!
-//! hyper's HTTP/1 server is driven directly, because axum's `serve` offers neither connection limits nor a shutdown that
-//! answers unfinished requests.
+//! hyper's HTTP/1 server is driven directly, because axum's `serve` offers neither connection limits nor a shutdown
+//! that answers unfinished requests.
+//!
+//! A connection is accepted, identified (local or not), admitted by [`HttpConnections`], must send its first byte, and
+//! is then served by hyper, request by request. The shutdown has three stages, each signalled by a token: `closing`
+//! (idle connections close, requests go on), [`AppState`]'s `stopping` (unfinished requests get an error), `aborted`
+//! (what is left is dropped). Every request that was sent before the shutdown began gets a response, unless its client
+//! does not read it.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -33,11 +39,14 @@ use crate::state::{AppState, ServerConfig};
 
 /// How long a client may take to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a closing connection may take to write the rest of a response.
+/// How long a closing connection may take to write the rest of a response. Also bounds how long a rejected client may
+/// go on sending.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long to wait for tokio's reactor to report data that arrived before the shutdown.
+/// How long to wait for tokio's reactor to report data that arrived before the shutdown. Without the delay, a
+/// connection whose request has arrived but was not reported yet would be closed as idle.
 const READINESS_DELAY: Duration = Duration::from_millis(50);
-/// How long the responses to unfinished requests may take to be written after the drain timeout.
+/// How long the responses to unfinished requests may take to be written after the drain timeout. Together with
+/// [`CANCEL_TIMEOUT`] it is the one second that [`HttpServer::run`] may take beyond the drain timeout.
 const FINAL_RESPONSE_TIMEOUT: Duration = Duration::from_millis(750);
 /// How long to wait for cancelled tasks to end.
 const CANCEL_TIMEOUT: Duration = Duration::from_millis(250);
@@ -47,12 +56,14 @@ const MAX_QUEUED_CONNECTIONS: usize = 1_024;
 /// Pause after a failed accept, so that a lack of file descriptors does not become a busy loop.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Limits of connections and of the shutdown.
+/// Limits of connections and of the shutdown. The defaults fit the ten seconds of a whole shutdown: six for requests,
+/// one for responses, three for the servers that the registry started.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
     /// Maximum number of open connections. Beyond it a new connection closes the one that has been idle longest.
     pub max_connections: usize,
-    /// How long a new connection may take to send its first byte.
+    /// How long a new connection may take to send its first byte. A connection that sends nothing in this time is
+    /// closed: it would hold a place that others wait for.
     pub first_byte_timeout: Duration,
     /// How long requests in progress may continue after the shutdown began. [`HttpServer::run`] returns at most one second
     /// later.
@@ -69,7 +80,8 @@ impl Default for ServerLimits {
     }
 }
 
-/// Binds a listening socket. The error names the option to change.
+/// Binds a listening socket. The error names the option to change. An address in use is a `CONFLICT`; an address that
+/// this machine does not have, or a port that needs privileges, is `CONFIG_INVALID`.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
     let bind_error = |error: std::io::Error| {
         if error.kind() == std::io::ErrorKind::AddrInUse {
@@ -144,6 +156,7 @@ impl HttpServer {
         let watching = async move { app.activity.watch(app.registry.clone()).await };
         let _activity_task = AbortOnDropHandle::new(tokio::spawn(watching));
 
+        // Each connection gets a task of its own in the tracker, by which the shutdown waits for all of them.
         let mut shutdown = pin!(shutdown);
         loop {
             tokio::select! {
@@ -154,6 +167,7 @@ impl HttpServer {
                 },
             }
         }
+        // The listener is gone from here on. Connections that were established before are served like the others.
         for stream in accept_queued(listener) {
             handler.tasks.spawn(handler.clone().serve_connection(stream));
         }
@@ -193,7 +207,8 @@ struct ConnectionHandler {
 
 impl ConnectionHandler {
     /// Handles a failed accept. Either the client gave up, or file descriptors or memory are exhausted; then closing an
-    /// idle connection frees some.
+    /// idle connection frees some. The accept loop waits here meanwhile, so no further connection is accepted during
+    /// the pause.
     async fn handle_accept_error(&self, error: &std::io::Error) {
         use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
         if matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
@@ -212,6 +227,8 @@ impl ConnectionHandler {
         }
         // Before the first await: later the client may have closed its socket or passed it to another process.
         let peer = Arc::new(self.app.auth.identify_peer(&stream));
+        // `biased`, because an available permit must win over the shutdown: the client may have sent its request
+        // already.
         let permit = tokio::select! {
             biased;
             permit = self.connections.acquire(&self.closing) => permit,
@@ -223,6 +240,7 @@ impl ConnectionHandler {
         };
         let _connection_guard = self.app.http_metrics.track_connection();
         let connection = &permit.connection;
+        // The whole life of the connection is inside one future, so that `aborted` can end it at any point.
         let serving = async {
             // Wait for the first byte with a short timeout of its own: hyper's timeout for the head is much longer.
             let mut byte = [0];
@@ -250,6 +268,8 @@ impl ConnectionHandler {
     /// Runs hyper on the connection until the client closes it, or until it is to be closed and is idle.
     async fn serve_requests(&self, stream: TcpStream, connection: &Arc<HttpConnection>, peer: &Arc<ConnectionPeer>) {
         let discarder = BodyDiscarder { tasks: self.tasks.clone(), closing: self.closing.clone() };
+        // The connection counts as busy from here until the body of the response is written or dropped, which may be
+        // long after the handler has returned: an event stream is never idle.
         let service = service_fn(|request: Request<Incoming>| {
             let active_request = connection.begin_request();
             let (head, body) = request.into_parts();
@@ -269,6 +289,7 @@ impl ConnectionHandler {
         if !connection.has_had_request() {
             return;
         }
+        // hyper finishes the response in progress, announces `Connection: close`, and then reads no further request.
         serving.as_mut().graceful_shutdown();
         // hyper starts requests within this task, so none can start between the timeout and the check.
         if timeout(FLUSH_TIMEOUT, &mut serving).await.is_err() && !connection.is_idle() {
@@ -287,6 +308,7 @@ impl ConnectionHandler {
             "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
              Retry-After: 1\r\nConnection: close\r\n\r\n{body}"
         );
+        // The send buffer of a new connection is empty, so a short response fits without waiting.
         let Ok(_) = stream.try_write(response.as_bytes()) else { return };
         if let NoCapacity::TimedOut(_waiting_permit) = no_capacity {
             let lingering = async {
@@ -301,6 +323,7 @@ impl ConnectionHandler {
 
     /// Graceful shutdown: waits for requests in progress, answers the rest, then drops what is left.
     async fn drain(&self, drain_timeout: Duration) {
+        // Order matters: first nothing new may begin, then idle connections close, then the endless streams.
         self.tasks.close();
         self.closing.cancel();
         // Event streams never end by themselves.

@@ -1,4 +1,7 @@
 //! State shared by all routes: the registry, the MCP endpoint, the loaded configuration, authentication and caches.
+//!
+//! It is created once per server and never replaced as a whole. Parts that change at run time are behind their own
+//! swap, lock or channel, so that a request takes only what it needs and readers do not wait.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -39,15 +42,19 @@ pub struct ServerConfig {
 /// to this crate.
 #[derive(Debug)]
 pub struct AppStateInner {
+    /// Catalogue, calls, history and tokens. All data that is not about HTTP is here.
     pub(crate) registry: Registry,
+    /// Speaks the MCP protocol at `/mcp` and owns its sessions.
     pub(crate) endpoint: McpEndpoint,
     /// The configuration; replaced on reload, so that each request loads it anew.
     pub(crate) loaded_config: ArcSwap<LoadedConfig>,
     /// Data directory, as `GET /api/config` reports it.
     pub(crate) data_dir: PathBuf,
+    /// Tokens, sessions and the identification of local processes.
     pub(crate) auth: Authenticator,
     /// Recent calls, discoveries and journal records, for the console.
     pub(crate) activity: Activity,
+    /// Counters of requests and connections, for `/metrics`.
     pub(crate) http_metrics: HttpMetrics,
     /// Rendered REST responses that depend on the catalogue and the URI alone.
     pub(crate) response_cache: ResponseCache,
@@ -105,6 +112,7 @@ impl AppState {
 
     /// Replaces the configuration after a reload. Open streams are authorized again with it at once.
     pub fn set_config(&self, loaded_config: LoadedConfig) {
+        // Stored before the streams are notified: their check must already see the new setting.
         self.auth.set_loopback(loaded_config.config.identity.loopback);
         self.loaded_config.store(Arc::new(loaded_config));
         self.event_feed.notify_auth_changed();

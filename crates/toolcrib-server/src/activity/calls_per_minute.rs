@@ -1,4 +1,6 @@
 //! Number of calls per minute, for the last hour.
+//!
+//! Only minutes with calls are stored; the gaps are filled in when the hour is read.
 
 use std::collections::VecDeque;
 
@@ -35,7 +37,8 @@ impl CallsPerMinute {
         }
     }
 
-    /// Returns the counts of sixty minutes, the last of which contains `now`.
+    /// Returns the counts of sixty minutes, the last of which contains `now`. Minutes without a call have zero counts.
+    /// After the clock was set back, counts of the future are left out.
     pub(super) fn last_hour(&self, now: Timestamp) -> Vec<MinuteCounts> {
         let current = now.0.div_euclid(MINUTE_MS);
         let mut hour = vec![MinuteCounts::default(); MINUTES_PER_HOUR];

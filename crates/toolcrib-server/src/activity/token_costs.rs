@@ -14,6 +14,7 @@ use toolcrib::{Caller, Registry};
 pub(crate) struct TokenCosts {
     /// The summary, with the hash of the catalogue that it was counted for.
     cached: ArcSwapOption<(Fingerprint, Summary)>,
+    /// Keeps at most one request, so that any number of page loads cause one count.
     count_requested: Notify,
 }
 
@@ -28,7 +29,8 @@ impl TokenCosts {
         cached.map(|cached| cached.1.clone())
     }
 
-    /// Counts whenever a count is requested. Never returns.
+    /// Counts whenever a count is requested. Never returns. Counts one catalogue at a time. If it changes meanwhile,
+    /// the result is stored under the old hash, and the next page requests a new count.
     pub(super) async fn count_on_request(&self, registry: &Registry) {
         loop {
             self.count_requested.notified().await;
@@ -37,6 +39,7 @@ impl TokenCosts {
             if self.cached.load().as_ref().is_some_and(|cached| cached.0 == hash) {
                 continue;
             }
+            // Counts the tools that have no stored count yet, and stores the result for the next start.
             registry.count_tokens().await;
             let counting = tokio::task::spawn_blocking(move || view.summary(SummaryBudget::default()));
             if let Ok(summary) = counting.await {

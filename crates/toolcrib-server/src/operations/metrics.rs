@@ -1,5 +1,8 @@
 //! Renders `/metrics` from in-memory counters. Label values are fixed words, error codes and source ids; tool names and
 //! texts of sources would make the number of series unbounded.
+//!
+//! Names, labels and label values are read by dashboards and alerts. They are never renamed, even where the rest of the
+//! program uses another word (`state="resting"` is an open circuit breaker).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -52,6 +55,8 @@ fn write_work_metrics(text: &mut PrometheusText, app: &AppState) {
         for (code, count) in &call_metrics.by_code {
             calls.value(&[("source", &source_label(source)), ("code", code)], count);
         }
+        // The call succeeded and its result says `isError`. The label `by` separates it from failures of the
+        // connection.
         if call_metrics.tool_errors > 0 {
             let code = Code::ToolExecutionFailed.as_str();
             calls.value(&[("source", &source_label(source)), ("code", code), ("by", "tool")], call_metrics.tool_errors);
@@ -83,6 +88,7 @@ fn write_catalog_metrics(text: &mut PrometheusText, app: &AppState) {
     let mut statuses = BTreeMap::from(["disabled", "discovering", "failed", "never", "success"].map(|name| (name, 0)));
     let mut states = BTreeMap::from(["connected", "none", "resting"].map(|name| (name, 0)));
     for source in &sources {
+        // A disabled source counts as such alone, however its last discovery went.
         let status = match source.status {
             _ if !source.enabled => "disabled",
             DiscoveryStatus::Never => "never",

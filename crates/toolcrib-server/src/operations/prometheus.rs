@@ -1,4 +1,10 @@
 //! Writer for the Prometheus text exposition format, version 0.0.4.
+//!
+//! ```text
+//! # HELP toolcrib_calls_total Calls that ended, by source and code.
+//! # TYPE toolcrib_calls_total counter
+//! toolcrib_calls_total{source="git",code="OK"} 17
+//! ```
 
 use std::fmt::{Display, Write};
 
@@ -57,7 +63,8 @@ impl Metric<'_> {
         self.write_sample("", labels, None, value);
     }
 
-    /// Writes the cumulative buckets, sum and count of a histogram.
+    /// Writes the cumulative buckets, sum and count of a histogram. Prometheus wants each bucket to contain the ones
+    /// below it, and `+Inf` to equal the count.
     pub(super) fn durations(&mut self, labels: Labels<'_>, durations: &DurationHistogram) {
         let mut cumulative = 0;
         for (bound, count) in DURATION_BUCKETS.iter().zip(durations.buckets) {
@@ -80,6 +87,7 @@ impl Metric<'_> {
         let _ = write!(text, "{name}{suffix}");
         let mut separator = '{';
         for (label, value) in labels.iter().copied().chain(bound.map(|bound| ("le", bound))) {
+            // The three escapes that the format knows for label values.
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
             let _ = write!(text, "{separator}{label}=\"{value}\"");
             separator = ',';
