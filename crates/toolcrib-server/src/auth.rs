@@ -1,5 +1,14 @@
-//! Authentication and authorization. A token, a console session or being a local process gives a request a role;
-//! every route states the [`Permission`] that it requires. Handlers find the [`Principal`] in the request's extensions.
+//! Authentication and authorization. A token, a console session or being a local process gives a request a role; every
+//! route states the [`Permission`] that it requires. Handlers find the [`Principal`] in the request's extensions.
+//!
+//! Credentials are tried in this order, and the first kind that is present decides:
+//! 1. `Authorization: Bearer`: the administrator's token (`admin.token`) or a stored one. An invalid token is an error,
+//!    also for a client that needs none, except on public routes.
+//! 2. The cookie of a console session. An expired one counts as none.
+//! 3. The process at the other end of the connection, if it is local and `identity.loopback` admits it: role `agent`.
+//!
+//! Whether a request may come from a browser page of another site is a separate question, answered by `origin` before
+//! any credentials are looked at. Tokens themselves are events in the journal; this module only looks them up.
 
 mod authorize;
 mod locality;
@@ -56,15 +65,19 @@ pub(crate) struct Principal {
 pub(crate) struct Authenticator {
     /// Address that the server listens on.
     pub(crate) address: SocketAddr,
+    /// Fixed for the life of the server, because the address is.
     exposure: Exposure,
-    /// `identity.loopback`; replaced on reload.
+    /// `identity.loopback`; replaced on reload. Read for each request, so a reload affects open connections too.
     loopback: ArcSwap<LoopbackAccess>,
+    /// Finds the processes of local clients; used with `identity.loopback: owner` only.
     peer_identifier: PeerIdentifier,
     /// See [`ServerConfig::refuse_own_process`](crate::ServerConfig::refuse_own_process).
     refuse_own_process: bool,
-    /// Digest of the token in `DATA/admin.token`.
+    /// Digest of the token in `DATA/admin.token`. The file is read once: a new token takes effect at the next start.
     admin_token_hash: Fingerprint,
+    /// Console sessions and unused login links of this process.
     sessions: ConsoleSessions,
+    /// Counts wrong tokens of all clients together.
     rate_limit: TokenRateLimit,
 }
 
@@ -98,6 +111,7 @@ impl Authenticator {
             );
             return Err(Error::new(Code::ConfigInvalid, message));
         }
+        // Behind a reverse proxy every request seems to come from this machine, so `require_token` counts as reachable.
         let exposure = if is_remote || require_token { Exposure::Network } else { Exposure::Loopback };
         let admin_token_hash = Fingerprint::digest(admin_token::read_or_create(data_dir)?);
         let authenticator = Authenticator {
@@ -110,6 +124,7 @@ impl Authenticator {
             sessions: ConsoleSessions::default(),
             rate_limit: TokenRateLimit::default(),
         };
+        // At the start, so that the warning is at the top of the log and not beside the first refused client.
         authenticator.probe_peer_identification();
         Ok(authenticator)
     }
@@ -137,8 +152,9 @@ impl Authenticator {
         format!("{}?key={}", login::LOGIN_PATH, self.sessions.create_login_link(registry.now()))
     }
 
-    /// Authenticates a request by its headers and locality. Returns `None` for a request without credentials that is not
-    /// local either, and an error for credentials that are malformed, unknown, revoked or expired.
+    /// Authenticates a request by its headers and locality. Returns `None` for a request without credentials that is
+    /// not local either, and an error for credentials that are malformed, unknown, revoked or expired. A token takes
+    /// precedence over a cookie: a program that sends one means it, and needs no CSRF token.
     fn authenticate(&self, registry: &Registry, headers: &HeaderMap, locality: Locality) -> Result<Option<Principal>> {
         if headers.contains_key(header::AUTHORIZATION) {
             let credential = self.verify_token(registry, bearer_token(headers)?)?;
@@ -225,6 +241,7 @@ impl Authenticator {
 }
 
 /// Returns the principal of a credential with its current name and role; `None` when its token was revoked or expired.
+/// Looked up for each request, so that a revoked token or a changed role takes effect at once, in sessions too.
 fn resolve_principal(
     registry: &Registry,
     credential: &Credential,
@@ -244,7 +261,8 @@ fn resolve_principal(
     }
 }
 
-/// Returns the token of the single `Authorization: Bearer` header.
+/// Returns the token of the single `Authorization: Bearer` header. Several headers are refused, because a proxy in
+/// front and this server might look at different ones.
 fn bearer_token(headers: &HeaderMap) -> Result<&str> {
     let malformed =
         || Error::new(Code::Unauthorized, "malformed `Authorization` header; send `Authorization: Bearer TOKEN` once");

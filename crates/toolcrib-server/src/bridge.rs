@@ -1,5 +1,12 @@
-//! MCP service that forwards everything to another Toolcrib over HTTP (`toolcrib mcp --connect URL`). Several clients on stdio
-//! can so share the connections of one `toolcrib serve`.
+//! MCP service that forwards everything to another Toolcrib over HTTP (`toolcrib mcp --connect URL`). Several clients
+//! on stdio can so share the connections of one `toolcrib serve`.
+//!
+//! ```text
+//! client ── stdio ── Bridge ── HTTP, one session ── toolcrib serve ── sources
+//! ```
+//!
+//! The bridge knows no tools and keeps no state but the connection. It survives a restart of the remote: the next
+//! request, or the watch for changes, connects again, and the client is told that its tools may have changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +30,13 @@ use crate::mcp::stopping_result;
 
 /// Timeout of a forwarded request: longer than the remote allows a call to take, so that its own timeout comes first.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3600);
-/// Pause between attempts to reach a remote that is gone.
+/// Pause between attempts to reach a remote that is gone. Also the interval at which a connection without an event
+/// stream is checked.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout of the ping that detects a restarted remote.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long [`Bridge::close`] waits for a connection attempt in progress.
+/// How long [`Bridge::close`] waits for a connection attempt in progress. The process ends anyway; a remote that hangs
+/// must not keep it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Forwards the requests of one client to a remote Toolcrib. Cheap to clone; all clones share one connection.
@@ -36,6 +45,7 @@ pub struct Bridge {
     url: Url,
     /// Carries the bearer token, if any.
     headers: HeaderMap,
+    /// An async lock, because it is held while a connection is made.
     remote: Arc<tokio::sync::Mutex<RemoteState>>,
 }
 
@@ -44,6 +54,7 @@ pub struct Bridge {
 enum RemoteState {
     #[default]
     Disconnected,
+    /// May have been closed meanwhile; `get_or_connect` checks.
     Connected(Arc<McpClient>),
     /// The client has disconnected; no further connection is opened for it.
     Closed,
@@ -66,6 +77,7 @@ impl Bridge {
         let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
             Error::new(Code::ConfigInvalid, "the token contains invalid characters; check where it comes from")
         })?;
+        // Keeps the token out of debug output.
         value.set_sensitive(true);
         Bridge::open_with_headers(url, HeaderMap::from_iter([(AUTHORIZATION, value)])).await
     }
@@ -142,9 +154,11 @@ impl Bridge {
     /// Forwards a request and passes progress, notifications and server requests back while it runs.
     async fn forward(self, request: McpRequest) -> std::result::Result<Box<RawValue>, RpcError> {
         let remote = self.get_or_connect(&request.peer).await.map_err(RpcError::from)?;
+        // Bounded, so that a client that does not read cannot make the bridge grow.
         let (progress, mut progress_receiver) = tokio::sync::mpsc::channel(256);
         let mut options = RequestOptions::new(REQUEST_TIMEOUT);
         options.progress = request.client.wants_progress().then_some(progress);
+        // When the client cancels or disconnects, the request is cancelled at the remote too.
         options.cancel = request.cancel.clone();
         options.handler = Some(server_request_handler(&request.client));
         options.on_notification = Some(notification_handler(&request.client));
@@ -183,6 +197,7 @@ impl Bridge {
     /// notifications may have been missed.
     async fn next_change(&self, peer: &McpPeer, listener: &mut Option<RemoteListener>) -> ChangeNotification {
         loop {
+            // No notification can arrive without a connection, so one is made even if the client sends no request.
             let Some(RemoteListener { remote, events }) = listener else {
                 match self.get_or_connect(peer).await {
                     Ok(remote) => *listener = Some(RemoteListener::new(remote)),

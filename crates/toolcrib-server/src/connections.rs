@@ -15,8 +15,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of new connections that wait while all others are busy; further ones are refused at once. The same
-/// number may linger after their rejection, because a rejected connection keeps its waiting permit until then.
+/// Maximum number of new connections that wait while all others are busy; further ones are refused at once. Connections
+/// that linger after their rejection count as well: they keep their waiting permit until they close.
 const MAX_WAITING_CONNECTIONS: usize = 1_024;
 /// How long a new connection waits for capacity while all others are busy. A burst of short requests passes in this
 /// time; a client that would wait longer is better told to try again.
@@ -100,7 +100,7 @@ impl HttpConnections {
         self: &Arc<Self>,
         closing: &CancellationToken,
     ) -> Result<ConnectionPermit, NoCapacity<'_>> {
-        // The usual case: a place is free, and no lock is taken.
+        // The usual case: a place is free.
         let permit = match self.permits.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => self.wait_for_permit().await?,
@@ -194,6 +194,7 @@ impl HttpConnection {
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
         let connection = &self.0;
+        // Before the counter falls to zero, so that an eviction that sees the connection as idle also sees since when.
         connection.idle_since.store(microseconds(connection.started_at.elapsed()), Ordering::Relaxed);
         // Both counters are sequentially consistent: either this sees the waiting connection and wakes it, or that one
         // sees this connection as idle.
@@ -205,6 +206,7 @@ impl Drop for ActiveRequest {
 }
 
 impl Drop for ConnectionPermit {
+    // Out of the map before the permit is released, so that an eviction does not choose a connection that is closed.
     fn drop(&mut self) {
         self.connections.open().remove(&self.connection.id);
     }

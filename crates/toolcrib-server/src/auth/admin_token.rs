@@ -10,7 +10,8 @@ use toolcrib::registry::random_token;
 use toolcrib::{Code, Error, Result};
 
 const TOKEN_FILE_NAME: &str = "admin.token";
-/// Minimum length of a token, so that one written by hand is as hard to guess as a generated one.
+/// Minimum length of a token, so that one written by hand is as hard to guess as a generated one. A generated token has
+/// 47 characters.
 const MIN_TOKEN_LEN: usize = 32;
 
 /// Reads the token, or creates the file with a random one. Fails when other users may know the token.
@@ -21,6 +22,7 @@ pub(super) fn read_or_create(data_dir: &Path) -> Result<String> {
         let message = format!("`{}` {reason}; remove it, and the next start creates a new one", path.display());
         Error::new(Code::ConfigInvalid, message)
     };
+    // Read first and created only if missing: an existing file must never be replaced, because clients know its token.
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -28,6 +30,8 @@ pub(super) fn read_or_create(data_dir: &Path) -> Result<String> {
         }
         Err(error) => return Err(invalid(format!("cannot be read: {error}")).with_cause(error)),
     };
+    // Checked for a new file too: on a file system without permissions the file is readable by others whatever was
+    // asked for.
     if let Some(reason) = exposure_reason(&path).map_err(|error| invalid(format!("cannot be inspected: {error}")))? {
         return Err(invalid(reason.into()));
     }
@@ -44,6 +48,7 @@ fn create(data_dir: &Path, path: &Path) -> io::Result<String> {
     let temporary = data_dir.join(format!(".{TOKEN_FILE_NAME}-{:016x}", rand::random::<u64>()));
     let written = private_file_options().open(&temporary).and_then(|mut file| {
         writeln!(file, "{}", random_token())?;
+        // Otherwise a crash could leave an empty file behind the link.
         file.sync_all()
     });
     let linked = written.and_then(|()| match fs::hard_link(&temporary, path) {

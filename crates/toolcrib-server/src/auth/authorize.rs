@@ -1,5 +1,8 @@
 //! Authorization middleware of every route: authenticates the client, compares its role with the permission that the
 //! route requires, checks CSRF tokens, and ends streams whose credentials become invalid.
+//!
+//! A request without sufficient rights gets 401 if it sent no credentials or invalid ones, and 403 if the role that it
+//! proved is too low. A browser that asks for a page is redirected to the login instead of 401.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +21,7 @@ use crate::rest::{ApiError, read_body};
 use crate::state::AppState;
 
 /// How often an open stream is authorized again, for tokens and sessions that expire. Changed tokens and a reloaded
-/// configuration trigger the check at once.
+/// configuration trigger the check at once. An expired token can therefore read events for this long at most.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Middleware that runs the handler only for clients with the required permission. Inserts the [`Principal`] into the
@@ -33,6 +36,7 @@ pub(crate) async fn authorize(
         Ok(principal) => principal,
         Err(error) => return rejection(&request, error),
     };
+    // Kept for streams only. A public route has nothing to check again.
     let mut authorization = None;
     if let Some(principal) = principal {
         if required.min_role().is_some() {
@@ -44,6 +48,8 @@ pub(crate) async fn authorize(
                 connection,
             });
         }
+        // Only sessions have a CSRF token. A bearer token is never added by a browser on its own, so it needs no such
+        // check.
         if !request.method().is_safe() && principal.csrf.is_some() {
             request = match check_csrf(&principal, request).await {
                 Ok(request) => request,
@@ -69,6 +75,8 @@ struct StreamAuthorization {
 }
 
 impl StreamAuthorization {
+    /// The headers are those of the request that opened the stream; the process that owns the connection is known
+    /// already.
     async fn is_valid(&self, app: &AppState) -> bool {
         // `identity.loopback` may have changed, so that a local process needs a token now. No other client becomes local.
         let mut locality = self.locality;
@@ -99,6 +107,7 @@ fn credential_headers(headers: &HeaderMap) -> HeaderMap {
     pairs.collect()
 }
 
+/// Recognises a stream by its content type, for REST events and MCP streams alike.
 fn is_event_stream(response: &Response) -> bool {
     response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
@@ -119,10 +128,12 @@ fn end_when_revoked(app: AppState, authorization: StreamAuthorization, response:
         }
     };
     let (parts, body) = response.into_parts();
+    // Ends the body between two chunks. The client sees the end of the stream and is rejected when it opens a new one.
     let stream = body.into_data_stream().take_until(Box::pin(revoked));
     Response::from_parts(parts, Body::from_stream(stream))
 }
 
+/// Does not count an invalid token as a failed attempt: the client did not send it again.
 fn is_still_authorized(app: &AppState, credentials: &HeaderMap, required: Permission, locality: Locality) -> bool {
     let Some(min_role) = required.min_role() else { return true };
     app.auth.reauthenticate(&app.registry, credentials, locality).is_some_and(|principal| principal.role >= min_role)
@@ -202,6 +213,7 @@ pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
 /// True for a page request of a browser without an `Authorization` header.
 fn is_browser_request(request: &Request) -> bool {
     let path = request.uri().path();
+    // Programs use these paths. A redirect to a page would hide the error from them.
     let is_api = ["/api/", "/mcp", "/metrics"].iter().any(|prefix| path.starts_with(prefix));
     accepts_html(request.headers()) && !is_api && !request.headers().contains_key(header::AUTHORIZATION)
 }
@@ -219,6 +231,7 @@ async fn check_csrf(principal: &Principal, request: Request) -> Result<Request, 
     if !has_form_content_type(request.headers()) {
         return Err(csrf_error());
     }
+    // The form has to be read to find the field, so the handler gets a new body with the same bytes.
     let (parts, body) = request.into_parts();
     let bytes = read_body(&parts.headers, body).await?;
     let field = url::form_urlencoded::parse(&bytes).find(|(name, _)| name == "csrf");

@@ -1,4 +1,11 @@
 //! The cookie that carries the id of a console session.
+//!
+//! ```text
+//! Set-Cookie: toolcrib_7450=ID; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict
+//! ```
+//!
+//! The cookie is the id alone. What it gives access to is looked up in `sessions`, so ending a session needs no
+//! cooperation of the browser.
 
 use std::net::SocketAddr;
 
@@ -16,6 +23,7 @@ fn cookie_name(address: SocketAddr) -> String {
 /// Returns the session id that a request carries.
 pub(super) fn session_id(address: SocketAddr, headers: &HeaderMap) -> Option<&str> {
     let mut cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    // Most requests have no cookie at all; they need not build the name.
     let first = cookies.next()?;
     let name = cookie_name(address);
     let pairs = std::iter::once(first).chain(cookies).flat_map(|value| value.split(';'));
@@ -42,7 +50,8 @@ fn build_cookie(address: SocketAddr, headers: &HeaderMap, value: &str, seconds: 
         .map_err(|error| Error::new(Code::Internal, "the cookie cannot be written").with_cause(error))
 }
 
-/// True when the browser uses HTTPS, which a reverse proxy terminated.
+/// True when the browser uses HTTPS, which a reverse proxy terminated. This server does not speak TLS itself. A client
+/// that forges the header only marks its own cookie as secure.
 fn is_https(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
     text("x-forwarded-proto").split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))

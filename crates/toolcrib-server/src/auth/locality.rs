@@ -1,5 +1,12 @@
 //! Decides whether a request comes from a process on this machine that needs no token (`identity.loopback`). Every
 //! other request is treated like one from another machine. The process is found through the socket of its connection.
+//!
+//! The threat is an MCP server, or an agent that makes one fetch a URL: it runs on this machine, as the same user, and
+//! must not get the rights of a person at the keyboard. So with `owner` a client is admitted only if its process was
+//! found and is not below a guard; everything uncertain needs a token.
+//!
+//! The kernel is asked for the socket when the connection is accepted, which is cheap. The search for the process in
+//! `/proc` runs on a blocking thread, once per connection, and only when a request arrives.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -14,9 +21,11 @@ use toolcrib::peer::{PeerSearch, PeerSocket, SocketOwner};
 
 use super::Authenticator;
 
-/// Maximum number of concurrent searches through the processes of this machine.
+/// Maximum number of concurrent searches through the processes of this machine. A search reads the descriptors of many
+/// processes, so a burst of connections must not occupy all blocking threads.
 const MAX_CONCURRENT_SEARCHES: usize = 4;
-/// How long a request waits for the search, including the wait for a permit.
+/// How long a request waits for the search, including the wait for a permit. One search takes a second at most; the
+/// rest is for those before it in the queue.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Origin of a request, as far as it decides whether the request needs a token.
@@ -24,7 +33,8 @@ const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) enum Locality {
     /// A process on this machine that needs no token.
     Local,
-    /// The server is reachable from other machines, or requires a token from every client.
+    /// The server is reachable from other machines, or requires a token from every client. Its clients always need a
+    /// token, so their processes are not looked up.
     Network,
     /// A proxy forwarded the request, so its true origin is unknown.
     Forwarded,
@@ -52,7 +62,9 @@ pub(crate) struct ConnectionPeer {
 /// Searches for the owners of client sockets; shared by all connections.
 #[derive(Debug)]
 pub(super) struct PeerIdentifier {
+    /// Remembers the last processes, which usually connect again.
     search: Arc<PeerSearch>,
+    /// [`MAX_CONCURRENT_SEARCHES`] permits.
     search_permits: Arc<Semaphore>,
     /// Set after the first warning in the log; later failures are logged at debug level.
     has_warned: AtomicBool,
@@ -87,10 +99,12 @@ impl Authenticator {
         if !self.is_on_loopback() {
             return Locality::Network;
         }
+        // Before the setting is looked at: even `open` admits local processes only, and a proxy forwards for others.
         if is_forwarded(headers) {
             return Locality::Forwarded;
         }
         match self.loopback() {
+            // Neither setting depends on the process, so none is searched for.
             LoopbackAccess::Open => return Locality::Local,
             LoopbackAccess::Token => return Locality::TokenRequired,
             LoopbackAccess::Owner => {}
@@ -99,6 +113,8 @@ impl Authenticator {
         if !peer.is_same_user_or_root() {
             return Locality::OtherUser;
         }
+        // Concurrent requests of one connection share the search. A failure is not stored, so that the next request
+        // tries again.
         match connection.owner.get_or_try_init(|| self.peer_identifier.find_owner(peer)).await {
             Ok(SocketOwner::ThisProcess) if self.refuse_own_process => Locality::OwnProcess,
             Ok(SocketOwner::ThisProcess | SocketOwner::Other) => Locality::Local,
@@ -188,7 +204,8 @@ pub(super) fn is_forwarded(headers: &HeaderMap) -> bool {
     headers.keys().any(is_proxy_header)
 }
 
-/// True for the headers by which common proxies and CDNs report the client. Clients do not send them by themselves.
+/// True for the headers by which common proxies and CDNs report the client. Clients do not send them by themselves. A
+/// proxy that adds none of them is not recognised; then `require_token` is the setting for it.
 fn is_proxy_header(name: &HeaderName) -> bool {
     let name = name.as_str();
     let is_listed = matches!(

@@ -1,4 +1,7 @@
 //! Login and logout of the console: with the one-time link that `serve` prints, or with a token.
+//!
+//! Both start a session with a new id, so an id that was planted in the browser before the login is worth nothing. The
+//! pages work without scripts.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -36,6 +39,7 @@ pub(super) fn login_path(next: Option<&str>) -> String {
 /// `GET /login`: redeems the one-time link in `key`, or shows the form.
 async fn show_login(State(app): State<AppState>, request: Request) -> Response {
     let locality = request_locality(&request);
+    // The key stays in the history of the browser; after its first use it is worthless.
     let query = request.uri().query().unwrap_or_default();
     let next = redirect_target(query.as_bytes());
     let Some((_, key)) = parse(query.as_bytes()).find(|(name, _)| name == "key") else {
@@ -69,6 +73,7 @@ async fn sign_in(State(app): State<AppState>, request: Request) -> Response {
     let next = redirect_target(&bytes);
     let token = parse(&bytes).find(|(name, _)| name == "token");
     let token = token.map(|(_, token)| token.trim().to_owned()).unwrap_or_default();
+    // Counts against the rate limit like any other use of a wrong token.
     match app.auth.verify_token(&app.registry, &token) {
         Ok(credential) => {
             start_session(&app, &parts.headers, credential, &next).unwrap_or_else(IntoResponse::into_response)

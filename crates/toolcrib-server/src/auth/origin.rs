@@ -1,5 +1,8 @@
 //! Checks `Host`, `Origin` and `Sec-Fetch-Site`. A page of another site can make a browser on this machine, or one with
 //! a console session, send requests here (DNS rebinding, CSRF); such a request names a foreign host or origin.
+//!
+//! Programs send no `Origin`, so for them only the host is checked, and only where local processes need no token. CSRF
+//! tokens of sessions are checked in addition, by `authorize`.
 
 use axum::extract::Request;
 use axum::http::uri::Authority;
@@ -32,9 +35,11 @@ pub(crate) fn reject_foreign_request(auth: &Authenticator, request: &Request, lo
     let is_allowed = |origin: &str| {
         host.is_some_and(|host| is_same_origin(origin, host)) || (allows_local_origins && is_local_origin(origin))
     };
+    // All of them: with several `Origin` headers, one allowed origin must not cover for another. `null` is refused too.
     if !headers.get_all(header::ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(is_allowed)) {
         return Some(forbidden("requests from other origins are refused"));
     }
+    // In addition to `Origin`. Links from other sites are safe requests and stay possible.
     if !request.method().is_safe() && is_cross_site(headers) {
         return Some(forbidden("requests from other sites are refused"));
     }
@@ -79,6 +84,7 @@ fn is_local_origin(origin: &str) -> bool {
     parse_origin(origin).is_some_and(|url| is_local_url(&url))
 }
 
+/// The name `localhost` may have a trailing dot, which browsers keep.
 fn is_local_url(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name == "localhost.",
@@ -93,6 +99,7 @@ fn is_local_url(url: &Url) -> bool {
 fn is_same_origin(origin: &str, host: &str) -> bool {
     let Some(origin) = parse_origin(origin) else { return false };
     let Some(host) = parse_origin(&format!("{}://{host}", origin.scheme())) else { return false };
+    // A page that was opened at `http://localhost` may send a form to `http://127.0.0.1`: both are this server.
     let same_host = origin.host() == host.host() || (is_local_url(&origin) && is_local_url(&host));
     same_host && origin.port_or_known_default() == host.port_or_known_default()
 }

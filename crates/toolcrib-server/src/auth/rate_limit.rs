@@ -9,6 +9,7 @@ use toolcrib::{Code, Error, Result};
 
 /// Failed attempts per window that get `UNAUTHORIZED`; further ones get `RATE_LIMITED`.
 const MAX_FAILED_TOKENS: u32 = 20;
+/// Length of a window. `Retry-After` of a refused attempt is the same time.
 const RATE_LIMIT_WINDOW: Duration = Duration::from_secs(60);
 
 /// Fixed-window counter of failed token attempts.
@@ -25,6 +26,7 @@ impl TokenRateLimit {
     /// Counts a failed attempt. Returns `RATE_LIMITED` when the window already had [`MAX_FAILED_TOKENS`].
     pub(super) fn record_failure(&self, now: Timestamp) -> Result<()> {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A fixed window lets through up to twice the limit around its end, which does not matter for this purpose.
         if now.since(window.started_at) >= RATE_LIMIT_WINDOW {
             *window = FailureWindow { started_at: now, failures: 0 };
         }

@@ -1,4 +1,8 @@
 //! Response headers that restrict what a browser does with a response: CSP, framing, referrer, sniffing, caching.
+//!
+//! Pages contain text from sources, which is untrusted. It is escaped when it is rendered; the policy is the second
+//! line of defence, under which markup that slipped through could neither run a script nor load anything from another
+//! site.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 

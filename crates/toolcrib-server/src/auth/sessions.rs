@@ -1,5 +1,8 @@
-//! Console sessions, and the one-time login links that start them. In memory only: a restart ends all of them. Stored by
-//! the digests of their ids and keys.
+//! Console sessions, and the one-time login links that start them. In memory only: a restart ends all of them. Stored
+//! by the digests of their ids and keys.
+//!
+//! With digests as keys, neither a memory dump nor the time that a lookup takes reveals a usable id. A session has no
+//! idle timeout; it ends after [`MAX_SESSION_AGE`], by logout, or when its token is revoked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,8 +12,9 @@ use toolcrib::core::Timestamp;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::random_secret;
 
-/// A session ends this long after the login, whether it is used or not.
+/// A session ends this long after the login, whether it is used or not. The cookie expires at the same time.
 pub(super) const MAX_SESSION_AGE: Duration = Duration::from_secs(12 * 3600);
+/// How long a login link works. It is printed on a terminal, where it may stay readable for long.
 const MAX_LOGIN_LINK_AGE: Duration = Duration::from_secs(600);
 /// Maximum number of sessions; beyond it the oldest one ends.
 const MAX_SESSIONS: usize = 1_000;
@@ -33,6 +37,7 @@ struct SessionTable {
 #[derive(Debug)]
 struct ConsoleSession {
     credential: Credential,
+    /// Must come back with every unsafe request of the session.
     csrf: Arc<str>,
     started_at: Timestamp,
 }
@@ -97,7 +102,8 @@ impl ConsoleSessions {
 }
 
 impl SessionTable {
-    /// Ends the oldest of the matching sessions when there are `max` of them, to make room for one more.
+    /// Ends the oldest of the matching sessions when there are `max` of them, to make room for one more. The tables are
+    /// small enough to scan, and this runs at logins only.
     fn evict_oldest(&mut self, max: usize, matches: impl Fn(&ConsoleSession) -> bool) {
         let matching = || self.sessions.iter().filter(|(_, session)| matches(session));
         if matching().count() >= max {
