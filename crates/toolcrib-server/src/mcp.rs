@@ -1,5 +1,10 @@
 //! The MCP service of a registry. A client sees either three meta tools that search, describe and call all others, or
 //! every tool. Visibility and policies are decided by the registry; transport and sessions are those of `toolcrib_mcp`.
+//!
+//! Which of the two lists a client gets is its [`ListingMode`]. It follows from `?mode=` in the client's URL, else from
+//! `expose.mode`; with `auto` the size of the catalogue decides, so it may change while the client is connected. Any
+//! tool can be called by its name in both modes: the list is about what an agent has to read, not about what it may
+//! use.
 
 mod meta_tools;
 
@@ -40,14 +45,18 @@ pub(crate) use response::stopping_result;
 use response::{McpResult, to_raw};
 use warmup::StatelessClients;
 
-/// MCP service over one registry. Cheap to clone; all clones share their state.
+/// MCP service over one registry. Cheap to clone; all clones share their state. One service can serve an HTTP endpoint
+/// and byte streams at the same time.
 #[derive(Debug, Clone)]
 pub struct McpService {
     registry: Registry,
     /// The `expose` section of the configuration; replaced on reload.
     expose: Arc<watch::Sender<Arc<Expose>>>,
+    /// Rendered lists, shared by all clients of both modes.
     listing_cache: Arc<ListingCache>,
+    /// What each connected client was told last.
     clients: Arc<ClientStates>,
+    /// For `warm: client`.
     stateless_clients: Arc<StatelessClients>,
 }
 
@@ -71,6 +80,7 @@ impl McpService {
     /// Replaces the `expose` configuration. Clients whose tool list changes by that get `tools/list_changed`.
     pub fn set_expose(&self, expose: Expose) {
         self.expose.send_if_modified(|current| {
+            // Watchers are woken only for a real change, but the value is replaced in any case.
             let changed = **current != expose;
             *current = Arc::new(expose);
             changed
@@ -92,6 +102,8 @@ impl McpService {
             ExposeMode::Auto if self.is_undiscovered() => ListingMode::Search,
             ExposeMode::Auto => {
                 let listings = self.listings();
+                // Counting needs the tokenizer, which takes long to load. A catalogue that is too large by its bytes
+                // alone spares it.
                 if listings.is_small() {
                     self.registry.count_tokens().await;
                 }
@@ -125,7 +137,8 @@ impl McpService {
         }
     }
 
-    /// Handles one request by its method.
+    /// Handles one request by its method. Unknown methods get the JSON-RPC error for that; `ping`, `initialize` and the
+    /// like never arrive here.
     async fn dispatch(self, request: McpRequest) -> McpResult {
         self.warm_on_request(&request.peer);
         match request.method.as_str() {
@@ -158,6 +171,7 @@ impl Service for McpService {
         changes::change_stream(self.clone(), peer.clone())
     }
 
+    /// The endpoint compares `Mcp-Param-…` headers of HTTP requests with the arguments, for which it needs the schema.
     fn input_schema(&self, _peer: &Arc<McpPeer>, tool: &str) -> Option<Box<RawValue>> {
         meta_tools::input_schema(tool).or_else(|| {
             let catalog = self.registry.catalog();

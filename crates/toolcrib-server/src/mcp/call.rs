@@ -1,5 +1,9 @@
 //! `tools/call`: the meta tools, and every other tool by its name. Forwards progress, log messages and requests of the
 //! source to the calling client while the call runs.
+//!
+//! Errors of tools are returned as results with `isError`, so that the model sees them. A JSON-RPC error that a source
+//! responded with is passed on as such when the tool was called by its own name; through `call_tool` it becomes a
+//! result, because the request for `call_tool` itself was right.
 
 use std::sync::Arc;
 
@@ -53,13 +57,15 @@ struct CallExtras {
     by_name: bool,
 }
 
-/// Arguments of the meta tool `call_tool`.
+/// Arguments of the meta tool `call_tool`. Parsed leniently: models put arguments at the wrong level or leave out the
+/// name, and each case has its own message.
 #[derive(Deserialize)]
 struct CallToolArguments {
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
     arguments: Option<Value>,
+    /// Cursor of a page of an earlier result; takes precedence over `name`.
     #[serde(default)]
     page: Option<String>,
     /// Unknown keys: usually the tool's own arguments at the wrong level.
@@ -93,6 +99,8 @@ impl McpService {
         arguments: Value,
         extras: CallExtras,
     ) -> Box<RawValue> {
+        // The cases in order: a page, a meta tool, which is called directly, misplaced arguments, an ordinary call, no
+        // name.
         let forwarded: CallToolArguments = match serde_json::from_value(arguments) {
             Ok(forwarded) => forwarded,
             Err(error) => return invalid_arguments(CALL_TOOL, &describe_error(&error)),
@@ -126,7 +134,8 @@ impl McpService {
         arguments: Value,
         extras: CallExtras,
     ) -> Result<CallOutput, Error> {
-        // Without prefixes, the listed name differs from the one in the catalogue.
+        // Without prefixes, the listed name differs from the one in the catalogue. Phase 1: find out what is called,
+        // and whether it is a page of an earlier result.
         let resolved = self.listings().resolve_name(name).await;
         let name = resolved.as_ref().map_or(name, ToolName::as_str);
         // In full mode there is no `call_tool`: further pages are read by calling the same tool with a cursor.
@@ -139,6 +148,7 @@ impl McpService {
         // The trace context in `_meta` takes precedence over the HTTP header.
         let trace = extras.meta.as_deref().and_then(Trace::from_meta);
         let trace = trace.or_else(|| request.extensions.get::<Trace>().cloned());
+        // Phase 2: find the policy, which decides on consent before anything is sent.
         let find_verdict = || self.registry.catalog().find(name).map(|tool| tool.verdict());
         let mut discovery_failed = false;
         let verdict = match find_verdict() {
@@ -160,6 +170,8 @@ impl McpService {
         }
         let needs_consent = verdict.is_ok_and(|verdict| verdict == Verdict::Ask);
         let consent = needs_consent && self.ask_consent(client, name, &arguments).await;
+        // Phase 3: connect the client with the call. Channels are opened only if the client wants what comes through
+        // them.
         let log_filter = self.clients.log_filter(&request.peer, extras.meta.as_deref());
         let notify = |notification: &CallNotification| {
             if log_filter.includes(notification) {
@@ -194,6 +206,8 @@ impl McpService {
             ..CallOptions::default()
         };
         let caller = request_caller(request);
+        // Phase 4: run the call and forward messages meanwhile. `biased` and the loops below keep the order: a message
+        // that the source sent before its result reaches the client before the result.
         let mut call = Box::pin(self.registry.call(&caller, name, arguments, options).fuse());
         let result = loop {
             tokio::select! {
@@ -230,6 +244,7 @@ impl McpService {
             "requestedSchema": {
                 "type": "object",
                 "properties": { "allow": { "type": "boolean", "title": "Allow this call", "default": false } },
+                // A client that returns an empty form, or accepts without the field, has not consented.
                 "required": ["allow"],
             },
         });
@@ -239,14 +254,16 @@ impl McpService {
         response["action"] == "accept" && response["content"]["allow"] == true
     }
 
-    /// True when the tool's own schema has an argument `page`.
+    /// True when the tool's own schema has an argument `page`. False for an unknown tool, and for one whose schema
+    /// cannot be read.
     fn has_page_argument(&self, name: &str) -> bool {
         let Ok(tool) = self.registry.tool(name) else { return false };
         let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
         schema["properties"].get("page").is_some()
     }
 
-    /// Adds the signature to the details of an error about arguments, with the wrong arguments first.
+    /// Adds the signature to the details of an error about arguments, with the wrong arguments first. The path of a
+    /// fault is a JSON pointer, `/argument/…`, whose first segment names the argument.
     fn add_signature(&self, name: &str, mut error: Error) -> Error {
         if error.code != Code::ToolInvalidInput {
             return error;
@@ -272,7 +289,8 @@ fn consent_error(name: &str, client: &ClientHandle) -> Error {
     Error::new(Code::Forbidden, format!("`{name}` needs the user's consent before each call, and {reason}"))
 }
 
-/// Receives the next message; returns `None` at once when the channel was not opened.
+/// Receives the next message; returns `None` at once when the channel was not opened. In a `select!` the branch with
+/// the pattern `Some(…)` is then disabled, which leaves the others.
 async fn recv_if_open<T>(channel: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
     channel.as_mut()?.recv().await
 }
@@ -302,7 +320,8 @@ pub(super) fn forward_to_client(client: ClientHandle) -> ServerRequestHandler {
     })
 }
 
-/// Turns arguments into an object: some agents leave them out, some send them as JSON text.
+/// Turns arguments into an object: some agents leave them out, some send them as JSON text. Anything else is left as it
+/// is, for the validation to report.
 fn normalize_arguments(arguments: Option<Value>) -> Value {
     match arguments {
         None | Some(Value::Null) => json!({}),

@@ -1,5 +1,9 @@
 //! Change notifications: `tools/list_changed` exactly when the client's own list changed, and those of sources about
 //! prompts and resources.
+//!
+//! A changed catalogue is not enough for a notification: in search mode most changes do not touch the list of meta
+//! tools. So the list of the client's mode is rendered and its fingerprint compared with that of the list that the
+//! client knows.
 
 use std::sync::Arc;
 
@@ -53,6 +57,7 @@ impl ChangeWatcher {
         loop {
             let change = tokio::select! {
                 notice = self.notices.recv() => match notice {
+                    // Missed notices may have been about the catalogue, so the lists are compared in that case too.
                     Ok(RegistryNotice::CatalogChanged) | Err(RecvError::Lagged(_)) => self.check_tool_list().await,
                     Ok(RegistryNotice::SourceNotification { source, method, params }) => {
                         self.map_notification(&source, &method, params.as_deref()).await
@@ -81,6 +86,7 @@ impl ChangeWatcher {
     async fn check_tool_list(&mut self) -> Option<ChangeNotification> {
         let listings = self.service.listings();
         let current = listings.tool_list(self.service.listing_mode(&self.peer).await).await.fingerprint;
+        // What the client was last sent takes precedence over what this watcher last saw.
         let known = self.service.clients.last_list(&self.peer).or(self.known_list);
         self.known_list = Some(current);
         if known.is_none_or(|known| known == current) {
@@ -106,6 +112,8 @@ impl ChangeWatcher {
             "notifications/resources/list_changed" => Some(ChangeNotification::Resources),
             "notifications/resources/updated" => {
                 let uri = serde_json::from_str::<serde_json::Value>(params?.get()).ok()?;
+                // The client subscribed with the public URI; other clients of the same source may have subscribed to
+                // other resources.
                 let uri = public_uri(&self.service, source, uri["uri"].as_str()?);
                 self.service.clients.is_subscribed(&self.peer, &uri).then_some(ChangeNotification::Resource { uri })
             }

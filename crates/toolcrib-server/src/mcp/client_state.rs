@@ -1,4 +1,7 @@
 //! State kept per connected client: the tool list it last saw, its log level, and its resource subscriptions.
+//!
+//! An entry is made when there is something to remember and removed when the client disconnects. A stateless client has
+//! a peer of its own for each request, or for the stream that it listens on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,9 +32,10 @@ struct ClientState {
     subscriptions: BTreeSet<String>,
 }
 
-/// Which log messages a client gets during a call.
+/// Which log messages a client gets during a call. Computed once per call from the request and the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogFilter {
+    /// No messages: a modern client that named no level.
     Off,
     /// The client set no level: everything that the source sends.
     All,

@@ -1,4 +1,11 @@
-//! The meta tool `describe_tools`: the arguments of a tool in fewer tokens than its schema, or the full schema on request.
+//! The meta tool `describe_tools`: the arguments of a tool in fewer tokens than its schema, or the full schema on
+//! request.
+//!
+//! ```text
+//! git__commit(message*: string, amend: boolean)
+//! Record changes in the repository.
+//! - amend: default false; Replace the last commit
+//! ```
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,7 +24,7 @@ use super::listing_cache::Listings;
 use super::meta_tools::{self, DESCRIBE_TOOLS};
 use super::response::{error_result, text_result};
 
-/// Maximum number of tools per request.
+/// Maximum number of tools per request. More names are refused with an error that states the limit.
 const MAX_DESCRIBED_TOOLS: usize = 20;
 /// Tokens that a compact description may cost more than the schema it replaces: space for the description.
 const MAX_EXTRA_TOKENS: usize = 55;
@@ -68,6 +75,7 @@ impl McpService {
             }
         }
         match (&texts[..], &unknown[..]) {
+            // Nothing to show: the first error stands for all. Otherwise the messages are appended to the descriptions.
             ([], [error, ..]) => error_result(error),
             _ => {
                 texts.extend(unknown.into_iter().map(|error| error.message));
@@ -98,6 +106,7 @@ fn render_compact(listings: &Listings, tool: &ToolView) -> Result<String, Error>
     let budget = tokens::count(tool.input_schema.get()) + MAX_EXTRA_TOKENS;
     let mut text = outline::call_signature(tool.name.as_str(), &schema);
     let mut spent = tokens::count(&text);
+    // Adds a line if it fits into the budget. A shorter line after one that did not fit may still be added.
     let mut add = |line: String, text: &mut String| {
         let cost = tokens::count(&line) + 1;
         let fits = spent + cost <= budget;
@@ -121,6 +130,7 @@ fn render_compact(listings: &Listings, tool: &ToolView) -> Result<String, Error>
     for line in lines {
         is_incomplete |= !add(line, &mut text);
     }
+    // Not part of the budget: without this line an agent would take the short form for all there is.
     if is_incomplete {
         text.push_str("\n(`full`: true tells more)");
     }

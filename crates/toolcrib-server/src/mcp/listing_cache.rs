@@ -1,5 +1,8 @@
 //! Rendered tool lists and summary of the current catalogue, shared by all clients. Each part is computed on first use,
 //! once for all concurrent requests.
+//!
+//! There is one entry, for the newest catalogue and the current `expose` settings. When either changes, the next
+//! request replaces it; a request that holds the old entry finishes with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +28,8 @@ pub(super) enum ListingMode {
     Full,
 }
 
-/// Cache of the listings of the newest catalogue.
+/// Cache of the listings of the newest catalogue. Two requests that miss at the same time may both make an entry; the
+/// last one stays, and both are right.
 #[derive(Debug, Default)]
 pub(super) struct ListingCache(ArcSwapOption<Listings>);
 
@@ -36,6 +40,7 @@ pub(super) struct Listings {
     expose: Arc<Expose>,
     search: OnceCell<RenderedToolList>,
     full: OnceCell<RenderedToolList>,
+    /// The mode of `auto`.
     default_mode: OnceCell<ListingMode>,
     summary: OnceCell<String>,
 }
@@ -61,6 +66,7 @@ pub(super) struct RenderedTool {
 }
 
 /// Upper bound of bytes per token. A list with more bytes exceeds the token limit for certain and need not be counted.
+/// Set far above real texts, so that the shortcut never decides wrongly.
 const MAX_BYTES_PER_TOKEN: usize = 64;
 
 impl McpService {
@@ -72,6 +78,7 @@ impl McpService {
         if let Some(listings) = cached.filter(|listings| listings.is_current(&catalog, &expose)) {
             return listings;
         }
+        // All clients share the lists, so the caller is not a single client but the interface.
         let view = View { catalog, caller: Caller { name: "mcp".into() } };
         let listings = Arc::new(Listings {
             view,
@@ -137,7 +144,8 @@ impl Listings {
         cell(self).get_or_init(computing).await
     }
 
-    /// True when the full list may be below the token limit, judged by its size in bytes.
+    /// True when the full list may be below the token limit, judged by its size in bytes. Stops adding up as soon as
+    /// the limit is exceeded.
     pub(super) fn is_small(&self) -> bool {
         let max_bytes = self.max_full_tokens() * MAX_BYTES_PER_TOKEN;
         let mut bytes = 0;
@@ -148,6 +156,7 @@ impl Listings {
     }
 
     fn choose_mode(&self) -> ListingMode {
+        // The lower bound of 1 excludes an empty catalogue.
         let fits = self.is_small() && (1..self.max_full_tokens()).contains(&self.view.full_token_count());
         if fits { ListingMode::Full } else { ListingMode::Search }
     }
@@ -166,6 +175,7 @@ impl Listings {
         let mut unprefixed = BTreeMap::new();
         let available = if self.expose.prefix { BTreeSet::new() } else { self.unprefixed_names() };
         let tools = self.view.offered_tools().filter_map(|tool| {
+            // A name without prefix is used only where it is unambiguous; all other tools keep theirs.
             let short_name = ToolName::from_original("", tool.original_name());
             if !available.contains(short_name.as_str()) {
                 return RenderedTool::from_tool(&tool);
@@ -203,6 +213,7 @@ impl Listings {
 
 impl RenderedToolList {
     fn new(mut tools: Vec<RenderedTool>, unprefixed: BTreeMap<String, ToolName>) -> RenderedToolList {
+        // Pages are cut by name, and an unchanged list must be byte-identical.
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         let mut text = String::with_capacity(tools.len() * 96);
         for tool in &tools {

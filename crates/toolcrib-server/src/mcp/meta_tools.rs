@@ -1,4 +1,7 @@
 //! Definitions of the three meta tools through which an agent finds, describes and calls all others.
+//!
+//! Their names have no prefix. Where tools of sources are listed without prefixes too, `listing_cache` keeps them from
+//! taking one of these names.
 
 use std::sync::LazyLock;
 
@@ -11,7 +14,8 @@ pub(super) const SEARCH_TOOLS: &str = "search_tools";
 pub(super) const DESCRIBE_TOOLS: &str = "describe_tools";
 pub(super) const CALL_TOOL: &str = "call_tool";
 
-/// The meta tools as they are listed, by name. Every word in the descriptions costs every agent tokens.
+/// The meta tools as they are listed, by name. Every word in the descriptions costs every agent tokens. Sorted by name
+/// like every list. The signatures below repeat the arguments in short.
 pub(super) static META_TOOLS: LazyLock<Vec<(&'static str, Value)>> = LazyLock::new(|| {
     vec![
         (

@@ -1,4 +1,7 @@
 //! Prompts of the sources, listed as `source__prompt`, and completions for their arguments.
+//!
+//! Requests are forwarded with all their parameters; only the name of the prompt, or the URI of the resource, is
+//! replaced by the one that the source knows.
 
 use serde_json::value::RawValue;
 use toolcrib::call::McpCapability;
@@ -57,6 +60,7 @@ impl McpService {
     }
 
     /// Returns the source of a prompt and the prompt's name there. Accepts a name without prefix if it is unambiguous.
+    /// `None` if no source has such a prompt; an error if several have one.
     async fn resolve_prompt(&self, name: &str, request: &McpRequest) -> Result<Option<(SourceId, String)>, RpcError> {
         if let Ok(ParsedToolName::Qualified { source, tool }) = parse_tool_name(name) {
             let source = self

@@ -1,5 +1,12 @@
-//! Resources of the sources. Their public URI is `toolcrib://SOURCE/` followed by the source's own URI; without prefixes
-//! it is the source's own URI alone.
+//! Resources of the sources. Their public URI is `toolcrib://SOURCE/` followed by the source's own URI; without
+//! prefixes it is the source's own URI alone.
+//!
+//! ```text
+//! file:///notes/todo.md                       at the source `notes`
+//! toolcrib://notes/file:///notes/todo.md      for clients
+//! ```
+//!
+//! The URI of the source is not encoded, so it can be cut out of the public one at the first slash after the id.
 
 use serde_json::value::RawValue;
 use toolcrib::SourceId;
@@ -62,7 +69,8 @@ impl McpService {
     pub(super) async fn subscribe(&self, request: McpRequest) -> McpResult {
         let (source, uri, params) = self.route_resource(&request).await?;
         let uri = public_uri(self, &source, &uri);
-        // Recorded before the source subscribes, because it may send an update before its response.
+        // Recorded before the source subscribes, because it may send an update before its response. A subscription that
+        // existed before stays if this request fails.
         let is_new = self.clients.subscribe(&request.peer, &uri);
         let result = self.forward(&source, params, &request).await;
         if is_new && result.is_err() {
@@ -74,6 +82,7 @@ impl McpService {
     /// Handles `resources/unsubscribe`.
     pub(super) async fn unsubscribe(&self, request: McpRequest) -> McpResult {
         let (source, uri, params) = self.route_resource(&request).await?;
+        // Whatever the source answers, the client does not want updates any more.
         self.clients.unsubscribe(&request.peer, &public_uri(self, &source, &uri));
         self.forward(&source, params, &request).await
     }
@@ -121,6 +130,7 @@ impl McpService {
             set_text_field(&mut content, "uri", &public_uri(self, source, &uri));
             Some(content)
         });
+        // One content that is not an object, or has no URI, leaves the whole result as it is.
         let contents: Option<Vec<RawFields>> = contents.collect();
         result.insert("contents", to_raw(&contents?));
         Some(to_raw(&result))

@@ -1,4 +1,8 @@
 //! Builders for MCP responses: results, error results of tools, and JSON-RPC errors.
+//!
+//! ```json
+//! { "content": [{ "type": "text", "text": "{\"error\":{\"code\":\"TOOL_UNAVAILABLE\",…}}" }], "isError": true }
+//! ```
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,7 +39,8 @@ pub(super) fn error_result(error: &Error) -> Box<RawValue> {
     to_raw(&json!({ "content": [{ "type": "text", "text": error.envelope().to_string() }], "isError": true }))
 }
 
-/// Builds the response to a request that is aborted by the shutdown of the server.
+/// Builds the response to a request that is aborted by the shutdown of the server. A tool call gets an error result, so
+/// that the model learns that it may try again.
 pub(crate) fn stopping_result(method: &str) -> McpResult {
     let error = stopping_error();
     if method == "tools/call" { Ok(error_result(&error)) } else { Err(to_rpc_error(&error)) }
@@ -45,6 +50,7 @@ pub(crate) fn stopping_result(method: &str) -> McpResult {
 /// character, are replaced.
 pub(super) fn parse_params<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
     let text = params.map_or("{}", RawValue::get);
+    // serde refuses lone surrogates; the repair runs only after it has failed.
     let parsed = serde_json::from_str(text).or_else(|error| match replace_lone_surrogates(text) {
         Some(repaired) => serde_json::from_str(&repaired),
         None => Err(error),
@@ -61,6 +67,7 @@ pub(super) fn to_rpc_error(error: &Error) -> RpcError {
     if let Some(upstream) = upstream_rpc_error(error) {
         return upstream;
     }
+    // Two JSON-RPC codes stand for all of these. The error envelope in `data` has the exact one.
     let code = match error.code {
         Code::ToolInvalidInput | Code::BadRequest | Code::NotFound | Code::ToolNotImplemented => {
             RpcError::INVALID_PARAMS

@@ -1,4 +1,11 @@
 //! The meta tool `search_tools`: one line per hit, in as few tokens as possible.
+//!
+//! ```text
+//! git__commit(message*: string, amend: boolean) — Record changes in the repository
+//! ```
+//!
+//! Below the hits come notes about what the search could not see: sources that are being discovered or not trusted yet.
+//! Without them an agent would conclude that there is no such tool.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,6 +19,7 @@ use super::call::invalid_arguments;
 use super::meta_tools::SEARCH_TOOLS;
 use super::response::text_result;
 
+/// Hits for a call without `limit`.
 const DEFAULT_SEARCH_LIMIT: usize = 5;
 /// Maximum number of hits, also for `limit: 0`, which means all.
 const MAX_SEARCH_HITS: usize = 200;
@@ -32,6 +40,7 @@ impl McpService {
             Ok(arguments) => arguments,
             Err(error) => return invalid_arguments(SEARCH_TOOLS, &describe_error(&error)),
         };
+        // Waits only if nothing was ever discovered, for a search in an empty catalogue would be pointless.
         self.refresh_in_background().await;
         let limit = match parse_limit(&arguments.limit) {
             None => DEFAULT_SEARCH_LIMIT,
@@ -70,6 +79,7 @@ impl McpService {
         }
         lines.extend(self.blocked_sources_note().map(|note| format!("({note})")));
         let blocked = self.registry.blocked_sources();
+        // Sources that failed are not mentioned: searching again would not help.
         let missing = sources.into_iter().filter(|source| !blocked.contains_key(&source.id));
         let missing = missing.filter(|source| source.enabled && source.freshness == Freshness::Missing);
         let missing = missing.filter(|source| source.last_error.is_none()).count();

@@ -1,4 +1,6 @@
 //! `tools/list`: pages of the tool list, and the background discovery that a first list triggers.
+//!
+//! Each tool was rendered before (`listing_cache`), so a page is a concatenation of texts.
 
 use std::time::Duration;
 
@@ -18,7 +20,8 @@ use super::response::{McpResult, invalid_params, parse_params};
 
 /// Tools per page. Large, because few clients follow cursors.
 const TOOLS_PER_PAGE: usize = 1000;
-/// How long the first list waits for a discovery, when it would otherwise be empty.
+/// How long the first list waits for a discovery, when it would otherwise be empty. A client that does not follow
+/// `tools/list_changed` would stay without tools after an empty list.
 const EMPTY_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Parameters of `tools/list`.
@@ -40,6 +43,7 @@ impl McpService {
         }
         let listings = self.listings();
         let list = listings.tool_list(self.listing_mode(&request.peer).await).await;
+        // Recorded for the whole list, not for the page: a change is a change of the whole list.
         self.clients.record_list(&request.peer, list.fingerprint);
 
         let first = match cursor {
@@ -51,6 +55,7 @@ impl McpService {
             }
         };
         let page = list.tools.iter().skip(first).take(TOOLS_PER_PAGE);
+        // A cursor is sent only if there are tools after this page.
         let last_of_page =
             list.tools.get(first + TOOLS_PER_PAGE - 1).filter(|_| first + TOOLS_PER_PAGE < list.tools.len());
         let mut text = String::from("{\"tools\":[");
@@ -86,6 +91,7 @@ impl McpService {
     /// Returns the cache hints of a list for protocol 2026-07-28, as JSON members: the strictest of all sources.
     pub(super) fn cache_hints(&self, request: &McpRequest) -> String {
         match request.peer.era {
+            // Earlier versions do not know these members.
             Era::Legacy(_) => String::new(),
             Era::Modern => {
                 let hints = self.registry.list_hints();

@@ -1,5 +1,11 @@
 //! Lists of prompts, resources and resource templates, merged from all sources. Unlike tools they are not stored: each
 //! list request is sent to the sources.
+//!
+//! An item keeps every field that its source sent; only its key is rewritten:
+//! ```text
+//! { "name": "review", "description": "Review a change" }          from the source `git`
+//! { "name": "git__review", "description": "Review a change" }     as listed, with `expose.prefix`
+//! ```
 
 use std::time::Duration;
 
@@ -40,9 +46,10 @@ pub(super) struct ListItem {
 const SOURCE_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of sources listed at the same time. A list may have to start their servers.
 const MAX_CONCURRENT_SOURCES: usize = 8;
-/// Maximum number of pages read from one source.
+/// Maximum number of pages read from one source. A source that returns a new cursor for ever is cut off here.
 const MAX_LIST_PAGES: usize = 50;
-/// Maximum number of items of a merged list.
+/// Maximum number of items of a merged list. Also bounds the items that are read from a single source. The rest is left
+/// out of the list.
 const MAX_LIST_ITEMS: usize = 10_000;
 
 impl McpService {
@@ -52,6 +59,7 @@ impl McpService {
         for source in self.registry.sources_with_capability(list.capability) {
             requests.push(async move { (self.list_from_source(list, &source, request).await, source) });
         }
+        // `buffered` keeps the order of the sources, so the same items give the same list.
         let mut results = stream::iter(requests).buffered(MAX_CONCURRENT_SOURCES);
         let mut items = Vec::new();
         while let Some((result, source)) = results.next().await {
@@ -98,8 +106,9 @@ impl McpService {
         Ok(items)
     }
 
-    /// Finds the source of an item by its upstream key: the only source with such a list, or the only one that lists the
-    /// item. When several do, the error names them with `full_name`.
+    /// Finds the source of an item by its upstream key: the only source with such a list, or the only one that lists
+    /// the item. When several do, the error names them with `full_name`. With several sources this lists all of them,
+    /// which is slow; clients that use the public name avoid it.
     pub(super) async fn find_owner(
         &self,
         list: &ListKind,
@@ -114,6 +123,7 @@ impl McpService {
         let items = self.collect_items(list, request).await.into_iter();
         let mut owners: Vec<SourceId> =
             items.filter(|item| item.upstream_key == upstream_key).map(|item| item.source).collect();
+        // Items of one source are adjacent, so this leaves each source once.
         owners.dedup();
         if owners.len() < 2 {
             return Ok(owners.into_iter().next());

@@ -16,7 +16,8 @@ const FIRST_REQUEST_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct StatelessClients(Mutex<Option<Instant>>);
 
 impl StatelessClients {
-    /// True when a request counts as the first of its client; at most once per interval.
+    /// True when a request counts as the first of its client; at most once per interval. Takes the time as an argument,
+    /// so that a test can move it.
     fn counts_as_first(&self, now: Instant) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = last.is_none_or(|last| now.saturating_duration_since(last) >= FIRST_REQUEST_INTERVAL);
