@@ -1,5 +1,15 @@
 //! The REST API. One table of routes ([`ApiRoute`]) produces the axum router, the required permissions and
 //! `/api/openapi.json`. Reads are answered from the catalogue in memory: they access neither the store nor a source.
+//!
+//! The exceptions are the history, and tools and diffs of a past time, which may be on disk only.
+//!
+//! A module per group of routes has the same three parts:
+//! - `routes()`: path, permission, parameters and responses of each operation;
+//! - `schemas()`: the named schemas of its bodies for the document;
+//! - the handlers, which parse, call the registry and serialise its answer.
+//!
+//! A test compares the document with a stored copy (`tests/rest/openapi.json`), so a change of the API is always
+//! visible.
 
 mod route;
 
@@ -67,7 +77,8 @@ fn routes() -> Vec<ApiRoute> {
     routes
 }
 
-/// Returns the schemas of request and response bodies, by name.
+/// Returns the schemas of request and response bodies, by name. A schema may refer to one of another module by its
+/// name.
 fn schemas() -> Vec<(&'static str, Value)> {
     let mut schemas = vec![("Error", error::error_schema())];
     schemas.extend(sources::schemas());

@@ -1,7 +1,7 @@
 //! Lists of prompts, resources and resource templates, merged from all sources. Unlike tools they are not stored: each
 //! list request is sent to the sources.
 //!
-//! An item keeps every field that its source sent; only its key is rewritten:
+//! An item keeps every field that its source sent. Names and URIs get the prefix, titles and descriptions are cleaned:
 //! ```text
 //! { "name": "review", "description": "Review a change" }          from the source `git`
 //! { "name": "git__review", "description": "Review a change" }     as listed, with `expose.prefix`

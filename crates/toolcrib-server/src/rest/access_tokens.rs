@@ -1,4 +1,7 @@
 //! Access tokens. The secret of a token is in the response that creates it and nowhere else; only its digest is stored.
+//!
+//! All routes need the role `admin`, which is the default of [`ApiRoute`]. A change takes effect at once, also for open
+//! streams and console sessions.
 
 use axum::Extension;
 use axum::extract::State;
@@ -85,6 +88,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 struct CreateTokenBody {
     name: String,
     role: Role,
+    /// A duration from now on; without it the token is valid until it is revoked.
     expires: Option<String>,
 }
 

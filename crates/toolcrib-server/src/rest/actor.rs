@@ -1,4 +1,6 @@
 //! Names of a principal in the journal ([`Actor`]) and for policies ([`Caller`]).
+//!
+//! The prefix `rest:` separates them from those of other interfaces, so that history shows where a change came from.
 
 use toolcrib::Caller;
 use toolcrib::core::inventory::Actor;
@@ -6,7 +8,8 @@ use toolcrib::core::inventory::Actor;
 use crate::auth::Principal;
 
 impl Principal {
-    /// True for a principal with a token or a session; false for a local process without either.
+    /// True for a principal with a token or a session; false for a local process without either. `local` is a reserved
+    /// name, so no token can have it.
     pub(crate) fn is_authenticated(&self) -> bool {
         self.name != "local"
     }

@@ -1,4 +1,6 @@
 //! Reads request bodies completely, with limits on size and time, and parses them as JSON.
+//!
+//! Rejections are complete responses, because their statuses (413, 415) have no error code of their own.
 
 use std::time::Duration;
 
@@ -20,7 +22,8 @@ const MEBIBYTE: usize = 1024 * 1024;
 const MAX_BODY_BYTES: usize = 4 * MEBIBYTE;
 /// Maximum size of a lockfile: one of ten thousand tools must fit.
 pub(super) const MAX_LOCKFILE_BYTES: usize = 16 * MEBIBYTE;
-/// How long a client may take to send a body.
+/// How long a client may take to send a body. Bounds a client that sends a byte at a time, which never runs into a
+/// limit on size.
 const BODY_READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Extractor for a JSON object of at most `MAX_BYTES` bytes. An empty body counts as an empty object.
@@ -49,6 +52,7 @@ async fn collect_body(max_bytes: usize, body: Body) -> Result<Bytes, Response> {
     let mut bytes = BytesMut::new();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|_| bad_request("the connection closed before the end of the request body"))?;
+        // Checked again while reading: a chunked body announces no size.
         if bytes.len() + chunk.len() > max_bytes {
             return Err(too_large(max_bytes));
         }
@@ -93,6 +97,8 @@ impl<S: Sync, T: DeserializeOwned, const MAX_BYTES: usize> FromRequest<S> for Js
     async fn from_request(request: Request, _: &S) -> Result<JsonBody<T, MAX_BYTES>, Response> {
         let (parts, body) = request.into_parts();
         let bytes = read_limited_body(MAX_BYTES, &parts.headers, body).await?;
+        // Without this check, a form on a page of another site could post JSON as `text/plain` without a preflight
+        // request.
         if !bytes.is_empty() && !has_json_content_type(&parts.headers) {
             return Err(unsupported_media_type("send JSON, with `Content-Type: application/json`"));
         }

@@ -1,5 +1,9 @@
-//! Cache of rendered responses that depend on the catalogue and the URI alone. Reads are lock-free; an insert copies one
-//! shard, which is small, and swaps it in.
+//! Cache of rendered responses that depend on the catalogue and the URI alone. Reads are lock-free; an insert copies
+//! one shard, which is small, and swaps it in.
+//!
+//! A response is valid as long as the catalogue is the same object. Nothing is invalidated: when the catalogue changes,
+//! the old entries stop matching, and the next insert into a shard drops them. At most 8 × 64 responses and 8 × 4 MiB
+//! are kept. Roles are not part of the key, because every cached route shows the same to all who may read.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,9 +22,10 @@ use super::response::{TaggedResponse, lists_etag, make_etag, not_modified};
 use crate::auth::{Locality, can_read};
 use crate::state::AppState;
 
-/// Number of cache shards; a URI is assigned by hash.
+/// Number of cache shards; a URI is assigned by hash. More shards copy less on an insert and hold less each.
 const SHARD_COUNT: usize = 8;
-/// Maximum number of responses in a shard; one more replaces the shard by an empty one.
+/// Maximum number of responses in a shard; one more replaces the shard by an empty one. Emptying is cheaper than
+/// finding the least recently used entry, for which every read would have to write.
 const MAX_SHARD_RESPONSES: usize = 64;
 /// Maximum size of the bodies and URIs in a shard; beyond it the shard is replaced by an empty one.
 const MAX_SHARD_BYTES: usize = 4 * 1024 * 1024;
@@ -36,7 +41,8 @@ pub(crate) struct ResponseCache([ArcSwap<CacheShard>; SHARD_COUNT]);
 struct CacheShard {
     /// The catalogue these responses were rendered from. Weak, so an idle shard does not keep an old catalogue alive.
     catalog: Weak<Catalog>,
-    /// Version of that catalogue: a response of an older one must not replace newer responses.
+    /// Version of that catalogue: a response of an older one must not replace newer responses. Renderings of different
+    /// requests may finish in any order.
     version: u64,
     /// Responses by path and query.
     responses: HashMap<Arc<str>, TaggedResponse>,
@@ -49,6 +55,7 @@ struct CacheShard {
 pub(super) struct PendingResponse {
     pub(super) view: View,
     uri: Arc<str>,
+    /// Known before the body is rendered.
     etag: HeaderValue,
 }
 
@@ -86,7 +93,8 @@ impl ResponseCache {
         CacheLookup::Miss(PendingResponse { view, uri: uri.into(), etag })
     }
 
-    /// Stores a rendered body, unless a newer catalogue is cached already, and returns the response.
+    /// Stores a rendered body, unless a newer catalogue is cached already, and returns the response. The response is
+    /// returned even if it is too large to be cached.
     pub(super) fn insert(&self, key: &PendingResponse, rendered: RenderedBody, headers: &HeaderMap) -> Response {
         let link = rendered.link.and_then(|link| HeaderValue::from_str(&link).ok());
         let tagged = TaggedResponse { body: rendered.body, etag: key.etag.clone(), link };
@@ -118,6 +126,8 @@ impl CacheShard {
         if catalog.version < self.version {
             return self.clone();
         }
+        // The size is checked before the insert. Replacing an entry of the same URI counts twice for a moment, which
+        // may empty the shard a little early.
         let has_room =
             self.responses.len() < MAX_SHARD_RESPONSES && self.bytes + entry_size(key, tagged) <= MAX_SHARD_BYTES;
         let mut next = if has_room && self.is_for(catalog) {
@@ -150,6 +160,7 @@ impl AppState {
     /// Returns the cached response to a request, for the middleware before the router. All cached routes require
     /// [`Permission::Read`](crate::auth::Permission::Read); a client without it is rejected by the route.
     pub(crate) fn cached_response(&self, request: &Request, locality: Locality) -> Option<Response> {
+        // `HEAD` goes through the router, which strips the body.
         if request.method() != Method::GET || !can_read(self, request.headers(), locality) {
             return None;
         }
@@ -168,6 +179,7 @@ impl AppState {
             CacheLookup::Miss(key) => key,
         };
         let view = key.view.clone();
+        // A page of a thousand tools takes too long for an async worker.
         let rendered = tokio::task::spawn_blocking(move || render(&view)).await;
         let task_failed =
             |error| toolcrib::Error::new(toolcrib::Code::Internal, "rendering the response failed").with_cause(error);

@@ -1,4 +1,11 @@
 //! `POST /api/tools/{name}/call`. A client that disconnects cancels its call.
+//!
+//! ```json
+//! { "arguments": { "path": "/tmp" }, "timeout": "30s" }
+//! ```
+//!
+//! An error that the tool itself reports is a result with `is_error` and status 200; only a call that could not be made
+//! or finished has an error status.
 
 use std::time::Duration;
 
@@ -24,7 +31,7 @@ use super::route::{ApiRoute, schema_ref};
 use crate::auth::{Permission, Principal};
 use crate::state::AppState;
 
-/// Upper bound for the `timeout` of a request.
+/// Upper bound for the `timeout` of a request. Longer ones are shortened to it without an error.
 const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -128,6 +135,7 @@ fn call_options(body: &CallToolBody, principal: &Principal) -> Result<CallOption
         timeout: timeout.transpose()?.map(|timeout| timeout.min(MAX_CALL_TIMEOUT)),
         consent: body.yes,
         unpaged: body.whole,
+        // Clients of REST have no session, so a page of a result belongs to the holder of its cursor.
         stateless: true,
         cancel: CancellationToken::new(),
         ..CallOptions::default()

@@ -1,4 +1,11 @@
 //! Declares, changes and removes sources at run time, with the keys of a configuration file.
+//!
+//! ```json
+//! { "name": "docs", "url": "https://docs.example.com/mcp", "headers": { "X-Team": "core" } }
+//! ```
+//!
+//! Sources of the configuration cannot be changed here: the file would win at the next reload. Only `enabled` can,
+//! because it is a switch in the inventory and not part of the declaration.
 
 mod change;
 
@@ -86,6 +93,7 @@ pub(crate) async fn declare_source(
 ) -> Result<RefreshOutcome> {
     let source = parse_source(app, name, keys)?;
     authorize(app, principal, &source).await?;
+    // Two requests for the same id would otherwise both find it free, and the second would replace the first.
     let guard = app.declare_lock.lock().await;
     if app.registry.source(&source.id).is_some() {
         return Err(already_declared(app, &source.id));
@@ -96,7 +104,8 @@ pub(crate) async fn declare_source(
     app.registry.refresh_source(&source.id, Refresh { force: true, trace, ..Refresh::default() }).await
 }
 
-/// Removes a source that was declared at run time. Also used by the console.
+/// Removes a source that was declared at run time. Also used by the console. A source of the configuration would come
+/// back at the next reload, so removing it is refused.
 pub(crate) async fn remove_source(app: &AppState, principal: &Principal, id: &SourceId) -> Result<()> {
     if let Some(location) = app.loaded_config.load().declared_at(id) {
         let message = format!("`{id}` is declared in `{location}`; remove it there, or disable it");
@@ -130,7 +139,8 @@ fn take_name(keys: &mut Map<String, Value>) -> Result<String> {
     }
 }
 
-/// Parses the keys of a source. Relative paths refer to the directory of the configuration file, as if the keys were in it.
+/// Parses the keys of a source. Relative paths refer to the directory of the configuration file, as if the keys were in
+/// it. All faults are reported at once, in the message and, by key, in the details.
 fn parse_source(app: &AppState, name: &str, keys: Map<String, Value>) -> Result<Source> {
     let base_directory = app.loaded_config.load().base_directory()?;
     config::parse_source(name, &Value::Object(keys), &base_directory).map_err(|faults| {

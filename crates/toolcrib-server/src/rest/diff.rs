@@ -1,4 +1,7 @@
 //! Lockfiles and diffs. Compares the current catalogue; makes no network requests and starts no process.
+//!
+//! Both routes of the diff answer 200 whether there are differences or not; `differs` says which. A stale source is
+//! compared by its last list and named in `stale`.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -1,4 +1,7 @@
 //! Enables and disables sources and tools, and invalidates tool lists.
+//!
+//! Enabling and disabling are idempotent: `changed` says whether the request made a difference. A disabled source or
+//! tool stays in the catalogue with its history, and agents do not see it.
 
 use axum::Extension;
 use axum::extract::State;
@@ -117,7 +120,7 @@ async fn handle_tool(
     Ok(response::json_response(StatusCode::OK, &outcome)?)
 }
 
-/// `POST /api/sources/{id}/invalidate`.
+/// `POST /api/sources/{id}/invalidate`. Makes the list stale without contacting the source; its next use does that.
 async fn invalidate_source(State(app): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
     let id = find_source_id(&app.registry, &name)?;
     app.registry.invalidate(Some(&id)).await?;

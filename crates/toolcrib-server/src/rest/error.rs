@@ -1,4 +1,8 @@
 //! Error responses: the JSON envelope, and the only mapping from error codes to HTTP statuses.
+//!
+//! ```json
+//! { "error": { "code": "NOT_FOUND", "message": "…", "retryable": false, "details": … } }
+//! ```
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -20,6 +24,7 @@ impl From<Error> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
+        // The cause may contain internals of a source, so it goes into the log and not to the client.
         if let Some(cause) = self.0.cause_chain() {
             tracing::debug!(code = self.0.code.as_str(), %cause, "a request failed");
         }

@@ -1,5 +1,16 @@
 //! `GET /api/events`: a stream of server-sent events. Journal records come without gaps; in between come measurements
 //! such as source states, discovery progress and finished calls. Each event is rendered once for all listeners.
+//!
+//! ```text
+//! event: record
+//! id: 42
+//! data: {"seq":42,"at":"…","type":"…","text":"…"}
+//!
+//! event: call
+//! data: {"tool":"git__push","code":"OK",…}
+//! ```
+//!
+//! Only records have an id. A client that reconnects sends the last one as `Last-Event-ID` and continues after it.
 
 mod feed;
 mod listener;
@@ -55,6 +66,7 @@ async fn stream_events(
     params: QueryParams,
 ) -> Result<Response, ApiError> {
     let after = resume_after(&headers, &params)?;
+    // Taken before the journal is read, so that too many listeners cost no reads.
     let permit = app.event_feed.acquire_permit(&principal.identity).map_err(TooManyListeners::into_error)?;
     let listener = EventListener::new(&app, permit, after).await?;
     let headers = [

@@ -9,12 +9,14 @@ use super::route::ApiRoute;
 use crate::auth::Permission;
 use crate::operations::{get_metrics, get_readiness};
 
+/// `since` is present only while the store is not `ok`, so it is not required.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let mut store = object_schema(&[("state", string_enum(&["ok", "down", "damaged", "missing"]))]);
     store["properties"]["since"] = json!({ "type": "string", "format": "date-time" });
     vec![("Readiness", object_schema(&[("status", string_enum(&["ready", "degraded"])), ("store", store)]))]
 }
 
+/// Probes have no credentials, so the first two are public; neither names a path.
 pub(super) fn routes() -> Vec<ApiRoute> {
     let text =
         |about: &str| json!({ "description": about, "content": { "text/plain": { "schema": { "type": "string" } } } });

@@ -1,5 +1,11 @@
 //! The journal and the versions of one tool. Recent records are in memory; older ones, and definitions that are not
 //! current any more, are read from the store.
+//!
+//! Records are read forward by position, so that a client can follow the journal with pages:
+//! ```text
+//! GET /api/history?after=0&limit=1000     → records 1 to 1000, "next_after": 1000
+//! GET /api/history?after=1000&limit=1000  → …, "next_after": null at the end
+//! ```
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -19,9 +25,13 @@ use super::route::{ApiRoute, schema_ref};
 use crate::auth::Permission;
 use crate::state::AppState;
 
+/// Upper bound of `limit` for records. A client reads more with `after`.
 const MAX_RECORDS: u64 = 1_000;
+/// Records without a `limit`.
 const DEFAULT_RECORDS: usize = 100;
+/// Upper bound of `limit` for versions: each carries two definitions, which may be large and are read from the store.
 const MAX_VERSIONS: u64 = 100;
+/// Versions without a `limit`.
 const DEFAULT_VERSIONS: usize = 20;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -124,7 +134,8 @@ async fn list_history(State(app): State<AppState>, params: QueryParams) -> Resul
     Ok(response::json_response(StatusCode::OK, &registry.history_page(&query).await?)?)
 }
 
-/// Returns the id of a source that exists or existed.
+/// Returns the id of a source that exists or existed. Unlike [`find_source_id`](super::find_source_id) it also finds
+/// removed sources, whose history stays.
 fn find_past_source(app: &AppState, name: &str) -> Result<SourceId, Error> {
     let inventory = app.registry.inventory();
     let id = SourceId::from_name(name).ok().filter(|id| inventory.all_source_ids().any(|known| known == id));

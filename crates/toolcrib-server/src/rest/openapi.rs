@@ -1,4 +1,6 @@
 //! `/api/openapi.json`, generated from the table of routes.
+//!
+//! The document depends on the version alone, so it is rendered once when the router is built.
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;

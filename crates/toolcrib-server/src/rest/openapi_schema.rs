@@ -1,4 +1,7 @@
 //! Helpers to write JSON Schemas for the OpenAPI document.
+//!
+//! Responses are described as open objects, so that a later version may add fields; request bodies that refuse unknown
+//! fields add `additionalProperties: false` themselves.
 
 use serde_json::{Map, Value, json};
 
@@ -25,7 +28,8 @@ pub(super) fn with_optional(mut schema: Value, fields: &[(&str, Value)]) -> Valu
     schema
 }
 
-/// Allows `null` in addition to a schema.
+/// Allows `null` in addition to a schema. OpenAPI 3.1 has no `nullable` keyword: `null` is a type like any other, and a
+/// value of an `enum`.
 pub(super) fn nullable(schema: Value) -> Value {
     match schema.get("type").and_then(Value::as_str).map(str::to_owned) {
         Some(type_name) => {
@@ -41,10 +45,12 @@ pub(super) fn nullable(schema: Value) -> Value {
     }
 }
 
+/// Schema of a string with one of these values.
 pub(super) fn string_enum(values: &[&str]) -> Value {
     json!({ "type": "string", "enum": values })
 }
 
+/// Schema of a list of strings.
 pub(super) fn string_array() -> Value {
     json!({ "type": "array", "items": { "type": "string" } })
 }

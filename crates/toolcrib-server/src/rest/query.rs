@@ -1,5 +1,7 @@
 //! Extractors for query parameters and the path parameter. Malformed values get an error that tells what is expected;
 //! unknown parameters are ignored.
+//!
+//! axum's own extractors are not used, because their rejections are plain texts and not error envelopes.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -17,7 +19,7 @@ use super::error::ApiError;
 #[derive(Debug, Default)]
 pub(super) struct QueryParams(Vec<(String, String)>);
 
-/// Maximum number of parameters: far more than any route has.
+/// Maximum number of parameters: far more than any route has. Each is compared with all before it.
 const MAX_QUERY_PARAMS: usize = 64;
 
 /// The single parameter of a path, decoded.
@@ -35,6 +37,7 @@ impl QueryParams {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decode_form_value(name)?;
             let value = decode_form_value(value)?;
+            // A proxy might look at one of them and the handler at the other.
             if params.iter().any(|(known, _)| *known == name) {
                 return Err(bad_request(format!("`{}` is given twice", sanitize_truncated(&name, 40))));
             }
@@ -52,7 +55,7 @@ impl QueryParams {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Parses a whole number within `range`.
+    /// Parses a whole number within `range`. `None` if the parameter is missing; an empty value is an error.
     pub(super) fn number(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>> {
         let Some(text) = self.value(name) else { return Ok(None) };
         let number = text.parse().ok().filter(|number| range.contains(number));

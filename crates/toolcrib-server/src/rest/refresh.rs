@@ -1,4 +1,7 @@
 //! Refreshes sources on request and reports what changed.
+//!
+//! The request waits until the discovery ends. For all sources the status is always 200, and each outcome has its own
+//! error; for one source a failure is also the status of the response.
 
 use axum::Extension;
 use axum::extract::State;
@@ -73,7 +76,7 @@ async fn refresh_all(
     Ok(response::json_response(StatusCode::OK, &json!({ "results": results }))?)
 }
 
-/// `POST /api/sources/{id}/refresh`.
+/// `POST /api/sources/{id}/refresh`. A request at the same time as another discovery of the source shares its result.
 async fn refresh_source(
     State(app): State<AppState>,
     trace: Option<Extension<Trace>>,

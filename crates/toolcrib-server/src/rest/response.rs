@@ -9,6 +9,7 @@ use toolcrib::core::ResultExt;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::{Code, Result};
 
+/// Without a charset: JSON is UTF-8.
 const JSON_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/json");
 /// `Cache-Control` of tagged responses: only the client may cache them, and it must revalidate before each use.
 const REVALIDATE: HeaderValue = HeaderValue::from_static("private, no-cache");
@@ -34,6 +35,7 @@ pub(super) fn to_json_bytes(value: &impl Serialize) -> Result<Bytes> {
 
 /// Derives a strong tag from a text that identifies the content.
 pub(super) fn make_etag(text: impl AsRef<[u8]>) -> HeaderValue {
+    // 128 bits of the digest: enough that two contents never share a tag.
     let quoted = format!("\"{}\"", Fingerprint::digest(text).short_hex(32));
     // Quoted hexadecimal digits are always a valid header value.
     HeaderValue::from_str(&quoted).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
@@ -62,7 +64,7 @@ impl TaggedResponse {
     }
 }
 
-/// Builds a 304 response.
+/// Builds a 304 response. Repeats the headers that RFC 9110 wants on a 304; a body and its type are left out.
 pub(super) fn not_modified(etag: &HeaderValue) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NOT_MODIFIED;

@@ -1,4 +1,6 @@
 //! Builder for one row of the route table: path, handler, required permission, and its part of the OpenAPI document.
+//!
+//! Route and description are one value, so that neither can exist without the other.
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -11,13 +13,17 @@ use crate::state::AppState;
 /// One operation of the REST API.
 #[derive(Debug)]
 pub(crate) struct ApiRoute {
+    /// In upper case; the document has it in lower case.
     method: &'static str,
     path: &'static str,
+    /// Unique in the document; generated clients make method names of it.
     operation_id: &'static str,
     summary: &'static str,
     required: Permission,
     parameters: Vec<Value>,
+    /// The request body object of OpenAPI.
     body: Option<Value>,
+    /// Response objects of OpenAPI, by status.
     responses: Map<String, Value>,
     handler: MethodRouter<AppState>,
 }
@@ -42,6 +48,7 @@ impl ApiRoute {
             responses: Map::new(),
             handler,
         };
+        // Every route may answer with these: they come from the authorization layer.
         route.error_responses(&[401, 403, 429])
     }
 

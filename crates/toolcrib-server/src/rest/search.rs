@@ -1,4 +1,6 @@
 //! `GET /api/search` and `GET /api/context`: finds tools, and summarises the catalogue for a system prompt.
+//!
+//! Both depend on the catalogue and the query alone, so their responses are cached like the tool list.
 
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use super::route::{ApiRoute, schema_ref};
 use crate::auth::Permission;
 use crate::state::AppState;
 
-/// Maximum number of hits.
+/// Maximum number of hits. The whole list is at `/api/tools`.
 const MAX_SEARCH_HITS: u64 = 200;
 /// Maximum length of a search text, in characters: enough for the description of a whole task.
 const MAX_QUERY_CHARS: usize = 2_000;
@@ -101,7 +103,7 @@ async fn search_tools(State(app): State<AppState>, uri: Uri, headers: HeaderMap)
     app.respond_cached(&uri, &headers, render).await
 }
 
-/// Returns the search text in `q`.
+/// Returns the search text in `q`. An empty text counts as missing.
 fn query_text(params: &QueryParams) -> Result<String> {
     match params.text("q") {
         None => Err(Error::new(Code::BadRequest, "`q` is missing; send a search text such as `q=create+an+issue`")),

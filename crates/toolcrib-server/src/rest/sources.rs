@@ -1,4 +1,7 @@
 //! Reads sources. Makes no network requests and starts no process.
+//!
+//! The fields of a source are those of `SourceView`. Some keep the word of an earlier version, because programs read
+//! them: `connection: "resting"` is an open circuit breaker, `set_aside` are the excluded tools.
 
 use std::sync::Arc;
 

@@ -13,6 +13,7 @@ use super::route::{ApiRoute, schema_ref};
 use crate::auth::Permission;
 use crate::state::AppState;
 
+/// The two operations of this module. Neither is cached: counters change with every call.
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
         ApiRoute::new("GET", "/api/stats", "get_stats", get(get_stats))
@@ -75,7 +76,8 @@ async fn get_stats(State(app): State<AppState>) -> Result<Response, ApiError> {
     Ok(response::json_response(StatusCode::OK, &app.registry.stats())?)
 }
 
-/// `GET /api/config`.
+/// `GET /api/config`. The configuration may have been reloaded since the last request; the one that is in effect is
+/// rendered.
 async fn get_config(State(app): State<AppState>) -> Result<Response, ApiError> {
     let config = app.registry.effective_config(&app.loaded_config.load(), &app.data_dir);
     Ok(response::json_response(StatusCode::OK, &config)?)

@@ -1,5 +1,11 @@
 //! Reads tools: pages of the list, or one tool with all details; in Toolcrib's own format or a provider's. Makes no
 //! network requests and starts no process.
+//!
+//! ```json
+//! { "tools": [{ "id": "git:push", "name": "git__push", … }], "inventory_hash": "…", "next_cursor": null }
+//! ```
+//!
+//! Provider formats are the bare array that the API of the provider expects.
 
 mod page;
 mod removed;
@@ -18,6 +24,7 @@ use super::route::{ApiRoute, schema_ref};
 use crate::auth::Permission;
 use crate::state::AppState;
 
+/// Values of the parameter `format`.
 const FORMAT_NAMES: [&str; 6] = ["json", "mcp", "anthropic", "openai", "openai-strict", "gemini"];
 
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -119,6 +126,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 async fn list_tools(State(app): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
     let registry = app.registry.clone();
     let query = uri.query().unwrap_or_default().to_owned();
+    // Parsed inside, so that a hit in the cache parses nothing.
     let render =
         move |view: &_| page::ToolListQuery::parse(&registry, &QueryParams::parse(&query)?)?.render(&registry, view);
     app.respond_cached(&uri, &headers, render).await
@@ -131,6 +139,7 @@ async fn get_tool(
     PathParam(name): PathParam,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
+    // A tool of the past may have to be read from the store, and it has neither counters nor a state.
     if let Some(at) = params.timestamp("at", app.registry.now())? {
         let past = app.registry.tool_at(&name, at).await?;
         return Ok(TaggedResponse::from_body(to_json_bytes(&past)?).to_response(&headers));

@@ -19,6 +19,7 @@ pub(super) async fn authorize(app: &AppState, principal: &Principal, source: &So
     if principal.is_local && principal.role == Role::Admin {
         return Ok(());
     }
+    // Two separate permissions: what the source may do on the host, and which addresses it may reach.
     let loaded_config = app.loaded_config.load_full();
     if let Some(access) = host_access(&source.kind)
         && !loaded_config.config.allow_commands
@@ -61,7 +62,8 @@ fn allows_private_addresses(kind: &SourceKind) -> bool {
     }
 }
 
-/// Returns every URL in the declaration of a source, with its key.
+/// Returns every URL in the declaration of a source, with its key. Addresses inside a fetched document are not known
+/// yet; they are checked when they are used.
 fn source_urls(kind: &SourceKind) -> Vec<(&'static str, &str)> {
     match kind {
         SourceKind::Http(remote) | SourceKind::Sse(remote) => vec![("url", &remote.url)],
@@ -85,7 +87,8 @@ fn token_urls(auth: &Auth) -> Vec<&str> {
     }
 }
 
-/// Returns what a source would do on the host of the server, as a verb phrase for the error message.
+/// Returns what a source would do on the host of the server, as a verb phrase for the error message. `None` for a
+/// source that only makes requests to the addresses in its declaration.
 fn host_access(kind: &SourceKind) -> Option<&'static str> {
     let access = match kind {
         SourceKind::Stdio(_) => Some("start programs"),
@@ -103,6 +106,7 @@ fn host_access(kind: &SourceKind) -> Option<&'static str> {
     access.or_else(|| has_references(kind).then_some("use variables or files"))
 }
 
+/// Everything else is a path on the host of the server.
 fn is_http_url(location: &str) -> bool {
     let scheme = location.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https"))

@@ -1,4 +1,7 @@
 //! `PATCH /api/sources/{id}`: changes single keys of a source by a JSON merge patch.
+//!
+//! The patch is applied to the keys of the stored declaration, and the result is parsed like a new one. So every check
+//! of a declaration applies to a change as well.
 
 use axum::Extension;
 use axum::extract::State;
@@ -95,6 +98,7 @@ fn apply_patch(app: &AppState, id: &SourceId, patch: &Map<String, Value>) -> Res
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
     let declaration = app.registry.declaration(id).ok_or_else(|| app.registry.unknown_source_error(id.as_str()))?;
+    // With secrets in plain text, because the keys are parsed into the declaration that is stored.
     let mut keys = export_json(&[&declaration], Secrets::Plain)["sources"][id.as_str()].take();
     merge_patch(&mut keys, &Value::Object(patch.clone()));
     match keys {
@@ -115,7 +119,8 @@ fn ensure_declared(app: &AppState, id: &SourceId) -> Result<()> {
     Err(Error::new(Code::Conflict, message).with_retryable(false))
 }
 
-/// Applies a JSON merge patch (RFC 7396).
+/// Applies a JSON merge patch (RFC 7396). Objects are merged key by key, `null` removes a key, and everything else,
+/// lists included, is replaced.
 fn merge_patch(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();

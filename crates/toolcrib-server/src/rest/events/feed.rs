@@ -13,18 +13,20 @@ use toolcrib::{Code, Error, Registry};
 
 use super::sse::{FeedEvent, render_notice};
 
-/// Maximum number of concurrent listeners.
+/// Maximum number of concurrent listeners. Each holds one of the server's connections for as long as it listens.
 const MAX_LISTENERS: usize = 1_000;
 /// Maximum number of concurrent listeners of one identity, so that one client cannot exhaust the limit for all.
 const MAX_LISTENERS_PER_IDENTITY: usize = MAX_LISTENERS / 4;
 /// How many events a slow listener may fall behind before measurements are lost. Records are never lost: the listener
-/// reads them from the journal.
+/// reads them from the journal. The events are shared by all listeners; a slow one costs nothing but its own gap.
 const MAX_QUEUED_EVENTS: usize = 1_024;
 
 /// Source of all event streams. Closing or dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct EventFeed {
+    /// Events as bytes, so that a thousand listeners share one rendering.
     events: broadcast::Sender<FeedEvent>,
+    /// Shared with the permits, which may outlive the feed.
     listeners: Arc<ListenerCounts>,
     /// Signals changed tokens and a reloaded configuration.
     auth_changes: watch::Sender<()>,
@@ -32,7 +34,8 @@ pub(crate) struct EventFeed {
     _close_on_drop: DropGuard,
 }
 
-/// Number of listeners by identity.
+/// Number of listeners by identity. An identity without listeners has no entry, so the map does not grow with the
+/// tokens that were ever used.
 #[derive(Debug, Default)]
 struct ListenerCounts(Mutex<HashMap<Arc<str>, usize>>);
 
@@ -145,7 +148,8 @@ impl TooManyListeners {
     }
 }
 
-/// Renders the notices of the registry for the listeners, until the registry closes.
+/// Renders the notices of the registry for the listeners, until the registry closes. One task for all listeners. It
+/// never waits for them: the channel drops the oldest events of a listener that lags.
 async fn forward_notices(registry: Registry, sender: broadcast::Sender<FeedEvent>, auth_changes: watch::Sender<()>) {
     let mut notices = registry.subscribe();
     loop {

@@ -19,7 +19,8 @@ use crate::state::AppState;
 
 /// Interval of comments on an idle stream. Proxies close connections that are silent for long.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// Number of records read from the journal at a time.
+/// Number of records read from the journal at a time. A client that resumes from far back gets them batch by batch, as
+/// fast as it reads.
 const RECORD_BATCH_SIZE: usize = 500;
 
 /// State of one event stream.
@@ -28,7 +29,8 @@ pub(super) struct EventListener {
     events: broadcast::Receiver<FeedEvent>,
     /// Sequence number of the last record sent, or of the one to start after.
     last_seq: u64,
-    /// True when the journal has records after `last_seq` that must be read from it.
+    /// True when the journal has records after `last_seq` that must be read from it. Events of the feed wait in the
+    /// channel meanwhile.
     is_behind: bool,
     /// Rendered events that are sent next.
     pending: VecDeque<Bytes>,
@@ -46,6 +48,8 @@ impl EventListener {
         // A number beyond the head comes from another journal, or from a process that is ahead of this one. Starting at the
         // head may send a record twice, but misses none.
         let last_seq = after.unwrap_or(head).min(head);
+        // `retry` tells browsers to reconnect after two seconds; the comment shows a client at once that the stream is
+        // open.
         let pending = VecDeque::from([Bytes::from_static(b"retry: 2000\n\n: listening\n\n")]);
         let mut listener =
             EventListener { registry, events, last_seq, is_behind: last_seq < head, pending, closed, _permit: permit };
@@ -68,6 +72,7 @@ impl EventListener {
             if let Some(chunk) = self.pending.pop_front() {
                 return Some(chunk);
             }
+            // Records from the journal come first: those in the feed may be later ones.
             if self.is_behind {
                 self.read_journal().await.ok()?;
                 continue;
@@ -102,6 +107,7 @@ impl EventListener {
         }
         let query = HistoryQuery { limit: Some(RECORD_BATCH_SIZE), ..HistoryQuery::after(self.last_seq) };
         let records = self.registry.history(&query).await?;
+        // A full batch may not be the last one.
         self.is_behind = records.len() == RECORD_BATCH_SIZE;
         for record in &records {
             self.last_seq = record.seq;

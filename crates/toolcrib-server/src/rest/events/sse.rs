@@ -21,6 +21,7 @@ pub(super) enum FeedEvent {
 pub(super) fn render_notice(registry: &Registry, notice: &RegistryNotice) -> Vec<FeedEvent> {
     match notice {
         RegistryNotice::RecordAppended(record) => {
+            // Rendered with the state after the record, which a listener would otherwise have to fetch.
             let source = record.event.source().map(|id| render_source(registry, id, None));
             let mut events = vec![render_record(&registry.history_record(record))];
             events.extend(source);

@@ -1,4 +1,6 @@
 //! Parses the query of `GET /api/tools` and renders the page.
+//!
+//! A cursor is `after NAME` in Base64. It is opaque to clients, so that its content may change.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -11,7 +13,9 @@ use super::removed;
 use crate::rest::cache::RenderedBody;
 use crate::rest::query::QueryParams;
 
+/// Upper bound of `limit`.
 pub(super) const MAX_TOOLS_PER_PAGE: u64 = 1_000;
+/// In a provider's format all tools are the default: the array is meant to be passed on as it is.
 const DEFAULT_TOOLS_PER_PAGE: usize = 100;
 /// Values of the parameter `state`.
 pub(super) const STATES: [&str; 4] = ["active", "disabled", "deprecated", "held"];
@@ -44,6 +48,7 @@ impl ToolListQuery {
     pub(super) fn parse(registry: &Registry, params: &QueryParams) -> Result<ToolListQuery> {
         params.reject_group()?;
         let text = |name: &str| params.text(name).map(|value| (name.to_owned(), value.to_owned()));
+        // In a fixed order, so that the `Link` of equal queries is equal.
         let pairs = ["source", "format", "state", "limit"].into_iter().filter_map(text);
         let base_query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
         Ok(ToolListQuery {
@@ -63,6 +68,7 @@ impl ToolListQuery {
             (Some(ToolStateFilter::Deprecated), Format::Json) => {
                 removed::render_page(registry, self.source.as_ref(), self.after_name.as_deref(), limit)?
             }
+            // In a provider's format, filtering for deprecated tools gives an empty list: they have no schema to offer.
             _ => view.render_page(self.format, |tool| self.matches(tool), self.after_name.as_deref(), limit)?,
         };
         let next = page.last.as_ref().map(|last| BASE64.encode(format!("after {last}")));

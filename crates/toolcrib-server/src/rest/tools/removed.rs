@@ -23,6 +23,7 @@ pub(super) fn render_page(
         let declaration = registry.declaration(id);
         collect_removed(&mut tools, id, state, declaration.as_ref().map(|source| &source.settings.tools));
     }
+    // By the name for agents, which is what the cursor contains.
     tools.sort_by(|(a, _), (b, _)| a.cmp(b));
     tools.retain(|(name, _)| after.is_none_or(|after| name.as_str() > after));
     let has_more = tools.len() > limit;
