@@ -1,5 +1,14 @@
 //! The web console: server-rendered HTML pages over the same registry as all other interfaces. Works without scripts.
 //! Text from sources is untrusted: maud escapes it, and the content security policy forbids inline code.
+//!
+//! A page module has a handler `show`, which collects the data and renders the content; `page` puts the layout around
+//! it. Forms post to `actions` or `tool`, which redirect to a page or render one. The script (`assets/console.js`)
+//! fetches the same pages and copies the differences into the document. It works by attributes, among them:
+//! - `data-act`, `data-call`: forms that are submitted without leaving the page;
+//! - `data-keep`: an element with user input, replaced only if the value of the attribute changes;
+//! - `data-kept`: a placeholder for a part that the server left out because the page has it;
+//! - `data-pending`: a part that is still being computed, so that the page is fetched again soon;
+//! - `data-source`, `data-tool`, `data-own`: the subject of the page, to ignore events about others.
 
 mod page;
 
@@ -35,7 +44,9 @@ pub(crate) use error_page::not_found;
 use crate::auth::{Permission, Principal, authorize};
 use crate::state::AppState;
 
-/// Builds the router of all pages and form actions.
+/// Builds the router of all pages and form actions. Reading needs [`Permission::Read`], refreshing and calling
+/// [`Permission::Use`], changing [`Permission::Manage`]. Assets are public, because the login page uses them. Errors of
+/// all routes become pages.
 pub(crate) fn router(app: &AppState) -> Router<AppState> {
     let authorized = |permission| from_fn_with_state((app.clone(), permission), authorize);
     Router::new()
@@ -60,7 +71,7 @@ pub(crate) fn plain_page(title: &str, content: Markup) -> Markup {
     page::render_shell(title, html! {}, html! { div.refusal { h1 { (title) } (content) } })
 }
 
-/// Renders the hidden CSRF field of a form; empty without a session.
+/// Renders the hidden CSRF field of a form; empty without a session. Every form that changes something needs it.
 fn csrf_field(principal: &Principal) -> Markup {
     html! { @if let Some(csrf) = &principal.csrf { input type="hidden" name="csrf" value=(csrf); } }
 }

@@ -1,5 +1,8 @@
-//! Handlers of form submissions. Each performs the same operation as its REST route, then redirects to the page that shows
-//! the result.
+//! Handlers of form submissions. Each performs the same operation as its REST route, then redirects to the page that
+//! shows the result.
+//!
+//! A redirect after a POST keeps a reload of the page from submitting the form again. The CSRF token has been checked
+//! by the authorization layer.
 
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -32,7 +35,7 @@ pub(super) async fn add_source(
     Ok(Redirect::to(&format!("/sources/{}", outcome.source)))
 }
 
-/// Refreshes all sources.
+/// Refreshes all sources. Waits until all discoveries have ended; their outcomes are on the page.
 pub(super) async fn refresh_all(State(app): State<AppState>) -> Redirect {
     app.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
     Redirect::to("/sources")
@@ -71,6 +74,7 @@ pub(super) async fn change_tool(
     Ok(Redirect::to(&tool_path(&name)))
 }
 
+/// An unknown action is an unknown path, hence `NOT_FOUND`.
 fn parse_action(action: &str) -> Result<EnabledState> {
     match action {
         "enable" => Ok(EnabledState::Enabled),

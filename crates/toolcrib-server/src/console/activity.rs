@@ -13,6 +13,7 @@ use crate::activity::{ActivityEntry, ActivityEvent};
 use crate::auth::Principal;
 use crate::state::AppState;
 
+/// Entries on the page, after filtering; the server remembers more.
 const MAX_ENTRIES_SHOWN: usize = 100;
 /// Values and labels of the filter by kind.
 const KIND_OPTIONS: [(&str, &str); 5] = [
@@ -34,6 +35,7 @@ pub(super) async fn show(
         let mut pairs = form_urlencoded::parse(query.as_deref().unwrap_or_default().as_bytes());
         pairs.find(|(name, _)| name == key).map(|(_, value)| value.into_owned()).unwrap_or_default()
     };
+    // Unknown values match nothing, which the page says.
     let kind = param("kind");
     let source = param("source");
     let sources = app.registry.sources();
@@ -75,7 +77,8 @@ pub(super) async fn show(
     context.render_page(NavItem::Activity, "Activity", content)
 }
 
-/// True when an entry matches the filters; an empty filter matches all.
+/// True when an entry matches the filters; an empty filter matches all. `errors` is not a kind of entry but a property
+/// of calls and discoveries.
 fn matches_filter(entry: &ActivityEntry, kind: &str, source: &str) -> bool {
     let (entry_kind, failed, entry_source) = match &entry.event {
         ActivityEvent::Called(call) => ("calls", call.code != "OK", call.source.as_ref()),

@@ -12,7 +12,7 @@ use super::history::render_code_spans;
 use super::text::{Tone, format_count, format_millis, format_number, state_badge, time_ago};
 use crate::activity::{ActivityEntry, ActivityEvent};
 
-/// Renders entries in the given order.
+/// Renders entries in the given order. Used for the activity page, the overview and the page of a source.
 pub(super) fn render_entries(entries: &[ActivityEntry]) -> Markup {
     html! {
         ol.moments {
@@ -46,6 +46,7 @@ fn render_call(call: &CallFinished) -> Markup {
     }
 }
 
+/// Only discoveries that contacted their source are entries.
 fn render_discovery(outcome: &RefreshOutcome) -> Markup {
     let (tone, label) = match outcome.status {
         RefreshStatus::Success => (Tone::Good, describe_delta(outcome)),

@@ -1,4 +1,12 @@
 //! The form that adds a source. Its fields are parsed into the keys of a configuration file.
+//!
+//! ```text
+//! kind=command&name=files&command=npx -y server-files .&env=TOKEN=x
+//! → { "command": "npx", "args": ["-y", "server-files", "."], "env": { "TOKEN": "x" } }
+//! ```
+//!
+//! All fields of all kinds are in the form; the style sheet hides those of other kinds, so no script is needed. The
+//! keys are checked like those of a `POST /api/sources`.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
@@ -84,6 +92,7 @@ fn text_input(name: &str, label: &str, placeholder: &str, hint: &str, required: 
     })
 }
 
+/// A password input, so that a token that was typed in is not readable on the screen.
 fn secret_input(name: &str, label: &str, placeholder: &str, hint: &str) -> Markup {
     labelled_input(name, label, hint, |id| {
         html! {
@@ -148,6 +157,7 @@ pub(super) fn parse_form(form_data: &FormData) -> Result<(String, Map<String, Va
             ));
         }
     }
+    // Both kinds send HTTP requests, so they share the fields for credentials.
     if matches!(kind, "url" | "openapi") {
         keys.insert("headers".into(), parse_pairs(optional("headers"), ':')?);
         if let Some(token) = optional("bearer") {
@@ -182,6 +192,7 @@ fn split_command(line: &str) -> Result<Vec<String>> {
                 quote = Some(character);
                 word.get_or_insert_default();
             }
+            // Between single quotes a backslash is an ordinary character.
             (None | Some('"'), '\\') => word.get_or_insert_default().extend(characters.next()),
             (None, _) if character.is_whitespace() => words.extend(word.take()),
             (Some(_) | None, _) => word.get_or_insert_default().push(character),

@@ -1,4 +1,6 @@
 //! Alerts: failing sources with their error and the next step, store problems, and sources that were never discovered.
+//!
+//! Messages of errors come from sources and may be long: they are sanitised, and truncated in lists.
 
 use maud::{Markup, html};
 use toolcrib::core::freshness::Freshness;
@@ -71,6 +73,7 @@ pub(super) fn render_store_alert(registry: &Registry) -> Markup {
 
 /// Renders a notice about sources that were never discovered, so that their tools are unknown.
 pub(super) fn render_undiscovered(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
+    // A source that failed has its own alert, so it is not counted here.
     let is_missing =
         |source: &&SourceView| source.enabled && source.last_error.is_none() && source.freshness == Freshness::Missing;
     let is_discovering = |source: &SourceView| context.app.activity.discovery_stage(&source.id).is_some();
@@ -104,7 +107,8 @@ pub(super) fn render_last_error(source: &SourceView) -> Markup {
     }
 }
 
-/// A source with a stored tool list keeps serving it, which is only a warning.
+/// A source with a stored tool list keeps serving it, which is only a warning. Without a list the source offers
+/// nothing, which is an error.
 fn failure_badge(source: &SourceView) -> Markup {
     match source.tool_count {
         0 => state_badge(Tone::Bad, "failed"),

@@ -17,16 +17,20 @@ pub(super) struct Asset {
     text: &'static str,
 }
 
+/// The style sheet of all pages.
 pub(super) static STYLE: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("console", "css", "text/css; charset=utf-8", include_str!("../../assets/console.css")));
+/// The script of all pages. None depends on it.
 pub(super) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("console", "js", "text/javascript; charset=utf-8", include_str!("../../assets/console.js"))
 });
+/// The logo, also used as icon of the page.
 pub(super) static LOGO: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("mark", "svg", "image/svg+xml", include_str!("../../assets/mark.svg")));
 
 impl Asset {
     fn new(name: &str, extension: &str, content_type: &'static str, text: &'static str) -> Asset {
+        // Six bytes are enough to tell versions apart; the hash is not a protection.
         let hash = Sha256::digest(text).iter().take(6).fold(String::new(), |mut hash, byte| {
             // Writing to a `String` never fails.
             let _ = write!(hash, "{byte:02x}");
@@ -44,6 +48,7 @@ pub(super) async fn serve_asset(Path(file): Path<String>) -> Response {
             let cache_control = (header::CACHE_CONTROL, "public, max-age=31536000, immutable");
             ([(header::CONTENT_TYPE, asset.content_type), cache_control], asset.text).into_response()
         }
+        // A page of an older version asks for names with other hashes. It gets its assets when it is loaded again.
         None => StatusCode::NOT_FOUND.into_response(),
     }
 }

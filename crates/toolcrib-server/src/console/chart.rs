@@ -1,4 +1,6 @@
 //! Small SVG charts with text alternatives for screen readers.
+//!
+//! They are static: the content security policy allows no inline style, so all sizes are attributes.
 
 use maud::{Markup, html};
 
@@ -7,6 +9,7 @@ use crate::activity::{DiscoveryRun, MinuteCounts};
 
 /// Height of the calls chart, in units of its view box.
 const CHART_HEIGHT: u64 = 64;
+/// Width of one minute in the same units, including a gap of 2.
 const COLUMN_WIDTH: usize = 10;
 
 /// Renders the calls per minute as columns; the failed ones are at the bottom of a column.

@@ -1,14 +1,19 @@
 //! Line diff of two texts. Removed and added lines are marked by a sign and not by colour alone.
+//!
+//! Definitions come from sources and may be of any size, so the comparison, the number of lines and their length are
+//! each bounded.
 
 use maud::{Markup, html};
 
 use super::text::format_count;
 
-/// Maximum product of the numbers of differing lines, which is the cost of the comparison. Beyond it all old lines count as
-/// removed and all new ones as added.
+/// Maximum product of the numbers of differing lines, which is the cost of the comparison. Beyond it all old lines
+/// count as removed and all new ones as added. The table of the comparison has about as many entries, of four bytes
+/// each.
 const MAX_COMPARED_PAIRS: usize = 500_000;
 /// Maximum number of lines rendered.
 const MAX_LINES_SHOWN: usize = 300;
+/// Maximum length of a rendered line, in bytes.
 const MAX_LINE_LEN: usize = 1_000;
 /// Unchanged lines shown before and after a difference.
 const CONTEXT_LINES: usize = 3;
@@ -16,8 +21,11 @@ const CONTEXT_LINES: usize = 3;
 /// One line of a diff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DiffLine<'a> {
+    /// In both texts.
     Same(&'a str),
+    /// In the old text alone.
     Removed(&'a str),
+    /// In the new text alone.
     Added(&'a str),
 }
 

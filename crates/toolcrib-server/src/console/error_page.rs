@@ -1,4 +1,7 @@
 //! Error pages: turns error envelopes of console routes into HTML.
+//!
+//! Handlers of the console return the same errors as those of REST. One middleware renders them, so no handler has to
+//! know about pages.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -21,6 +24,7 @@ pub(crate) async fn render_error_pages(request: Request, next: Next) -> Response
     let response = next.run(request).await;
     let failed = response.status().is_client_error() || response.status().is_server_error();
     let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    // A page that a handler rendered itself, such as the login with a reason, stays.
     if failed && !kind.starts_with(b"text/html") { to_error_page(response).await } else { response }
 }
 
@@ -34,6 +38,7 @@ async fn to_error_page(response: Response) -> Response {
     let code = field("code").unwrap_or_else(|| "NOT_FOUND".into());
     let message = field("message").unwrap_or_else(|| "there is nothing at this address".into());
     let advice = advice(&parts);
+    // It is that of the envelope.
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     Response::from_parts(parts.clone(), Body::from(render_page(parts.status, &code, &message, advice).into_string()))
@@ -76,6 +81,7 @@ fn render_page(status: StatusCode, code: &str, message: &str, advice: Markup) ->
     };
     let content = html! {
         div.refusal {
+            // The script reads the message from the second paragraph.
             p.faint { (status.as_u16()) " · " code { (code) } }
             h1 { (title) }
             p { (render_code_spans(&to_sentence(message))) }

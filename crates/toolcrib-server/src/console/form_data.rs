@@ -6,7 +6,7 @@ use toolcrib::{Code, Error};
 
 use crate::rest::{ApiError, read_body};
 
-/// Names and values of a form, in their order.
+/// Names and values of a form, in their order. A name may occur more than once; the first value counts.
 #[derive(Debug, Default)]
 pub(super) struct FormData(Vec<(String, String)>);
 
@@ -25,6 +25,7 @@ impl FormData {
 impl<S: Send + Sync> FromRequest<S> for FormData {
     type Rejection = Response;
 
+    /// The body is limited in size and time like that of any other route.
     async fn from_request(request: Request, _state: &S) -> Result<FormData, Response> {
         let (parts, body) = request.into_parts();
         let bytes = read_body(&parts.headers, body).await?;

@@ -1,4 +1,6 @@
 //! Renders the history of a source or a tool from the journal, with diffs between the versions of a tool.
+//!
+//! Changes were classified when they were recorded, so a page shows the same for ever.
 
 use maud::{Markup, html};
 use serde_json::value::RawValue;
@@ -11,10 +13,11 @@ use super::text::time_ago;
 use super::tool::pretty_json;
 use crate::state::AppState;
 
+/// Records of a source on its page; `toolcrib history` shows all.
 const MAX_RECORDS_SHOWN: usize = 30;
 /// Versions shown at first. Few, because each is read from the store and compared with the previous one.
 const DEFAULT_VERSIONS_SHOWN: usize = 5;
-/// Versions shown on request.
+/// Versions shown on request. Older ones are left to the command line.
 const MAX_VERSIONS_SHOWN: usize = 50;
 
 /// Renders the last records about a source, newest first.
@@ -52,7 +55,7 @@ pub(super) fn render_unavailable(subject: &str, error: &Error) -> Markup {
     html! { p.empty { (subject) " cannot be read now: " (render_code_spans(&sanitize_truncated(&error.message, 200))) "." } }
 }
 
-/// One line of a history.
+/// One line of a history. Records and versions are rendered alike; only versions have details.
 struct HistoryLine<'a> {
     at: toolcrib::core::Timestamp,
     actor: &'a str,
@@ -96,7 +99,8 @@ fn render_list(lines: &[HistoryLine<'_>]) -> Markup {
     }
 }
 
-/// Renders a text with its parts in backticks as `<code>`.
+/// Renders a text with its parts in backticks as `<code>`. Messages write names in backticks. The text is sanitised
+/// here, so callers may pass text of sources.
 pub(super) fn render_code_spans(text: &str) -> Markup {
     let text = sanitize(text);
     // An unpaired backtick is literal, except in a truncated text, where its closing one was cut off.

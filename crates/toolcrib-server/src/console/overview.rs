@@ -1,4 +1,6 @@
 //! `/`: key figures, alerts, sources and recent activity.
+//!
+//! Alerts come before the charts, because they ask for an action.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -19,8 +21,11 @@ use crate::state::AppState;
 
 /// Maximum number of sources in the chart of discovery durations.
 const MAX_DURATION_BARS: usize = 5;
+/// Maximum number of sources in the list of those with the most tokens.
 const MAX_COSTLY_SOURCES: usize = 3;
+/// Maximum number of sources in the table; the others are on `/sources`.
 const MAX_SOURCE_ROWS: usize = 30;
+/// Maximum number of entries of the activity.
 const MAX_RECENT_ENTRIES: usize = 8;
 
 /// Renders the page.
@@ -79,7 +84,7 @@ fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup 
     }
 }
 
-/// Returns the sources with the most tokens.
+/// Returns the sources with the most tokens. Sources whose tokens are not counted yet are left out.
 fn costliest_sources(context: &PageContext<'_>) -> Vec<(String, usize)> {
     let view = context.catalog_view();
     let mut costs: BTreeMap<&SourceId, usize> = BTreeMap::new();

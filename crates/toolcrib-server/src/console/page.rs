@@ -1,4 +1,7 @@
 //! Layout of all pages: document head, navigation, account, alerts and content.
+//!
+//! The ids `main`, `pages`, `live` and `told` are used by the script: content, navigation, indicator of the event
+//! stream, and the region in which it announces the outcome of an action to screen readers.
 
 use maud::{DOCTYPE, Markup, html};
 use toolcrib::Caller;
@@ -23,7 +26,9 @@ pub(super) enum NavItem {
 /// Data that every page needs: the state of the server and the principal that views the page.
 #[derive(Debug)]
 pub(super) struct PageContext<'a> {
+    /// The state of the server.
     pub(super) app: &'a AppState,
+    /// Decides which actions a page offers.
     pub(super) principal: &'a Principal,
 }
 
@@ -40,6 +45,7 @@ impl PageContext<'_> {
 
     /// Renders a complete page. `title` may come from a source; maud escapes it.
     pub(super) fn render_page(&self, current: NavItem, title: &str, content: Markup) -> Markup {
+        // The counts come from the same view as the pages, so that the navigation agrees with them.
         let source_count = self.app.registry.sources().len();
         let tool_count = self.catalog_view().listed_tools().count();
         let count = |number: usize| Some(format_number(number as u64));

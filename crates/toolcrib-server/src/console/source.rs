@@ -1,4 +1,6 @@
 //! `/sources/{id}`: state, declaration, checks, tools, excluded tools and history of one source.
+//!
+//! Checks and history are read from the store. If that fails, the page says so in their place and shows the rest.
 
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -23,8 +25,11 @@ use crate::auth::Principal;
 use crate::rest::ApiError;
 use crate::state::AppState;
 
+/// Tools on the page; the others are behind a link to the tool list.
 const MAX_TOOLS_SHOWN: usize = 200;
+/// Discovery checks on the page, newest first.
 const MAX_CHECKS_SHOWN: usize = 10;
+/// Calls and discoveries since the start of the server.
 const MAX_ENTRIES_SHOWN: usize = 10;
 
 /// Renders the page.
@@ -84,6 +89,7 @@ fn involves_source(event: &ActivityEvent, id: &SourceId) -> bool {
 
 /// Renders the effective settings of a source; secrets are masked.
 fn render_declaration(app: &AppState, source: &SourceView) -> Markup {
+    // With the defaults filled in, so that the page shows what is in effect and not only what was written.
     let keys = app.registry.effective_source(&source.id).map(|source| show_source_keys(&source));
     let text = keys.and_then(|keys| serde_json::to_string_pretty(&keys).ok());
     let millis = |millis: u64| format_duration(std::time::Duration::from_millis(millis));
@@ -172,7 +178,7 @@ fn render_excluded(source: &SourceView) -> Markup {
     }
 }
 
-/// Explains why no tools are listed.
+/// Explains why no tools are listed. The order of the cases matters: a disabled source may have an error as well.
 fn empty_reason(source: &SourceView) -> &'static str {
     match (source.enabled, &source.last_error, source.last_checked) {
         (false, _, _) if source.tool_count > 0 => "The source is disabled, so its tools are hidden from agents.",

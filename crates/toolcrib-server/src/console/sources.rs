@@ -51,6 +51,7 @@ pub(super) async fn show(State(app): State<AppState>, Extension(principal): Exte
     context.render_page(NavItem::Sources, "Sources", content)
 }
 
+/// The id `source-rows` is used by the script to count failing sources after a refresh of all.
 fn render_table(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
     html! {
         table.list.sources {
@@ -95,7 +96,7 @@ fn render_row(context: &PageContext<'_>, source: &SourceView) -> Markup {
     }
 }
 
-/// Returns the command line or URL of a source.
+/// Returns the command line or URL of a source. Untrusted and of any length: callers sanitise it.
 pub(super) fn source_location(source: &SourceView) -> String {
     match (&source.command, &source.url) {
         (Some(command), _) => format!("{command} {}", source.args.as_deref().unwrap_or_default().join(" ")),
@@ -113,6 +114,7 @@ pub(super) fn render_actions(context: &PageContext<'_>, source: &SourceView) -> 
         let key = if matches!(action, "enable" | "disable") { "switch" } else { action };
         html! {
             form id=(format!("{key}-form-{id}")) method="post" action=(format!("/sources/{id}/{action}")) data-act
+                // Tells the script that the page may vanish with its subject, so that it follows the redirect.
                 data-follow=[(action == "remove").then_some("")] {
                 (csrf_field(context.principal)) button id=(format!("{key}-{id}")) { (label) span.unseen { " " (id) } }
             }
@@ -125,6 +127,7 @@ pub(super) fn render_actions(context: &PageContext<'_>, source: &SourceView) -> 
                 @if source.enabled { (button("disable", "Disable")) } @else { (button("enable", "Enable")) }
             }
             @if can_manage && source.origin == Origin::Runtime {
+                // The common `name` closes one confirmation when another one opens.
                 details.sure id=(format!("sure-{id}")) name="sure" {
                     summary { "Remove…" span.unseen { " " (id) } }
                     div {

@@ -1,4 +1,6 @@
 //! Formats numbers, times and states for people.
+//!
+//! The words for states are fixed here, so that all pages use the same ones. Words that programs read are elsewhere.
 
 use maud::{Markup, html};
 use toolcrib::clock::Clock;
@@ -37,7 +39,8 @@ pub(super) fn state_badge(tone: Tone, label: &str) -> Markup {
     html! { span.state.(tone.as_str()) { (label) } }
 }
 
-/// Returns the tone and label of a source's state. Of several that apply, the most important one wins.
+/// Returns the tone and label of a source's state. Of several that apply, the most important one wins. `stage` is that
+/// of a discovery in progress; without one, the status of the source may still say that it is being discovered.
 pub(super) fn source_state(source: &SourceView, stage: Option<DiscoveryStage>) -> (Tone, String) {
     let progress = match stage {
         Some(DiscoveryStage::Contacting) => Some("contacting…".to_owned()),
@@ -72,7 +75,7 @@ pub(super) fn format_number(number: impl TryInto<u64>) -> String {
     text
 }
 
-/// Formats a number with a noun: `1 tool`, `3 tools`, `2 matches`.
+/// Formats a number with a noun: `1 tool`, `3 tools`, `2 matches`. Only the two endings that the console's nouns need.
 pub(super) fn format_count(number: usize, noun: &str) -> String {
     let ending = match number {
         1 => "",
@@ -121,6 +124,7 @@ pub(super) fn time_ago_or(at: Option<Timestamp>, never: &str) -> Markup {
     }
 }
 
+/// Rounded down: `59 min ago` is up to an hour.
 fn format_age(seconds: u64) -> String {
     match seconds {
         0..10 => "just now".into(),

@@ -1,4 +1,10 @@
 //! `/tools/{name}`: description, arguments, a form to call it, snippets, facts and history of one tool.
+//!
+//! The page is rendered on a blocking thread, because schemas, definitions and results may be large. Its parts:
+//! - `schema_tree`: the arguments and the result, to read;
+//! - `form`: the arguments, to fill in; it parses the submitted form too;
+//! - `result`: the outcome of a call;
+//! - `snippets`: the call as a command, and the definition for each provider, with arguments of `example`.
 
 pub(super) mod form;
 mod result;
@@ -77,6 +83,7 @@ pub(super) async fn call_tool(
 ) -> Result<Markup, ApiError> {
     let detail = app.registry.tool_detail(&name)?;
     let (form_data, arguments) = render_blocking(app.clone(), principal.clone(), move |_| {
+        // The form is built again from the schema, because it decides how each text is parsed.
         let arguments = ArgumentForm::from_schema(&input_schema(&detail)).parse(&form_data);
         (form_data, arguments)
     })
@@ -87,6 +94,7 @@ pub(super) async fn call_tool(
         (Some(cursor), _) => app.registry.result_page(None, cursor),
         (None, Ok(arguments)) => {
             let context = PageContext { app: &app, principal: &principal };
+            // As for REST: only an administrator may consent.
             let consent = form_data.get("consent").is_some() && context.is_allowed(Permission::Manage);
             let options = CallOptions { consent, stateless: true, ..CallOptions::default() };
             app.registry.call(&principal.caller(), detail.view.name.as_str(), arguments, options).await
@@ -117,6 +125,7 @@ async fn render_history(app: &AppState, detail: &ToolDetail, all: bool) -> Marku
 /// Returns the host and port by which the browser reaches the server, for the commands on the page.
 fn request_host(app: &AppState, headers: &HeaderMap) -> String {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    // The header is under the control of the client and ends up in a command that a person copies.
     let valid = host.filter(|host| host.parse::<Authority>().is_ok());
     valid.map_or_else(|| app.auth.address.to_string(), str::to_owned)
 }
@@ -250,6 +259,7 @@ fn render_try_form(
                     p { button.primary { "Call" } }
                 }
             }
+            // Kept on live updates, which would otherwise replace the result by an empty one.
             div id="answer" data-keep { (page_content.result) }
         }
     }

@@ -1,4 +1,7 @@
 //! `/tools`: pages of all tools, with the same search as for agents, filters and sorting.
+//!
+//! The list is computed on a blocking thread for each request: filter, search, sort, then cut out one page. Rows are
+//! built for that page alone.
 
 mod filters;
 mod row;
@@ -21,8 +24,9 @@ use row::{ToolRow, render_table};
 
 pub(super) use row::{ListedHints, verdict_badge};
 
+/// Rows per page. Building a row parses the definition of the tool.
 const TOOLS_PER_PAGE: usize = 50;
-/// Maximum number of search hits on all pages.
+/// Maximum number of search hits on all pages. Hits beyond it are counted, not listed.
 const MAX_SEARCH_HITS: usize = 200;
 
 /// Renders the page.
@@ -39,6 +43,7 @@ pub(super) async fn show(
     // The first search builds the index, and tools are parsed for their hints: too slow for an async thread.
     let search_filters = filters.clone();
     let search_task = tokio::task::spawn_blocking(move || ToolMatches::search(&view, &search_filters, &stats));
+    // A failed task gives an empty list; it fails only if rendering panics or the runtime shuts down.
     let matches = search_task.await.unwrap_or_default();
     // Starts the token count if necessary; the rows show the counts known so far.
     let is_counted = app.activity.token_costs.get_or_request(&app.registry).is_some();
@@ -97,6 +102,7 @@ impl ToolMatches {
             names.filter_map(|name| view.catalog.find(name.as_str()).ok()).collect()
         };
         tools.retain(|tool| {
+            // A search already filtered by source; filtering again is harmless.
             filters.matches(tool) && filters.usage.matches(tool_stats(tool).is_some_and(|stats| stats.calls > 0))
         });
         // A limited search still counts all matches.
@@ -111,8 +117,10 @@ impl ToolMatches {
         let token_count = |tool: &ToolRef<'_>| {
             tool.catalog_source.segment.has_token_counts().then(|| tool.catalog_source.segment.token_count(tool.entry))
         };
+        // The sorts are stable, so equal tools stay in the order of relevance or name.
         match filters.order {
             SortOrder::Best => {}
+            // Tools without a count yet are last.
             SortOrder::Cost => tools.sort_by_key(|tool| std::cmp::Reverse(token_count(tool))),
             SortOrder::Calls => tools.sort_by_key(|tool| std::cmp::Reverse(tool_stats(tool).map(|stats| stats.calls))),
             SortOrder::LastUsed => {

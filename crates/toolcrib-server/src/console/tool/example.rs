@@ -1,4 +1,12 @@
 //! Generates example arguments from a schema: the required ones, with values from the schema where it has any.
+//!
+//! ```json
+//! { "required": ["path", "depth"],
+//!   "properties": { "path": { "type": "string" }, "depth": { "type": "integer", "minimum": 2 } } }
+//! ```
+//! gives `{ "path": "…", "depth": 2 }`.
+//!
+//! The example is meant to be valid for common schemas. Patterns, `not` and conditions are not considered.
 
 use serde_json::{Map, Value, json};
 
@@ -7,9 +15,9 @@ use toolcrib::core::outline::schema_walk::{array_at, non_null_alternatives, reso
 
 /// Maximum nesting depth. This and the following limits bound the work, because schemas are untrusted.
 const MAX_EXAMPLE_DEPTH: usize = 8;
-/// Maximum number of values in one example.
+/// Maximum number of values in one example. Beyond it the remaining values are `null`.
 const MAX_EXAMPLE_VALUES: usize = 200;
-/// Maximum number of items in an array.
+/// Maximum number of items in an array. `minItems` may be any number.
 const MAX_EXAMPLE_ITEMS: u64 = 10;
 /// Maximum length of a text or a name, in bytes.
 const MAX_EXAMPLE_LEN: usize = 200;
@@ -76,7 +84,8 @@ impl<'a> ExampleBuilder<'a> {
         }
     }
 
-    /// Generates an object with the required properties of the schema, its `allOf` members and its first alternative.
+    /// Generates an object with the required properties of the schema, its `allOf` members and its first alternative. A
+    /// required property without a schema gets an ellipsis.
     fn object(&mut self, schema: &'a Value, depth: usize) -> Value {
         let root = self.root;
         let mut schemas = vec![schema];

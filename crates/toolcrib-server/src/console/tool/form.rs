@@ -1,5 +1,13 @@
-//! A form generated from the input schema of a tool: fields for simple arguments, JSON for the rest. The submitted values
-//! are parsed back into arguments.
+//! A form generated from the input schema of a tool: fields for simple arguments, JSON for the rest. The submitted
+//! values are parsed back into arguments.
+//!
+//! The name of a field is the JSON pointer of its argument:
+//! ```text
+//! /title=x&/who/name=Ada&/tags=a%0D%0Ab   →   { "title": "x", "who": { "name": "Ada" }, "tags": ["a", "b"] }
+//! ```
+//!
+//! The form checks only the syntax of JSON. Whatever it parses is validated by the call against the schema, so that an
+//! error reads the same here and for an agent.
 
 mod attributes;
 mod field;
@@ -19,7 +27,7 @@ use field::{FieldKind, FormField, TextSize};
 #[derive(Debug)]
 pub(in crate::console) struct ArgumentForm {
     fields: Vec<FormField>,
-    /// True when some arguments have no field.
+    /// True when some arguments have no field. They can still be given as JSON.
     is_partial: bool,
 }
 
@@ -92,7 +100,8 @@ fn render_field(field: &FormField, form_data: &FormData) -> Markup {
     }
 }
 
-/// Renders the input, select or text area of a field.
+/// Renders the input, select or text area of a field. A value that was submitted takes precedence over the default of
+/// the schema, even if it is empty.
 fn render_control(field: &FormField, form_data: &FormData) -> Markup {
     let text = form_data.get(&field.path).map_or_else(|| field.default.clone().unwrap_or_default(), str::to_owned);
     let name = &field.path;

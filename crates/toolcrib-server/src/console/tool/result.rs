@@ -1,4 +1,7 @@
 //! Renders the result of a call: text, indented JSON, images of a few safe types, and errors.
+//!
+//! Results are untrusted. Nothing in them becomes markup: text is escaped and sanitised, and images are embedded as
+//! data, so that a page never loads anything from an address that a tool chose.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -13,9 +16,9 @@ use crate::console::text::{Tone, state_badge};
 
 /// Image types without active content; SVG is not among them.
 const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-/// Maximum size of an image, as base64.
+/// Maximum size of an image, as base64. A larger one is shown as JSON with its data cut off.
 const MAX_IMAGE_LEN: usize = 4 * 1024 * 1024;
-/// Maximum size of a rendered text, in bytes.
+/// Maximum size of a rendered text, in bytes. The page says how much is left out.
 const MAX_TEXT_LEN: usize = 100_000;
 
 /// Form field with the cursor of the next page of a large result.
@@ -66,6 +69,7 @@ pub(super) fn render_result(context: &PageContext<'_>, tool: &str, result: &Resu
     }
 }
 
+/// Content that is not a list of blocks shows as nothing.
 fn parse_blocks(content: &str) -> Vec<Value> {
     serde_json::from_str(content).unwrap_or_default()
 }

@@ -1,4 +1,6 @@
 //! Renders a schema as a tree: names, types, required marks, choices, limits and descriptions.
+//!
+//! The outline of the schema is bounded in depth and size by `core::outline`, which notes what it leaves out.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -9,6 +11,7 @@ use crate::console::text::format_count;
 
 /// Maximum number of choices in a line; the others are in a disclosure.
 const MAX_INLINE_CHOICES: usize = 12;
+/// Maximum number of choices that are rendered at all.
 const MAX_CHOICES: usize = 500;
 
 /// Renders the properties of a schema, or `empty_text` if it has none.

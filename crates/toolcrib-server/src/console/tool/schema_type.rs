@@ -3,7 +3,8 @@
 use serde_json::Value;
 use toolcrib::core::outline::schema_walk::non_null_alternatives;
 
-/// Returns the only type besides `null` that a schema allows; `None` if there are several.
+/// Returns the only type besides `null` that a schema allows; `None` if there are several. Looks at `type`, else at the
+/// types of the alternatives (`anyOf`, `oneOf`).
 pub(super) fn single_type<'a>(root: &'a Value, schema: &'a Value) -> Option<&'a str> {
     let mut names: Vec<&str> = match schema.get("type") {
         Some(Value::String(name)) => vec![name],

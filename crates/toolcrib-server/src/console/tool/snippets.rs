@@ -10,6 +10,7 @@ use toolcrib::registry::ToolDetail;
 use super::{example, pretty_json};
 use crate::state::AppState;
 
+/// Formats with their titles, in the order of the page.
 const PROVIDER_FORMATS: [(Format, &str); 5] = [
     (Format::Mcp, "MCP"),
     (Format::Anthropic, "Anthropic"),
@@ -64,6 +65,7 @@ fn render_definition(format: Format, title: &str, projected: &ProjectedTool) -> 
     }
 }
 
+/// The button is hidden until the script shows it, because it needs the clipboard API.
 fn render_snippet(id: &str, title: &str, text: &str, open: bool) -> Markup {
     let id = format!("snippet-{id}");
     html! {
@@ -92,7 +94,8 @@ fn cli_command(name: &str, arguments: &Map<String, Value>) -> String {
     format!("toolcrib call {name}{}", words.collect::<String>())
 }
 
-/// Builds a `curl` command for the REST API.
+/// Builds a `curl` command for the REST API. `token` is a complete header in double quotes, so that the shell fills in
+/// the variable.
 fn curl_command(host: &str, token: Option<&str>, name: &str, arguments: &Map<String, Value>) -> String {
     let url = format!("http://{host}/api/tools/{name}/call");
     let body = json!({ "arguments": arguments }).to_string();

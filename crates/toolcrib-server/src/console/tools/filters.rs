@@ -16,7 +16,9 @@ use crate::console::text::kind_name;
 pub(super) struct ToolFilters {
     pub(super) query: String,
     pub(super) source: Option<SourceId>,
+    /// Kind of source, such as `mcp`.
     kind: String,
+    /// `active` or `disabled`; anything else matches no tool.
     state: String,
     /// `read-only` or `destructive`, by the hints of the source.
     hint: String,
@@ -46,6 +48,7 @@ pub(super) enum SortOrder {
     LastUsed,
 }
 
+/// Values and labels of the filters. The empty value stands for no filter.
 const STATE_OPTIONS: [(&str, &str); 3] = [("", "any state"), ("active", "active"), ("disabled", "disabled")];
 const USAGE_OPTIONS: [(&str, &str); 3] = [("", "used or not"), ("ever", "used"), ("never", "never used")];
 const EFFECT_OPTIONS: [(&str, &str); 3] =
@@ -94,6 +97,7 @@ impl ToolFilters {
                         _ => SortOrder::Best,
                     }
                 }
+                // Bounded, so that the offset cannot overflow.
                 "page" => filters.page = value.parse().unwrap_or(1).clamp(1, 1_000_000),
                 _ => {}
             }
@@ -135,7 +139,8 @@ impl ToolFilters {
             || [&self.query, &self.kind, &self.state, &self.hint].iter().any(|text| !text.is_empty())
     }
 
-    /// Returns the URL of another page with the same filters.
+    /// Returns the URL of another page with the same filters. Parameters with their default are left out, so that URLs
+    /// stay short.
     pub(super) fn page_url(&self, page: usize) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         let source = self.source.as_ref().map(SourceId::as_str).unwrap_or_default();

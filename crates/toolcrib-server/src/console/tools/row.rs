@@ -13,7 +13,7 @@ use crate::console::activity_list::tool_path;
 use crate::console::history::render_code_spans;
 use crate::console::text::{Tone, format_number, state_badge, time_ago_or};
 
-/// Data of one row.
+/// Data of one row. Owned, because it is collected on another thread than the one that renders it.
 #[derive(Debug)]
 pub(super) struct ToolRow {
     name: String,
@@ -75,6 +75,7 @@ impl ToolRow {
     /// Collects the data of a row. A tool whose definition cannot be read from the store has its name only.
     pub(super) fn from_tool(tool: &ToolRef<'_>, tokens: Option<u32>, stats: Option<&ToolStats>) -> ToolRow {
         let listing = tool.tool().ok().map(|tool| tool.listing);
+        // The first sentence has to do; the whole description is on the page of the tool.
         let summary = listing.as_ref().map(|listing| first_sentence(&listing.description)).unwrap_or_default();
         ToolRow {
             name: tool.name().to_string(),

@@ -10,10 +10,12 @@ use serde_json::Value;
 pub(super) struct InputAttributes {
     /// Input type for the `format` of a text, such as `email` or `date`.
     input_type: Option<&'static str>,
+    /// Inclusive bounds of a number, as HTML wants them.
     min: Option<String>,
     max: Option<String>,
     /// True for `integer`, which gets a step of 1.
     is_integer: bool,
+    /// Browsers check it only for values that the user has edited.
     min_length: Option<u64>,
 }
 
@@ -85,7 +87,8 @@ fn input_type_for(format: &str) -> Option<&'static str> {
     }
 }
 
-/// Approximates whether a browser accepts a value for an input type.
+/// Approximates whether a browser accepts a value for an input type. Too strict is harmless here: the value is then
+/// shown in a plain text input.
 fn is_accepted_by(input_type: &str, text: &str) -> bool {
     match input_type {
         "email" => text.contains('@') && !text.contains(char::is_whitespace),

@@ -1,4 +1,7 @@
 //! One field of an argument form: how it is derived from the schema, and how its submitted text becomes a JSON value.
+//!
+//! Schemas are untrusted: they may be recursive, or refer to one large definition a thousand times. So the number of
+//! fields, their depth, and the size of each text are bounded. Whatever has no field can be entered as JSON.
 
 use serde_json::{Map, Value};
 use toolcrib::Result;
@@ -19,12 +22,15 @@ const MAX_FIELDS: usize = 80;
 const MAX_GROUP_DEPTH: usize = 3;
 /// Maximum number of choices in a select.
 const MAX_CHOICES: usize = 500;
+/// Maximum length of an argument's name, in bytes. A longer one gets no field.
 const MAX_NAME_LEN: usize = 200;
+/// Maximum length of a placeholder; the rest is cut off.
 const MAX_PLACEHOLDER_LEN: usize = 120;
 /// Maximum size of a default value. All fields may refer to one definition, whose default is then repeated for each.
 const MAX_DEFAULT_LEN: usize = 4_000;
 /// Maximum size of all choices of a select.
 const MAX_CHOICES_LEN: usize = 64 * 1024;
+/// Maximum length of a description, in bytes. The page shows less; the rest is for guessing the size of the input.
 const MAX_DESCRIPTION_LEN: usize = 2_000;
 /// A text with a larger `maxLength` gets a multi-line input.
 const MAX_SINGLE_LINE_LEN: u64 = 250;
@@ -54,9 +60,12 @@ pub(super) struct FormField {
 /// How a field is rendered and parsed.
 #[derive(Debug)]
 pub(super) enum FieldKind {
+    /// A string.
     Text(TextSize),
     Number,
+    /// Rendered as a select and not as a checkbox, because a missing argument is different from `false`.
     Boolean,
+    /// One of the values of an `enum`, which may be of any type.
     Choice(Vec<Value>),
     /// An array of texts or numbers, one per line.
     Lines(ItemKind),
@@ -112,6 +121,7 @@ pub(super) fn build_fields(
         let index = count.fields;
         let target = resolve_references(root, property);
         let path = format!("{parent}/{}", name.replace('~', "~0").replace('/', "~1"));
+        // Keywords beside a `$ref` take precedence over those of the referenced schema.
         let keyword = |key: &str| property.get(key).or_else(|| target.get(key));
         let description = keyword("description").and_then(Value::as_str).unwrap_or_default();
         let description = &description[..description.floor_char_boundary(MAX_DESCRIPTION_LEN)];
@@ -152,10 +162,12 @@ pub(super) fn build_fields(
     fields
 }
 
-/// Chooses the kind of field for a schema.
+/// Chooses the kind of field for a schema. Falls back to JSON for everything that has no obvious input: alternatives,
+/// arrays of objects, objects without properties or too deep.
 fn field_kind(root: &Value, schema: &Value, path: &str, depth: usize, count: &mut FieldCount) -> FieldKind {
     let choices = [schema, sole_alternative(root, schema)].map(|schema| array_at(schema, "enum"));
     let is_selectable = |choices: &&[Value]| {
+        // An equal share for each choice bounds the sum without adding up.
         let max_len = MAX_CHOICES_LEN / choices.len().max(1);
         (1..=MAX_CHOICES).contains(&choices.len()) && choices.iter().all(|choice| fits_within(choice, max_len))
     };
@@ -185,7 +197,7 @@ fn field_kind(root: &Value, schema: &Value, path: &str, depth: usize, count: &mu
     }
 }
 
-/// True when a value takes at most `max` bytes as JSON.
+/// True when a value takes at most `max` bytes as JSON. Stops serialising shortly after the limit.
 fn fits_within(value: &Value, max: usize) -> bool {
     json::truncated_json(value, max + 4).len() <= max
 }
@@ -301,6 +313,7 @@ impl FormField {
             }
             // A text that is not a number is passed on as a string, so that validation reports the error.
             FieldKind::Number => Some(ItemKind::Number.parse(text.trim())),
+            // The select has no other values than `true`, `false` and none.
             FieldKind::Boolean => Some(Value::Bool(text == "true")),
             FieldKind::Choice(_) => Some(serde_json::from_str(&text).unwrap_or(Value::String(text))),
             FieldKind::Json => Some(
