@@ -35,6 +35,7 @@ pub(crate) struct Activity {
     pub(crate) token_costs: TokenCosts,
 }
 
+/// Everything behind one lock. Each notice changes it for a moment, and a page copies what it shows.
 #[derive(Debug, Default)]
 struct RecentActivity {
     /// Oldest first.

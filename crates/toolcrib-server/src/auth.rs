@@ -134,6 +134,7 @@ impl Authenticator {
         self.is_on_loopback() && self.loopback() != LoopbackAccess::Token
     }
 
+    /// True when only this machine can reach the server and no proxy is expected in front of it.
     fn is_on_loopback(&self) -> bool {
         self.exposure == Exposure::Loopback
     }
@@ -221,7 +222,8 @@ impl Authenticator {
         if let Some(credential) = self.find_credential(registry, token) {
             return Ok(credential);
         }
-        // With a damaged journal the token may be valid; it must not count as a failed attempt.
+        // With a damaged journal the token may be valid; it must not count as a failed attempt. Answered with 503 and
+        // not 401, so that the client does not throw its token away.
         registry.ensure_tokens_reliable()?;
         self.rate_limit.record_failure(registry.now())?;
         let message =

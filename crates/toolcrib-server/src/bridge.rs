@@ -82,10 +82,12 @@ impl Bridge {
         Bridge::open_with_headers(url, HeaderMap::from_iter([(AUTHORIZATION, value)])).await
     }
 
+    /// The error of a failed probe tells what to do: start the remote, send a token, or send another one.
     async fn open_with_headers(url: Url, headers: HeaderMap) -> Result<Bridge> {
         let bridge = Bridge { url, headers, remote: Arc::default() };
         let unavailable = || format!("no MCP server answers at `{}`; start `toolcrib serve` there", bridge.url);
-        // A connection without the client's capabilities, closed again: the client has not introduced itself yet.
+        // A connection without the client's capabilities, closed again: the client has not introduced itself yet. So
+        // that a wrong URL or token is an error at the start, where a person sees it, and not at the first request.
         let probe = bridge.connect(&RawValue::from_string("{}".into()).context(Code::Internal, "connect")?).await;
         let client = probe.map_err(|error| match error {
             WireError::Unauthorized { status: 403, .. } => {
@@ -245,6 +247,7 @@ impl Bridge {
 }
 
 impl RemoteListener {
+    /// Subscribes to the events of a connection from now on.
     fn new(remote: Arc<McpClient>) -> RemoteListener {
         RemoteListener { events: remote.events(), remote }
     }
@@ -303,6 +306,7 @@ fn notification_handler(client: &ClientHandle) -> NotificationHandler {
     })
 }
 
+/// Returns the `uri` in the parameters of `notifications/resources/updated`.
 fn resource_uri(params: Option<&RawValue>) -> Option<String> {
     let params: serde_json::Value = serde_json::from_str(params?.get()).ok()?;
     Some(params.get("uri")?.as_str()?.to_owned())

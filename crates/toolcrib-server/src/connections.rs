@@ -84,6 +84,7 @@ pub(crate) enum NoCapacity<'a> {
 }
 
 impl HttpConnections {
+    /// Creates an empty set for at most `capacity` connections.
     pub(crate) fn new(capacity: usize) -> Arc<HttpConnections> {
         Arc::new(HttpConnections {
             permits: Arc::new(Semaphore::new(capacity)),
@@ -216,6 +217,7 @@ impl Drop for ConnectionPermit {
 struct WaitingGuard<'a>(&'a IdleNotifier);
 
 impl WaitingGuard<'_> {
+    /// Counts before the search for an idle connection, so that a request that ends meanwhile sends its notification.
     fn new(notifier: &IdleNotifier) -> WaitingGuard<'_> {
         notifier.waiting.fetch_add(1, Ordering::SeqCst);
         WaitingGuard(notifier)

@@ -73,6 +73,7 @@ impl McpService {
         }
     }
 
+    /// The registry that this service offers.
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
     }

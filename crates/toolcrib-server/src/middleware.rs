@@ -46,6 +46,7 @@ pub(crate) async fn handle_request(
     let method = request.method().clone();
     let id = request_id(request.headers());
     let trace = Trace::from_headers(request.headers());
+    // Logged with the request, so that it can be found from the trace of the client.
     let trace_id = trace.as_ref().map(|trace| display(trace.id()));
     if let Some(trace) = trace {
         request.extensions_mut().insert(trace);
@@ -136,6 +137,7 @@ fn is_valid_request_id(id: &[u8]) -> bool {
     (1..=128).contains(&id.len()) && id.iter().all(is_allowed)
 }
 
+/// Returns a request id as text. Valid ids are ASCII, so this never falls back to the empty text.
 fn header_text(id: &HeaderValue) -> &str {
     id.to_str().unwrap_or_default()
 }

@@ -49,6 +49,7 @@ pub(crate) fn build_router(app: &AppState) -> RouterService {
 
 /// Passes a request to the MCP endpoint, with its whole body and the identity of its principal.
 async fn handle_mcp(State(app): State<AppState>, request: Request) -> Response {
+    // Before the body is read: a wrong URL is wrong whatever is sent to it.
     if let Err(rejection) = validate_mcp_query(request.uri().query().unwrap_or_default()) {
         return *rejection;
     }

@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 
 use toolcrib::core::Timestamp;
 
+/// Milliseconds per minute, the unit of [`Timestamp`] being a millisecond.
 const MINUTE_MS: i64 = 60_000;
+/// Maximum number of minutes that are stored.
 const MINUTES_PER_HOUR: usize = 60;
 
 /// Counts of the minutes with at least one call, oldest first, by the number of the minute since 1970.

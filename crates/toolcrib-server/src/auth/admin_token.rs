@@ -9,6 +9,7 @@ use toolcrib::private_dir::ensure_private_directory;
 use toolcrib::registry::random_token;
 use toolcrib::{Code, Error, Result};
 
+/// Name of the file in the data directory.
 const TOKEN_FILE_NAME: &str = "admin.token";
 /// Minimum length of a token, so that one written by hand is as hard to guess as a generated one. A generated token has
 /// 47 characters.

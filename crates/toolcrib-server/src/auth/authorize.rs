@@ -242,12 +242,14 @@ async fn check_csrf(principal: &Principal, request: Request) -> Result<Request, 
     }
 }
 
+/// True for the content type of an HTML form, with any parameters.
 pub(super) fn has_form_content_type(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
     kind.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
 }
 
+/// `FORBIDDEN`. A page that was loaded before the last login has an old token, so reloading it helps.
 fn csrf_error() -> Response {
     let message = "missing or wrong CSRF token: a request with a session cookie carries it in the header \
                    `X-CSRF-Token` or in the form field `csrf`; reload the page";

@@ -42,6 +42,7 @@ pub(super) fn expired_cookie(address: SocketAddr, headers: &HeaderMap) -> Result
     build_cookie(address, headers, "", 0)
 }
 
+/// `seconds` is the lifetime of the cookie; 0 deletes it.
 fn build_cookie(address: SocketAddr, headers: &HeaderMap, value: &str, seconds: u64) -> Result<HeaderValue> {
     let secure = if is_https(headers) { "; Secure" } else { "" };
     let text =

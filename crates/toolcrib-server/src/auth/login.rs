@@ -20,6 +20,7 @@ use crate::console;
 use crate::rest::{ApiError, RETRY_AFTER, error_response, read_body};
 use crate::state::AppState;
 
+/// Path of the login page, and of the form on it.
 pub(super) const LOGIN_PATH: &str = "/login";
 
 /// Routes of the login page. `/login` itself needs no authorization; `/logout` checks the CSRF token.
@@ -151,6 +152,7 @@ fn redirect_target(form: &[u8]) -> String {
     next.filter(is_own_path).unwrap_or_else(|| "/".to_owned())
 }
 
+/// Renders the form, with the reason why a login failed if there is one. `next` is the page to go to afterwards.
 fn login_page(app: &AppState, locality: Locality, status: StatusCode, problem: Option<&str>, next: &str) -> Response {
     let form = html! {
         @if let Some(problem) = problem { p.problem role="alert" { (problem) } }

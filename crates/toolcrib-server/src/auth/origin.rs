@@ -46,6 +46,7 @@ pub(crate) fn reject_foreign_request(auth: &Authenticator, request: &Request, lo
     None
 }
 
+/// 403 with an error envelope; browsers and programs get the same.
 fn forbidden(message: &str) -> Response {
     error_response(StatusCode::FORBIDDEN, Code::Forbidden, message)
 }
@@ -80,6 +81,7 @@ fn is_common_local_host(host: &str) -> bool {
     matches!(name.map_or(host, |(name, _)| name), "127.0.0.1" | "localhost")
 }
 
+/// True for an origin on this machine, at any port.
 fn is_local_origin(origin: &str) -> bool {
     parse_origin(origin).is_some_and(|url| is_local_url(&url))
 }

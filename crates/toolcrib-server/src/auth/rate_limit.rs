@@ -16,6 +16,7 @@ const RATE_LIMIT_WINDOW: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct TokenRateLimit(Mutex<FailureWindow>);
 
+/// The current window: its start, and the failures since then.
 #[derive(Debug, Default)]
 struct FailureWindow {
     started_at: Timestamp,

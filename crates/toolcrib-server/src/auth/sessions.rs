@@ -27,6 +27,7 @@ const MAX_LOGIN_LINKS: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct ConsoleSessions(Mutex<SessionTable>);
 
+/// Sessions and links, behind one lock.
 #[derive(Debug, Default)]
 struct SessionTable {
     sessions: HashMap<Fingerprint, ConsoleSession>,
@@ -34,6 +35,7 @@ struct SessionTable {
     login_links: Vec<(Fingerprint, Timestamp)>,
 }
 
+/// One login. Name and role are not stored: they are those of the credential at the time of each request.
 #[derive(Debug)]
 struct ConsoleSession {
     credential: Credential,

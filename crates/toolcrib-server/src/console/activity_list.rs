@@ -30,6 +30,7 @@ pub(super) fn render_entries(entries: &[ActivityEntry]) -> Markup {
     }
 }
 
+/// Renders a call with its outcome, duration and caller.
 fn render_call(call: &CallFinished) -> Markup {
     let succeeded = call.code == "OK";
     html! {
@@ -76,6 +77,7 @@ fn describe_delta(outcome: &RefreshOutcome) -> String {
     if parts.is_empty() { "no change".into() } else { parts.join(", ") }
 }
 
+/// Renders a journal record with its sequence number and actor.
 fn render_record(record: &Record) -> Markup {
     html! {
         span.what { "record " (record.seq) }

@@ -79,6 +79,7 @@ fn remote_fields() -> Markup {
     }
 }
 
+/// Renders the radio button of a kind of source; the style sheet shows its fields while it is checked.
 fn kind_option(value: &str, label: &str, checked: bool) -> Markup {
     html! { label { input type="radio" name="kind" value=(value) checked[checked]; span { (label) } } }
 }
@@ -102,6 +103,7 @@ fn secret_input(name: &str, label: &str, placeholder: &str, hint: &str) -> Marku
     })
 }
 
+/// Renders an input for pairs, one per line.
 fn multiline_input(name: &str, label: &str, placeholder: &str, hint: &str) -> Markup {
     labelled_input(name, label, hint, |id| {
         html! { textarea name=(name) rows="2" placeholder=(placeholder) spellcheck="false" aria-describedby=(id) {} }

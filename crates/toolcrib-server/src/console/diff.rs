@@ -57,6 +57,7 @@ pub(super) fn render_diff(before: &str, after: &str) -> Markup {
     }
 }
 
+/// Cuts a line at [`MAX_LINE_LEN`] bytes, at the boundary of a character.
 fn truncate_line(line: &str) -> String {
     let end = line.floor_char_boundary(MAX_LINE_LEN);
     if end < line.len() { format!("{}…", &line[..end]) } else { line.to_owned() }

@@ -71,6 +71,7 @@ fn suggested_links() -> Markup {
     html! { a href="/tools" { "Search the tools" } " or go to the " a href="/" { "overview" } "." }
 }
 
+/// Renders the page without a principal: the client may not be signed in.
 fn render_page(status: StatusCode, code: &str, message: &str, advice: Markup) -> Markup {
     let title = match status {
         StatusCode::NOT_FOUND => "Not found",

@@ -64,10 +64,12 @@ struct HistoryLine<'a> {
 }
 
 impl<'a> HistoryLine<'a> {
+    /// A record has no details: its text says all.
     fn from_record(record: &'a HistoryRecord) -> HistoryLine<'a> {
         HistoryLine { at: record.at, actor: &record.actor, text: &record.text, details: html! {} }
     }
 
+    /// The first version and a removal have only one definition, so there is nothing to compare.
     fn from_version(version: &'a ToolVersion) -> HistoryLine<'a> {
         let text = |raw: &RawValue| {
             sanitize(&pretty_json(&serde_json::from_str::<serde_json::Value>(raw.get()).unwrap_or_default()))

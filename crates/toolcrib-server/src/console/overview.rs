@@ -36,6 +36,7 @@ pub(super) async fn show(State(app): State<AppState>, Extension(principal): Exte
     context.render_page(NavItem::Overview, "Overview", content)
 }
 
+/// Renders the content for a server with sources. The chart of durations is left out without data.
 fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
     let app = context.app;
     let stats = app.registry.stats();

@@ -102,6 +102,7 @@ pub(super) fn render_shell(title: &str, navigation: Markup, content: Markup) -> 
                 title { (title) " · Toolcrib" }
                 link rel="icon" type="image/svg+xml" href=(LOGO.path);
                 link rel="stylesheet" href=(STYLE.path);
+                // A module script runs after the document is parsed, so the script finds all elements.
                 script src=(SCRIPT.path) type="module" {}
             }
             body {

@@ -39,6 +39,7 @@ pub(super) async fn show(
     Path(id): Path<String>,
 ) -> Result<Markup, ApiError> {
     let context = PageContext { app: &app, principal: &principal };
+    // The name in the URL may be anything, so it is shortened before it appears in the message.
     let unknown = || ApiError(app.registry.unknown_source_error(&sanitize_truncated(&id, 80)));
     let source = SourceId::from_name(&id).ok().and_then(|id| app.registry.source(&id)).ok_or_else(unknown)?;
     let checks = app.registry.checks(&source.id).await;

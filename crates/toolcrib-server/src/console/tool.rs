@@ -140,10 +140,12 @@ struct ToolPageContent {
     result: Markup,
 }
 
+/// Returns the complete input schema; `null` for one that is not valid JSON.
 fn input_schema(detail: &ToolDetail) -> Value {
     serde_json::from_str(detail.input_schema().get()).unwrap_or_default()
 }
 
+/// Renders the page. Runs on a blocking thread.
 fn render_page(context: &PageContext<'_>, detail: &ToolDetail, page_content: &ToolPageContent) -> Markup {
     let view = &detail.view;
     let schema = input_schema(detail);
@@ -216,6 +218,7 @@ fn render_paragraphs(description: &str) -> Markup {
     }
 }
 
+/// Renders the button that enables or disables the tool, for those who may.
 fn render_enable_button(context: &PageContext<'_>, detail: &ToolDetail) -> Markup {
     let (action, label) = match detail.view.state {
         catalog::ToolStatus::Active => ("disable", "Disable"),

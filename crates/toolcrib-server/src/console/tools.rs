@@ -85,6 +85,7 @@ impl ToolMatches {
         let tool_stats = |tool: &ToolRef<'_>| stats_by_name.get(tool.name().as_str()).copied();
         let mut hint = None;
         let mut search_total = 0;
+        // Three ways to the candidates: all tools, disabled ones by name, or the search of the agents.
         let mut tools: Vec<ToolRef<'_>> = if filters.query.is_empty() {
             view.listed_tools().collect()
         } else if filters.shows_disabled() {
@@ -127,6 +128,7 @@ impl ToolMatches {
                 tools.sort_by_key(|tool| std::cmp::Reverse(tool_stats(tool).and_then(|stats| stats.last_called)))
             }
         }
+        // Counted before the page is cut out, for the number of pages.
         let listed = tools.len();
         let page = tools.into_iter().skip((filters.page - 1) * TOOLS_PER_PAGE).take(TOOLS_PER_PAGE);
         ToolMatches {

@@ -72,6 +72,7 @@ impl ChangeWatcher {
                     Err(RecvError::Closed) => return None,
                 },
                 changed = self.expose.changed() => {
+                    // Does not fail: this watcher holds the service, and so the sender.
                     changed.ok()?;
                     self.check_tool_list().await
                 }

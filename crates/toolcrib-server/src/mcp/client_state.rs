@@ -22,6 +22,7 @@ const LOG_LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "c
 #[derive(Debug, Default)]
 pub(super) struct ClientStates(Mutex<HashMap<u64, ClientState>>);
 
+/// State of one client. Everything is optional, because clients use different parts of the protocol.
 #[derive(Debug, Default)]
 struct ClientState {
     /// Fingerprint of the tool list that the client last got or was notified about.
@@ -131,12 +132,14 @@ impl ClientStates {
         self.lock().entry(peer.id).or_default().subscriptions.insert(uri.to_owned())
     }
 
+    /// Removes a subscription, if the client has it.
     pub(super) fn unsubscribe(&self, peer: &McpPeer, uri: &str) {
         if let Some(client) = self.lock().get_mut(&peer.id) {
             client.subscriptions.remove(uri);
         }
     }
 
+    /// True when a client subscribed to a resource, by its public URI.
     pub(super) fn is_subscribed(&self, peer: &McpPeer, uri: &str) -> bool {
         self.lock().get(&peer.id).is_some_and(|client| client.subscriptions.contains(uri))
     }

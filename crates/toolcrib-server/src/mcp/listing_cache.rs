@@ -72,6 +72,7 @@ const MAX_BYTES_PER_TOKEN: usize = 64;
 impl McpService {
     /// Returns the listings of the current catalogue.
     pub(super) fn listings(&self) -> Arc<Listings> {
+        // Two pointer comparisons in the usual case; the hashes are compared only for a newer catalogue.
         let catalog = self.registry.catalog();
         let expose = self.expose.borrow().clone();
         let cached = self.listing_cache.0.load_full();
@@ -94,6 +95,7 @@ impl McpService {
 }
 
 impl Listings {
+    /// The catalogue that these listings were rendered from.
     pub(super) fn view(&self) -> &View {
         &self.view
     }
@@ -155,6 +157,7 @@ impl Listings {
         })
     }
 
+    /// Compares the tokens of the full list with `expose.full_below_tokens`.
     fn choose_mode(&self) -> ListingMode {
         // The lower bound of 1 excludes an empty catalogue.
         let fits = self.is_small() && (1..self.max_full_tokens()).contains(&self.view.full_token_count());
@@ -165,12 +168,14 @@ impl Listings {
         self.expose.full_below_tokens as usize
     }
 
+    /// Renders the meta tools and the essential tools. The latter keep their full names, whatever `expose.prefix` says.
     fn build_search_list(&self) -> RenderedToolList {
         let meta_tools = META_TOOLS.iter().map(|(name, tool)| RenderedTool::from_json(name, tool.to_string()));
         let essential = self.view.configured_essentials().filter_map(|tool| RenderedTool::from_tool(&tool));
         RenderedToolList::new(meta_tools.chain(essential).collect(), BTreeMap::new())
     }
 
+    /// Renders every tool that is offered to agents. The meta tools are not among them.
     fn build_full_list(&self) -> RenderedToolList {
         let mut unprefixed = BTreeMap::new();
         let available = if self.expose.prefix { BTreeSet::new() } else { self.unprefixed_names() };
@@ -212,6 +217,7 @@ impl Listings {
 }
 
 impl RenderedToolList {
+    /// Sorts the tools and computes the fingerprint of the list.
     fn new(mut tools: Vec<RenderedTool>, unprefixed: BTreeMap<String, ToolName>) -> RenderedToolList {
         // Pages are cut by name, and an unchanged list must be byte-identical.
         tools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -233,6 +239,7 @@ impl RenderedTool {
         Some(RenderedTool { name, json: segment.mcp_json(tool.entry)?, fingerprint })
     }
 
+    /// Makes a tool from its own JSON, for meta tools and for tools under another name than in the catalogue.
     fn from_json(name: &str, json: String) -> RenderedTool {
         RenderedTool { name: name.to_owned(), fingerprint: Fingerprint::digest(&json), json: json.into() }
     }

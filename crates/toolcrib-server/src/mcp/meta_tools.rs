@@ -10,8 +10,11 @@ use serde_json::{Value, json};
 
 use super::response::to_raw;
 
+/// Name of the tool that finds tools.
 pub(super) const SEARCH_TOOLS: &str = "search_tools";
+/// Name of the tool that returns the arguments of tools.
 pub(super) const DESCRIBE_TOOLS: &str = "describe_tools";
+/// Name of the tool that calls a tool, or reads a page of an earlier result.
 pub(super) const CALL_TOOL: &str = "call_tool";
 
 /// The meta tools as they are listed, by name. Every word in the descriptions costs every agent tokens. Sorted by name

@@ -16,6 +16,7 @@ use super::call::{client_relay, forward_to_client};
 use super::response::{McpResult, invalid_params, to_raw, to_rpc_error};
 use super::upstream_lists::{ListKind, not_found_error, request_options, set_text_field, text_field};
 
+/// Prompts are identified by their name.
 const PROMPT_LIST: ListKind =
     ListKind { capability: McpCapability::Prompts, method: "prompts/list", items: "prompts", key: "name" };
 

@@ -20,14 +20,17 @@ use super::prompts::parse_fields;
 use super::response::{McpResult, invalid_params, to_raw};
 use super::upstream_lists::{ListItem, ListKind, set_text_field, text_field};
 
+/// Resources are identified by their URI.
 const RESOURCE_LIST: ListKind =
     ListKind { capability: McpCapability::Resources, method: "resources/list", items: "resources", key: "uri" };
+/// Templates are listed by sources with the capability for resources, under a method of their own.
 const TEMPLATE_LIST: ListKind = ListKind {
     capability: McpCapability::Resources,
     method: "resources/templates/list",
     items: "resourceTemplates",
     key: "uriTemplate",
 };
+/// Scheme of public URIs.
 const URI_SCHEME: &str = "toolcrib://";
 /// Error code for unknown resources in protocol versions before 2026-07-28.
 const RESOURCE_NOT_FOUND: i64 = -32002;
@@ -61,6 +64,7 @@ impl McpService {
         let (source, _, params) = self.route_resource(&request).await?;
         let result =
             self.forward(&source, params, &request).await.map_err(|error| translate_not_found(error, &request))?;
+        // The client asked with the public URI and compares it with the one in the result.
         let result = self.rewrite_content_uris(&source, &result).unwrap_or(result);
         Ok(with_cache_hints(&result, &request).unwrap_or(result))
     }
@@ -161,6 +165,7 @@ fn translate_not_found(error: RpcError, request: &McpRequest) -> RpcError {
     }
 }
 
+/// Error for a URI that no source has, with the code of legacy versions; `translate_not_found` adapts it.
 fn resource_not_found(uri: &str) -> RpcError {
     let uri = toolcrib::core::text::sanitize_truncated(uri, 200);
     let data = Some(to_raw(&serde_json::json!({ "uri": uri })));

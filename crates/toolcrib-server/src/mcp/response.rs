@@ -58,6 +58,7 @@ pub(super) fn parse_params<T: DeserializeOwned>(params: Option<&RawValue>) -> Re
     parsed.map_err(|error| invalid_params(&describe_error(&error)))
 }
 
+/// JSON-RPC error -32602.
 pub(super) fn invalid_params(message: &str) -> RpcError {
     RpcError::new(RpcError::INVALID_PARAMS, message)
 }

@@ -58,6 +58,7 @@ impl McpService {
         // A cursor is sent only if there are tools after this page.
         let last_of_page =
             list.tools.get(first + TOOLS_PER_PAGE - 1).filter(|_| first + TOOLS_PER_PAGE < list.tools.len());
+        // Written by hand: the tools are JSON already, and the cursor needs no escaping.
         let mut text = String::from("{\"tools\":[");
         for (index, tool) in page.enumerate() {
             text.push_str(if index > 0 { "," } else { "" });
@@ -107,6 +108,7 @@ fn encode_cursor(tool: &RenderedTool) -> String {
     BASE64.encode(format!("after {}", tool.name))
 }
 
+/// Returns the name in a cursor; `None` for anything that [`encode_cursor`] did not make.
 fn decode_cursor(cursor: &str) -> Option<String> {
     let text = String::from_utf8(BASE64.decode(cursor).ok()?).ok()?;
     text.strip_prefix("after ").map(str::to_owned)

@@ -188,6 +188,7 @@ pub(super) fn request_options(request: &McpRequest, timeout: Option<Duration>) -
     }
 }
 
+/// `NOT_FOUND` for an item that no source offers; `what` is its kind, such as `prompt`.
 pub(super) fn not_found_error(what: &str, name: &str) -> Error {
     let name = sanitize_truncated(name, 200);
     Error::new(toolcrib::Code::NotFound, format!("no {what} named `{name}`"))

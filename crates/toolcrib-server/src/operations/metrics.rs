@@ -114,6 +114,7 @@ fn write_catalog_metrics(text: &mut PrometheusText, app: &AppState) {
     for source in sources.iter().filter(|source| source.enabled).filter(was_tried) {
         up.value(&[("source", source.id.as_str())], u8::from(source.last_error.is_none()));
     }
+    // Grows with every change; on several processes over one store, a lag between them shows here.
     let position = app.registry.inventory().version;
     text.gauge("toolcrib_journal_position", "Sequence number of the last record applied.").value(&[], position);
     let ready = u8::from(app.registry.check_ready().is_ok());

@@ -10,6 +10,7 @@ use std::fmt::{Display, Write};
 
 use toolcrib::metrics::{DURATION_BUCKETS, DurationHistogram};
 
+/// Content type of the format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Buffer that metrics are written to.

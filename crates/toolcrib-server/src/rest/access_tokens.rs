@@ -24,6 +24,7 @@ use super::route::{ApiRoute, schema_ref};
 use crate::auth::Principal;
 use crate::state::AppState;
 
+/// A token is addressed by its id or its name; a name may change, an id never does.
 pub(super) fn routes() -> Vec<ApiRoute> {
     let with_id =
         |route: ApiRoute| route.path_param("id", json!({ "type": "string", "minLength": 1 }), "Id or name of a token");
@@ -52,6 +53,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
+/// `CreatedToken` is the only schema with the secret.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let text = json!({ "type": "string" });
     let role = string_enum(&["viewer", "agent", "admin"]);

@@ -35,6 +35,7 @@ pub(crate) async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, 
     read_limited_body(MAX_BODY_BYTES, headers, body).await
 }
 
+/// Checks the headers and the announced size before it reads anything.
 async fn read_limited_body(max_bytes: usize, headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
     if let Some(message) = encoding_error(headers) {
         return Err(unsupported_media_type(message));
@@ -47,6 +48,7 @@ async fn read_limited_body(max_bytes: usize, headers: &HeaderMap, body: Body) ->
     tokio::time::timeout(BODY_READ_TIMEOUT, collect_body(max_bytes, body)).await.map_err(timed_out)?
 }
 
+/// Collects the chunks of a body; fails as soon as there are more than `max_bytes`.
 async fn collect_body(max_bytes: usize, body: Body) -> Result<Bytes, Response> {
     let mut chunks = body.into_data_stream();
     let mut bytes = BytesMut::new();
@@ -61,15 +63,18 @@ async fn collect_body(max_bytes: usize, body: Body) -> Result<Bytes, Response> {
     Ok(bytes.freeze())
 }
 
+/// 413, with the limit in the message.
 fn too_large(max_bytes: usize) -> Response {
     let message = format!("the request body is over {} MiB", max_bytes / MEBIBYTE);
     error_response(StatusCode::PAYLOAD_TOO_LARGE, Code::BadRequest, &message)
 }
 
+/// 415.
 fn unsupported_media_type(message: &str) -> Response {
     error_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::BadRequest, message)
 }
 
+/// 400.
 fn bad_request(message: &str) -> Response {
     error_response(StatusCode::BAD_REQUEST, Code::BadRequest, message)
 }

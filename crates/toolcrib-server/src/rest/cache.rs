@@ -96,6 +96,7 @@ impl ResponseCache {
     /// Stores a rendered body, unless a newer catalogue is cached already, and returns the response. The response is
     /// returned even if it is too large to be cached.
     pub(super) fn insert(&self, key: &PendingResponse, rendered: RenderedBody, headers: &HeaderMap) -> Response {
+        // A link that is not a valid header value is left out; the page itself is complete without it.
         let link = rendered.link.and_then(|link| HeaderValue::from_str(&link).ok());
         let tagged = TaggedResponse { body: rendered.body, etag: key.etag.clone(), link };
         let response = tagged.to_response(headers);
@@ -105,6 +106,7 @@ impl ResponseCache {
         response
     }
 
+    /// Returns the shard of a URI.
     fn shard(&self, uri: &str) -> &ArcSwap<CacheShard> {
         let mut hasher = DefaultHasher::new();
         uri.hash(&mut hasher);
@@ -152,6 +154,7 @@ fn request_uri(uri: &Uri) -> &str {
     uri.path_and_query().map_or("/", |path_and_query| path_and_query.as_str())
 }
 
+/// Returns the size of an entry as it counts for [`MAX_SHARD_BYTES`]; the overhead of the map is not included.
 fn entry_size(key: &PendingResponse, tagged: &TaggedResponse) -> usize {
     key.uri.len() + tagged.body.len()
 }
@@ -178,6 +181,8 @@ impl AppState {
             CacheLookup::Hit(response) => return Ok(response),
             CacheLookup::Miss(key) => key,
         };
+        // Rendered from the catalogue of the key, even if a newer one appears meanwhile: body and tag must belong
+        // together.
         let view = key.view.clone();
         // A page of a thousand tools takes too long for an async worker.
         let rendered = tokio::task::spawn_blocking(move || render(&view)).await;

@@ -34,6 +34,7 @@ use crate::state::AppState;
 /// Upper bound for the `timeout` of a request. Longer ones are shortened to it without an error.
 const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
+/// 424 stands for `AUTH_REQUIRED`, 502 for a tool that failed, 503 for a source that could not be reached.
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
         ApiRoute::new("POST", "/api/tools/{name}/call", "call_tool", post(call_tool))
@@ -46,6 +47,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
+/// The body is optional, because many tools take no arguments; unknown fields are refused.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let text = |about: &str| json!({ "type": ["string", "null"], "description": about });
     let call = partial_object(&[
@@ -79,6 +81,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![("Call", call), ("Result", result), ("ResultPage", page)]
 }
 
+/// Sets a keyword of a schema.
 fn set_keyword(mut schema: Value, keyword: &str, value: Value) -> Value {
     schema[keyword] = value;
     schema
@@ -95,6 +98,7 @@ struct CallToolBody {
     page: Option<String>,
 }
 
+/// `POST /api/tools/{name}/call`. A request with `page` calls nothing.
 async fn call_tool(
     State(app): State<AppState>,
     Extension(principal): Extension<Principal>,

@@ -36,6 +36,7 @@ pub(super) use source_schema::schemas;
 
 use authorize::authorize;
 
+/// All of them need [`Permission::Manage`](crate::auth::Permission::Manage), the default of a route.
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
         ApiRoute::new("POST", "/api/sources", "add_source", post(add_source))
@@ -92,6 +93,7 @@ pub(crate) async fn declare_source(
     trace: Option<Trace>,
 ) -> Result<RefreshOutcome> {
     let source = parse_source(app, name, keys)?;
+    // Before the lock: it may resolve host names, which takes long.
     authorize(app, principal, &source).await?;
     // Two requests for the same id would otherwise both find it free, and the second would replace the first.
     let guard = app.declare_lock.lock().await;
@@ -155,6 +157,7 @@ fn parse_source(app: &AppState, name: &str, keys: Map<String, Value>) -> Result<
     })
 }
 
+/// `CONFLICT`, with the way to change the existing source. Trying again would not help, so it is not retryable.
 fn already_declared(app: &AppState, id: &SourceId) -> Error {
     let message = match app.loaded_config.load().declared_at(id) {
         Some(location) => {
@@ -167,6 +170,7 @@ fn already_declared(app: &AppState, id: &SourceId) -> Error {
     Error::new(Code::Conflict, message).with_retryable(false)
 }
 
+/// Builds the response body. Fails if the source was removed meanwhile.
 fn declared_source(app: &AppState, id: &SourceId, outcome: Option<RefreshOutcome>) -> Result<DeclaredSource> {
     let source = app.registry.source(id).ok_or_else(|| app.registry.unknown_source_error(id.as_str()))?;
     Ok(DeclaredSource { source, outcome })

@@ -20,6 +20,7 @@ use super::route::{ApiRoute, schema_ref};
 use crate::auth::Permission;
 use crate::state::AppState;
 
+/// A lockfile is sent as the body of a POST, which changes nothing: [`Permission::Read`] is enough.
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
         ApiRoute::new("GET", "/api/lock", "get_lock", get(get_lock))
@@ -45,6 +46,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
+/// `Lock` is the format of the file that `toolcrib lock` writes.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let text = || json!({ "type": "string" });
     let hash = || json!({ "type": "string", "pattern": "^[0-9a-f]{64}$" });

@@ -20,6 +20,7 @@ use super::route::ApiRoute;
 use crate::auth::Principal;
 use crate::state::AppState;
 
+/// Needs [`Permission::Manage`](crate::auth::Permission::Manage), the default of a route.
 pub(super) fn routes() -> Vec<ApiRoute> {
     let source = |path, operation_id, handler| {
         ApiRoute::new("POST", path, operation_id, handler).source_param().json_response(
@@ -54,6 +55,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
+/// `Switched` names either a source or a tool, hence both are optional.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let switched =
         object_schema(&[("enabled", json!({ "type": "boolean" })), ("changed", json!({ "type": "boolean" }))]);
@@ -64,6 +66,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// `POST /api/sources/{id}/enable`.
 async fn enable_source(
     app: State<AppState>,
     principal: Extension<Principal>,
@@ -72,6 +75,7 @@ async fn enable_source(
     handle_source(app, principal, name, EnabledState::Enabled).await
 }
 
+/// `POST /api/sources/{id}/disable`.
 async fn disable_source(
     app: State<AppState>,
     principal: Extension<Principal>,
@@ -80,6 +84,7 @@ async fn disable_source(
     handle_source(app, principal, name, EnabledState::Disabled).await
 }
 
+/// `POST /api/tools/{name}/enable`.
 async fn enable_tool(
     app: State<AppState>,
     principal: Extension<Principal>,
@@ -88,6 +93,7 @@ async fn enable_tool(
     handle_tool(app, principal, name, EnabledState::Enabled).await
 }
 
+/// `POST /api/tools/{name}/disable`.
 async fn disable_tool(
     app: State<AppState>,
     principal: Extension<Principal>,

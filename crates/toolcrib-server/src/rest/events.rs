@@ -36,6 +36,7 @@ use listener::EventListener;
 
 pub(crate) use feed::EventFeed;
 
+/// The stream is described as text: OpenAPI has no schema for the events in it.
 pub(super) fn routes() -> Vec<ApiRoute> {
     let seq = json!({ "type": "integer", "minimum": 0 });
     let last_event_id = json!({

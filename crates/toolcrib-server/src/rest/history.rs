@@ -34,6 +34,7 @@ const MAX_VERSIONS: u64 = 100;
 /// Versions without a `limit`.
 const DEFAULT_VERSIONS: usize = 20;
 
+/// Both routes may answer 503, because old records and definitions are in the store.
 pub(super) fn routes() -> Vec<ApiRoute> {
     let number = |min: u64, max: u64| json!({ "type": "integer", "minimum": min, "maximum": max });
     let text = || json!({ "type": "string" });
@@ -62,6 +63,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
+/// `data` of a record depends on its `type`; `text` says the same in one line for people.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let text = || json!({ "type": "string" });
     let number = || json!({ "type": "integer", "minimum": 0 });

@@ -15,6 +15,7 @@ use super::{routes, schemas};
 pub(super) struct OpenApiDocument(Bytes);
 
 impl OpenApiDocument {
+    /// Renders the document as compact JSON.
     pub(super) fn render() -> OpenApiDocument {
         OpenApiDocument(Bytes::from(build_document().to_string()))
     }

@@ -51,6 +51,7 @@ impl QueryParams {
         self.value(name).filter(|value| !value.is_empty())
     }
 
+    /// Returns a parameter as it was sent, which may be empty.
     fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -118,6 +119,8 @@ fn decode_form_value(text: &str) -> Result<String> {
     percent_decode(&spaced)
 }
 
+/// Unlike the usual decoders it does not replace malformed sequences: a name that was changed on the way would be
+/// looked up in vain or, worse, name another tool.
 fn percent_decode(text: &str) -> Result<String> {
     let malformed = || {
         bad_request(

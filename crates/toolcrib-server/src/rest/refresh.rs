@@ -20,6 +20,7 @@ use super::route::{ApiRoute, schema_ref};
 use crate::auth::Permission;
 use crate::state::AppState;
 
+/// A failed refresh of one source has the outcome as its body, with the error in it, and not an error envelope.
 pub(super) fn routes() -> Vec<ApiRoute> {
     let flag = || json!({ "type": "boolean", "default": false });
     vec![
@@ -41,6 +42,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
+/// `Change` and `Renamed` are also used by the diff.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let change = with_optional(
         object_schema(&[("name", json!({ "type": "string" })), ("fields", string_array())]),

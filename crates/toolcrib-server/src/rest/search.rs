@@ -32,6 +32,7 @@ const MAX_CONTEXT_BUDGET: u64 = 100_000;
 /// How long a request waits for token counts, which are also written to the store.
 const TOKEN_COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The limits of the handlers are stated in the document too, from the same constants.
 pub(super) fn routes() -> Vec<ApiRoute> {
     let limit = json!({ "type": "integer", "minimum": 1, "maximum": MAX_SEARCH_HITS, "default": Query::DEFAULT_LIMIT });
     let budget = json!({ "type": "integer", "minimum": 1, "maximum": MAX_CONTEXT_BUDGET, "default": SummaryBudget::DEFAULT_TOKENS });
@@ -61,6 +62,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
+/// `also` and `hint` are optional: identical tools of other sources, and a suggestion when nothing was found.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let text = || json!({ "type": "string" });
     let count = || json!({ "type": "integer", "minimum": 0 });
@@ -133,6 +135,7 @@ async fn get_context(State(app): State<AppState>, uri: Uri, headers: HeaderMap) 
     app.respond_cached(&uri, &headers, render).await
 }
 
+/// Serialises a body that has no further page.
 fn render_body(value: &impl serde::Serialize) -> Result<RenderedBody> {
     Ok(RenderedBody { body: response::to_json_bytes(value)?, link: None })
 }

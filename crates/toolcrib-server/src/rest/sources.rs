@@ -21,6 +21,7 @@ use super::route::{ApiRoute, schema_ref};
 use crate::auth::Permission;
 use crate::state::AppState;
 
+/// The list supports conditional requests. A single source does not.
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
         ApiRoute::new("GET", "/api/sources", "list_sources", get(list_sources))
@@ -37,6 +38,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
+/// `Failure` is the short form of an error, which several schemas refer to.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let failure = object_schema(&[
         ("code", json!({ "type": "string" })),

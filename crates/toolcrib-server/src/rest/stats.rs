@@ -27,6 +27,8 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
+/// `Stats` and `Config`. The keys of a configuration are described loosely: each is an object with its value and
+/// origin.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let count = || json!({ "type": "integer", "minimum": 0 });
     let text = || json!({ "type": "string" });

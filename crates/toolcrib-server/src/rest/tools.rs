@@ -27,6 +27,8 @@ use crate::state::AppState;
 /// Values of the parameter `format`.
 const FORMAT_NAMES: [&str; 6] = ["json", "mcp", "anthropic", "openai", "openai-strict", "gemini"];
 
+/// Both routes support conditional requests; `group` is described although it is refused, so that the name stays
+/// reserved.
 pub(super) fn routes() -> Vec<ApiRoute> {
     let limit = json!({ "type": "integer", "minimum": 1, "maximum": page::MAX_TOOLS_PER_PAGE });
     vec![
@@ -69,6 +71,8 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
+/// `ToolDetail` has all fields of `Tool`. Fields are nullable where a deprecated tool, of which only the inventory is
+/// left, has no value.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let text = || json!({ "type": "string" });
     let time = || json!({ "type": "string", "format": "date-time" });

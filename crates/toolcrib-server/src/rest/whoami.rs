@@ -12,6 +12,7 @@ use super::response;
 use super::route::ApiRoute;
 use crate::auth::{Permission, Principal};
 
+/// Requires [`Permission::Read`]: a client without credentials learns nothing but the error.
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
         ApiRoute::new("GET", "/api/whoami", "whoami", get(whoami))

@@ -54,6 +54,8 @@ impl<'a> ExampleBuilder<'a> {
         self.remaining -= 1;
         let target = resolve_references(self.root, schema);
         let keyword = |key: &str| schema.get(key).or_else(|| target.get(key));
+        // In the order of how likely the value is to be accepted: a constant is the only one, an example is only a
+        // suggestion.
         let named_value = keyword("const")
             .or_else(|| keyword("default").filter(|value| !value.is_null()))
             .or_else(|| array_at(target, "enum").first())
@@ -118,6 +120,7 @@ impl<'a> ExampleBuilder<'a> {
     }
 }
 
+/// Returns a keyword with a whole number that is not negative.
 fn integer_keyword(schema: &Value, key: &str) -> Option<u64> {
     schema.get(key).and_then(Value::as_u64)
 }
@@ -138,6 +141,7 @@ fn example_number(schema: &Value, is_integer: bool) -> f64 {
         (Some(_), None) | (None, Some(_)) | (None, None) => 1.0,
     };
     let step = if is_integer { 1.0 } else { half_range.min(1.0) };
+    // `step` turns an exclusive bound into an inclusive one.
     let min = above.map(|above| above + step).or_else(|| bound("minimum"));
     let max = below.map(|below| below - step).or_else(|| bound("maximum"));
     let mut number = 1.0_f64.max(min.unwrap_or(1.0));

@@ -29,6 +29,7 @@ pub(super) fn render_empty() -> Markup {
     render_outcome(html! {})
 }
 
+/// Renders the live region. It keeps its id across calls, so that the script updates it in place.
 fn render_outcome(content: Markup) -> Markup {
     html! { div id="outcome" role="status" { (content) } }
 }

@@ -20,6 +20,7 @@ pub(super) fn render_schema(schema: &Value, empty_text: &str) -> Markup {
     html! { @if arguments.is_empty() { p.faint { (empty_text) } } @else { (render_level(&arguments)) } }
 }
 
+/// Renders the arguments at one level of nesting.
 fn render_level(arguments: &ArgumentList) -> Markup {
     html! {
         ul.tree {
@@ -29,6 +30,7 @@ fn render_level(arguments: &ArgumentList) -> Markup {
     }
 }
 
+/// Renders one argument and, below it, those nested in it.
 fn render_argument(argument: &ArgumentOutline) -> Markup {
     html! {
         li {
@@ -45,6 +47,7 @@ fn render_argument(argument: &ArgumentOutline) -> Markup {
     }
 }
 
+/// Renders the first choices in a line and the others in a disclosure.
 fn render_choices(choices: &[String]) -> Markup {
     let (inline, others) = choices.split_at(choices.len().min(MAX_INLINE_CHOICES));
     let render = |choices: &[String]| html! { @for choice in choices { code { (choice) } " " } };

@@ -24,7 +24,9 @@ pub(super) fn render_snippets(app: &AppState, host: &str, detail: &ToolDetail, s
     let view = app.registry.view(&Caller { name: "console".into() });
     let name = detail.view.name.as_str();
     let tool = view.catalog.find(name).ok();
+    // The same example in both commands.
     let arguments = example::example_arguments(schema);
+    // Only where a client on this machine needs one; the token itself is never on the page.
     let token = (!app.auth.allows_local_without_token()).then_some("\"Authorization: Bearer $TOKEN\"");
     html! {
         div.snippets {

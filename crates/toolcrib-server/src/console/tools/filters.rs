@@ -117,6 +117,7 @@ impl ToolFilters {
             }
     }
 
+    /// True when the list is about disabled tools, which the search index does not contain.
     pub(super) fn shows_disabled(&self) -> bool {
         self.state == "disabled"
     }
@@ -161,6 +162,7 @@ impl ToolFilters {
         format!("/tools?{}", query.finish())
     }
 
+    /// Value of the parameter `used`; the inverse of [`ToolFilters::parse`].
     fn usage_value(&self) -> &'static str {
         match self.usage {
             UsageFilter::Any => "",
@@ -169,6 +171,7 @@ impl ToolFilters {
         }
     }
 
+    /// Value of the parameter `order`; the inverse of [`ToolFilters::parse`].
     fn order_value(&self) -> &'static str {
         match self.order {
             SortOrder::Best => "",
@@ -204,6 +207,7 @@ impl ToolFilters {
     }
 }
 
+/// Renders a select with a label for screen readers.
 fn render_select(name: &str, label: &str, choices: &[(&str, &str)], selected: &str) -> Markup {
     html! {
         label { span.unseen { (label) }

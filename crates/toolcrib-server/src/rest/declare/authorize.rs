@@ -79,6 +79,7 @@ fn source_urls(kind: &SourceKind) -> Vec<(&'static str, &str)> {
     }
 }
 
+/// Returns the token endpoints of OAuth 2, also of schemes inside schemes.
 fn token_urls(auth: &Auth) -> Vec<&str> {
     match auth {
         Auth::Oauth2 { token_url, .. } => vec![token_url],

@@ -30,6 +30,7 @@ pub(super) async fn change_source(
     JsonBody(mut patch): JsonBody<Map<String, Value>>,
 ) -> Result<Response, ApiError> {
     let id = find_source_id(&app.registry, &name)?;
+    // `enabled` is not part of the declaration, so it is taken out of the patch and applied by itself.
     let enabled = patch.shift_remove("enabled").map(parse_enabled).transpose()?;
     let guard = app.declare_lock.lock().await;
     let source = if patch.is_empty() { None } else { Some(apply_patch(&app, &id, &patch)?) };

@@ -91,6 +91,7 @@ fn source_keys() -> Value {
     schema
 }
 
+/// Schema of one of these values or `null`; without a `type`, because `null` has another one.
 fn nullable_enum(values: &[&str]) -> Value {
     let mut choices: Vec<Value> = values.iter().map(|value| json!(value)).collect();
     choices.push(Value::Null);

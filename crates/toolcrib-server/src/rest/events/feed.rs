@@ -96,6 +96,7 @@ impl EventFeed {
         self.listeners.by_identity().values().sum()
     }
 
+    /// Returns a receiver of all events from now on.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<FeedEvent> {
         self.events.subscribe()
     }
@@ -117,6 +118,7 @@ impl EventFeed {
 }
 
 impl ListenerCounts {
+    /// Locks the counts. They stay correct after a panic: each change is a single addition or removal.
     fn by_identity(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,6 +137,7 @@ impl Drop for ListenerPermit {
 }
 
 impl TooManyListeners {
+    /// `RATE_LIMITED`, with the limit in the message.
     pub(super) fn into_error(self) -> Error {
         let message = match self {
             TooManyListeners::Total => format!("too many event streams ({MAX_LISTENERS}); try again later"),

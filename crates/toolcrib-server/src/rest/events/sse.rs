@@ -57,6 +57,7 @@ pub(super) fn render_lost(count: u64) -> Bytes {
     format_event("lost", None, &json!({ "count": count }))
 }
 
+/// Renders an event without an id: a client that reconnects does not get it again.
 fn render_measurement(event: &str, data: &impl Serialize) -> FeedEvent {
     FeedEvent::Measurement(format_event(event, None, data))
 }

@@ -80,6 +80,7 @@ impl ToolListQuery {
         Ok(RenderedBody { body: render_envelope(&page, &view.catalog.hash().to_string(), next).into(), link: None })
     }
 
+    /// True when a tool of the catalogue passes the filters. Deprecated tools are not in the catalogue.
     fn matches(&self, tool: &ToolRef<'_>) -> bool {
         let state_matches = match self.state {
             None => true,
@@ -92,6 +93,7 @@ impl ToolListQuery {
 }
 
 impl ToolStateFilter {
+    /// Fails for an unknown state, with the known ones in the message.
     fn parse(text: &str) -> Result<ToolStateFilter> {
         match text {
             "active" => Ok(ToolStateFilter::Active),

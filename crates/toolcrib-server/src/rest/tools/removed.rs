@@ -47,6 +47,7 @@ fn collect_removed(tools: &mut Vec<(ToolName, Value)>, id: &SourceId, state: &So
     }
 }
 
+/// Renders a tool with all fields of the schema `Tool`; those that only a definition has are `null`.
 fn tool_json(
     id: &SourceId,
     kind: &str,

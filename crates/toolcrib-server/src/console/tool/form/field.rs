@@ -117,9 +117,11 @@ pub(super) fn build_fields(
             count.is_partial = true;
             continue;
         }
+        // Counted before the fields nested in it, so that ids are unique and the limit holds for the whole form.
         count.fields += 1;
         let index = count.fields;
         let target = resolve_references(root, property);
+        // The escapes of JSON pointers (RFC 6901).
         let path = format!("{parent}/{}", name.replace('~', "~0").replace('/', "~1"));
         // Keywords beside a `$ref` take precedence over those of the referenced schema.
         let keyword = |key: &str| property.get(key).or_else(|| target.get(key));
@@ -131,6 +133,7 @@ pub(super) fn build_fields(
         if let FieldKind::Text(size) = &mut kind {
             *size = text_size(name, description, value_schema);
         }
+        // For the limits on the number of items, which the hint of a list states.
         let items = value_schema.get("items").map_or(&Value::Null, |items| resolve_references(root, items));
         let type_name = single_type(root, target);
         let note = match &kind {
