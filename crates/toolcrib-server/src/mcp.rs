@@ -54,7 +54,7 @@ pub struct McpService {
     expose: Arc<watch::Sender<Arc<Expose>>>,
     /// Rendered lists, shared by all clients of both modes.
     listing_cache: Arc<ListingCache>,
-    /// What each connected client was told last.
+    /// Last list, log level and subscriptions of each connected client.
     clients: Arc<ClientStates>,
     /// For `warm: client`.
     stateless_clients: Arc<StatelessClients>,

@@ -87,7 +87,7 @@ impl ChangeWatcher {
     async fn check_tool_list(&mut self) -> Option<ChangeNotification> {
         let listings = self.service.listings();
         let current = listings.tool_list(self.service.listing_mode(&self.peer).await).await.fingerprint;
-        // What the client was last sent takes precedence over what this watcher last saw.
+        // The list that the client was last sent takes precedence over the one that this watcher last saw.
         let known = self.service.clients.last_list(&self.peer).or(self.known_list);
         self.known_list = Some(current);
         if known.is_none_or(|known| known == current) {

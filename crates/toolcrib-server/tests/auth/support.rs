@@ -22,6 +22,7 @@ use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 pub(crate) use crate::raw_http::{RawHttpResponse, TEST_TIMEOUT};
 use crate::raw_http::{send_and_read, send_request};
 
+/// A server whose clock the test moves, so that tokens, sessions and links expire without waiting.
 pub(crate) struct AuthTestServer {
     pub(crate) registry: Registry,
     pub(crate) clock: ManualClock,
@@ -62,6 +63,7 @@ pub(crate) async fn build_configured_server(
         loaded_config: LoadedConfig::from_config(config),
         data_dir: directory.path().to_owned(),
         require_token,
+        // The client of a test runs in the same process as the server.
         refuse_own_process: false,
     };
     let service = McpService::new(registry.clone(), server_config.loaded_config.config.expose.clone());

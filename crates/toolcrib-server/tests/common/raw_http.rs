@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 pub(crate) use toolcrib_testkit::http_response::RawHttpResponse;
 
+/// Bounds every wait of a test. Far above what a response takes, because several tests share a busy machine.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Sends one request on a new connection and reads the response. `headers` are complete lines and may contain `Host`.

@@ -19,6 +19,7 @@ use url::Url;
 
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// A service and one client, connected through a stream in memory.
 pub(crate) struct McpFixture {
     pub(crate) registry: Registry,
     pub(crate) service: McpService,
@@ -79,6 +80,7 @@ impl HttpTestServer {
             loaded_config: LoadedConfig::from_config(Config::default()),
             data_dir: directory.path().to_owned(),
             require_token: false,
+            // The client of a test runs in the same process as the server.
             refuse_own_process: false,
         };
         let http_server =

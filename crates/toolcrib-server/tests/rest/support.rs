@@ -17,6 +17,7 @@ use toolcrib_server::{HttpServer, McpService, ServerConfig, ServerLimits, bind};
 pub(crate) use crate::raw_http::{RawHttpResponse, TEST_TIMEOUT};
 use crate::raw_http::{send_and_read, send_request};
 
+/// A server on loopback with a registry in memory. Tests change the registry directly to set up what they request.
 pub(crate) struct RestTestServer {
     pub(crate) registry: Registry,
     pub(crate) address: String,
@@ -65,6 +66,7 @@ async fn start_with_limits(config: Config, options: RegistryOptions, limits: Ser
         loaded_config: LoadedConfig::from_config(config),
         data_dir: data_dir.path().to_owned(),
         require_token: false,
+        // The client of a test runs in the same process as the server.
         refuse_own_process: false,
     };
     let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
@@ -111,6 +113,7 @@ impl RestTestServer {
         self.shutdown.cancel();
     }
 
+    /// Shuts the server down and waits until it has ended.
     pub(crate) async fn stop(self) {
         self.begin_shutdown();
         tokio::time::timeout(TEST_TIMEOUT, self.task).await.unwrap().unwrap();
