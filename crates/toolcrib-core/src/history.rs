@@ -11,7 +11,7 @@
 
 use crate::compare::ToolRename;
 use crate::error::{Code, Error, Result};
-use crate::inventory::{Event, Inventory, ToolState};
+use crate::inventory::{Event, Inventory, Origin, ToolState};
 use crate::manifest::ToolChange;
 use crate::source::SourceId;
 use crate::text::sanitize_truncated;
@@ -165,11 +165,11 @@ fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -
     match event {
         Event::SourceDeclared { source, kind, origin, enabled, .. } => {
             let kind = sanitize_truncated(kind, 40);
-            format!("`{source}` declared ({kind}, from {}{})", origin.as_str(), disabled(enabled))
+            format!("`{source}` declared ({kind}, {}{})", describe_origin(*origin), disabled(enabled))
         }
         Event::SourceChanged { source, kind, origin, enabled, .. } => {
             let kind = sanitize_truncated(kind, 40);
-            format!("the declaration of `{source}` changed ({kind}, from {}{})", origin.as_str(), disabled(enabled))
+            format!("the declaration of `{source}` changed ({kind}, {}{})", describe_origin(*origin), disabled(enabled))
         }
         Event::SourceEnabled { source } => format!("`{source}` enabled"),
         Event::SourceDisabled { source } => format!("`{source}` disabled"),
@@ -219,6 +219,14 @@ fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -
         // Its type is not part of the parsed event, so the caller passes the recorded name.
         Event::Unknown if kind.is_empty() => "unknown event, written by a newer Toolcrib".to_owned(),
         Event::Unknown => format!("unknown event `{}`, written by a newer Toolcrib", sanitize_truncated(kind, 60)),
+    }
+}
+
+/// Returns where a source was declared, in words.
+fn describe_origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Config => "in the configuration",
+        Origin::Runtime => "at run time",
     }
 }
 

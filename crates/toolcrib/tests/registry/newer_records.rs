@@ -221,12 +221,12 @@ async fn a_store_of_the_first_version_is_served() {
     assert_eq!(
         text,
         [
-            "`core` declared (builtin, from config)",
+            "`core` declared (builtin, in the configuration)",
             "2 tools added to `core`: calculate, current_time",
             "tool `calculate` of `core` disabled",
             "token `ci` created (agent)",
             "token `ci` revoked",
-            "`gone` declared (mcp, from runtime)",
+            "`gone` declared (mcp, at run time)",
             "`gone` disabled",
             "`gone` enabled",
             "`gone` removed",
