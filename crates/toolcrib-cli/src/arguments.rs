@@ -10,14 +10,19 @@ use crate::discovery_wait::InterruptibleWait;
 use crate::output;
 use crate::telemetry::Telemetry;
 
+/// Maximum width of help texts in columns. clap wraps at this width, or at that of a narrower terminal; the lines of
+/// examples are written by hand and must fit.
+const MAX_HELP_WIDTH: usize = 98;
+
 /// One catalogue of every tool an AI agent may use.
 #[derive(Debug, Parser)]
-#[command(name = "toolcrib", version, max_term_width = 100, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "toolcrib", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(max_term_width = MAX_HELP_WIDTH)]
 #[command(after_help = "Examples:
-  toolcrib demo                                  see it work, without any configuration
+  toolcrib demo                                  a guided tour that needs no configuration
   toolcrib add time -- uvx mcp-server-time       declare a server and discover its tools
   toolcrib tools                                 every tool, from the cache
-  toolcrib search create an issue                the tools that fit a task
+  toolcrib search create an issue                the tools for a task
   toolcrib call time__get_current_time timezone=UTC")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -29,19 +34,19 @@ pub(crate) struct Arguments {
 /// Options that every command accepts, and per-run state that travels with them.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CommonArguments {
-    /// The configuration file, instead of the nearest `toolcrib.yaml` or `.mcp.json`
+    /// Configuration file; by default the nearest `toolcrib.yaml` or `.mcp.json`
     #[arg(long, global = true, value_name = "FILE", env = "TOOLCRIB_CONFIG", help_heading = "Common options")]
     pub(crate) config: Option<PathBuf>,
-    /// The data directory, which holds the store; by default one derived from the configuration file's path
+    /// Data directory with the store; by default derived from the path of the configuration file
     #[arg(long, global = true, value_name = "DIR", env = "TOOLCRIB_DATA", help_heading = "Common options")]
     pub(crate) data: Option<PathBuf>,
-    /// The store: `sqlite:FILE` or `memory:`, instead of the data directory
+    /// Store, instead of the one in the data directory: `sqlite:FILE` or `memory:`
     #[arg(long, global = true, value_name = "URL", help_heading = "Common options")]
     pub(crate) store: Option<String>,
     /// Print data as JSON
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) json: bool,
-    /// Show log events on stderr; twice for more
+    /// Log more to stderr: `-v` discoveries and calls, `-vv` debug events, `-vvv` trace events
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Common options")]
     pub(crate) verbose: u8,
     /// Show neither hints nor progress
@@ -124,7 +129,7 @@ impl Arguments {
         for (title, names) in COMMAND_GROUPS {
             let members = names.iter().filter_map(|name| command.find_subcommand(name)).cloned();
             let ordered = members.enumerate().map(|(index, member)| member.display_order(index));
-            let group = clap::Command::new(title).disable_help_subcommand(true).max_term_width(100);
+            let group = clap::Command::new(title).disable_help_subcommand(true).max_term_width(MAX_HELP_WIDTH);
             let list = group.subcommands(ordered).help_template("{subcommands}").render_help().to_string();
             groups.push_str(&format!("{title}:\n{}\n\n", list.trim_end()));
         }
@@ -156,6 +161,19 @@ mod tests {
         visible.sort_unstable();
         grouped.sort_unstable();
         assert_eq!(grouped, visible);
+    }
+
+    /// clap would wrap a longer line, which breaks the columns of the examples.
+    #[test]
+    fn every_example_fits_into_the_help() {
+        fn check(command: &clap::Command) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in text.lines() {
+                assert!(line.chars().count() <= MAX_HELP_WIDTH, "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Arguments::command());
     }
 
     #[test]

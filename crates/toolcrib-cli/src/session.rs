@@ -125,8 +125,10 @@ impl CliSession {
         });
         let names: Vec<String> = stale.map(|source| source.id.to_string()).collect();
         if !names.is_empty() {
-            let lists = if names.len() == 1 { "list of" } else { "lists of" };
-            self.common.hint(&format!("hint: the {lists} {} may be old; `--fresh` asks again", names.join(", ")));
+            let (lists, are, them) = if names.len() == 1 { ("list", "is", "it") } else { ("lists", "are", "them") };
+            let names = names.join(", ");
+            self.common
+                .hint(&format!("hint: the tool {lists} of {names} {are} stale; `--fresh` refreshes {them} first"));
         }
     }
 

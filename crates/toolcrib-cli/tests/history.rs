@@ -167,7 +167,7 @@ fn a_failing_source_leaves_the_lockfile_unchanged() {
     project
         .run(&["lock"])
         .assert_code(1)
-        .assert_stderr("nothing was locked, because these sources could not be read: `hub`");
+        .assert_stderr("nothing was locked, because the current tool list could not be read from `hub`");
     assert_eq!(std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap(), locked);
     let diff = project.json(1, &["diff", "--against", "lockfile", "--ci"]);
     assert_eq!(diff["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"));
@@ -194,10 +194,10 @@ fn cached_locks_and_compares_without_requests() {
         .run(&["lock", "--cached"])
         .assert_code(0)
         .assert_stdout("3 tools of 1 source")
-        .assert_stderr("the list of hub may be old");
+        .assert_stderr("the tool list of hub is stale");
     assert_eq!(std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap(), locked);
     let same = project.run(&["diff", "--ci", "--cached"]);
-    same.assert_code(0).assert_stderr("the list of hub may be old").assert_stderr("nothing differs");
+    same.assert_code(0).assert_stderr("the tool list of hub is stale").assert_stderr("nothing differs");
     let log: Value = serde_json::from_str(&same.stdout).unwrap();
     let notes = &log["runs"][0]["invocations"][0]["toolExecutionNotifications"];
     assert_eq!(notes[0]["message"]["text"], json!("the tool list of `hub` may be outdated"));

@@ -297,7 +297,7 @@ fn import_skips_sources_of_the_configuration() {
     toolcrib.run_ok(&["trust"]);
     let imported = toolcrib.run_ok(&["import", ".mcp.json"]);
     let expected = format!(
-        "files: skipped: `{}:1` declares that name, and the configuration wins\ndocs: imported from `.mcp.json`: http://x\n",
+        "files: skipped: `{}:1` declares that name, and the configuration takes precedence\ndocs: imported from `.mcp.json`: http://x\n",
         config.display()
     );
     assert_eq!(imported.stdout, expected);
@@ -318,7 +318,7 @@ fn an_exported_configuration_declares_the_same_sources() {
     toolcrib.run_ok(&["add", "c", "--env", "TOKEN=hunter2", "--", &server, "--tools", "1"]);
     toolcrib.run_ok(&["disable", "a"]);
     let exported = toolcrib.run_ok(&["export", "--secrets"]);
-    assert!(exported.stderr.contains("`env.TOKEN` of `c` may be secret and is written as it is"), "{exported:?}");
+    assert!(exported.stderr.contains("`env.TOKEN` of `c` may be secret and is written in clear text"), "{exported:?}");
     assert!(exported.stdout.contains("hunter2"), "{exported:?}");
     let other = Toolcrib::new();
     let file = other.write("toolcrib.yaml", &exported.stdout);

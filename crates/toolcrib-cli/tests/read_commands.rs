@@ -203,8 +203,8 @@ fn history_lists_added_changed_and_removed_tools() {
     assert_eq!(
         lines,
         [
-            "#1  config   `one` declared (mcp, from config)",
-            "#2  config   `two` declared (mcp, from config)",
+            "#1  config   `one` declared (mcp, in the configuration)",
+            "#2  config   `two` declared (mcp, in the configuration)",
             lines[2],
             lines[3],
             "#5  refresh  1 tool added to `one`: new; 1 changed: `a`: its description changed (text); 1 removed: gone",
@@ -332,12 +332,12 @@ fn doctor_reports_problems_with_advice() {
         };
         assert!(checks.as_array().unwrap().iter().any(|check| fits(&check)), "{name} {status}: {message}\n{checks:#}");
     };
-    check("config", "ok", "toolcrib.yaml` is read; 11 sources", "");
+    check("config", "ok", "toolcrib.yaml` is loaded; 11 sources declared", "");
     check("data", "ok", "", "");
     check("store", "ok", "none damaged", "");
     check("guard", "ok", "", "");
     check("source odd", "ok", "3 tools, health ok", "");
-    check("tools of odd", "warn", "`bad` is set aside: its input schema is not a JSON object", "");
+    check("tools of odd", "warn", "`bad` is skipped: its input schema is not a JSON object", "");
     check("tools of odd", "warn", "built-in tools have these names: `calculate`", "on_conflict: keep");
     check("source core", "ok", "7 tools", "");
     check("source off", "ok", "disabled", "toolcrib enable off");

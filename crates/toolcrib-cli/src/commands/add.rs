@@ -31,58 +31,59 @@ use report::AddReport;
   toolcrib add files --cwd . --env LOG=debug -- npx -y @modelcontextprotocol/server-filesystem .
   toolcrib add docs --url https://docs.example.com/mcp --bearer '${env:DOCS_TOKEN}'
   toolcrib add old --url https://old.example.com/sse --transport sse --header X-Team=core
-  toolcrib add shop --openapi https://shop.example.com/openapi.json --tag orders --exclude '*delete*'
-  toolcrib add shop --openapi ./shop.yaml --base-url http://127.0.0.1:8080 --bearer '${env:SHOP_TOKEN}'
+  toolcrib add shop --openapi https://shop.example.com/openapi.json --tag orders
+  toolcrib add shop --openapi ./shop.yaml --base-url http://127.0.0.1:8080 --exclude '*delete*'
   toolcrib add errands --workflow ./errands.arazzo.yaml
 
-A source that cannot be discovered is kept, marked failed, and the exit code is 1. Further options of an API (several
-credentials, variables, polling) can be set in a configuration file: docs/openapi.md.")]
+A source that cannot be discovered is kept and marked as failed, and the exit code is 1. Further
+options of an API (several credentials, variables, polling) can be set in a configuration file:
+docs/openapi.md.")]
 pub(crate) struct Arguments {
-    /// Becomes the prefix of its tools: `name__tool`
+    /// Name of the source, which is the prefix of its tools: `name__tool`
     name: String,
-    /// The command that starts a server on stdio, after `--`
+    /// Command and arguments that start an MCP server on stdio, after `--`
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
-    /// A variable for the server; the value may be a reference such as `${env:NAME}`
+    /// Environment variable of the server; the value may be a reference such as `${env:NAME}`
     #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["url", "openapi", "workflow"])]
     env: Vec<String>,
-    /// The directory that the server starts in
+    /// Working directory of the server; by default the current directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "openapi", "workflow"])]
     cwd: Option<String>,
-    /// A variable of Toolcrib's own environment to pass on to the server
+    /// Variable of Toolcrib's own environment to pass on to the server
     #[arg(long, value_name = "NAME", conflicts_with_all = ["url", "openapi", "workflow"])]
     inherit_env: Vec<String>,
-    /// The address of a server that runs elsewhere
+    /// URL of an MCP server that is reached over HTTP, such as `https://docs.example.com/mcp`
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// `http` is Streamable HTTP, `sse` the older transport
+    /// MCP transport of `--url`: `http` (Streamable HTTP, the default) or `sse` (legacy HTTP+SSE)
     #[arg(long, value_parser = ["http", "sse"], conflicts_with_all = ["command", "openapi", "workflow"])]
     transport: Option<String>,
-    /// A header for every request
+    /// HTTP header for every request
     #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["command", "workflow"])]
     header: Vec<String>,
-    /// The token to present, best as a reference: `${env:NAME}` or `${file:PATH}`
+    /// Bearer token for the server or API, best as a reference: `${env:NAME}` or `${file:PATH}`
     #[arg(long, value_name = "REFERENCE", conflicts_with_all = ["command", "workflow"])]
     bearer: Option<String>,
-    /// An API: its OpenAPI document, JSON or YAML
+    /// OpenAPI document (JSON or YAML) whose operations become tools
     #[arg(long, value_name = "FILE-OR-URL")]
     openapi: Option<String>,
-    /// Base URL of requests; overrides the document
+    /// Base URL of requests, instead of the servers in the document
     #[arg(long, value_name = "URL", conflicts_with_all = ["command", "url", "workflow"])]
     base_url: Option<String>,
-    /// Only these operations: a glob on the name of the tool or on `METHOD /path`
+    /// Only operations that match a glob on the name of the tool or on `METHOD /path`
     #[arg(long, value_name = "GLOB", conflicts_with_all = ["command", "url", "workflow"])]
     include: Vec<String>,
-    /// All operations but these
+    /// No operations that match a glob on the name of the tool or on `METHOD /path`
     #[arg(long, value_name = "GLOB", conflicts_with_all = ["command", "url", "workflow"])]
     exclude: Vec<String>,
-    /// Only operations with this tag, or one of several
+    /// Only operations with this tag; given several times, with one of the tags
     #[arg(long, value_name = "TAG", conflicts_with_all = ["command", "url", "workflow"])]
     tag: Vec<String>,
-    /// Allow a document fetched from a URL to point to private addresses
+    /// Allow a document that is fetched from a URL to name servers at private addresses
     #[arg(long, conflicts_with_all = ["command", "url", "workflow"])]
     allow_private: bool,
-    /// Workflows: their Arazzo document
+    /// Arazzo document (JSON or YAML) whose workflows become tools
     #[arg(long, value_name = "FILE")]
     workflow: Option<String>,
 }

@@ -30,13 +30,13 @@ pub(crate) struct Arguments {
     /// `KEY=VALUE`, typed by the tool's schema, or `KEY:=JSON`
     #[arg(value_name = "KEY=VALUE")]
     pairs: Vec<String>,
-    /// All arguments as JSON, from a file, or from standard input; pairs override them
+    /// All arguments as a JSON object: as text, from a file, or from stdin (`-`); pairs override them
     #[arg(long, value_name = "JSON|@FILE|-")]
     args: Option<String>,
-    /// How long the call may take, `30s` or `2m`; the source's `call_timeout` otherwise
+    /// Timeout of the call, such as `30s` or `2m`; by default the `call_timeout` of the source
     #[arg(long, value_name = "DURATION", value_parser = parse_wait_duration)]
     timeout: Option<Duration>,
-    /// Consent to a call that a policy asks about
+    /// Consent to the call of a tool whose policy is `ask`
     #[arg(long)]
     yes: bool,
     #[command(flatten)]

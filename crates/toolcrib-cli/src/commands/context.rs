@@ -18,7 +18,7 @@ use crate::session::CliSession;
   toolcrib context --budget 200 >> prompt.txt
   toolcrib context --cached --json
 
-Tokens are counted with o200k_base. Tools that the configuration marks as `essential` are named first.")]
+Tokens are counted with o200k_base. Tools that the configuration marks as `essential` come first.")]
 pub(crate) struct Arguments {
     /// Maximum number of tokens
     #[arg(long, value_name = "TOKENS", default_value_t = SummaryBudget::DEFAULT_TOKENS, value_parser = parse_budget)]

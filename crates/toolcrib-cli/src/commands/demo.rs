@@ -26,22 +26,22 @@ use crate::{color, output, progress};
 use sandbox::DemoSandbox;
 use shop_api::ShopApi;
 
-/// See it work, without any configuration: discovers, finds, calls, and starts again from the cache
+/// Run a guided tour with sample sources: discover, search, call, restart from the cache
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib demo
-  toolcrib demo --serve                        look around in the console
-  toolcrib demo --api                          serve the demo's REST API, to try `toolcrib add --openapi` on
+  toolcrib demo --serve      serve the sample tools, to look around in the console
+  toolcrib demo --api        serve the sample REST API, to try `toolcrib add --openapi`
 
-Nothing is left behind: no file, no process.")]
+The demo needs no configuration and leaves no file and no process behind.")]
 pub(crate) struct Arguments {
-    /// Serve the bundled REST API alone, until Ctrl-C
+    /// Instead of the tour, serve the sample REST API until Ctrl-C
     #[arg(long, group = "standing")]
     api: bool,
-    /// Serve the demo's tools with the console, until Ctrl-C
+    /// Instead of the tour, serve the sample tools (MCP, REST, console) until Ctrl-C
     #[arg(long, group = "standing")]
     serve: bool,
-    /// Where to serve; port 0 selects a free port
+    /// Address and port for `--api` or `--serve`; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", requires = "standing", default_value = "127.0.0.1:0")]
     listen: String,
 }

@@ -48,7 +48,8 @@ pub(crate) struct Arguments {
     /// With `--format`: list what the conversion loses, instead of the tool
     #[arg(long, requires = "format")]
     explain: bool,
-    /// As it was then: `2h`, `7d`, `2026-11-15`, or a time such as `2026-11-15T20:00:00Z`; makes no network requests and starts no process
+    /// Show the tool as it was at a time: `2h`, `7d`, `2026-11-15`, or `2026-11-15T20:00:00Z`; makes no network requests
+    /// and starts no process
     #[arg(long, value_name = "TIME", conflicts_with_all = ["format", "cached", "fresh"])]
     at: Option<TimeSpec>,
     #[command(flatten)]

@@ -28,11 +28,12 @@ use crate::session::CliSession;
   toolcrib diff --against ci/toolcrib.lock --fresh
   toolcrib diff --ci > toolcrib.sarif
 
-With `--ci` stale tool lists are refreshed first (not with `--cached`), the exit code is 1 when anything differs or
-could not be read, SARIF 2.1.0 goes to stdout (with `--json` the response of `GET /api/diff`) and the readable text to
-stderr.")]
+With `--ci` stale tool lists are refreshed first (not with `--cached`), and the exit code is 1 if
+anything differs or cannot be read. SARIF 2.1.0 goes to stdout (with `--json` the response of
+`GET /api/diff`), and the readable text to stderr.")]
 pub(crate) struct Arguments {
-    /// `lockfile`, another lockfile, or a time: `2h`, `7d`, `2026-11-15`, `2026-11-15T20:00:00Z`; else `toolcrib.lock` beside the configuration
+    /// Lockfile or time to compare with: a file, `lockfile` (the default: `toolcrib.lock` beside the configuration),
+    /// `2h`, `7d`, `2026-11-15`, or `2026-11-15T20:00:00Z`
     #[arg(long, value_name = "FILE-OR-TIME")]
     against: Option<String>,
     /// For a build: fail when anything differs, and print SARIF
@@ -66,7 +67,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         (false, DiffBase::Lock { path, .. }) => format!("nothing differs from `{}`", path.display()),
         (false, DiffBase::Time(_)) => "nothing differs".to_owned(),
     };
-    // JSON wins over SARIF: `--ci --json` is for scripts.
+    // `--json` takes precedence over SARIF: `--ci --json` is for scripts.
     match (arguments.ci, common.json) {
         (_, true) => output::print_json(&difference)?,
         (false, false) => output::print_line(&text)?,
@@ -97,8 +98,7 @@ async fn compare(session: &CliSession, arguments: &Arguments) -> Result<(DiffBas
     let ensured = session.ensure(required, None, policy).await;
     if arguments.ci && !ensured.unanswered.is_empty() {
         let names: Vec<String> = ensured.unanswered.iter().map(|id| format!("`{id}`")).collect();
-        let message =
-            format!("nothing was compared, because these sources did not answer in time: {}", names.join(", "));
+        let message = format!("nothing was compared, because there was no response in time from {}", names.join(", "));
         return Err(Error::new(Code::ToolUnavailable, message));
     }
     if required == RequiredFreshness::Cached {

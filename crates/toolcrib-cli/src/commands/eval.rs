@@ -24,14 +24,16 @@ use crate::table::Table;
   toolcrib eval --tools tools.jsonl --queries queries.jsonl
   toolcrib eval --tools tools.jsonl --queries queries.jsonl -k 20 --json
 
-A line of tools:   {\"id\": \"1\", \"server\": \"mail\", \"name\": \"send\", \"description\": \"…\", \"input_schema\": {…}}
-A line of queries: {\"query\": \"write to Ann\", \"relevant\": [\"1\"]}
+A line of the tools:
+  {\"id\": \"1\", \"server\": \"mail\", \"name\": \"send\", \"description\": \"…\", \"input_schema\": {…}}
+A line of the queries:
+  {\"query\": \"write to Ann\", \"relevant\": [\"1\"]}
 With \"groups\": [[\"1\", \"2\"]], each inner list is one needed tool with its interchangeable copies.")]
 pub(crate) struct Arguments {
-    /// The tools, one JSON object a line
+    /// File with the tools, one JSON object per line
     #[arg(long, value_name = "FILE")]
     tools: PathBuf,
-    /// The queries with their relevant tools, one JSON object a line
+    /// File with the queries and their relevant tools, one JSON object per line
     #[arg(long, value_name = "FILE")]
     queries: PathBuf,
     /// Also report recall and NDCG at this cutoff

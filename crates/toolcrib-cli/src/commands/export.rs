@@ -48,14 +48,15 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             continue;
         }
         let id = &source.id;
+        let be = if keys.len() == 1 { "is" } else { "are" };
         let keys = keys.join("`, `");
         common.hint(&match secrets {
             Secrets::Masked => format!(
-                "hint: `{keys}` of `{id}` may be secret and is masked; write `${{env:NAME}}` or `${{file:PATH}}` in the \
-                 place of each `***`, or use `--secrets`"
+                "hint: `{keys}` of `{id}` may be secret and {be} masked; replace each `***` by `${{env:NAME}}` or \
+                 `${{file:PATH}}`, or use `--secrets`"
             ),
             Secrets::Plain => format!(
-                "hint: `{keys}` of `{id}` may be secret and is written as it is; keep the file safe, or use \
+                "hint: `{keys}` of `{id}` may be secret and {be} written in clear text; keep the file safe, or use \
                  `${{env:NAME}}`"
             ),
         });

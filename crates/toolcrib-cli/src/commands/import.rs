@@ -22,7 +22,7 @@ use client_files::ClientConfigFile;
 /// Declare the sources of another client's configuration, without contacting them
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  toolcrib import                          the servers of all known clients, from their usual paths
+  toolcrib import                          servers of all known clients, from their usual paths
   toolcrib import --from cursor --dry-run
   toolcrib import ~/backup/claude_desktop_config.json
 
@@ -98,7 +98,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-/// Imports every server of the files. When two files declare the same name differently, the first one wins.
+/// Imports every server of the files. When two files declare the same name differently, the first one takes precedence.
 async fn import_all(
     session: &CliSession,
     config_files: &[ClientConfigFile],
@@ -138,7 +138,10 @@ async fn import_all(
 /// Declares one source, unless the configuration has one with that name.
 async fn import_source(session: &CliSession, source: &Source, dry_run: bool) -> Result<(ImportStatus, String)> {
     if let Some(location) = session.loaded_config.declared_at(&source.id) {
-        return Ok((ImportStatus::Skipped, format!("`{location}` declares that name, and the configuration wins")));
+        return Ok((
+            ImportStatus::Skipped,
+            format!("`{location}` declares that name, and the configuration takes precedence"),
+        ));
     }
     let outcome = if dry_run {
         session.registry.preview_declare(source)?

@@ -27,11 +27,12 @@ const LOCKFILE_NAME: &str = "toolcrib.lock";
   toolcrib lock --cached
   toolcrib lock --json
 
-The file is the same byte for byte while no tool changes: keep it in your repository, and let `toolcrib diff --ci`
-fail a build when a tool is not what was locked. With `--json` it is printed instead. Stale tool lists are refreshed
-first, and when a source cannot be read nothing is written; `--cached` locks the cached lists without any requests.")]
+The file stays the same byte for byte while no tool changes: keep it in your repository, and let
+`toolcrib diff --ci` fail a build when a tool differs from it. With `--json` it is printed, not
+written. Stale tool lists are refreshed first, and if a source cannot be read nothing is written;
+`--cached` locks the cached tool lists and contacts no source.")]
 pub(crate) struct Arguments {
-    /// Where to write it, instead of `toolcrib.lock` beside the configuration file
+    /// File to write; by default `toolcrib.lock` beside the configuration file
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -48,7 +49,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         session.hint_stale(None);
         if !unknown.is_empty() {
             common.hint(&format!(
-                "warning: no tool list is cached for {}, so none of its tools are locked",
+                "warning: the lockfile is incomplete, because no tool list is cached for {}",
                 unknown.join(", ")
             ));
         }
@@ -61,7 +62,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     // A list that is missing or out of date would silently drop tools from the lockfile.
     if required != RequiredFreshness::Cached && !unread.is_empty() {
         let message = format!(
-            "nothing was locked, because these sources could not be read: {}; `--cached` locks their cached lists",
+            "nothing was locked, because the current tool list could not be read from {}; `--cached` locks the cached one",
             unread.join(", ")
         );
         return Err(Error::new(Code::ToolUnavailable, message));

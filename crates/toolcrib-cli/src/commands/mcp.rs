@@ -23,19 +23,20 @@ use crate::session::CliSession;
 /// Serve MCP on stdio, for clients that start a program (Claude Desktop, Cursor, an IDE)
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  toolcrib mcp --config /path/to/toolcrib.yaml     the program to name in a client's configuration
-  toolcrib mcp --mode full                         list every tool instead of the three that find all others
-  toolcrib mcp --connect http://127.0.0.1:7450     share the servers of a running `toolcrib serve`
-  toolcrib mcp --connect https://tools.example.com --token '${env:TOOLS_TOKEN}'
-                                                   one on another machine: it asks for a token")]
+  toolcrib mcp --config /path/to/toolcrib.yaml    the command for a client's configuration
+  toolcrib mcp --mode full                        list every tool, however many there are
+  toolcrib mcp --connect http://127.0.0.1:7450    a bridge to a running `toolcrib serve`
+  toolcrib mcp --connect https://tools.example.com --token '${env:TOOLS_TOKEN}'")]
 pub(crate) struct Arguments {
-    /// What is listed: every tool (`full`), the three that find all others (`search`), or by number of tools (`auto`)
+    /// Tools to list: `full` all tools, `search` the three meta tools (search, describe, call) and the essential tools,
+    /// `auto` one or the other by the size of the catalogue in tokens; by default `expose.mode` of the configuration
     #[arg(long, value_name = "MODE")]
     mode: Option<ModeArgument>,
-    /// Forward everything to the `toolcrib serve` at this address
+    /// Forward all requests to the `toolcrib serve` at this URL
     #[arg(long, value_name = "URL")]
     connect: Option<Url>,
-    /// The bearer token for it, or a reference such as `${env:NAME}` or `${file:PATH}`; `TOOLCRIB_TOKEN` otherwise
+    /// Bearer token for `--connect`, or a reference such as `${env:NAME}` or `${file:PATH}`; by default the variable
+    /// `TOOLCRIB_TOKEN`
     #[arg(long, value_name = "REF", requires = "connect")]
     token: Option<String>,
 }

@@ -17,8 +17,7 @@ use crate::{color, output};
   toolcrib search create an issue
   toolcrib search \"who wrote this file last?\" -k 3
   toolcrib search send_email --source mail
-  toolcrib search list tables --tag database --json
-  toolcrib search will I need an umbrella --model ./model")]
+  toolcrib search list tables --tag database --json")]
 pub(crate) struct Arguments {
     /// What the tool is for, or its name in any spelling
     #[arg(value_name = "QUERY", required = true)]

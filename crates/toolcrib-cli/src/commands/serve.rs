@@ -21,7 +21,8 @@ use crate::session::CliSession;
 
 /// Serve every tool to MCP clients, programs (REST) and people (console) over HTTP, until Ctrl-C or SIGTERM
 ///
-/// Clients connect to `/mcp`; `/mcp?mode=full` lists every tool, `/mcp?mode=search` the three that find all others.
+/// MCP clients connect to `/mcp`. `/mcp?mode=full` lists every tool, `/mcp?mode=search` the three meta tools
+/// (`search_tools`, `describe_tools`, `call_tool`) and the essential tools.
 /// On this machine your own processes may read and call without a token (`identity.loopback` in the configuration);
 /// changes need the token in `admin.token` of the data directory. The link that is printed on a terminal, or with `--json`,
 /// signs in to the console, once. The configuration is reloaded when its file changes, and on SIGHUP.
@@ -29,13 +30,14 @@ use crate::session::CliSession;
 #[command(after_help = "Examples:
   toolcrib serve
   toolcrib serve --listen 127.0.0.1:0            any free port; the first line names it
-  toolcrib serve --listen 0.0.0.0:7450           for other machines: create a token first, `toolcrib token create`
-  toolcrib mcp --connect http://127.0.0.1:7450   lets a client that starts programs share this one")]
+  toolcrib serve --listen 0.0.0.0:7450           for other machines; their clients need a token
+  toolcrib token create ci --role agent          such a token
+  toolcrib mcp --connect http://127.0.0.1:7450   a bridge for clients that start a program")]
 pub(crate) struct Arguments {
-    /// Where to listen; port 0 selects a free port
+    /// Address and port to listen on; port 0 selects a free port, `0.0.0.0` all interfaces
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7450")]
     listen: String,
-    /// Require a token from local clients, too: for use behind a proxy that other machines reach
+    /// Require a token from local clients, too: for use behind a reverse proxy
     #[arg(long)]
     require_token: bool,
 }

@@ -17,7 +17,7 @@ use crate::output;
 use crate::session::CliSession;
 use crate::table::Table;
 
-/// List every tool, from the cache; sources that were never discovered are discovered first
+/// List every tool, from the cache; sources without a tool list are discovered first
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib tools
@@ -27,13 +27,14 @@ use crate::table::Table;
   toolcrib tools --format gemini --source github
   toolcrib tools --wait 10s
 
-A provider's format is the array that the provider expects. What it cannot express is edited, as `describe --format X
---explain` shows; a tool that is not available in it is left out, with a hint.")]
+A provider's format is the array that the provider expects. A schema that it cannot express is
+adapted, as `toolcrib describe NAME --format FORMAT --explain` shows; a tool that it does not
+support is left out, with a hint.")]
 pub(crate) struct Arguments {
     /// Only the tools of one source
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
-    /// How to print them; a provider's format is the array that the provider expects
+    /// Output format; a provider's format is the array that the provider expects
     #[arg(long, value_name = "FORMAT", value_parser = ["table", "json", "mcp", "anthropic", "openai", "openai-strict", "gemini"])]
     format: Option<String>,
     /// With `anthropic`: defer tools that are not essential to the provider's own tool search
@@ -94,7 +95,7 @@ fn append_missing(end: &str, missing: &[MissingSource]) -> Result<String> {
 
 /// Returns the format to print; `None` for a table.
 fn resolve_format(common: &CommonArguments, arguments: &Arguments) -> Result<Option<Format>> {
-    // `--format` wins over `--json`; both print JSON text.
+    // `--format` takes precedence over `--json`; both print JSON text.
     let format = match arguments.format.as_deref() {
         Some("table") => None,
         Some(format) => Some(Format::parse(format)?),

@@ -21,9 +21,9 @@ const SUMMARIZED_KEYS: [&str; 9] =
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  cd project && toolcrib trust
 
-A file that is found by walking up from the working directory has no effect before it is trusted. When it would run,
-contact or allow anything else than what was trusted, Toolcrib asks again; it does not ask about further restrictions.
-A file named by `--config` needs no trust.")]
+A file that is found by walking up from the working directory has no effect before it is trusted.
+When it would run, contact or allow anything else than what was trusted, Toolcrib asks again; it
+does not ask about further restrictions. A file named by `--config` needs no trust.")]
 pub(crate) struct Arguments {}
 
 /// Records the trust and prints what it permits.
@@ -126,9 +126,12 @@ fn source_lines(
     // Documents decide where requests and credentials go, so their servers are part of the trust.
     if let Some(servers) = servers.get(id) {
         let names: Vec<String> = servers.iter().map(|server| source_summary::escape_invisible(server)).collect();
-        let names = if names.is_empty() { "nothing that could be read".to_owned() } else { names.join(", ") };
-        let what = if source.kind.is_builtin() { "its roots are" } else { "its document leads to" };
-        lines.push(format!("    {what} {names}"));
+        lines.push(match (source.kind.is_builtin(), names.join(", ").as_str()) {
+            (true, "") => "    its roots cannot be read".to_owned(),
+            (false, "") => "    its document cannot be read, or names no server".to_owned(),
+            (true, names) => format!("    its roots are {names}"),
+            (false, names) => format!("    its document leads to {names}"),
+        });
     }
     // All remaining keys: rules, timeouts, lifecycle.
     if let Value::Object(keys) = show_source_keys(source) {

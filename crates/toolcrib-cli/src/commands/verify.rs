@@ -52,6 +52,7 @@ struct AcceptedDamage {
     #[serde(flatten)]
     record: DamageAcceptance,
     /// Path of the old store file, if a new store was created.
+    #[serde(rename = "set_aside")]
     moved_to: Option<PathBuf>,
 }
 
@@ -102,9 +103,11 @@ fn render_report(report: &VerifyReport, accept_requested: bool) -> String {
         (None, true) => vec!["nothing is damaged, so there is nothing to accept".to_owned()],
         (None, false) => Vec::new(),
     };
-    lines.push(format!("read {records} records of the journal, and {} of tools", pluralize(*manifests, "list")));
+    let journal_records = pluralize(*records as usize, "journal record");
+    lines.push(format!("verified {journal_records} and {}", pluralize(*manifests, "tool list")));
     if *unknown_events > 0 {
-        lines.push(format!("{unknown_events} records were written by a newer Toolcrib and were skipped"));
+        let skipped = pluralize(*unknown_events as usize, "record");
+        lines.push(format!("skipped {skipped} written by a newer version of Toolcrib"));
     }
     lines.extend(upgrade.iter().map(|reason| format!("fault: {reason}; until then calls and changes are refused")));
     if report.acceptance.is_none() {
@@ -135,12 +138,12 @@ fn acceptance_lines(acceptance: &AcceptedDamage) -> Vec<String> {
     let mut lines: Vec<String> = recorded.damage.iter().map(|fault| format!("accepted: {fault}")).collect();
     if let Some(path) = moved_to {
         lines.push(format!(
-            "a new store was created with what could be read; the old file is `{}`; restart a `toolcrib serve` that runs",
+            "created a new store with the readable records; the old file is `{}`; restart a running `toolcrib serve`",
             path.display()
         ));
     }
     lines.push(format!("every stored token is revoked; known by name: {}", list(&recorded.revoked_tokens)));
-    lines.push("these settings are still known; declare or disable again what is missing:".to_owned());
+    lines.push("compare these lists with what you expect, and declare or disable again what is missing:".to_owned());
     lines.push(format!("  sources disabled: {}", list(&recorded.disabled_sources)));
     lines.push(format!("  tools disabled: {}", list(&recorded.disabled_tools)));
     lines.push(format!("  sources added at run time: {}", list(&recorded.runtime_sources)));

@@ -1,4 +1,4 @@
-//! Report of `toolcrib add`: the discovered and set-aside tools, and for an API its servers, missing credentials and the
+//! Report of `toolcrib add`: the discovered and the skipped tools, and for an API its servers, missing credentials and the
 //! token cost of its tools.
 
 use serde::Serialize;
@@ -108,14 +108,14 @@ impl AddReport {
         }
     }
 
-    /// One line per tool that was set aside.
+    /// One line per skipped tool.
     fn exclusion_lines(&self) -> Vec<String> {
         let excluded = &self.view.excluded;
-        let line = |name: &str, reason: &str| format!("set aside: `{}`: {reason}", sanitize_truncated(name, 80));
+        let line = |name: &str, reason: &str| format!("skipped: `{}`: {reason}", sanitize_truncated(name, 80));
         let mut lines: Vec<String> =
             excluded.iter().take(MAX_LISTED_EXCLUSIONS).map(|tool| line(&tool.name, &tool.reason)).collect();
         if let Some(more) = excluded.len().checked_sub(MAX_LISTED_EXCLUSIONS).filter(|more| *more > 0) {
-            lines.push(format!("set aside: {more} more; `toolcrib sources --json` has them all"));
+            lines.push(format!("skipped: {more} more; `toolcrib sources --json` lists all"));
         }
         lines
     }
@@ -282,7 +282,7 @@ mod tests {
         let bad = |number: usize| to_raw_value(&json!({ "name": format!("t{number:02}"), "inputSchema": 5 })).unwrap();
         let (text, report) = check("", (0..12).map(bad).collect()).await;
         assert_eq!(text.lines().count(), 12, "{text}");
-        assert!(text.ends_with("  set aside: 2 more; `toolcrib sources --json` has them all"), "{text}");
+        assert!(text.ends_with("  skipped: 2 more; `toolcrib sources --json` lists all"), "{text}");
         assert_eq!(report["set_aside"].as_array().map(Vec::len), Some(12));
         let (text, _) = check("", (0..10).map(bad).collect()).await;
         assert!(text.lines().count() == 11 && !text.contains("more"), "{text}");

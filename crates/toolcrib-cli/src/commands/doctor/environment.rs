@@ -21,8 +21,8 @@ pub(super) fn check_config(loaded_config: &LoadedConfig) -> Vec<DoctorCheck> {
     let user_file = config_file::user_config_file().filter(|file| file.is_file());
     // The project file has priority in the message; the user's own file is merged below it.
     let message = match (&loaded_config.file, user_file) {
-        (Some(file), _) => format!("`{}` is read; {count} declared", file.display()),
-        (None, Some(user_file)) => format!("`{}` is read; {count} declared", user_file.display()),
+        (Some(file), _) => format!("`{}` is loaded; {count} declared", file.display()),
+        (None, Some(user_file)) => format!("`{}` is loaded; {count} declared", user_file.display()),
         (None, None) => "no file here; sources come from `toolcrib add`".to_owned(),
     };
     let mut checks = vec![DoctorCheck::ok("config", message)];
@@ -105,7 +105,8 @@ pub(super) async fn check_store(session: &CliSession) -> Vec<DoctorCheck> {
     };
     match session.registry.verify().await {
         Ok(verification) if verification.faults.is_empty() => {
-            let message = format!("{location} can be opened; {} records, none damaged", verification.records);
+            let records = pluralize(verification.records as usize, "record");
+            let message = format!("{location} can be opened; {records}, none damaged");
             [DoctorCheck::ok("store", message)].into_iter().chain(check_newer_records(&verification)).collect()
         }
         Ok(verification) => {
@@ -128,7 +129,8 @@ fn check_newer_records(verification: &Verification) -> Option<DoctorCheck> {
             Some(DoctorCheck::fail("store", reason.clone(), Some(fix.to_owned())))
         }
         None if newer > 0 => {
-            let message = format!("{newer} records were written by a newer Toolcrib and are skipped");
+            let records = pluralize(newer as usize, "record");
+            let message = format!("skipped {records} written by a newer version of Toolcrib");
             Some(DoctorCheck::warn("store", message, "use the newer Toolcrib"))
         }
         None => None,

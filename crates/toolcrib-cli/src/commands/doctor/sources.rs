@@ -130,7 +130,7 @@ fn check_status(name: &str, source: &SourceView, probed: Option<&RefreshOutcome>
         (DiscoveryStatus::Discovering, _) => DoctorCheck::ok(name, format!("is being discovered now; {message}")),
         (_, Freshness::Fresh) => DoctorCheck::ok(name, message),
         (_, Freshness::Stale) => {
-            let fix = format!("served from the cache; `toolcrib refresh {id}` asks again");
+            let fix = format!("served from the cache; `toolcrib refresh {id}` refreshes it");
             DoctorCheck::ok(name, format!("{message}, stale")).with_fix(fix)
         }
         (_, Freshness::Missing) => {
@@ -153,7 +153,7 @@ fn check_excluded_tools(session: &CliSession, source: &SourceView) -> Vec<Doctor
     let mut checks: Vec<DoctorCheck> = invalid
         .iter()
         .map(|tool| {
-            let message = format!("`{}` is set aside: {}", sanitize_truncated(&tool.name, 80), tool.reason);
+            let message = format!("`{}` is skipped: {}", sanitize_truncated(&tool.name, 80), tool.reason);
             DoctorCheck::warn(
                 &name,
                 message,
@@ -164,7 +164,7 @@ fn check_excluded_tools(session: &CliSession, source: &SourceView) -> Vec<Doctor
     if !shadowed.is_empty() {
         let names: Vec<String> =
             shadowed.iter().map(|tool| format!("`{}`", sanitize_truncated(&tool.name, 80))).collect();
-        let message = format!("set aside, because built-in tools have these names: {}", names.join(", "));
+        let message = format!("skipped, because built-in tools have these names: {}", names.join(", "));
         checks.push(DoctorCheck::warn(&name, message, "`on_conflict: keep` on the source keeps both"));
     }
     checks
