@@ -1,5 +1,9 @@
 //! Tracing of commands: the trace a command belongs to, and the export of its spans over OTLP when the standard
 //! `OTEL_*` variables ask for it. Export never delays the work: a slow or unreachable collector only loses spans.
+//!
+//! The library records finished spans in a bounded queue and knows nothing of OpenTelemetry. Here `settings` reads the
+//! variables, `export` drains the queue in a task, `span` converts, and `client` sends. Without an endpoint there is
+//! no queue and no task.
 
 mod client;
 mod export;
@@ -15,10 +19,12 @@ use crate::exit::CommandOutcome;
 use export::ExportTask;
 use settings::TraceExport;
 
-/// Maximum number of finished spans waiting for export; further ones are dropped and counted.
+/// Maximum number of finished spans waiting for export; further ones are dropped and counted. Eight batches of the
+/// export task.
 const MAX_QUEUED_SPANS: usize = 4096;
 
-/// Time at the end of a command to export the remaining spans.
+/// Time at the end of a command to export the remaining spans. A collector that does not respond delays a command by
+/// no more than this.
 const FINAL_EXPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Trace and span queue, passed to the registry.
@@ -35,8 +41,10 @@ pub(crate) struct Telemetry {
 pub(crate) struct CommandSpan {
     name: &'static str,
     started_at: Instant,
+    /// Trace of the environment (`TRACEPARENT`), if the command belongs to one.
     parent: Option<Trace>,
     telemetry: Telemetry,
+    /// `None` without export; then finishing the span does nothing.
     export_task: Option<ExportTask>,
 }
 
@@ -64,8 +72,10 @@ impl CommandSpan {
     pub(crate) async fn finish(self, result: &Result<CommandOutcome>) {
         let Some(export_task) = self.export_task else { return };
         if let (Some(trace), Some(spans)) = (self.telemetry.trace, &self.telemetry.spans) {
+            // The code only: the message of a command may name local paths.
             let error_code = match result {
                 Ok(CommandOutcome::Success) => None,
+                // The command has printed its error itself and has no code to report.
                 Ok(CommandOutcome::Failure) => Some("FAILED"),
                 Err(error) => Some(error.code.as_str()),
             };

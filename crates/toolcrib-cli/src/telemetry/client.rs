@@ -1,4 +1,6 @@
 //! HTTP client of the exporter: adapts the HTTP client that the rest of Toolcrib uses to `opentelemetry_http`.
+//!
+//! Sends one batch per request, bounded in time and in the size of the response. Retries are up to `export`.
 
 use std::time::Duration;
 
@@ -38,6 +40,7 @@ impl CollectorClient {
         if let Some(headers) = converted.headers_mut() {
             *headers = std::mem::take(response.headers_mut());
         }
+        // Read in chunks and counted, because `Content-Length` is optional and may be wrong.
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await? {
             body.extend_from_slice(&chunk);
@@ -52,6 +55,7 @@ impl CollectorClient {
 #[async_trait]
 impl HttpClient for CollectorClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        // Covers connecting, sending and reading the response together.
         tokio::time::timeout(self.timeout, self.send(request)).await?
     }
 }

@@ -1,4 +1,8 @@
 //! The export task: collects finished spans and sends them to an OTLP collector in batches.
+//!
+//! One task per process. It wakes once per second, sends everything that is queued in batches, and retries a failed
+//! batch. While it retries, the queue fills up and drops spans, so a collector that is down costs memory for at most
+//! one queue and one batch.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,6 +28,7 @@ const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(500), Duration::from_
 /// Handle of the running export task.
 #[derive(Debug)]
 pub(super) struct ExportTask {
+    /// Asks the task to send the rest and end.
     finish: oneshot::Sender<()>,
     task: JoinHandle<()>,
     /// The queue that the task drains; counts dropped spans.
@@ -70,6 +75,7 @@ impl BatchExporter {
     /// Exports batches at each interval, and the rest when asked to finish.
     async fn run(mut self, mut finish_requested: oneshot::Receiver<()>) {
         let mut ticks = interval(EXPORT_INTERVAL);
+        // After a slow export the next one follows after a whole interval, not in a burst.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_last = tokio::select! {
@@ -103,6 +109,7 @@ impl BatchExporter {
         let scope = instrumentation_scope();
         let mut delays = RETRY_DELAYS.iter().filter(|_| may_retry);
         loop {
+            // Converted again for each attempt, because the exporter consumes the spans.
             let spans = batch.iter().map(|span| to_span_data(span, &scope)).collect();
             let Err(error) = self.exporter.export(spans).await else {
                 self.failure_logged.store(false, Ordering::Relaxed);
@@ -124,6 +131,7 @@ impl BatchExporter {
 
 /// Returns the OpenTelemetry resource: the service name from the environment, else `toolcrib`, and the version.
 fn resource() -> Resource {
+    // The SDK reads both variables itself; the default must not override them.
     let has_service_name = std::env::var("OTEL_SERVICE_NAME").is_ok_and(|name| !name.is_empty())
         || std::env::var("OTEL_RESOURCE_ATTRIBUTES").is_ok_and(|attributes| attributes.contains("service.name="));
     let version = opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));

@@ -1,4 +1,15 @@
 //! The `OTEL_*` environment variables that control trace export. The exporter reads endpoint and headers itself.
+//!
+//! | variable                                         | effect here                |
+//! |--------------------------------------------------|----------------------------|
+//! | `OTEL_EXPORTER_OTLP_[TRACES_]ENDPOINT`           | enables the export         |
+//! | `OTEL_SDK_DISABLED`, `OTEL_TRACES_EXPORTER=none` | disable it                 |
+//! | `OTEL_EXPORTER_OTLP_[TRACES_]PROTOCOL`           | must be `http/protobuf`    |
+//! | `OTEL_EXPORTER_OTLP_[TRACES_]TIMEOUT`            | milliseconds for one batch |
+//! | `OTEL_TRACES_SAMPLER`, `…_SAMPLER_ARG`           | which traces are exported  |
+//!
+//! A setting that is not supported disables the export with a warning; it never fails a command. The functions take
+//! the lookup as an argument, so that tests need not change the environment of the process.
 
 use std::time::Duration;
 
@@ -30,6 +41,7 @@ pub(super) fn read_trace_export(variable: impl Fn(&str) -> Option<String>) -> Tr
     match otlp_setting("PROTOCOL").as_deref() {
         None | Some("http/protobuf") => {}
         Some(other) => {
+            // A setup for gRPC names port 4317 of the collector, which does not accept HTTP.
             let port = if other == "grpc" { ", usually on port 4318 instead of 4317" } else { "" };
             return TraceExport::Unsupported(format!(
                 "`OTEL_EXPORTER_OTLP_PROTOCOL` is `{other}`; only `http/protobuf` is supported{port}"
@@ -49,7 +61,8 @@ pub(super) fn read_export_timeout(variable: impl Fn(&str) -> Option<String>) -> 
     milliseconds.map(Duration::from_millis)
 }
 
-/// Parses the sampler names of the OpenTelemetry specification.
+/// Parses the sampler names of the OpenTelemetry specification. Without a name every trace is exported, unless the
+/// parent was not sampled.
 fn parse_sampler(name: Option<&str>, argument: Option<&str>) -> Result<Sampler, String> {
     let name = name.unwrap_or("parentbased_always_on");
     let parent_based = name.starts_with("parentbased_");

@@ -1,5 +1,7 @@
 //! Conversion of finished spans to OpenTelemetry, with the attribute names of its semantic conventions for GenAI and MCP
 //! where they exist and `toolcrib.*` elsewhere.
+//!
+//! Attributes have names of tools, sources and callers, and counts; never arguments, results or credentials.
 
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
@@ -24,6 +26,7 @@ pub(super) fn to_span_data(span: &FinishedSpan, scope: &InstrumentationScope) ->
             Status::error(error.message.clone().unwrap_or_else(|| error.code.to_owned()))
         }
     };
+    // The sampling decision and the vendor state of the trace, as the caller sent them.
     let flags = if trace.is_sampled() { TraceFlags::SAMPLED } else { TraceFlags::default() };
     let state = trace.state().and_then(|state| state.parse::<TraceState>().ok()).unwrap_or_default();
     let trace_id = TraceId::from(trace.id().0);
@@ -34,6 +37,7 @@ pub(super) fn to_span_data(span: &FinishedSpan, scope: &InstrumentationScope) ->
         parent_span_is_remote: false,
         span_kind,
         name: name.into(),
+        // Only the end is measured with the wall clock; the start follows from the monotonic duration.
         start_time: ended_at.checked_sub(*elapsed).unwrap_or(*ended_at),
         end_time: *ended_at,
         attributes,
@@ -45,7 +49,8 @@ pub(super) fn to_span_data(span: &FinishedSpan, scope: &InstrumentationScope) ->
     }
 }
 
-/// Returns name, kind and attributes of a span.
+/// Returns name, kind and attributes of a span. Names are built from known tools and commands only, so that their
+/// number is bounded.
 fn span_attributes(details: &SpanDetails) -> (String, SpanKind, Vec<KeyValue>) {
     match details {
         SpanDetails::Command { name } => {
