@@ -1,5 +1,10 @@
-//! `toolcrib demo`: a guided tour (declare, discover, search, call, restart from the cache) with a bundled MCP server and
-//! a bundled REST API, in a temporary directory that is removed at the end.
+//! `toolcrib demo`: a guided tour (declare, discover, search, call, restart from the cache) with a bundled MCP server
+//! and a bundled REST API, in a temporary directory that is removed at the end.
+//!
+//! The tour uses the library as the commands do and prints what they would print, so that each step can be repeated
+//! with the command that is shown. Both samples are real: `mcp_server` is a process that speaks MCP over stdio under
+//! the guard, `shop_api` an HTTP server with an OpenAPI document. Only the registry is opened with a configuration of
+//! its own (`sandbox`), independent of the files and variables of the user.
 
 pub(crate) mod mcp_server;
 mod sandbox;
@@ -60,6 +65,7 @@ const DEMO_OPERATION: &str = "shop__list_products";
 
 /// Runs the tour, or serves with `--api` or `--serve`.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    // Both modes serve until a shutdown signal and are long-running commands; the tour is a one-shot command.
     if arguments.api {
         return serve_api(common, &arguments.listen).await;
     }
@@ -101,7 +107,8 @@ async fn serve_api(common: &CommonArguments, listen: &str) -> Result<CommandOutc
     Ok(CommandOutcome::Success)
 }
 
-/// Discovers the demo's sources with progress; any failure ends the demo.
+/// Discovers the sources of the demo with progress. Any failure ends the demo with `TOOL_UNAVAILABLE`: the samples are
+/// bundled, so the cause is this machine (no loopback, no processes).
 async fn discover(sandbox: &DemoSandbox, registry: &Registry) -> Result<Vec<RefreshOutcome>> {
     let outcomes = progress::show_progress(
         registry,
@@ -135,6 +142,7 @@ async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
     let outcomes = discover(sandbox, &registry).await?;
     // Discoveries run in parallel, so the slowest one determines the time.
     let discovered_ms: u64 = outcomes.iter().map(|outcome| outcome.elapsed_ms).max().unwrap_or(0);
+    // Counted by the server itself, so that the claim "0 processes started" after the restart is measured, too.
     let discovered_starts = sandbox.server_starts();
     sandbox.print_output(&sources::sources_table(&registry.sources()).render())?;
     sandbox.print_note(&format!(
@@ -143,6 +151,7 @@ async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
     ))?;
 
     sandbox.print_step(3, "See how many tokens an agent saves", "toolcrib context")?;
+    // Counted explicitly: neither a start nor a discovery counts tokens, because loading the tokenizer takes long.
     registry.count_tokens().await;
     let view = registry.view(&CliSession::caller());
     let summary = view.summary(SummaryBudget::default());
@@ -166,6 +175,7 @@ async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
         "Call it: the server is started on demand",
         &format!("toolcrib call {DEMO_TOOL} book=dune member=ada"),
     )?;
+    // The same arguments as in the printed command; here as JSON, because the tour calls the library.
     let input = json!({"book": "dune", "member": "ada"});
     let called = registry.call(&CliSession::caller(), DEMO_TOOL, input, CallOptions::default()).await?;
     sandbox.print_output(&call::render_output(&called))?;
@@ -187,6 +197,7 @@ async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
     let started_at = Instant::now();
     let reopened = sandbox.open_registry().await?;
     reopened.ensure_freshness(RequiredFreshness::Discovered, None, false).await;
+    // The same catalogue renders to the same bytes, across a restart, too.
     let is_identical = reopened.view(&CliSession::caller()).render(Format::Mcp)? == list;
     let elapsed = started_at.elapsed();
     reopened.close().await;

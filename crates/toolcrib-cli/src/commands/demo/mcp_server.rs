@@ -1,5 +1,12 @@
 //! The demo's MCP server: a lending library over stdio, protocol version 2025-11-25 and older. It runs in this binary
 //! under a hidden first argument, keeps its state in memory, and writes no file but the one that counts its starts.
+//!
+//! Messages are JSON-RPC, one per line. The server shares no code with `toolcrib-mcp`.
+//!
+//! ```text
+//! -> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_book","arguments":{"book":"dune"}}}
+//! <- {"jsonrpc":"2.0","id":1,"result":{"content":[…],"structuredContent":{…},"isError":false}}
+//! ```
 
 mod lending_library;
 
@@ -29,7 +36,7 @@ pub(crate) fn run_if_requested() -> Option<ExitCode> {
     })
 }
 
-/// Appends a line to the file, so that the demo can count process starts.
+/// Appends a line to the file, so that the demo can count process starts. Without a file nothing is recorded.
 fn record_start(starts: Option<OsString>) -> io::Result<()> {
     let Some(file) = starts else { return Ok(()) };
     io::Write::write_all(&mut std::fs::OpenOptions::new().create(true).append(true).open(file)?, b"started\n")
@@ -46,6 +53,7 @@ fn serve(input: &mut impl BufRead, output: &mut impl Write) -> io::Result<()> {
         }
         if let Some(response) = handle_line(&mut library, &line) {
             writeln!(output, "{response}")?;
+            // The client waits for the response, and stdout to a pipe is buffered in blocks.
             output.flush()?;
         }
     }

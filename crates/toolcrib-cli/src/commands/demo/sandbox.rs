@@ -1,5 +1,8 @@
 //! The demo's environment: a temporary directory with a configuration and a store of its own, and the printing of the
 //! tour's steps.
+//!
+//! The directory has the configuration of the demo, the store below `data`, and the file in which the bundled server
+//! counts its starts. It is removed when the sandbox is dropped, also after an error; after SIGKILL it stays behind.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +20,7 @@ use crate::{color, output};
 
 /// The environment of one demo. Its directory is removed on drop.
 pub(super) struct DemoSandbox {
+    /// Temporary directory with a random name, readable by its owner only.
     directory: PathBuf,
     config: Config,
     /// The configuration as YAML, for display.
@@ -37,6 +41,7 @@ impl DemoSandbox {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&directory).context(Code::Internal, action())?;
+        // Built as soon as the directory exists, so that `drop` removes it if anything below fails.
         let mut sandbox = DemoSandbox {
             directory,
             config: Config::default(),

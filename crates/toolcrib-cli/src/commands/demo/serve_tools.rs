@@ -1,4 +1,7 @@
 //! `toolcrib demo --serve`: serves the demo's tools and the console over HTTP until a shutdown signal.
+//!
+//! Like `toolcrib serve`, but with the sandbox instead of the configuration of the user, and without a reload: there
+//! is no configuration file that could change.
 
 use std::future::pending;
 
@@ -16,6 +19,7 @@ use crate::exit::{CommandOutcome, ShutdownSignals};
 /// Starts the shop's API and the HTTP server, and closes both on shutdown.
 pub(super) async fn run(common: &CommonArguments, listen: &str) -> Result<CommandOutcome> {
     let mut shutdown_signals = ShutdownSignals::listen();
+    // Signals first, then the address: a script may read the address and end the demo at once.
     let listener = bind(serve::resolve_address(listen).await?).await?;
     let shop = ShopApi::start(serve::resolve_address("127.0.0.1:0").await?).await?;
     let sandbox = DemoSandbox::create(common, &shop.document_url())?;
@@ -23,6 +27,7 @@ pub(super) async fn run(common: &CommonArguments, listen: &str) -> Result<Comman
     // Loaded in the background; the first summary needs it.
     tokio::task::spawn_blocking(tokens::load_tokenizer);
     let serve = async {
+        // Discovered before the address is printed, so that the first page of the console has tools.
         discover(&sandbox, &registry).await?;
         let mcp_service = McpService::new(registry.clone(), sandbox.loaded_config().config.expose);
         // As with `toolcrib serve` on loopback, local processes of this user need no token.
@@ -38,6 +43,7 @@ pub(super) async fn run(common: &CommonArguments, listen: &str) -> Result<Comman
         serve::run_until_shutdown(common, http_server, pending(), &mut shutdown_signals).await;
         Ok(())
     };
+    // Close registry and API on every path, before the sandbox removes their files.
     let result = serve.await;
     registry.close().await;
     shop.close().await;

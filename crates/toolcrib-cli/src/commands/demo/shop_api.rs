@@ -1,5 +1,8 @@
 //! The demo's REST API: a corner shop described by an OpenAPI document, served on loopback only. It keeps its state in
 //! memory and rejects every request that its document does not allow.
+//!
+//! A request passes five steps: document, operation, token, body, validation. The operations themselves are in
+//! `shop_data`. All routes share one handler, because the document decides which exist.
 
 mod document;
 mod multipart;
@@ -29,7 +32,7 @@ use shop_data::{ShopData, ShopResponse};
 pub(crate) const STAFF_TOKEN: &str = "corner-shop";
 /// Path of the document, which the sandbox's configuration names.
 const OPENAPI_PATH: &str = "/openapi.json";
-/// Maximum size of a request body; larger ones get 413.
+/// Maximum size of a request body in bytes; larger ones get 413.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 /// Maximum time for a request body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,6 +61,7 @@ impl ShopApi {
         let shutdown = CancellationToken::new();
         let shutdown_guard = shutdown.clone().drop_guard();
         let server_task = tokio::spawn(async move {
+            // Ends when the token is cancelled and all open requests are done.
             let served = axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await;
             if let Err(error) = served {
                 tracing::warn!(%error, "the demo's REST API ended early");
@@ -145,6 +149,7 @@ impl ShopApiState {
     fn document_response(&self, headers: &HeaderMap) -> Response {
         let etag = self.document.etag.as_str();
         let if_none_match = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+        // RFC 9110: a list of tags, or `*`. Toolcrib sends the tag of the document it has, and saves the transfer.
         let matches = |tags: &str| tags.split(',').any(|tag| tag.trim() == etag || tag.trim() == "*");
         if if_none_match.is_some_and(matches) {
             return (StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response();

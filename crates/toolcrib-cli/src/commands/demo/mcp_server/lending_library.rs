@@ -1,4 +1,7 @@
 //! State and tools of the demo's lending library: eight books, their loans and reservations, and eight tools.
+//!
+//! Tools take and return plain JSON values; the protocol around them is in the parent module. An error text is for the
+//! model that calls, so it names the tool that helps.
 
 use std::collections::BTreeMap;
 
@@ -61,6 +64,7 @@ impl LendingLibrary {
     /// Runs a tool. Returns `None` for an unknown tool, and the reason when the tool fails.
     pub(super) fn call(&mut self, name: &str, arguments: &Value) -> Option<Result<Value, String>> {
         Some(match name {
+            // The names are those of [`tool_definitions`]; a test calls each of them.
             "find_books" => self.find_books(arguments),
             "get_book" => find_book(arguments).map(|book| self.book_json(book)),
             "list_loans" => Ok(self.list_loans(arguments)),
@@ -114,6 +118,7 @@ impl LendingLibrary {
         if let Some((who, _)) = self.loans.get(book.id) {
             return Err(format!("`{}` is lent to {who}; `reserve_book` puts you on the list", book.id));
         }
+        // The schema has the same bounds; a client that does not validate is corrected, not refused.
         let days = arguments["days"].as_u64().unwrap_or(DEFAULT_LOAN_DAYS).clamp(1, 60);
         self.loans.insert(book.id, (member.clone(), days));
         Ok(json!({"book": book.id, "member": member, "title": book.title, "due_in_days": days}))

@@ -1,5 +1,11 @@
 //! The shop's OpenAPI document: matches a request to its operation, and builds the schema that validates it. Supports
 //! only what the bundled document uses.
+//!
+//! For each operation, the parameters and the body become one schema, so that one validation covers the whole request:
+//!
+//! ```json
+//! { "path": { "id": 7 }, "query": { "limit": 5 }, "body": { "sku": "apple-1", "quantity": 2 } }
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -16,6 +22,7 @@ pub(super) const DOCUMENT_JSON: &str = include_str!("openapi.json");
 pub(super) struct ShopDocument {
     /// Quoted entity tag of [`DOCUMENT_JSON`].
     pub(super) etag: String,
+    /// In the order of the document.
     operations: Vec<ShopOperation>,
 }
 
@@ -51,7 +58,9 @@ pub(super) struct ShopParameter {
 pub(super) enum OperationMatch<'a> {
     /// The operation and its path parameters, percent-encoded.
     Operation(&'a ShopOperation, BTreeMap<String, String>),
+    /// The path exists with another method: 405.
     WrongMethod,
+    /// No operation has the path: 404.
     NotFound,
 }
 
@@ -96,6 +105,7 @@ impl ShopOperation {
         parameters: &[&Value],
     ) -> Result<ShopOperation> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        // Each operation of the document has at most one media type.
         let content = entries(&operation["requestBody"]["content"]).next();
         let body = content.map(|(_, content)| &content["schema"]);
         let parts = content.into_iter().flat_map(|(_, content)| entries(&content["encoding"]));
@@ -156,6 +166,7 @@ fn request_schema(root: &Value, parameters: &[&Value], body: Option<&Value>) -> 
         "properties": { "path": object_schema("path"), "query": object_schema("query") },
         "required": ["path", "query"],
         "additionalProperties": false,
+        // References such as `#/components/schemas/Order` resolve within this schema.
         "components": root["components"],
     });
     if let Some(body) = body {

@@ -1,4 +1,7 @@
 //! A strict parser for `multipart/form-data` bodies (RFC 7578).
+//!
+//! Accepts exactly what the specification describes: lines end in CRLF, the body begins and ends with the boundary,
+//! and every part has a name. A lenient parser would hide mistakes of Toolcrib's client.
 
 /// One part of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,10 +12,11 @@ pub(super) struct FormPart {
     pub(super) file_name: Option<String>,
     /// In lower case; `text/plain` by default.
     pub(super) content_type: String,
+    /// The content, without the line break in front of the boundary.
     pub(super) bytes: Vec<u8>,
 }
 
-/// Forms with more parts are rejected.
+/// Forms with more parts are rejected. The document has forms of two parts.
 const MAX_FORM_PARTS: usize = 20;
 
 /// Parses a body; `content_type` carries the boundary. The error is a predicate for a message about the body.

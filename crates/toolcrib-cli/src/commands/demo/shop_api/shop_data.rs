@@ -1,4 +1,8 @@
 //! State and operations of the demo shop. Requests are validated before they get here.
+//!
+//! Each operation is a method that returns a [`ShopResponse`]; `shop_api` converts it to HTTP. The range covers what
+//! OpenAPI clients have to handle: filters and cursors, a conflict, an upload, an operation with a token, and a report
+//! that is polled.
 
 use std::collections::BTreeMap;
 

@@ -41,6 +41,7 @@ pub(super) fn validate_request(
         None if !request.body.is_empty() => return Err(violation("/body", "this operation takes no body")),
         None => {}
         Some(expected) => {
+            // The media type without parameters; a multipart type carries its boundary as one.
             let content_type = request.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
             let content_type = content_type.unwrap_or_default();
             let media_type = content_type.split(';').next().unwrap_or_default().trim();
@@ -66,7 +67,8 @@ pub(super) fn describe_violations(violations: &[ArgumentError]) -> String {
     format!("the request is not valid: {}", messages.collect::<Vec<_>>().join("; "))
 }
 
-/// Decodes path parameters and converts them to the types of their schemas.
+/// Decodes path parameters and converts them to the types of their schemas. Not an error by itself: a value of a wrong
+/// type stays text and fails validation.
 fn typed_path_values(operation: &ShopOperation, path_values: &BTreeMap<String, String>) -> Value {
     let value = |name: &str, text: &str| {
         let schema =
@@ -80,6 +82,7 @@ fn typed_path_values(operation: &ShopOperation, path_values: &BTreeMap<String, S
 fn parse_query(operation: &ShopOperation, query: &str) -> Result<Value, Vec<ArgumentError>> {
     let mut values: Map<String, Value> = Map::new();
     for (key, text) in form_urlencoded::parse(query.as_bytes()) {
+        // `filter[max_price]` is the property `max_price` of the parameter `filter`.
         let (name, inner) = match key.split_once('[') {
             Some((name, inner)) => (name, inner.strip_suffix(']')),
             None => (&*key, None),
