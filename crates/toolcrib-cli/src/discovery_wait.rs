@@ -1,5 +1,18 @@
 //! Discovery before a command reads: which sources must be discovered first, how long the command waits for them, and
 //! what it reports about those that are missing. The discovery itself is done by `toolcrib::refresh`.
+//!
+//! [`CliSession::ensure`] selects the sources that the required freshness demands, waits for them under a
+//! [`WaitPolicy`], and prints warnings about those that failed or are missing:
+//!
+//! | stdout, options        | how long a command waits                                                        |
+//! |------------------------|---------------------------------------------------------------------------------|
+//! | pipe                   | each source until its own timeouts; 2 s if its last discovery failed            |
+//! | terminal               | the same, but after 2 s without any response the rest is left to the background |
+//! | `--wait DURATION`      | for all sources together; sources in backoff are tried, too                     |
+//! | `--cached`, `--wait 0` | not at all                                                                      |
+//!
+//! A source that the command gave up on is either recorded as failed, so that its backoff spares the next command the
+//! same wait, or discovered by a detached `toolcrib refresh`.
 
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +35,7 @@ use crate::session::CliSession;
 use crate::{output, progress};
 
 /// Timeout for a source whose previous discovery failed. On a terminal also the time without any response after which
-/// the remaining sources are left to the background.
+/// the remaining sources are left to the background; there each response starts it again.
 const SHORT_WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Upper bound for `--wait`: adding a larger duration to an `Instant` could overflow.
@@ -70,7 +83,7 @@ impl DiscoveryArguments {
         }
     }
 
-    /// The value of `--wait`.
+    /// The value of `--wait`; `call` uses it instead of its own timeout.
     pub(crate) fn wait_limit(&self) -> Option<Duration> {
         self.wait
     }
@@ -146,17 +159,21 @@ impl CliSession {
         let in_discovery_elsewhere = sources_in_discovery(&self.registry);
         let pending = self.registry.pending_discoveries(required, among, backoff, false);
         let wait_outcome = wait_for_sources(self, pending, policy).await;
+        // Report after the wait has ended: the status of a source is then that of the discovery that just finished.
         let missing = self.missing_sources(among, &wait_outcome);
         progress::report_failures(&wait_outcome.outcomes, self.common.quiet);
         self.hint_missing(among, &wait_outcome, &missing);
         self.discover_in_background(&wait_outcome.left_to_background, &in_discovery_elsewhere);
+        // With `--fresh` stale lists were refreshed, and `--cached` is reported by the commands that use it for
+        // comparison.
         if required == RequiredFreshness::Discovered {
             self.hint_stale(among);
         }
         EnsureOutcome { missing, unanswered: [wait_outcome.timed_out, wait_outcome.left_to_background].concat() }
     }
 
-    /// Discovers the source of a tool that is about to be called, within the time limit of the call.
+    /// Discovers the source of a tool that is about to be called, within the time limit of the call. The connection of
+    /// the discovery stays open for the call. A failure is printed only; the call itself then fails with its code.
     pub(crate) async fn ensure_for_call(&self, required: RequiredFreshness, source: SourceId, limit: Duration) {
         let pending = self.registry.pending_discoveries(required, Some(&[source]), BackoffPolicy::Respect, true);
         let wait_outcome = wait_for_sources(self, pending, WaitPolicy::Limit(limit)).await;
@@ -187,6 +204,7 @@ impl CliSession {
         const MAX_WARNINGS: usize = 3;
         // Opening the session has warned about sources of an untrusted file.
         let blocked = self.registry.blocked_sources();
+        // Reported already: a slow source by the hint about the background, a failed discovery by `report_failures`.
         let is_reported = |id: &SourceId| {
             wait_outcome.left_to_background.contains(id)
                 || blocked.contains_key(id)
@@ -232,6 +250,7 @@ impl CliSession {
         }
         let names: Vec<&str> = slow.iter().map(SourceId::as_str).collect();
         let names = names.join(", ");
+        // The hint names all slow sources, the new process gets only those that no other process is working on.
         let to_discover: Vec<&SourceId> = slow.iter().filter(|id| !in_discovery_elsewhere.contains(id)).collect();
         self.common.hint(&match spawn_refresh(&self.common, &to_discover) {
             Ok(()) => format!("hint: still being discovered in the background: {names}; `--wait 60s` waits longer"),
@@ -276,11 +295,13 @@ async fn wait_for_sources(session: &CliSession, pending: Vec<PendingDiscovery>, 
     }
     let interrupted = session.common.wait.begin();
     let started_at = Instant::now();
+    // Discoveries start when they are first polled, all at once; the registry bounds how many run in parallel.
     let mut unanswered: Vec<PendingSource> = pending.iter().map(|pending| pending.source.clone()).collect();
     let mut running: FuturesUnordered<_> = pending.into_iter().map(|pending| await_outcome(pending, policy)).collect();
     let collect = async {
         let mut last_response_at = started_at;
         loop {
+            // Computed from the start, not from the last response: `--wait` bounds the whole wait.
             let limit_at = match policy {
                 WaitPolicy::Limit(limit) => Some(started_at + limit.min(MAX_WAIT_TIMEOUT)),
                 WaitPolicy::SourceTimeouts | WaitPolicy::Interactive => None,
@@ -305,12 +326,15 @@ async fn wait_for_sources(session: &CliSession, pending: Vec<PendingDiscovery>, 
     };
     let end = progress::show_progress(&session.registry, session.common.quiet, collect).await;
     session.common.wait.end();
+    // Sources that did not respond. Ctrl-C on a terminal means that the user does not want to wait for them, so they
+    // are recorded as failed and no background process is started.
     for pending in unanswered {
         if matches!(policy, WaitPolicy::Interactive) && end != WaitEnd::Stopped {
             wait_outcome.left_to_background.push(pending.source);
             continue;
         }
         // Recording the failure starts the backoff, so that the next command does not wait for this source again.
+        // The time that the message of the failure names; never more than the limit that applied.
         let waited_for = match policy {
             WaitPolicy::Limit(limit) => limit.min(elapsed_whole_seconds(started_at)),
             WaitPolicy::SourceTimeouts if pending.failed_before => {
@@ -327,7 +351,7 @@ async fn wait_for_sources(session: &CliSession, pending: Vec<PendingDiscovery>, 
     wait_outcome
 }
 
-/// Returns the time since `started_at`, rounded up for messages.
+/// Returns the time since `started_at`, rounded up to seconds for messages.
 fn elapsed_whole_seconds(started_at: Instant) -> Duration {
     let elapsed = started_at.elapsed();
     Duration::from_secs(elapsed.as_secs() + u64::from(elapsed.subsec_nanos() > 0))
@@ -391,6 +415,7 @@ fn spawn_refresh(common: &CommonArguments, sources: &[&SourceId]) -> std::io::Re
         return Ok(());
     }
     let mut command = Command::new(std::env::current_exe()?);
+    // The same store and configuration as this command; environment and working directory are inherited.
     command.arg("refresh").args(sources.iter().map(|id| id.as_str()));
     for (option, path) in [("--config", &common.config), ("--data", &common.data)] {
         if let Some(path) = path {
@@ -404,5 +429,6 @@ fn spawn_refresh(common: &CommonArguments, sources: &[&SourceId]) -> std::io::Re
     // Its own process group, so that Ctrl-C at this terminal does not end it.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    // Dropping the handle does not end the process, and this command does not wait for it.
     command.spawn().map(drop)
 }

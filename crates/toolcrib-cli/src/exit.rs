@@ -1,5 +1,13 @@
-//! The end of the process: exit codes (0 success, 1 failure, 2 wrong usage or configuration, 130 interrupted), shutdown
-//! signals, and the drain timeout of long-running commands.
+//! The end of the process: exit codes, shutdown signals, and the drain timeout of long-running commands.
+//!
+//! | code | meaning                                                                            |
+//! |------|------------------------------------------------------------------------------------|
+//! | 0    | success; also a shutdown that was requested by a signal, for long-running commands |
+//! | 1    | the work failed, or a check found something                                        |
+//! | 2    | the command line or the configuration must be changed first                        |
+//! | 130  | a one-shot command was interrupted by a signal                                     |
+//!
+//! Only the main thread and the drain timeout end the process; commands return a [`CommandOutcome`] or an error.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,6 +22,7 @@ use crate::output;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandOutcome {
     Success,
+    /// The command has printed why.
     Failure,
 }
 
@@ -58,6 +67,7 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     // Parsing failed, so look for `--json` by hand; after `--` come the arguments of a server.
     let mut own_arguments = std::env::args_os().take_while(|argument| argument != "--");
     if is_error && own_arguments.any(|argument| argument == "--json") {
+        // clap renders `error: …`, a blank line and the usage; the envelope has the message alone, on one line.
         let text = error.to_string();
         let without_usage = text.split("\n\nUsage:").next().unwrap_or_default().trim_start_matches("error: ");
         let message = without_usage.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -70,14 +80,15 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(if is_error { 2 } else { 0 })
 }
 
-/// Reports that the async runtime could not be built.
+/// Reports that the async runtime could not be built, for example because no more threads may be started.
 pub(crate) fn report_startup_error(error: &std::io::Error) -> ExitCode {
     output::print_stderr_line(&format!("error: cannot start: {error}"));
     ExitCode::from(1)
 }
 
 /// Waits for SIGINT (Ctrl-C), SIGTERM, or SIGHUP of a terminal that was closed. While a one-shot command waits for
-/// sources, Ctrl-C ends only that wait, and the command prints what it has.
+/// sources, Ctrl-C ends only that wait, and the command prints what it has; the other signals always end the command.
+/// Not used by long-running commands: for `serve`, SIGHUP reloads the configuration.
 pub(crate) async fn wait_for_shutdown(wait: &InterruptibleWait) {
     let mut shutdown_signals = ShutdownSignals::listen();
     let mut hangup_signal = HangupSignal::listen();
@@ -116,6 +127,7 @@ pub(crate) fn enforce_drain_timeout() {
         let mut shutdown_signals = runtime.block_on(async { ShutdownSignals::listen() });
         let enforce = move || {
             runtime.block_on(shutdown_signals.wait());
+            // The process usually exits during this sleep; then the thread ends with it.
             std::thread::sleep(DRAIN_TIMEOUT);
             output::print_stderr_line("error: some work did not end within the drain timeout; exiting now");
             std::process::exit(1);
@@ -136,7 +148,8 @@ pub(crate) struct ShutdownSignals {
     interrupt: Option<tokio::signal::unix::Signal>,
 }
 
-/// SIGHUP, recorded from the moment of [`HangupSignal::listen`]. On systems without it, waiting never ends.
+/// SIGHUP, recorded from the moment of [`HangupSignal::listen`]. On systems without it, waiting never ends. Its own
+/// type, because it ends a one-shot command but reloads the configuration of `serve`.
 pub(crate) struct HangupSignal {
     #[cfg(unix)]
     signal: Option<tokio::signal::unix::Signal>,
@@ -153,6 +166,7 @@ impl ShutdownSignals {
         }
     }
 
+    /// Waits for a signal and returns which one it was. Signals that arrive while nothing waits are remembered once.
     async fn next_signal(&mut self) -> ShutdownSignal {
         tokio::select! {
             () = wait_for_signal(&mut self.terminate) => ShutdownSignal::Terminate,

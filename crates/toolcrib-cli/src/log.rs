@@ -1,4 +1,11 @@
 //! Logging: `tracing` events on stderr, as text or JSON, with the trace id of the command they belong to.
+//!
+//! The log is for operators. What a user must know is printed by the command, so one-shot commands turn off the events
+//! of discovery that they report themselves. A line of `-v`:
+//!
+//! ```text
+//! 2026-11-15T20:14:20.123456Z  INFO command{command="call" trace_id=4bf9…}: … tools.call.finished …
+//! ```
 
 use toolcrib::Trace;
 use tracing::{Level, Metadata};
@@ -31,6 +38,7 @@ pub(crate) fn init(common: &CommonArguments, is_long_running: bool) {
         Ok("json") => layer.json().flatten_event(true).boxed(),
         _ => layer.with_target(false).boxed(),
     };
+    // Both filters apply: `TOOLCRIB_LOG=trace` shows no debug events of other crates.
     let layer = layer.with_filter(filter).with_filter(filter_fn(is_own_or_warning));
     tracing_subscriber::registry().with(layer).init();
 }

@@ -1,5 +1,10 @@
 //! The binary `toolcrib`: parses the command line, runs one command against the `toolcrib` library, prints the result
 //! and exits with one code. The library does the work; this crate only parses, prints and handles signals.
+//!
+//! A run has five steps: act as the guard or the demo server if a hidden first argument says so, parse the arguments,
+//! set up the log, run the command on an async runtime, and map its result to an exit code. A one-shot command
+//! (`tools`, `call`) is dropped when a signal arrives. A long-running command (`serve`, `mcp`, `demo --serve`)
+//! receives the signals itself, because it finishes calls in flight first.
 
 mod arguments;
 mod commands;
@@ -28,6 +33,7 @@ fn main() -> ExitCode {
     // MCP servers are started through this binary acting as their guard. The guard must not parse arguments, open files
     // or start threads first.
     toolcrib::guard::run_if_requested();
+    // The MCP server of `toolcrib demo` is this binary, too. It is synchronous and needs no runtime.
     if let Some(code) = commands::demo::mcp_server::run_if_requested() {
         return code;
     }
@@ -49,12 +55,15 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return exit::report_startup_error(&error),
     };
+    // Copied before `arguments` moves into the command: the error report and the signal handler need them afterwards.
     let json = arguments.common.json;
     let wait = arguments.common.wait.clone();
     let result = runtime.block_on(async {
         if is_long_running {
             return commands::run(arguments).await.map_err(Some);
         }
+        // A signal drops the future of the command, with its connections. `None` stands for that signal, which is no
+        // error of the command.
         tokio::select! {
             result = commands::run(arguments) => result.map_err(Some),
             () = exit::wait_for_shutdown(&wait) => Err(None),

@@ -1,5 +1,18 @@
 //! The session of one command: loaded configuration, data directory and open registry. Opening a session reads files and
 //! the store; it makes no network requests and starts no process.
+//!
+//! The constructors differ in what they may do:
+//!
+//! | constructor         | may contact sources | asks for trust | creates a store | for                                |
+//! |---------------------|---------------------|----------------|-----------------|------------------------------------|
+//! | `open`              | yes                 | yes            | yes             | `tools`, `call`, `refresh`, `lock` |
+//! | `open_long_running` | yes                 | yes            | yes             | `serve`, `mcp`                     |
+//! | `open_offline`      | no                  | no             | yes             | `enable`, `history`, `token`       |
+//! | `open_read_only`    | no                  | no             | no              | `config`, `export`, `logs`         |
+//!
+//! The session itself contacts no source; the column says what its command may do. `add` is an exception: it contacts
+//! the one source that it declares, which the user has just named and need not trust. Commands close the session
+//! explicitly: closing ends the servers, writes the counts and closes the store.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -35,6 +48,7 @@ pub(crate) struct CliSession {
 /// How long the session lives, which decides whether the registry does background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SessionKind {
+    /// Reads the store when it is opened, and does no background work.
     OneShot,
     /// Follows what other processes write to the store, and refreshes stale tool lists after serving them.
     LongRunning,
@@ -55,6 +69,7 @@ impl CliSession {
     async fn open_with_consent(common: &CommonArguments, kind: SessionKind) -> Result<CliSession> {
         let loaded_config = ask_for_trust(common, load_config(common)?)?;
         let declarations = loaded_config.config.sources.iter();
+        // An invalid declaration disables one source, not the command.
         for fault in declarations.filter_map(|declaration| declaration.source.as_ref().err()).flatten() {
             common.hint(&format!("warning: {fault}"));
         }
@@ -76,6 +91,7 @@ impl CliSession {
     pub(crate) async fn open_read_only(common: &CommonArguments) -> Result<CliSession> {
         let loaded_config = load_config(common)?;
         let data_directory = data_directory(common, &loaded_config)?;
+        // A store that was named must be opened, and an existing data directory may have one.
         if common.store.is_some() || data_directory.exists() {
             return CliSession::open_offline(common).await;
         }
@@ -91,6 +107,7 @@ impl CliSession {
         opened: OpenedStore,
         kind: SessionKind,
     ) -> Result<CliSession> {
+        // Unknown keys and the like. Every session prints them; `doctor` silences them and reports them as checks.
         for warning in &loaded_config.config.warnings {
             common.hint(&format!("warning: {warning}"));
         }
@@ -117,6 +134,7 @@ impl CliSession {
     }
 
     /// Prints a hint that names the sources whose cached tool list is stale; `among` limits it to some sources.
+    /// Disabled sources are not named: none of their tools is listed.
     pub(crate) fn hint_stale(&self, among: Option<&[SourceId]>) {
         let stale = self.registry.sources().into_iter().filter(|source| {
             source.enabled
@@ -194,6 +212,7 @@ fn ask_for_trust(common: &CommonArguments, loaded_config: LoadedConfig) -> Resul
     let Some(project) = loaded_config.untrusted_project() else { return Ok(loaded_config) };
     // Stdin may be an MCP client: `toolcrib mcp` must not read an answer from the protocol stream.
     let is_interactive = std::io::stdin().is_terminal() && output::stderr_is_terminal();
+    // With `--json` a program reads the output, so there is no question, even at a terminal.
     if !common.json && is_interactive && confirm_trust(project) {
         return loaded_config.accept_project();
     }
