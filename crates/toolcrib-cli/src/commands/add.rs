@@ -1,5 +1,13 @@
 //! `toolcrib add`: declares a source at run time, discovers it and reports its tools. The declaration is stored in the
 //! journal, not in a configuration file.
+//!
+//! The arguments become the keys of a configuration file, so that both ways to declare a source have the same rules
+//! and messages:
+//!
+//! ```text
+//! add docs --url https://docs.example.com/mcp --bearer '${env:T}'
+//! { "url": "https://docs.example.com/mcp", "transport": null, "headers": {}, "auth": { "bearer": "${env:T}" } }
+//! ```
 
 mod report;
 
@@ -92,13 +100,15 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let source = source_from_arguments(&arguments)?;
     let session = CliSession::open_offline(common).await?;
+    // Before the discovery, which may take long and fail for the reason that a hint names.
     print_hints(common, &arguments);
     let result = add(&session, &source).await;
     session.close().await;
     result
 }
 
-/// Stores the declaration, discovers the source and prints the report. The declaration stays even if discovery fails.
+/// Stores the declaration, discovers the source and prints the report. The declaration stays even if discovery fails,
+/// so that the user can fix the server and refresh. Fails with `CONFLICT` if a configuration file declares the name.
 async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
     let common = &session.common;
     let id = &source.id;
@@ -109,6 +119,7 @@ async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
         );
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
+    // Declared without discovery: that follows below, with progress, and its failure must not undo the declaration.
     let declared = session.registry.declare_lazily(source, CliSession::actor()).await?;
     if declared == DeclareOutcome::Changed {
         common.hint(&format!("`{id}` had another declaration, which is replaced"));
@@ -116,6 +127,7 @@ async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
     // Discover even if the same source was discovered a moment ago: the user wants to see its current tools.
     let refresh = session.registry.refresh_source(id, Refresh { force: true, ..Refresh::default() });
     let outcome = progress::show_progress(&session.registry, common.quiet, refresh).await?;
+    // Read after the refresh, because the report shows the status that it led to.
     let view = session.registry.source(id).ok_or_else(|| session.registry.unknown_source_error(id.as_str()))?;
     let report = AddReport::build(&session.registry, view).await;
     if common.json {
@@ -180,7 +192,8 @@ fn invalid_declaration(faults: &[ConfigDiagnostic]) -> Error {
     Error::new(Code::ConfigInvalid, message).with_details(json!({ "faults": faults }))
 }
 
-/// Parses `NAME=VALUE` options. An error does not quote the malformed text, because it may be a secret.
+/// Parses `NAME=VALUE` options; headers also accept `Name: value`. Of equal names the last one counts. An error does
+/// not quote the malformed text, because it may be a secret.
 fn parse_pairs(option: &str, texts: &[String], separators: &[char]) -> Result<Value> {
     let mut pairs = Map::new();
     for pair in texts {

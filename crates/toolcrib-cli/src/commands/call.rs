@@ -1,4 +1,13 @@
 //! `toolcrib call`: calls one tool, with arguments typed by its schema, and prints its result.
+//!
+//! Arguments come from `--args` and from pairs, which override it. A pair is text or JSON:
+//!
+//! ```text
+//! query=open          "open", or 5, true, null if the schema says so
+//! labels:='["bug"]'   the JSON value, whatever the schema says
+//! ```
+//!
+//! Names, policies and validation are those of the library (`toolcrib::call`), the same as for agents.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -61,7 +70,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(if output.is_error() { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-/// Discovers the source of the tool if needed, builds the arguments and calls.
+/// Discovers the source of the tool if needed, builds the arguments and calls. One time limit covers discovery and
+/// call, so that `--timeout` is what a caller has to wait at most.
 async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput> {
     let registry = &session.registry;
     let started_at = Instant::now();
@@ -73,6 +83,7 @@ async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput>
         let limit = arguments.discovery.wait_limit().or(arguments.timeout).or(own).unwrap_or_default();
         session.ensure_for_call(required, source, limit).await;
     }
+    // Before the call: a stale schema may explain why the source rejects the arguments.
     session.hint_stale_tool(&arguments.name);
     let json_arguments = read_json_arguments(arguments)?;
     let input = Value::Object(merge_pairs(registry, &arguments.name, json_arguments, &arguments.pairs)?);
@@ -89,7 +100,8 @@ async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput>
     registry.call(&CliSession::caller(), &arguments.name, input, options).await
 }
 
-/// Reads the value of `--args`: JSON text, `@FILE`, or `-` for stdin.
+/// Reads the value of `--args`: JSON text, `@FILE`, or `-` for stdin. It must be an object; without `--args` it is
+/// empty.
 fn read_json_arguments(arguments: &Arguments) -> Result<Map<String, Value>> {
     let text = match arguments.args.as_deref() {
         None => return Ok(Map::new()),
@@ -123,6 +135,7 @@ fn merge_pairs(
     let schema = registry.tool(name).ok().and_then(|tool| serde_json::from_str::<Value>(tool.input_schema.get()).ok());
     // Without a schema (unknown tool) all values stay strings.
     let schema = schema.unwrap_or_default();
+    // A repeated key is an error: neither the last value nor a list would be the obvious meaning.
     let mut seen_keys = std::collections::BTreeSet::new();
     for pair in pairs {
         let (key, text) = pair.split_once('=').ok_or_else(|| {
@@ -152,7 +165,8 @@ fn toolcrib_notes(output: &CallOutput) -> Vec<String> {
     notes.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Renders the result for a terminal: text without control characters, and a description of binary content.
+/// Renders the result for a terminal: text without control characters, and a description of binary content. `--json`
+/// prints the result unchanged.
 pub(crate) fn render_output(output: &CallOutput) -> String {
     let blocks: Vec<Value> = serde_json::from_str(output.content()).unwrap_or_default();
     let mut lines: Vec<String> = blocks.iter().map(render_content_block).collect();

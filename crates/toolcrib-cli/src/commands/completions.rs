@@ -1,4 +1,6 @@
 //! `toolcrib completions`: prints the completion script for a shell.
+//!
+//! The script is generated from the arguments of this binary, so it cannot differ from them.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;

@@ -1,4 +1,7 @@
 //! `toolcrib context`: prints the tool summary for a system prompt, and how many tokens it saves.
+//!
+//! The summary goes to stdout alone, so that `toolcrib context >> prompt.txt` appends nothing else. In search mode MCP
+//! clients get such a summary as server instructions.
 
 use clap::Args;
 use toolcrib::core::summary::{Summary, SummaryBudget};
@@ -58,7 +61,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(CommandOutcome::Success)
 }
 
-/// Returns text such as `412 tokens instead of 61,230 (99.3 % less)`.
+/// Returns text such as `412 tokens instead of 61,230 (99.3 % less)`. Without a saving, as with a few small tools,
+/// only the counts.
 pub(crate) fn describe_savings(summary: &Summary) -> String {
     let Summary { tokens, tokens_full, .. } = *summary;
     let compared = format!("{} tokens instead of {}", group_digits(tokens), group_digits(tokens_full));

@@ -1,5 +1,9 @@
 //! `toolcrib describe`: prints a tool's description, arguments, policy and statistics; with `--format` its definition
 //! for a model provider, with `--at` its state in the past.
+//!
+//! Three outputs share the lookup: a page for people (`human`, `historical`, `layout`, `arguments`), JSON, and the
+//! array of a provider (`provider`). Several names may be given; each that fails is reported, and the others are
+//! printed all the same.
 
 mod arguments;
 mod historical;
@@ -97,8 +101,10 @@ async fn find_tool(session: &CliSession, name: &str, discovery: &DiscoveryArgume
         None if is_bare_name(name) => None,
         None => Some(Vec::new()),
     };
+    // A qualified name needs one source, so wait for it; a bare name may be found without the slow ones.
     let policy = if among.is_some() { discovery.wait_policy_for_all() } else { discovery.wait_policy() };
     session.ensure(discovery.required_freshness(), among.as_deref(), policy).await;
+    // The page shows how often the tool was called, by all processes on this store.
     session.registry.load_counts().await?;
     session.registry.tool_detail(name)
 }
@@ -156,6 +162,7 @@ fn print_json<T>(
             Err(error) => errors.push(error_with_name(name, error)),
         }
     }
+    // The errors are part of the JSON and printed to stderr as well, so that no reader has to look at both.
     #[derive(serde::Serialize)]
     struct DescribeResponse {
         tools: Vec<Box<RawValue>>,
@@ -170,7 +177,7 @@ fn print_json<T>(
     Ok(outcome)
 }
 
-/// Returns the first failed lookup as the error of the command.
+/// Returns the first failed lookup as the error of the command, whose code decides the exit code.
 fn first_error<T>(lookups: Vec<(&str, Result<T>)>) -> Result<CommandOutcome> {
     lookups.into_iter().find_map(|(_, result)| result.err()).map_or(Ok(CommandOutcome::Success), Err)
 }
@@ -188,6 +195,7 @@ fn tool_json(detail: &ToolDetail, full: bool) -> Result<Box<RawValue>> {
     if !full {
         return Ok(object);
     }
+    // Fields are replaced in the raw JSON, which keeps the definition byte for byte.
     let mut fields: RawFields = serde_json::from_str(object.get()).context(Code::Internal, "write a tool")?;
     fields.insert("input_schema", detail.input_schema().to_owned());
     fields.insert("definition", to_raw_value(&detail.definition).context(Code::Internal, "write a tool")?);

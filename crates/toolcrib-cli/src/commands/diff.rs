@@ -1,5 +1,9 @@
-//! `toolcrib diff`: compares the current tools with a lockfile or with a time in the past; with `--ci` as a build check
-//! that prints SARIF.
+//! `toolcrib diff`: compares the current tools with a lockfile or with a time in the past; with `--ci` as a build
+//! check that prints SARIF.
+//!
+//! Without `--ci` a difference is information; only a source that cannot be read makes the command fail. With `--ci`
+//! every difference is a failure, and so is a source that did not respond: a build must not pass because a server was
+//! down.
 
 use std::path::{Path, PathBuf};
 
@@ -85,7 +89,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-/// Discovers the sources as needed and compares them with the base.
+/// Discovers the sources as needed and compares them with the base. With `--ci` fails with `TOOL_UNAVAILABLE` if a
+/// source did not respond in time, because a comparison with its cached list could pass.
 async fn compare(session: &CliSession, arguments: &Arguments) -> Result<(DiffBase, CatalogDiff)> {
     // Report an invalid base before contacting any source.
     let base = resolve_base(session, arguments.against.as_deref())?;
@@ -111,13 +116,15 @@ async fn compare(session: &CliSession, arguments: &Arguments) -> Result<(DiffBas
     Ok((base, difference))
 }
 
-/// Interprets the value of `--against`: `lockfile`, an existing file, a time, or a path that looks like a file.
+/// Interprets the value of `--against`: `lockfile`, an existing file, a time, or a path that looks like a file. An
+/// existing file takes precedence over a time, so that a file named `7d` can be used.
 fn resolve_base(session: &CliSession, against: Option<&str>) -> Result<DiffBase> {
     let path = match against {
         None | Some("lockfile") => lock::default_lockfile_path(&session.loaded_config),
         Some(text) if Path::new(text).exists() => PathBuf::from(text),
         Some(text) => match text.parse::<TimeSpec>() {
             Ok(when) => return Ok(DiffBase::Time(when)),
+            // Text with a separator or a dot is meant as a path; its error then says that the file is missing.
             Err(error) if !text.contains(['/', '\\', '.']) => {
                 return Err(Error::new(Code::BadRequest, format!("{}; nor is it a file", error.message)));
             }

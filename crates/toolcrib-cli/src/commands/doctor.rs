@@ -1,5 +1,16 @@
 //! `toolcrib doctor`: checks configuration, trust, data directory, store, environment, guard and sources, with advice on
 //! every problem. Makes no network requests and starts no server, except with `--probe`.
+//!
+//! Each check is a line with a status and, if there is something to do, a fix:
+//!
+//! ```text
+//! ok    config       `toolcrib.yaml` is loaded; 2 sources declared
+//! FAIL  source npx   its command `npx` is not found
+//!                    -> install Node.js: https://nodejs.org
+//! ```
+//!
+//! Checks are independent: a broken configuration or store is reported, and the remaining checks still run where they
+//! can.
 
 mod advice;
 mod environment;
@@ -30,7 +41,8 @@ pub(crate) struct Arguments {
     probe: bool,
 }
 
-/// Result of one check, as printed with `--json`.
+/// Result of one check, as printed with `--json`. `fix` may also be set for a passed check, as a hint at what is
+/// possible.
 #[derive(Debug, Serialize)]
 struct DoctorCheck {
     /// `source github`, `store`, …; several checks may share a name.
@@ -63,8 +75,10 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             checks.extend(environment::check_data_directory(&silent, &data_directory));
             checks.extend(check_store_and_sources(&silent, common, &arguments).await);
         }
+        // Without a configuration the data directory is unknown, so store and sources cannot be checked.
         Err(error) => checks.extend(environment::config_errors(&error)),
     }
+    // Last, and always: it depends neither on configuration nor on store.
     checks.push(environment::check_guard().await);
     let failed = checks.iter().filter(|check| check.status == CheckStatus::Fail).count();
     if common.json {

@@ -1,4 +1,8 @@
 //! `toolcrib enable` and `toolcrib disable`: switch sources (by id) and tools (by any spelling of their name) on and off.
+//!
+//! A name is looked up as a source first, then as a tool of the catalogue. The catalogue has no tools of disabled
+//! sources, so `enable SOURCE SOURCE__TOOL` also searches the inventory of the sources that are named on the same
+//! command line. All names are resolved before the first change: an unknown name changes nothing.
 
 use clap::Args;
 use serde_json::json;
@@ -70,7 +74,8 @@ async fn set_all_enabled(session: &CliSession, names: &[String], new_state: Enab
     Ok(())
 }
 
-/// Switches one source or tool and prints the result.
+/// Switches one source or tool and prints the result. Switching to the current state writes no record and is printed
+/// as `already`.
 async fn set_enabled(session: &CliSession, target: EnableTarget, new_state: EnabledState) -> Result<()> {
     let outcome = session.registry.set_enabled(target, new_state, CliSession::actor()).await?;
     let name = outcome.target.name();
@@ -167,6 +172,7 @@ fn unknown_name_error(session: &CliSession, name: &str, sources: &[SourceId], er
             None => not_found_error(session, name, error),
         };
     };
+    // The name says which source is meant; explain its state rather than the missing tool.
     let Some(view) = SourceId::from_name(source).ok().and_then(|id| session.registry.source(&id)) else { return error };
     match (view.enabled, view.inventory_hash) {
         // The source is named as well, so it is about to be enabled: the tool itself is unknown.

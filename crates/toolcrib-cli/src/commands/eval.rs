@@ -1,4 +1,8 @@
 //! `toolcrib eval`: measures the quality and speed of search on a labelled set. Reads neither store nor configuration.
+//!
+//! The set is two JSONL files, of tools and of queries with the ids of relevant tools; `--help` shows a line of each.
+//! Parsing and scoring are in `toolcrib_core::search::eval`. Times are those of the search alone, without reading the
+//! set.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -80,6 +84,7 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
         times.push(start.elapsed());
         set.score(query, &results, &mut scores);
     }
+    // For percentiles by rank; 0 for an empty set.
     times.sort_unstable();
     let percentile = |share: f64| times.get((times.len() as f64 * share) as usize).map_or(0, to_micros);
     let report = EvalReport { means: scores.means(), p50_us: percentile(0.5), p99_us: percentile(0.99) };
@@ -96,7 +101,7 @@ fn to_micros(time: &Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Reads a file of the set; a missing one is a usage error.
+/// Reads a file of the set; a missing one is a usage error (exit code 2).
 fn read_file(path: &Path) -> Result<String> {
     let unreadable = |error| Error::new(Code::BadRequest, format!("cannot read `{}`: {error}", path.display()));
     fs::read_to_string(path).map_err(unreadable)

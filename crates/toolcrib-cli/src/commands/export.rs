@@ -1,4 +1,8 @@
 //! `toolcrib export`: prints all sources, configured or declared at run time, as a configuration file.
+//!
+//! The output can be used as `toolcrib.yaml` once masked values are replaced. Sources are as they were declared, with
+//! the state that `enable` and `disable` left, without defaults and without overrides by variables; `toolcrib config`
+//! shows those.
 
 use clap::Args;
 use toolcrib::core::config::{Secrets, export, export_json, masked_keys};

@@ -1,5 +1,13 @@
 //! `toolcrib history`: prints the records of the journal, or with `--checks` the latest discoveries of each source. Makes
 //! no network requests and starts no process.
+//!
+//! ```text
+//! 2026-11-15 22:08:26Z  #1  cli      `files` declared (mcp, at run time)
+//! 2026-11-15 22:08:41Z  #2  refresh  14 tools added to `files`: create_directory, …
+//! ```
+//!
+//! A record has its time, its sequence number, the actor and a description, which `toolcrib_core::history` writes for
+//! all interfaces. Checks are measurements, not records: they are kept per source and have no number.
 
 use std::collections::BTreeSet;
 
@@ -77,6 +85,7 @@ async fn load_records(session: &CliSession, arguments: &Arguments) -> Result<Vec
         source: resolve_source(session, arguments.source.as_deref())?,
         tool: arguments.tool.clone(),
         since: arguments.since.map(|since| since.resolve(Clock::system().now())),
+        // All records from the start, not only those in memory.
         ..HistoryQuery::after(0)
     };
     let mut records = session.registry.history(&query).await?;
@@ -86,7 +95,7 @@ async fn load_records(session: &CliSession, arguments: &Arguments) -> Result<Vec
     Ok(records)
 }
 
-/// Loads the latest matching discoveries, newest first.
+/// Loads the latest matching discoveries, newest first. The store keeps a bounded number for each source.
 async fn load_checks(session: &CliSession, arguments: &Arguments) -> Result<Vec<DiscoveryCheck>> {
     let sources: BTreeSet<SourceId> = match resolve_source(session, arguments.source.as_deref())? {
         Some(source) => BTreeSet::from([source]),
@@ -104,7 +113,8 @@ async fn load_checks(session: &CliSession, arguments: &Arguments) -> Result<Vec<
     Ok(checks)
 }
 
-/// Resolves the name of a source that exists or was removed.
+/// Resolves the name of a source that exists or was removed; the history of a removed one stays. An unknown name is an
+/// error with the most similar one.
 fn resolve_source(session: &CliSession, name: Option<&str>) -> Result<Option<SourceId>> {
     let Some(name) = name else { return Ok(None) };
     let id = SourceId::from_name(name)?;
@@ -114,6 +124,7 @@ fn resolve_source(session: &CliSession, name: Option<&str>) -> Result<Option<Sou
 
 /// Renders one line per record.
 fn render_records(records: &[HistoryRecord]) -> String {
+    // Columns are padded to the widest cell; the actor may be the name of a token, so it is truncated.
     let number_width = records.iter().map(|record| record.seq.to_string().len()).max().unwrap_or(0) + 1;
     let actor_width = records.iter().map(|record| sanitize_truncated(&record.actor, 20).len()).max().unwrap_or(0);
     let lines = records.iter().map(|record| {

@@ -1,5 +1,9 @@
 //! `toolcrib import`: declares the MCP servers of other clients (Claude Desktop, Cursor, …) at run time. They are kept in
 //! the store, which only its owner can read, because such files contain literal secrets. Contacts no source.
+//!
+//! Files are read first, all of them, and then declared one server at a time. One invalid server or file does not stop
+//! the others; each has a line in the result, and the exit code is 1 if any failed. Names are those of the client,
+//! made valid as source ids.
 
 mod client_files;
 
@@ -53,10 +57,15 @@ struct ImportResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ImportStatus {
+    /// Declared for the first time.
     Imported,
+    /// Replaced a declaration that was made at run time.
     Changed,
+    /// Already declared like this; nothing was written.
     Same,
+    /// Another declaration of the name takes precedence.
     Skipped,
+    /// The file or the declaration is invalid.
     Failed,
 }
 
@@ -122,6 +131,8 @@ async fn import_all(
                     continue;
                 }
             };
+            // The first file in the order of clients takes precedence; an equal declaration in a second file is
+            // harmless.
             let first = *seen.entry(id.clone()).or_insert((source, &config_file.file));
             let (status, reason) = match first {
                 (other, file) if other != source => {
@@ -135,7 +146,8 @@ async fn import_all(
     Ok(results)
 }
 
-/// Declares one source, unless the configuration has one with that name.
+/// Declares one source, unless the configuration has one with that name. A dry run computes the same outcome without
+/// writing. The text is the reason for a skip, else the command or address.
 async fn import_source(session: &CliSession, source: &Source, dry_run: bool) -> Result<(ImportStatus, String)> {
     if let Some(location) = session.loaded_config.declared_at(&source.id) {
         return Ok((

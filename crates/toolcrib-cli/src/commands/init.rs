@@ -1,4 +1,7 @@
 //! `toolcrib init`: writes a commented configuration file that explains every key.
+//!
+//! The template is a valid configuration without sources. A test removes the `#:` marks and checks that all samples
+//! are valid, too. The new file is a project file, so it has no effect before `toolcrib trust`.
 
 use std::path::{Path, PathBuf};
 
@@ -36,6 +39,7 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
         let message = format!("`{}` already exists; edit it, or replace it with `--force`", file.display());
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
+    // With `--force` a `toolcrib.yaml` is overwritten; a file in another format stays.
     let file = directory.join(CONFIG_FILE_NAME);
     std::fs::write(&file, CONFIG_TEMPLATE)
         .map_err(|error| Error::new(Code::ConfigInvalid, format!("cannot write `{}`: {error}", file.display())))?;

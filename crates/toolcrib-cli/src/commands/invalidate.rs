@@ -1,5 +1,8 @@
 //! `toolcrib invalidate`: marks the cached tool lists of sources as stale. The lists stay in use until the next command
 //! that needs fresh ones discovers the sources again.
+//!
+//! Contacts no source. Unlike `refresh` it changes nothing that agents see, and unlike `--fresh` it affects all
+//! processes on the store.
 
 use clap::Args;
 use serde_json::json;
@@ -43,6 +46,7 @@ async fn invalidate(session: &CliSession, names: &[String]) -> Result<Vec<Source
         return Ok(session.registry.inventory().sources().map(|(id, _)| id.clone()).collect());
     }
     let mut sources = names.iter().map(|name| session.find_source(name)).collect::<Result<Vec<_>>>()?;
+    // A source may be named twice, in different spellings.
     sources.sort();
     sources.dedup();
     for source in &sources {

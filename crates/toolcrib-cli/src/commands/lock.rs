@@ -1,4 +1,8 @@
 //! `toolcrib lock`: writes a lockfile with the name and fingerprint of every tool, which `toolcrib diff` compares with.
+//!
+//! The lockfile is JSON, sorted, and the same byte for byte while no tool changes, so that it can be kept in a
+//! repository. Its format is in `toolcrib_core::lockfile`. A lockfile is complete or not written: a source that was
+//! down for a moment would otherwise look as if its tools had been removed. `--cached` is the explicit exception.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -44,6 +48,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let session = CliSession::open(common).await?;
     let required = arguments.discovery.required_freshness_or(RequiredFreshness::Fresh);
     let ensured = session.ensure(required, None, arguments.discovery.wait_policy_for_all()).await;
+    // Computed after the wait, from the status that the discoveries left.
     let (unread, unknown) = unread_sources(session.registry.sources(), &ensured.unanswered);
     if required == RequiredFreshness::Cached {
         session.hint_stale(None);
@@ -79,7 +84,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(CommandOutcome::Success)
 }
 
-/// Returns the enabled sources whose current tool list could not be read, and those without any cached list.
+/// Returns the enabled sources whose current tool list could not be read, and those without any cached list. The
+/// second list is a part of the first; both have names in backticks, for messages.
 fn unread_sources(sources: Vec<SourceView>, unanswered: &[SourceId]) -> (Vec<String>, Vec<String>) {
     let mut unread = Vec::new();
     let mut unknown = Vec::new();
@@ -111,6 +117,8 @@ fn write_atomically(path: &Path, text: &str) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let temporary = path.with_file_name(name);
+    // In the same directory, because a rename across file systems is not atomic; synced, so that the name never refers
+    // to an empty file after a crash.
     let mut file = std::fs::File::create(&temporary).map_err(write_error)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
     if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, path)) {
@@ -121,7 +129,8 @@ fn write_atomically(path: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads the text of a lockfile; the error for a missing one names the command that writes it.
+/// Reads the text of a lockfile; the error for a missing one names the command that writes it. Fails with `NOT_FOUND`
+/// or `BAD_REQUEST`, both exit code 2.
 pub(crate) fn read_lockfile(path: &Path) -> Result<String> {
     /// Far above the size of a real lockfile; protects against naming some other file.
     const MAX_LOCKFILE_BYTES: u64 = 64 * 1024 * 1024;

@@ -1,4 +1,7 @@
 //! `toolcrib logs`: prints the latest stderr output of a server.
+//!
+//! The registry writes one file per stdio source below `logs` in the data directory. Servers that are reached over
+//! HTTP keep their own logs.
 
 use clap::Args;
 use serde_json::json;
@@ -28,6 +31,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let log = session
         .find_source(&arguments.source)
         .and_then(|id| Ok((read_last_lines(&session, &id, arguments.lines)?, id)));
+    // Asked before the session closes, to explain an empty log.
     let has_process = |id: &SourceId| session.registry.source(id).is_some_and(|source| source.command.is_some());
     let log = log.map(|(lines, id)| (lines, has_process(&id), id));
     session.close().await;

@@ -16,6 +16,8 @@ pub(crate) struct Arguments {
     directory: PathBuf,
 }
 
+/// Creates the directory if needed and overwrites existing pages. The pages are those of the plain command, without
+/// the groups of `toolcrib --help`.
 pub(crate) fn run(arguments: &Arguments) -> Result<CommandOutcome> {
     let directory = &arguments.directory;
     let command = arguments::Arguments::command();

@@ -1,5 +1,9 @@
 //! `toolcrib mcp`: serves MCP over stdio, for clients that start their servers as programs; with `--connect` as a bridge
 //! to a running `toolcrib serve`.
+//!
+//! Stdout belongs to the protocol; everything for people goes to stderr. Without `--connect` the process has its own
+//! registry on the shared store, and starts its own servers. With `--connect` it has neither: the bridge forwards each
+//! request to the running server.
 
 use std::io::IsTerminal;
 use std::pin::pin;
@@ -82,10 +86,13 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         }
         None => {
             let session = CliSession::open_long_running(common).await?;
+            // In the background: the first list in mode `auto` counts tokens, and the client should not wait for the
+            // load.
             tokio::task::spawn_blocking(tokens::load_tokenizer);
             let expose = session.loaded_config.config.expose.clone();
             // `--mode` overrides `expose.mode` of the configuration.
             let expose = Expose { mode: mode.unwrap_or(expose.mode), ..expose };
+            // A client lists tools right after the handshake; with `warm: start` discovery has begun by then.
             serve::warm_at_start(&session.registry);
             serve_stdio(Arc::new(McpService::new(session.registry.clone(), expose)), shutdown_signals).await;
             session.close_within_timeout().await;
@@ -105,6 +112,7 @@ async fn serve_stdio(service: Arc<dyn Service>, mut shutdown_signals: ShutdownSi
         cleanup_timeout: SHUTDOWN_STEP_TIMEOUT,
         ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION"))
     };
+    // Cancelling stops reading and answers calls in flight; the second `select!` waits for that.
     let stop = CancellationToken::new();
     let mut serve = pin!(serve_stream(service, tokio::io::stdin(), tokio::io::stdout(), options, stop.clone()));
     tokio::select! {
@@ -117,7 +125,8 @@ async fn serve_stdio(service: Arc<dyn Service>, mut shutdown_signals: ShutdownSi
     }
 }
 
-/// Returns the URL of the MCP endpoint; a URL without a path gets `/mcp`.
+/// Returns the URL of the MCP endpoint; a URL without a path gets `/mcp`. `http://127.0.0.1:7450` with `--mode full`
+/// becomes `http://127.0.0.1:7450/mcp?mode=full`. Fails with `BAD_REQUEST` for another scheme than HTTP.
 fn endpoint_url(mut url: Url, mode: Option<ExposeMode>) -> Result<Url> {
     if !matches!(url.scheme(), "http" | "https") {
         let message = format!("`{url}` is not the URL of a `toolcrib serve`; write `http://127.0.0.1:7450`");

@@ -1,4 +1,8 @@
 //! `toolcrib refresh`: discovers sources now and prints what changed.
+//!
+//! Without names all enabled sources are refreshed, but only stale and missing lists; `--force` also refreshes fresh
+//! ones. The exit code is 1 if any source failed, and the others are refreshed all the same. Slow sources are awaited
+//! up to their own timeouts.
 
 use clap::Args;
 use serde_json::json;
@@ -12,7 +16,8 @@ use crate::exit::CommandOutcome;
 use crate::session::CliSession;
 use crate::{output, plural, progress};
 
-/// Maximum number of tool names on a line; `--json` has all of them.
+/// Maximum number of tool names on a line; `--json` has all of them. The first discovery of a large source adds
+/// hundreds.
 const MAX_LISTED_NAMES: usize = 20;
 
 /// Discover sources again and say what was added, changed and removed

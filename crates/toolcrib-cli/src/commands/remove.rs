@@ -1,4 +1,7 @@
 //! `toolcrib remove`: removes a source that was declared at run time.
+//!
+//! A source of a configuration file is removed there; here the command fails with `CONFLICT` and names the file. The
+//! history of a removed source stays.
 
 use clap::Args;
 use serde_json::json;

@@ -1,4 +1,7 @@
 //! `toolcrib search`: prints the tools that match a task, one per line.
+//!
+//! Ranking is the same as for agents (`search_tools`). Hidden and disabled tools are not found. The output has one
+//! line per hit; hints about further matches go to stderr.
 
 use clap::Args;
 use toolcrib::Result;

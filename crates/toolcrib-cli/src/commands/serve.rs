@@ -1,5 +1,9 @@
 //! `toolcrib serve`: serves MCP, REST and the console over HTTP until a shutdown signal, and reloads the configuration
 //! when it changes.
+//!
+//! The HTTP server itself is `toolcrib-server`. This module decides the order of start and end: signals, address,
+//! store, then the printed address; on shutdown the server drains, then the sources are closed.
+//! [`crate::exit::enforce_drain_timeout`] bounds the whole.
 
 mod reload;
 
@@ -56,7 +60,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     result.map(|()| CommandOutcome::Success)
 }
 
-/// Builds the HTTP server and runs it with the configuration watcher until shutdown.
+/// Builds the HTTP server and runs it with the configuration watcher until shutdown. Does not close the session: the
+/// caller does, also after an error.
 async fn serve(
     common: &CommonArguments,
     session: &CliSession,
@@ -76,6 +81,7 @@ async fn serve(
     };
     let http_server = HttpServer::new(listener, mcp_service.clone(), server_config)?;
     let app_state = http_server.app_state().clone();
+    // The socket is bound already: connections that arrive from now on wait in its queue.
     print_addresses(common, &http_server, &session.data_directory)?;
     warm_at_start(&session.registry);
 
@@ -154,7 +160,8 @@ fn reachable_address(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Resolves `ADDRESS:PORT`; the address may be a name such as `localhost`.
+/// Resolves `ADDRESS:PORT`; the address may be a name such as `localhost`, of which the first address is used. Fails
+/// with `CONFIG_INVALID` if there is none.
 pub(crate) async fn resolve_address(listen: &str) -> Result<SocketAddr> {
     let invalid = || Error::new(Code::ConfigInvalid, format!("`{listen}` is not an address; write `127.0.0.1:7450`"));
     let mut addresses = tokio::net::lookup_host(listen).await.map_err(|error| invalid().with_cause(error))?;

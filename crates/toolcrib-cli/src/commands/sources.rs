@@ -1,4 +1,7 @@
 //! `toolcrib sources`: prints every source with its status. Makes no network requests and starts no process.
+//!
+//! The table has the columns of `SourceView`; the demo prints the same table. `serialized_name` keeps its words equal
+//! to those of the JSON.
 
 use clap::Args;
 use serde_json::json;
@@ -54,7 +57,7 @@ pub(crate) fn sources_table(sources: &[SourceView]) -> Table {
     table
 }
 
-/// Returns the name of a unit variant as in JSON.
+/// Returns the name of a unit variant as in JSON. Empty for any other value, which no caller passes.
 pub(crate) fn serialized_name(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

@@ -1,5 +1,8 @@
 //! `toolcrib stats`: prints cache hits, the age of tool lists and call counts. Makes no network requests and starts no
 //! process.
+//!
+//! Counts are those of all processes on the store, as they were last written; a running `serve` writes them from time
+//! to time and when it ends.
 
 use std::time::Duration;
 
@@ -38,7 +41,7 @@ pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<Comman
     Ok(CommandOutcome::Success)
 }
 
-/// Renders totals, then a table of sources and one of called tools.
+/// Renders totals, then a table of sources and one of called tools. Tools that were never called have no row.
 fn render_stats(stats: &Stats) -> String {
     let Stats { tool_count, hits, misses, calls, errors, .. } = stats;
     // The ratio is unknown before the first use.

@@ -1,4 +1,13 @@
 //! `toolcrib token`: creates, lists and revokes the tokens that clients of `toolcrib serve` present, each with a role.
+//!
+//! Tokens are events in the journal with a hash, so all processes on the store know them, and a revocation has a
+//! record. The value is printed once. Neither the command nor the store can show it again.
+//!
+//! | role   | may                                                |
+//! |--------|----------------------------------------------------|
+//! | viewer | read lists, search and history                     |
+//! | agent  | also call and refresh tools, and speak MCP         |
+//! | admin  | also declare, change and remove, and manage tokens |
 
 use std::time::Duration;
 
@@ -58,7 +67,7 @@ enum TokenCommand {
     },
 }
 
-/// Parses `--expires`, which also knows days and weeks.
+/// Parses `--expires`, which also knows days and weeks, unlike the durations of other options.
 fn parse_expiry(text: &str) -> Result<Duration, String> {
     parse_long_duration(text).ok_or_else(|| "write `12h`, `30d` or `8w`".to_owned())
 }
@@ -108,7 +117,7 @@ fn print_created(common: &CommonArguments, created: &CreatedToken) -> Result<()>
     Ok(())
 }
 
-/// Prints the table of tokens.
+/// Prints the table of tokens, expired ones included: they are rejected but stay until they are revoked.
 fn print_list(tokens: &[TokenView]) -> Result<()> {
     if tokens.is_empty() {
         return output::print_line("there are no tokens; `toolcrib token create NAME --role agent` creates one");

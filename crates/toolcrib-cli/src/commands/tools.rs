@@ -1,5 +1,8 @@
 //! `toolcrib tools`: prints every tool from the cache, as a table, JSON or in a model provider's format. Sources without
 //! a tool list are discovered first.
+//!
+//! Lists are rendered in chunks, so that the text of thousands of tools is not kept in memory at once. A list that
+//! lacks sources is printed all the same; JSON then names them in `missing`, the other formats on stderr.
 
 use clap::Args;
 use toolcrib::core::ResultExt;
@@ -82,7 +85,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-/// Inserts the field `missing` at the end of a JSON object, unless the list is complete.
+/// Inserts the field `missing` at the end of a JSON object, unless the list is complete. Edits the text, because the
+/// list has been printed up to its last chunk by then.
 fn append_missing(end: &str, missing: &[MissingSource]) -> Result<String> {
     match end.strip_suffix('}') {
         Some(open) if !missing.is_empty() => {
@@ -93,7 +97,8 @@ fn append_missing(end: &str, missing: &[MissingSource]) -> Result<String> {
     }
 }
 
-/// Returns the format to print; `None` for a table.
+/// Returns the format to print; `None` for a table. `--defer` needs a format that supports it, which is `anthropic`;
+/// otherwise the error is a usage error.
 fn resolve_format(common: &CommonArguments, arguments: &Arguments) -> Result<Option<Format>> {
     // `--format` takes precedence over `--json`; both print JSON text.
     let format = match arguments.format.as_deref() {

@@ -1,4 +1,9 @@
 //! `toolcrib trust`: accepts the project file with everything that it currently runs, contacts and allows.
+//!
+//! The lines that this module prints are the basis of the decision, here and in the question that `session` asks at a
+//! terminal. So they show everything that the file changes: what sources run and contact, rules, and settings. Secrets
+//! are masked, and nothing in a value may be invisible. What counts as a change is decided in
+//! `toolcrib_core::config::trust`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +33,7 @@ pub(crate) struct Arguments {}
 
 /// Records the trust and prints what it permits.
 pub(crate) fn run(common: &CommonArguments, _: &Arguments) -> Result<CommandOutcome> {
+    // No session: trust is recorded in a file of the user, and neither store nor sources are needed.
     let loaded_config = session::load_config(common)?;
     let Some(file) = loaded_config.file.clone() else {
         let message = "no project file in the working directory or its parents; `toolcrib init` writes one";
@@ -65,8 +71,9 @@ pub(crate) fn run(common: &CommonArguments, _: &Arguments) -> Result<CommandOutc
     Ok(CommandOutcome::Success)
 }
 
-/// Returns everything that trusting a project file permits: what each source runs or contacts, its rules, and the
-/// settings for all sources.
+/// Returns everything that trusting a project file permits, one line each: what each source runs or contacts, its
+/// rules, and the settings for all sources. Sources and settings are indented by two spaces, the keys of a source by
+/// four.
 pub(crate) fn trust_lines(project: &ProjectFile) -> Vec<String> {
     let servers = project.document_servers();
     let mut lines = Vec::new();
@@ -143,7 +150,8 @@ fn source_lines(
     lines
 }
 
-/// Returns the declaration with masked secrets, or its errors, for `--json`.
+/// Returns the declaration with masked secrets, or its errors, for `--json`. `replaces` tells whether a source of the
+/// user has the same id.
 fn source_json(project: &ProjectFile, declaration: &ConfiguredSource) -> Value {
     match &declaration.source {
         Ok(source) => {

@@ -1,5 +1,9 @@
 //! `toolcrib verify`: checks that the journal is complete and that the catalogue equals its replay; with
 //! `--accept-damage` continues with a damaged journal. Makes no network requests and starts no process.
+//!
+//! The checks themselves are `Registry::verify`. Exit code 0 means that no fault was found, apart from damage that was
+//! accepted before. There are two ways to accept damage: a record in the same file while SQLite is sound, else a new
+//! file that is filled with what can be read.
 
 use std::path::PathBuf;
 
@@ -85,6 +89,7 @@ async fn accept_damage(common: &CommonArguments, session: CliSession) -> Result<
     // Read everything before closing: rebuilding moves the file.
     let damage = session.registry.describe_damage().await;
     let salvage = session.registry.salvage().await?;
+    // Taken before the session closes: the location of the file, and the time that becomes part of its new name.
     let store_url = store_url(common, &session.data_directory);
     let now = session.registry.now();
     session.close().await;
@@ -100,6 +105,7 @@ fn render_report(report: &VerifyReport, accept_requested: bool) -> String {
         &report.verification;
     let mut lines = match (&report.acceptance, accept_requested) {
         (Some(acceptance), _) => acceptance_lines(acceptance),
+        // `--accept-damage` on a sound store changes nothing and is no failure.
         (None, true) => vec!["nothing is damaged, so there is nothing to accept".to_owned()],
         (None, false) => Vec::new(),
     };
@@ -110,6 +116,7 @@ fn render_report(report: &VerifyReport, accept_requested: bool) -> String {
         lines.push(format!("skipped {skipped} written by a newer version of Toolcrib"));
     }
     lines.extend(upgrade.iter().map(|reason| format!("fault: {reason}; until then calls and changes are refused")));
+    // Damage that this run accepted is listed above already.
     if report.acceptance.is_none() {
         lines.extend(accepted.iter().map(|fault| format!("accepted before: {fault}")));
     }
@@ -131,7 +138,8 @@ fn render_report(report: &VerifyReport, accept_requested: bool) -> String {
     lines.join("\n")
 }
 
-/// Renders what was accepted, and what to check by hand because it may be lost.
+/// Renders what was accepted, and what to check by hand because it may be lost. The lists have what could be read; a
+/// lost record may have added to them or taken from them.
 fn acceptance_lines(acceptance: &AcceptedDamage) -> Vec<String> {
     let AcceptedDamage { record: recorded, moved_to } = acceptance;
     let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };

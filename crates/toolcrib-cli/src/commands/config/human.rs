@@ -1,5 +1,16 @@
 //! The merged configuration as commented YAML: the keys of a configuration file, with the origin of each value as a
 //! comment.
+//!
+//! ```text
+//! sources:
+//!   files:  # toolcrib.yaml:2
+//!     command: npx
+//!     enabled: false  # command
+//! defaults:
+//!   ttl: 5m  # default
+//! ```
+//!
+//! The input is the JSON of `toolcrib config --json`; nothing is looked up here.
 
 use serde_json::{Map, Value};
 
@@ -26,6 +37,7 @@ pub(super) fn render_config(merged: &Value) -> String {
             render_with_origin(&mut text, "  ", &key, &value);
         }
     }
+    // Permissions that are off by default; listed only where they are granted.
     for key in ["allow_commands", "allow_private_sources"] {
         if merged[key]["value"] == true {
             render_with_origin(&mut text, "", key, &merged[key]);
@@ -40,6 +52,7 @@ pub(super) fn dim_comments(text: &str, coloured: bool) -> String {
     if !coloured {
         return text.to_owned();
     }
+    // Colour is added after the text was sanitised, which would remove the escape sequences.
     let dim = |comment: &str| console::style(comment.to_owned()).dim().force_styling(true).to_string();
     let line = |line: &str| match line.find("# ") {
         Some(start) => format!("{}{}\n", &line[..start], dim(&line[start..])),
@@ -48,7 +61,8 @@ pub(super) fn dim_comments(text: &str, coloured: bool) -> String {
     text.lines().map(line).collect()
 }
 
-/// Renders a source: its own keys, and overrides by commands or variables with their origin.
+/// Renders a source: its own keys, and overrides by commands or variables with their origin. A source with an invalid
+/// declaration has its errors as comments instead of keys.
 fn render_source(text: &mut String, id: &str, keys: &Value, overrides: &Map<String, Value>) {
     text.push_str(&format!(
         "  {}:  # {}\n",

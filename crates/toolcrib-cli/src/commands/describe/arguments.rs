@@ -1,4 +1,13 @@
 //! The arguments of a tool in columns (name, type, description), wrapped at the width of the terminal.
+//!
+//! ```text
+//!     state*   string   Which orders [one of open, paid]
+//!     filter   object
+//!       max    number   [at most 100] [default 10]
+//!     * required
+//! ```
+//!
+//! The outline of the schema comes from `toolcrib_core::outline`, which also bounds its size.
 
 use serde_json::Value;
 use toolcrib::core::outline;
@@ -9,6 +18,7 @@ use crate::color;
 pub(super) fn render_arguments(schema: &Value, unknown: bool) -> String {
     let arguments = outline::list_arguments(schema);
     if arguments.is_empty() {
+        // A schema of alternatives has no properties of its own, and `none` would be wrong.
         let has_alternatives = ["anyOf", "oneOf"].iter().any(|key| schema.get(key).is_some());
         return match (unknown, has_alternatives) {
             (true, _) => "    not known\n".into(),

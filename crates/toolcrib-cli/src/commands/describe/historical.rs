@@ -1,4 +1,7 @@
 //! `describe --at`: a tool as it was at a time in the past, read from the store.
+//!
+//! Reads the manifest that was current at that time. Neither policy, state nor call counts are shown, because only the
+//! tool list has a history here.
 
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib::clock::Clock;
@@ -17,7 +20,8 @@ use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
 use crate::session::CliSession;
 
-/// Prints the named tools as they were at the time.
+/// Prints the named tools as they were at the time. A read-only session: nothing is discovered, and no store is
+/// created.
 pub(super) async fn describe_at(
     common: &CommonArguments,
     arguments: &Arguments,

@@ -1,4 +1,7 @@
 //! A current tool rendered for people.
+//!
+//! Collects the facts of a tool as rows; `layout` prints them and leaves out those that are empty. Everything that a
+//! source wrote is sanitised and truncated, because it goes to a terminal.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -15,6 +18,7 @@ pub(crate) fn render_tool(detail: &ToolDetail, full: bool) -> String {
     let view = &detail.view;
     // `original_name` differs from the listed name if characters had to be replaced.
     let original_name = sanitize(&view.original_name);
+    // A name that is only prefixed needs no explanation.
     let renamed_from = if view.name.as_str().ends_with(&original_name) {
         String::new()
     } else {
@@ -62,7 +66,7 @@ fn json_sections(detail: &ToolDetail) -> [(&'static str, Option<String>); 3] {
     ]
 }
 
-/// Facts about the HTTP request or workflow that a call runs.
+/// Facts about the HTTP request or workflow that a call runs. A fact that a tool does not have is absent or empty.
 fn request_rows(detail: &ToolDetail) -> Vec<(&'static str, String)> {
     let execution = &detail.execution;
     let mut rows = Vec::new();
@@ -102,7 +106,8 @@ fn policy_text(detail: &ToolDetail) -> String {
     }
 }
 
-/// Returns the MCP annotations that the source sent, in words. Values that are not booleans are ignored.
+/// Returns the MCP annotations that the source sent, in words. Absent annotations are not shown, although the protocol
+/// has defaults for them. Values that are not booleans, such as `"yes"`, are ignored.
 pub(super) fn annotation_hints(annotations: Option<&RawValue>) -> Vec<&'static str> {
     let annotations: Value = annotations.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     let value = |name: &str| annotations.get(name).and_then(Value::as_bool);

@@ -1,4 +1,7 @@
 //! `describe --format`: a tool converted for a model provider, and what the conversion loses.
+//!
+//! A conversion that loses something is not an error: the tool is printed, and `--explain` lists what was changed and
+//! where. A tool that the format cannot express at all is left out of the array, with a hint on stderr.
 
 use serde_json::json;
 use toolcrib::Result;
@@ -26,6 +29,7 @@ pub(super) fn project_tools(
     let mut tools = Vec::new();
     // Only tools that were found; the caller reports the others.
     for detail in lookups.iter().filter_map(|(_, result)| result.as_ref().ok()) {
+        // By the name that the lookup resolved, so that all spellings of a name give the same tool.
         let tool = view.catalog.find(detail.view.name.as_str())?;
         tools.push((tool.name().to_string(), view.project(&tool, format)?.into_owned()));
     }
@@ -47,6 +51,7 @@ pub(super) fn print_provider_array(common: &CommonArguments, format: Format, too
 #[derive(serde::Serialize)]
 struct ToolLosses {
     tool: String,
+    /// Each edit of the schema with its JSON pointer.
     losses: Vec<Loss>,
     #[serde(rename = "set_aside")]
     unsupported_reason: Option<String>,

@@ -1,4 +1,7 @@
 //! Advice on failures of sources, chosen by the text of the error message.
+//!
+//! Errors of sources are texts for people, so advice looks for known parts of them. A failure that matches nothing
+//! gets the general advice to read the log of the server.
 
 use std::path::Path;
 

@@ -1,4 +1,7 @@
 //! Checks of Toolcrib's own environment: configuration, trust, data directory, store, variables and guard.
+//!
+//! All checks are local. Only [`check_guard`] starts a process (`true`), and [`check_data_directory`] writes and
+//! removes a file.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,7 +41,8 @@ pub(super) fn config_errors(error: &Error) -> Vec<DoctorCheck> {
     error.message.lines().map(|fault| DoctorCheck::fail("config", fault, fix())).collect()
 }
 
-/// Reports whether the project file is trusted; `None` without one.
+/// Reports whether the project file is trusted; `None` without one. A failure, because none of its sources can be
+/// used.
 pub(super) fn check_trust(loaded_config: &LoadedConfig) -> Option<DoctorCheck> {
     let project = loaded_config.project.as_ref()?;
     if project.is_trusted() {
@@ -111,6 +115,7 @@ pub(super) async fn check_store(session: &CliSession) -> Vec<DoctorCheck> {
         }
         Ok(verification) => {
             let newer = check_newer_records(&verification);
+            // Missing tool lists can be fetched again, lost records cannot.
             let fix = if verification.damage.is_empty() { verify::REFRESH_ADVICE } else { verify::DAMAGE_ADVICE };
             let faults =
                 verification.faults.into_iter().map(|fault| DoctorCheck::fail("store", fault, Some(fix.to_owned())));

@@ -1,5 +1,8 @@
 //! Checks of a source: whether its declaration can work on this machine, its status, and the tools that agents do not
 //! get.
+//!
+//! The order of the checks avoids repetition: a disabled or untrusted source gets one line; a declaration that cannot
+//! work is reported instead of the failure that it causes; then comes the status of the last discovery.
 
 use std::collections::BTreeSet;
 
@@ -74,7 +77,8 @@ fn check_reachability(name: &str, source: &Source) -> Vec<DoctorCheck> {
     checks
 }
 
-/// Returns an error message for every reference in a declaration that cannot be resolved.
+/// Returns an error message for every reference in a declaration that cannot be resolved. Sorted and without
+/// duplicates; the messages name the reference, never its value.
 fn unresolved_references(kind: &SourceKind) -> BTreeSet<String> {
     // References may be part of any text in the declaration, at any depth.
     fn walk(value: &Value, into: &mut BTreeSet<String>) {

@@ -1,4 +1,8 @@
 //! Configuration files of other MCP clients: their default paths, and the servers declared in them.
+//!
+//! Formats and paths of the clients are in `toolcrib_core::config::client`, which is pure; this module reads the
+//! files. A file that is named on the command line must be readable and valid. Files at default paths may be missing,
+//! and an error in one is reported with the results.
 
 use std::path::{Path, PathBuf};
 
@@ -44,6 +48,7 @@ impl ClientConfigFile {
             client.config_paths(&home, &project, Os::current()).into_iter().map(|path| (*client, path))
         });
         let paths: Vec<(McpClientKind, PathBuf)> = paths.collect();
+        // `.mcp.json` may be the configuration of Toolcrib already; then there is nothing to import from it.
         let configured = session::load_config(common)?.files;
         let mut config_files = Vec::new();
         for (client, path) in paths.iter().filter(|(_, path)| path.is_file()) {

@@ -1,4 +1,8 @@
 //! Reload of the configuration when one of its files changes, or on SIGHUP. An invalid configuration changes nothing.
+//!
+//! The files are polled. A reload changes sources, defaults, exposure, identity and permissions; the address and the
+//! data directory belong to the command line and stay. A project file that changed and is not trusted any more keeps
+//! its last trusted content in effect.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +17,8 @@ use toolcrib_server::{AppState, McpService};
 use crate::exit::HangupSignal;
 use crate::session::{CliSession, load_config};
 
-/// Time between checks of the files.
+/// Time between checks of the files, and so the longest delay of an edit. A check reads the metadata of a handful of
+/// files.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Modification time and length by path, which suffice to notice an edit; `None` for a missing or not yet checked file.
@@ -48,6 +53,7 @@ pub(super) async fn watch_config(
                 continue;
             }
         };
+        // Compared by content, so that touching a file or changing a comment applies nothing.
         let changes = describe_changes(&current.config, &loaded.config);
         let became_trusted = loaded.untrusted_project().is_none() && !session.registry.is_trusted();
         if changes.is_empty() && !became_trusted {
@@ -91,7 +97,8 @@ async fn reload_config(session: &CliSession, current: &LoadedConfig) -> Result<L
     Ok(loaded)
 }
 
-/// Applies a loaded configuration to HTTP server, registry and MCP service.
+/// Applies a loaded configuration to HTTP server, registry and MCP service. Fails if the store cannot be written; the
+/// caller then tries again.
 async fn apply_config(
     session: &CliSession,
     mcp_service: &McpService,
