@@ -1,5 +1,8 @@
 //! Command-line arguments: the top-level parser, the options common to all commands, and the list of commands. Each
 //! command defines its own arguments in its module under `commands`.
+//!
+//! A doc comment on an argument is its help text, so notes for readers of the code are plain comments here and in the
+//! modules of the commands.
 
 use std::path::PathBuf;
 
@@ -70,6 +73,9 @@ impl CommonArguments {
     }
 }
 
+// All commands. `toolcrib --help` lists them by [`COMMAND_GROUPS`], not in this order. `Add` is boxed because it has
+// by far the most options, and an enum is as large as its largest variant. Not a doc comment, which clap would show as
+// help.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
     Serve(crate::commands::serve::Arguments),
@@ -105,7 +111,7 @@ pub(crate) enum CliCommand {
     Demo(crate::commands::demo::Arguments),
 }
 
-/// The commands as `toolcrib --help` groups them.
+/// The commands as `toolcrib --help` groups them. A test checks that every visible command is in exactly one group.
 const COMMAND_GROUPS: [(&str, &[&str]); 5] = [
     ("Use", &["tools", "search", "describe", "call", "context"]),
     ("Sources", &["sources", "add", "remove", "enable", "disable", "refresh", "invalidate", "import"]),
@@ -121,19 +127,32 @@ impl Arguments {
         Arguments::from_arg_matches(&matches)
     }
 
-    /// The command with its subcommands in groups. clap lists all subcommands in one block, so each group is rendered as
-    /// a command of its own and becomes part of the template, and the block itself is hidden.
+    /// The command with its subcommands in groups:
+    ///
+    /// ```text
+    /// Use:
+    ///   tools     List every tool, …
+    ///
+    /// Sources:
+    ///   sources   List every source …
+    /// ```
+    ///
+    /// clap lists all subcommands in one block, so each group is rendered as a command of its own and becomes part of
+    /// the template, and the block itself is hidden.
     fn grouped_command() -> clap::Command {
         let command = Arguments::command();
         let mut groups = String::new();
         for (title, names) in COMMAND_GROUPS {
             let members = names.iter().filter_map(|name| command.find_subcommand(name)).cloned();
+            // In the order of the group; cloned commands would keep the order of the enum.
             let ordered = members.enumerate().map(|(index, member)| member.display_order(index));
             let group = clap::Command::new(title).disable_help_subcommand(true).max_term_width(MAX_HELP_WIDTH);
             let list = group.subcommands(ordered).help_template("{subcommands}").render_help().to_string();
             groups.push_str(&format!("{title}:\n{}\n\n", list.trim_end()));
         }
         command
+            // Hidden subcommands can still be called, but clap leaves `<COMMAND>` out of the usage when all are
+            // hidden.
             .mut_subcommands(|subcommand| subcommand.hide(true))
             .override_usage("toolcrib [OPTIONS] <COMMAND>")
             .help_template(format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{groups}{{all-args}}{{after-help}}"))
@@ -141,7 +160,9 @@ impl Arguments {
 }
 
 impl CliCommand {
-    /// Returns whether the command runs until a shutdown signal or the end of its input.
+    /// Returns whether the command runs until a shutdown signal or the end of its input. Such a command handles
+    /// signals itself, uses all cores, logs all warnings, and has no trace of its own, because its requests belong to
+    /// the traces of their clients.
     pub(crate) fn is_long_running(&self) -> bool {
         matches!(self, CliCommand::Serve(_) | CliCommand::Mcp(_))
             || matches!(self, CliCommand::Demo(arguments) if arguments.is_long_running())

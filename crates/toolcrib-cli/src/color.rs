@@ -14,17 +14,17 @@ pub(crate) fn dim(text: &str) -> String {
     apply_style(text, Style::new().dim())
 }
 
-/// Green.
+/// A check that passed, a result of the demo. Green.
 pub(crate) fn success(text: &str) -> String {
     apply_style(text, Style::new().green())
 }
 
-/// Yellow.
+/// A problem that does not change the exit code. Yellow.
 pub(crate) fn warning(text: &str) -> String {
     apply_style(text, Style::new().yellow())
 }
 
-/// Bold red.
+/// A problem that makes the command fail. Bold red.
 pub(crate) fn failure(text: &str) -> String {
     apply_style(text, Style::new().red().bold())
 }

@@ -1,5 +1,8 @@
 //! Semantic search with a local model (`--model`): static word embeddings in a folder, as model2vec writes them. Needs
 //! the feature `embeddings`; a build without it reports an error for the option.
+//!
+//! `search` and `eval` share it. [`SearchMode`] is loaded before the store is opened; [`Searcher`] is that mode
+//! applied to the tools of one caller.
 
 use std::path::PathBuf;
 
@@ -30,7 +33,9 @@ pub(crate) enum SearchMode {
 
 /// A [`SearchMode`] applied to one catalogue view.
 pub(crate) enum Searcher {
+    /// Searches the index of the catalogue; nothing is prepared.
     Lexical(View),
+    /// Has one vector per tool of the view, which must be the view that is searched.
     #[cfg(feature = "embeddings")]
     Semantic(View, ToolEmbeddings),
 }
@@ -45,6 +50,7 @@ impl ModelArguments {
     }
 }
 
+/// Reads the two files of the folder. Fails with `BAD_REQUEST` if one is missing or has another format.
 #[cfg(feature = "embeddings")]
 fn load_model(folder: &std::path::Path) -> Result<SearchMode> {
     use toolcrib::{Code, Error};
@@ -78,6 +84,7 @@ impl SearchMode {
             SearchMode::Lexical => Searcher::Lexical(view),
             #[cfg(feature = "embeddings")]
             SearchMode::Semantic(model) => {
+                // Once per command: vectors are not stored.
                 let embeddings = ToolEmbeddings::build(&view, model.into());
                 Searcher::Semantic(view, embeddings)
             }

@@ -1,5 +1,8 @@
-//! Printing: results to stdout, everything else to stderr. A closed pipe on stdout (`toolcrib tools | head`) is not an
-//! error.
+//! Printing: results to stdout, everything else (errors, hints, warnings, progress) to stderr, so that stdout can be
+//! piped. A closed pipe on stdout (`toolcrib tools | head`) is not an error.
+//!
+//! The macros `println!` and `eprintln!` are not used: they panic when the stream is closed, and the lints
+//! `print_stdout` and `print_stderr` warn about them.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -7,7 +10,8 @@ use serde::Serialize;
 use toolcrib::core::ResultExt;
 use toolcrib::{Code, Result};
 
-/// Prints the text to stdout, ends it with exactly one line break unless it has one, and flushes.
+/// Prints the text to stdout, ends it with exactly one line break unless it has one, and flushes. Fails if stdout
+/// cannot be written, for example on a full disk.
 pub(crate) fn print_line(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     ignore_broken_pipe(stdout.write_all(text.as_bytes()).and_then(|()| {
@@ -15,7 +19,8 @@ pub(crate) fn print_line(text: &str) -> Result<()> {
     }))
 }
 
-/// Prints part of a line to stdout without flushing; [`print_line`] ends the line.
+/// Prints part of a line to stdout without flushing; [`print_line`] ends the line. For output that is rendered in
+/// chunks.
 pub(crate) fn print_part(text: &str) -> Result<()> {
     ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
 }
@@ -28,7 +33,7 @@ fn ignore_broken_pipe(written: io::Result<()>) -> Result<()> {
     }
 }
 
-/// Prints the value to stdout as one line of JSON.
+/// Prints the value to stdout as one line of JSON, which `jq` and log processors can read line by line.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     print_line(&serde_json::to_string(value).context(Code::Internal, "write JSON")?)
 }

@@ -1,6 +1,7 @@
-//! Counts and name lists in messages.
+//! Counts and name lists in messages. English plurals only, as far as the nouns of the messages need them.
 
-/// Returns a count with its noun: `1 tool`, `3 tools`, `2 processes`.
+/// Returns a count with its noun: `1 tool`, `3 tools`, `2 processes`. Adds `es` after an `s` and `s` elsewhere; nouns
+/// with another plural (`query`) are not supported.
 pub(crate) fn pluralize(count: usize, noun: &str) -> String {
     match (count, noun.ends_with('s')) {
         (1, _) => format!("1 {noun}"),

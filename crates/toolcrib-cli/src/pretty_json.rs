@@ -1,5 +1,7 @@
-//! Indents JSON text without parsing it, so that key order, number precision and duplicate keys stay as the source wrote
-//! them.
+//! Indents JSON text without parsing it, so that key order, number precision and duplicate keys stay as the source
+//! wrote them.
+//!
+//! A parsed `serde_json::Value` would round integers of 30 digits and keep one of several equal keys.
 
 /// Returns the text with one value per line, indented by two spaces. Expects valid JSON; drops control characters, which
 /// valid JSON escapes within strings.
@@ -19,6 +21,7 @@ pub(crate) fn pretty_print(text: &str) -> String {
                 while let Some(inside) = characters.next() {
                     pretty.push(inside);
                     match inside {
+                        // The character behind a backslash may be a quote that does not end the string.
                         '\\' => pretty.extend(characters.next()),
                         '"' => break,
                         _ => {}
@@ -45,6 +48,7 @@ pub(crate) fn pretty_print(text: &str) -> String {
                 pretty.push(',');
                 newline(depth, &mut pretty);
             }
+            // White space between tokens is dropped, so that the result does not depend on the layout of the input.
             ':' => pretty.push_str(": "),
             _ if character.is_whitespace() => {}
             _ => pretty.push(character),

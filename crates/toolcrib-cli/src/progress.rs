@@ -1,4 +1,7 @@
 //! Progress of discovery: one spinner per source on a terminal, nothing elsewhere.
+//!
+//! Progress is drawn from the notices of the registry, so it shows every discovery that runs while the command waits,
+//! whichever caller started it. Missed notices only make a spinner appear late or stay until the end.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -37,6 +40,7 @@ pub(crate) async fn show_progress<T>(registry: &Registry, quiet: bool, work: imp
             }
         }
     };
+    // `watch` never ends by itself; it is dropped together with the spinners when the work is done.
     let result = tokio::select! {
         result = work => result,
         never = watch => never,
@@ -61,6 +65,7 @@ impl ProgressBars {
             bar.set_style(style);
         }
         bar.set_message(format!("discovering {id}"));
+        // The spinner turns by itself: a discovery sends no notices while it waits for a slow server.
         bar.enable_steady_tick(Duration::from_millis(100));
         self.by_source.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(id.clone(), bar);
     }

@@ -1,5 +1,12 @@
-//! One-line summary of what a source runs or contacts: short for lists, complete for the decision to trust it.
-//! Secrets are masked; the masking itself is in `toolcrib_core::config::show`.
+//! One-line summary of what a source runs or contacts: short for lists, complete for the decision to trust it. Secrets
+//! are masked; the masking itself is in `toolcrib_core::config::show`.
+//!
+//! For a server that is started with a token in its environment and one in its arguments, the two forms are:
+//!
+//! ```text
+//! MODE=*** TOKEN=*** npx *** --token ***                          a list: every literal that may be secret is masked
+//! MODE=*** TOKEN=*** npx pkg-0123456789abcdef0123 --token ***     trust: arguments are visible unless marked as secret
+//! ```
 
 use toolcrib::Source;
 use toolcrib::core::config::show::{
@@ -28,6 +35,7 @@ pub(crate) fn describe_source(source: &Source) -> String {
     match &source.kind {
         SourceKind::Stdio(stdio) => render_command_line(stdio, mask_args_for_trust, display_variable),
         SourceKind::Http(remote) | SourceKind::Sse(remote) => escape_invisible(&mask_url(&remote.url)),
+        // The document and all other addresses that receive requests or credentials.
         SourceKind::OpenApi(openapi) => {
             let other_urls = openapi.base_url.iter().chain(openapi.auth.iter().flat_map(token_urls));
             let other_urls: Vec<String> = other_urls.map(|url| escape_invisible(&mask_url(url))).collect();
@@ -71,6 +79,7 @@ fn display_variable(name: &str, value: &str) -> String {
         ["_PROXY", "_URL", "_HOST", "_ENDPOINT", "_REGISTRY", "_COMMAND", "_PATH", "_FILE", "_DIR"];
     /// Variables that shells and other programs evaluate.
     const NAMES: [&str; 4] = ["EDITOR", "SHELL", "ENV", "IFS"];
+    // Compared in upper case, because Windows ignores the case of variables and curl reads `https_proxy`.
     let upper = name.to_ascii_uppercase();
     let steers_program = PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
         || SUFFIXES.iter().any(|suffix| upper.ends_with(suffix))
@@ -91,6 +100,7 @@ fn render_command_line(
         .map(|(name, value)| format!("{}={}", quote_for_shell(name), quote_for_shell(&mask_variable(name, value))));
     let command = mask_args(std::slice::from_ref(&stdio.command)).into_iter().chain(mask_args(&stdio.args));
     let line = variables.chain(command.map(|word| quote_for_shell(&word))).collect::<Vec<_>>().join(" ");
+    // The working directory is not shell syntax; it stands behind the command in parentheses.
     match &stdio.cwd {
         Some(cwd) => {
             let cwd: Vec<String> =
@@ -126,7 +136,8 @@ fn quote_for_shell(word: &str) -> String {
     format!("$'{escaped}'")
 }
 
-/// Returns the text on one line, with line breaks, control and format characters written as escapes.
+/// Returns the text on one line, with line breaks, control and format characters written as escapes. Text of an
+/// untrusted file can then neither hide a part of itself nor move the cursor of the terminal.
 pub(crate) fn escape_invisible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for character in text.chars() {

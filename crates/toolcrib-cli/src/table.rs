@@ -1,8 +1,10 @@
 //! Text tables that fit the terminal: the widest columns are truncated first.
+//!
+//! Cells are measured in terminal columns, not in characters: a CJK character takes two columns, a colour code none.
 
 use console::{measure_text_width, truncate_str};
 
-/// Width when stdout has none, for example a pipe.
+/// Width in columns when stdout has none, for example a pipe.
 const DEFAULT_TABLE_WIDTH: usize = 160;
 /// A column is truncated down to this width at most; a table that is still too wide then wraps.
 const MIN_COLUMN_WIDTH: usize = 12;
@@ -28,6 +30,7 @@ impl Table {
     pub(crate) fn render(&self) -> String {
         let width =
             console::Term::stdout().size_checked().map_or(DEFAULT_TABLE_WIDTH, |(_, columns)| usize::from(columns));
+        // One width per column for all rows, so the table must be complete before its first line is rendered.
         let widths = self.column_widths(width);
         let mut text = String::new();
         let headings: Vec<String> = self.headings.iter().map(|heading| heading.to_uppercase()).collect();
@@ -58,6 +61,8 @@ impl Table {
             .collect();
         let gaps = 2 * widths.len().saturating_sub(1);
         let excess = |widths: &[usize]| (widths.iter().sum::<usize>() + gaps).saturating_sub(available);
+        // One character at a time, so that the widest columns end up equally wide and narrow ones (status, count) stay
+        // whole.
         while excess(&widths) > 0 {
             let Some(widest) = widths.iter_mut().rev().max_by_key(|width| **width) else { break };
             if *widest <= MIN_COLUMN_WIDTH {
