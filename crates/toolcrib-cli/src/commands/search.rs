@@ -22,7 +22,7 @@ use crate::{color, output};
   toolcrib search send_email --source mail
   toolcrib search list tables --tag database --json")]
 pub(crate) struct Arguments {
-    /// What the tool is for, or its name in any spelling
+    /// Purpose of the tool in your own words, or its name in any spelling
     #[arg(value_name = "QUERY", required = true)]
     query: Vec<String>,
     /// Maximum number of hits; 0 for all
