@@ -1,5 +1,18 @@
 //! Arazzo 1.0 documents: workflows whose steps are operations of OpenAPI documents. Parses documents tolerantly and
 //! executes workflows as a state machine; the connector sends the requests.
+//!
+//! A document passes through these stages:
+//!
+//! ```text
+//! parse.rs     JSON value        -> ArazzoDocument (workflows that can run, the rest in `excluded`)
+//! tool.rs      Workflow          -> tool with input schema, listed like any other
+//! run.rs       Workflow + inputs -> WorkflowExecution, a state machine that asks for one call at a time
+//! criterion.rs, condition.rs, jsonpath.rs   conditions of steps and actions, under one budget
+//! payload.rs   request bodies of steps
+//! ```
+//!
+//! Runtime expressions (`$inputs.id`, `$response.body#/id`) are resolved in `expression`. Loading documents, resolving
+//! operations and sending requests belong to `connector/workflow` of the library.
 
 mod budget;
 mod condition;
@@ -40,7 +53,8 @@ pub struct ArazzoDocument {
 }
 
 impl ArazzoDocument {
-    /// Names and URLs of the APIs that its steps may call.
+    /// Names and URLs of the APIs that its steps may call. Sorted, so that the result does not depend on the order in
+    /// the document.
     pub fn described_apis(&self) -> BTreeSet<String> {
         let descriptions = self.source_descriptions.iter();
         descriptions.map(|description| format!("{} ({})", description.name, description.url)).collect()
@@ -140,13 +154,14 @@ pub struct StepAction {
 /// Type of an action.
 #[derive(Debug, Clone)]
 pub enum ActionKind {
-    /// Ends the workflow.
+    /// Ends the workflow. After a success the workflow is completed, after a failure it has failed.
     End,
+    /// Continues at a step of the same workflow, or replaces the workflow by another one.
     Goto(JumpTarget),
     /// Only after a failure.
     Retry {
         after: Duration,
-        /// Maximum number of retries.
+        /// Maximum number of retries. Counted for each step and action since the last success of the step.
         limit: u32,
         /// Step or workflow to execute before the retry.
         run_before: Option<JumpTarget>,
@@ -162,7 +177,7 @@ pub enum JumpTarget {
 }
 
 impl ArazzoDocument {
-    /// Returns a workflow by id.
+    /// Returns a workflow by id. Excluded workflows are not found.
     pub fn workflow(&self, id: &str) -> Option<&Workflow> {
         self.workflows.iter().find(|workflow| workflow.id == id)
     }

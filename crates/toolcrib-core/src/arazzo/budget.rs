@@ -1,5 +1,8 @@
 //! Limit on the work of evaluating conditions in one workflow execution. Conditions come from an untrusted document,
 //! and the values that they test from a server, so neither may determine how long the evaluation takes.
+//!
+//! The budget belongs to the execution and not to the condition: a document may have a thousand conditions, or repeat
+//! one in a loop, and each would be cheap alone.
 
 use std::cell::Cell;
 
@@ -16,8 +19,8 @@ const COMPARED_BYTES_PER_STEP: usize = 16;
 /// [`compile_pattern`](super::criterion::compile_pattern).
 const STEPS_PER_MATCHED_BYTE: usize = 4;
 
-/// Remaining steps, shared by all conditions of one execution.
-
+/// Remaining steps, shared by all conditions of one execution. A [`Cell`], because evaluation borrows the execution
+/// that owns the budget.
 #[derive(Debug)]
 pub struct ConditionBudget(Cell<usize>);
 

@@ -1,6 +1,10 @@
 //! Simple conditions: literals, runtime expressions and operators, such as `$statusCode == 200 &&
 //! !$response.body#/busy`. Comparisons are loose, as Arazzo specifies: strings ignore case, `'200'` equals 200, an
 //! unresolvable expression is null.
+//!
+//! Precedence, from the loosest: `||`, `&&`, comparison, `!`. A comparison has two operands at most; `a == b == c` is
+//! an error. The parser runs when the document is read, so that a malformed condition excludes its workflow before any
+//! step is executed.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -59,6 +63,7 @@ impl Condition {
     /// Evaluates to a value, of which the truthiness counts.
     fn evaluate_value<'a>(&'a self, scope: &Scope<'a>, budget: &ConditionBudget) -> Result<Cow<'a, Value>, String> {
         budget.spend(1)?;
+        // An operand without an operator counts by its truthiness, so every node evaluates to a value.
         let boolean = |value: bool| Ok(Cow::Owned(Value::Bool(value)));
         match self {
             Condition::Literal(value) => Ok(Cow::Borrowed(value)),
@@ -95,12 +100,12 @@ impl Condition {
     }
 }
 
-/// Maximum length of a condition in bytes.
+/// Maximum length of a condition in bytes. A longer one excludes its workflow when the document is parsed.
 const MAX_CONDITION_LEN: usize = 2000;
 /// Maximum nesting of a condition; bounds the recursion of parser and evaluation.
 const MAX_CONDITION_DEPTH: usize = 32;
 
-/// Truthiness: null, false, 0 and the empty string are false.
+/// Truthiness: null, false, 0 and the empty string are false. Arrays and objects are true, even empty ones.
 fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -118,6 +123,8 @@ impl ComparisonOperator {
         match self {
             ComparisonOperator::Equal => order == Some(Ordering::Equal),
             ComparisonOperator::NotEqual => order != Some(Ordering::Equal),
+            // Equal values of other types (null, booleans, arrays) have an order here, but `<=` and `>=` are false for
+            // them.
             ComparisonOperator::Less => order == Some(Ordering::Less) && are_orderable(left, right),
             ComparisonOperator::Greater => order == Some(Ordering::Greater) && are_orderable(left, right),
             ComparisonOperator::LessOrEqual => order.is_some_and(Ordering::is_le) && are_orderable(left, right),
@@ -137,6 +144,7 @@ fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare_numbers(left, right),
         (Value::String(left), Value::String(right)) => Some(left.to_lowercase().cmp(&right.to_lowercase())),
+        // Headers are strings, so documents compare `$response.header.x` with numbers.
         (Value::Number(number), Value::String(text)) => compare_numbers(number, &text.trim().parse().ok()?),
         (Value::String(text), Value::Number(number)) => compare_numbers(&text.trim().parse().ok()?, number),
         (Value::Bool(truth), Value::String(text)) | (Value::String(text), Value::Bool(truth)) => {
@@ -149,6 +157,7 @@ fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
 /// Compares integers exactly and others as floats.
 pub(super) fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering> {
     match (left.as_i64(), right.as_i64()) {
+        // As floats, ids above 2^53 that differ would compare as equal.
         (Some(left), Some(right)) => Some(left.cmp(&right)),
         (None, _) | (_, None) => left.as_f64()?.partial_cmp(&right.as_f64()?),
     }
@@ -156,7 +165,9 @@ pub(super) fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering>
 
 /// Recursive descent parser. Skips white space after each token.
 struct ConditionParser<'a> {
+    /// Input that is not parsed yet.
     rest: &'a str,
+    /// Current nesting of `!` and parentheses.
     depth: usize,
 }
 
@@ -222,6 +233,7 @@ impl ConditionParser<'_> {
         if let Some(quote) = self.rest.chars().next().filter(|&first| first == '\'' || first == '"') {
             return self.parse_quoted(quote).map(|text| Condition::Literal(text.into()));
         }
+        // In braces, the expression ends at the closing one and may contain operators.
         if self.rest.starts_with("{$") {
             let end = self.rest.find('}').ok_or_else(|| self.unexpected_input())?;
             let word = &self.rest[1..end];
@@ -296,6 +308,7 @@ fn parse_expression(word: &str) -> Result<Condition, String> {
 
 /// End of an operand: the next white space or operator outside brackets.
 fn word_end(text: &str) -> usize {
+    // Brackets may contain a quoted name with white space: `pets[0]['a b']`.
     let mut in_brackets = false;
     for (position, character) in text.char_indices() {
         match character {

@@ -1,4 +1,12 @@
 //! Criteria of Arazzo: conditions for the success of a step or for taking an action. Parsed once, evaluated often.
+//!
+//! A criterion is one of these objects; without `type` it is simple:
+//!
+//! ```json
+//! {"condition": "$statusCode == 200"}
+//! {"context": "$response.body#/status", "condition": "^(done|failed)$", "type": "regex"}
+//! {"context": "$response.body", "condition": "$.items[?@.n > 1]", "type": {"type": "jsonpath", "version": "…"}}
+//! ```
 
 use std::borrow::Cow;
 
@@ -33,9 +41,12 @@ impl Criterion {
     pub(super) fn parse(value: &Value) -> Result<Criterion, String> {
         let text = |name: &str| value.get(name).and_then(Value::as_str);
         let condition = text("condition").ok_or("it has no `condition`")?.to_owned();
+        // `type` is a name, or an object with the name and a version. The version is not read: one dialect is
+        // supported.
         let kind = value.get("type").map(|kind| kind.get("type").unwrap_or(kind));
         let context = || {
             let context = text("context").ok_or("it has no `context`")?;
+            // Braces around the expression are optional, as in conditions.
             let inner = context.trim().trim_start_matches('{').trim_end_matches('}');
             if is_expression(inner) {
                 Ok(inner.to_owned())
@@ -73,6 +84,8 @@ impl Criterion {
                 let Ok(value) = resolve(context, scope) else { return Ok(false) };
                 let text = match value.as_str() {
                     Some(text) => Cow::Borrowed(text),
+                    // One byte more than allowed, so that a value that is too long is rejected below instead of matched
+                    // in part.
                     None => Cow::Owned(truncated_json(&value, MAX_MATCHED_TEXT_LEN + 1)),
                 };
                 if text.len() > MAX_MATCHED_TEXT_LEN {
@@ -91,7 +104,8 @@ impl Criterion {
     }
 }
 
-/// Maximum length of a text that is matched with a pattern, in bytes.
+/// Maximum length of a text that is matched with a pattern, in bytes. A longer text is an error and not a mismatch,
+/// because the result would decide an action.
 const MAX_MATCHED_TEXT_LEN: usize = 1024 * 1024;
 
 /// Compiles a pattern of bounded size. Matching takes time in proportion to the text times the states that the engine
@@ -99,6 +113,7 @@ const MAX_MATCHED_TEXT_LEN: usize = 1024 * 1024;
 /// is limited.
 pub(super) fn compile_pattern(text: &str) -> Result<Regex, String> {
     const MAX_PATTERN_LEN: usize = 1000;
+    // Bytes of the compiled program: without Unicode; with it, where the first cannot be measured; and of any pattern.
     const MAX_NON_UNICODE_SIZE: usize = 24 * 1024;
     const MAX_UNICODE_SIZE: usize = 128 * 1024;
     const MAX_SIZE: usize = 512 * 1024;
@@ -109,6 +124,7 @@ pub(super) fn compile_pattern(text: &str) -> Result<Regex, String> {
         |limit: usize| bytes::RegexBuilder::new(text).unicode(false).nest_limit(50).size_limit(limit).build();
     let size_limit = match compile_without_unicode(MAX_NON_UNICODE_SIZE) {
         Ok(_) => MAX_SIZE,
+        // No pattern compiles within 0 bytes, so the build below fails with the common message.
         Err(regex::Error::CompiledTooBig(_)) => 0,
         // The pattern does not compile without Unicode, so limit its size with it.
         Err(_) => MAX_UNICODE_SIZE,

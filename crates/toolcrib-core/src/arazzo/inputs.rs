@@ -1,5 +1,11 @@
 //! Makes the schema of a workflow's inputs self-contained: schemas that it refers to elsewhere in the document are
 //! copied once to `$defs`, so that recursion stays recursion and the size stays bounded.
+//!
+//! ```text
+//! {"properties": {"p": {"$ref": "#/components/inputs/page"}}}
+//! becomes
+//! {"properties": {"p": {"$ref": "#/$defs/page"}}, "$defs": {"page": {…}}}
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -9,6 +15,8 @@ use crate::text::sanitize_truncated;
 
 /// Resolves the `inputs` of a workflow to a schema of about `max_bytes` at most.
 pub(super) fn resolve_inputs(document: &Value, inputs: &Value, max_bytes: usize) -> Result<Value, String> {
+    // A schema that is nothing but a reference is replaced by its target, so that the tool shows the properties at the
+    // top. A chain that is too long or a cycle stays a reference, which the collector below moves to `$defs`.
     let mut root = inputs;
     for _ in 0..MAX_REFERENCE_HOPS {
         let Some(reference) = root_reference(root) else { break };
@@ -34,11 +42,11 @@ pub(super) fn resolve_inputs(document: &Value, inputs: &Value, max_bytes: usize)
     Ok(schema)
 }
 
-/// Maximum length of a chain of references at the top level.
+/// Maximum length of a chain of references at the top level. A longer chain is kept as a reference.
 const MAX_REFERENCE_HOPS: usize = 8;
-/// Maximum nesting of the schema.
+/// Maximum nesting of the schema. Bounds the recursion of the copy; a deeper schema excludes the workflow.
 const MAX_INPUTS_DEPTH: usize = 48;
-/// Maximum number of definitions.
+/// Maximum number of definitions. Taken names are searched linearly; more definitions exclude the workflow.
 const MAX_INPUT_DEFINITIONS: usize = 500;
 
 /// Copies schemas and collects the definitions that they refer to.
@@ -60,6 +68,7 @@ impl<'a> DefinitionCollector<'a> {
         if depth > MAX_INPUTS_DEPTH {
             return Err(format!("the schema of the inputs is nested deeper than {MAX_INPUTS_DEPTH} levels"));
         }
+        // An estimate: a few bytes for each node, and the texts.
         let text_len = value.as_str().map_or(0, str::len);
         let bytes_left = self
             .bytes_left
@@ -72,6 +81,8 @@ impl<'a> DefinitionCollector<'a> {
                 for (key, value) in object {
                     self.bytes_left = self.bytes_left.saturating_sub(key.len());
                     let copied = match (key.as_str(), value) {
+                        // Definitions of the schema are copied when a reference needs them, under the name that is
+                        // assigned then.
                         ("$defs" | "definitions", _) if depth == 0 => continue,
                         ("$ref", Value::String(reference)) => {
                             json!(format!("#/$defs/{}", self.definition_name(reference)?))
@@ -95,6 +106,7 @@ impl<'a> DefinitionCollector<'a> {
         if self.definition_names.len() >= MAX_INPUT_DEFINITIONS {
             return Err(format!("the inputs refer to more than {MAX_INPUT_DEFINITIONS} schemas"));
         }
+        // Name the definition like its target, with a number if another target has the same name.
         let (value, last) = resolve_reference(self.document, self.root, reference)?;
         let to_legal =
             |character: char| if character.is_ascii_alphanumeric() || character == '_' { character } else { '_' };
@@ -125,6 +137,7 @@ fn resolve_reference<'a>(document: &'a Value, root: &'a Value, reference: &str) 
             sanitize_truncated(reference, 100)
         ));
     };
+    // `#` means the schema itself. Other pointers are tried on the document first, where `#/components/…` is.
     let value = document.pointer(pointer).filter(|_| !pointer.is_empty()).or_else(|| root.pointer(pointer));
     let last_name = pointer.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("root").to_owned();
     value

@@ -1,6 +1,10 @@
 //! JSONPath (RFC 9535) for conditions: names, indices, slices, wildcards, descendants, filters and the standard
 //! functions. An own implementation, because queries come from untrusted documents: it counts the work of a query and
 //! stops at a limit, which no crate offers.
+//!
+//! A query is a list of segments, each with selectors: `$.pets[?@.id > 1]..name` has the segments `.pets`, a filter,
+//! and a descendant segment with a name. The parser is in `parse`. Two limits apply: nodes visited by one query, and
+//! the [`ConditionBudget`] of the whole execution.
 
 mod parse;
 
@@ -20,7 +24,7 @@ pub(super) struct JsonPathCondition(JsonPathConditionKind);
 /// The two forms of such a criterion.
 #[derive(Debug, Clone)]
 enum JsonPathConditionKind {
-    /// Met if the query selects any node.
+    /// Met if the query selects any node. The standard form: a query such as `$.items[?@.n == 1]`.
     Query(JsonPathQuery),
     /// `$.token != null` is not a JSONPath query, but real documents use it. Absent values count as null then.
     Comparison(LogicalExpression),
@@ -45,10 +49,15 @@ struct JsonPathSegment {
 /// Selects children of a node.
 #[derive(Debug, Clone)]
 enum JsonPathSelector {
+    /// `.name` or `['name']`
     Name(String),
+    /// `*`: all items or values.
     Wildcard,
+    /// `[0]`; a negative index counts from the end.
     Index(i64),
+    /// `[start:end:step]`
     Slice { start: Option<i64>, end: Option<i64>, step: i64 },
+    /// `[?…]`: children for which the expression is true.
     Filter(LogicalExpression),
 }
 
@@ -60,7 +69,7 @@ enum LogicalExpression {
     /// `&&`
     All(Vec<LogicalExpression>),
     Not(Box<LogicalExpression>),
-    /// True if the query selects any node.
+    /// True if the query selects any node. A query without comparison, as in `[?@.tags]`.
     Exists(JsonPathQuery),
     Compare(JsonPathOperand, ComparisonOperator, JsonPathOperand),
     /// Functions `match` (whole text) and `search`. The pattern must be a literal, so it is compiled once.
@@ -91,6 +100,7 @@ impl JsonPathCondition {
         let result = match &self.0 {
             JsonPathConditionKind::Query(query) => evaluator.select(query, root).map(|nodes| !nodes.is_empty()),
             JsonPathConditionKind::Comparison(expression) => {
+                // In `$.token != null`, an absent token must not count as different from null.
                 evaluator.absent_value = Some(&Value::Null);
                 evaluator.evaluate(expression, root)
             }
@@ -101,7 +111,7 @@ impl JsonPathCondition {
     }
 }
 
-/// Maximum number of nodes that one query visits, filters included.
+/// Maximum number of nodes that one query visits, filters included. Half of the steps of a [`ConditionBudget`].
 const MAX_VISITED_NODES: usize = 1_000_000;
 
 /// Evaluates one query.
@@ -125,6 +135,7 @@ impl<'a> JsonPathEvaluator<'a> {
 
     /// Nodes that a query selects, starting at `current` if it is relative.
     fn select(&mut self, query: &JsonPathQuery, current: &'a Value) -> Result<Vec<&'a Value>, String> {
+        // Each segment maps the list of nodes to the next one. A node can be selected more than once, as in RFC 9535.
         let mut nodes = vec![if query.relative { current } else { self.root }];
         for segment in &query.segments {
             if segment.descendants {
@@ -148,6 +159,7 @@ impl<'a> JsonPathEvaluator<'a> {
         while let Some(node) = pending.pop() {
             self.count_visit()?;
             all.push(node);
+            // Siblings come out last first. Conditions test only whether nodes are selected, and how many.
             pending.extend(children(node));
         }
         Ok(all)
@@ -160,6 +172,7 @@ impl<'a> JsonPathEvaluator<'a> {
         node: &'a Value,
         selected: &mut Vec<&'a Value>,
     ) -> Result<(), String> {
+        // Also counted if nothing is selected: a filter inside may run for each of many nodes.
         self.count_visit()?;
         match selector {
             JsonPathSelector::Name(name) => selected.extend(node.as_object().and_then(|object| object.get(name))),
@@ -243,6 +256,7 @@ impl<'a> JsonPathEvaluator<'a> {
         self.count_visit()?;
         let number = |number: usize| Some(Cow::Owned(number.into()));
         Ok(match operand {
+            // RFC 9535 allows only singular queries here; others give no value instead of an error.
             JsonPathOperand::Literal(value) => Some(Cow::Borrowed(value)),
             JsonPathOperand::Query(query) => match self.select(query, current)?.as_slice() {
                 [only] => Some(Cow::Borrowed(*only)),
@@ -262,7 +276,8 @@ impl<'a> JsonPathEvaluator<'a> {
     }
 }
 
-/// Maximum length of a text in bytes; longer ones match no pattern.
+/// Maximum length of a text in bytes; longer ones match no pattern. An error would fail the whole query for one long
+/// text.
 const MAX_MATCHED_TEXT_LEN: usize = 1024 * 1024;
 
 /// Comparison in JSONPath: strings are case-sensitive, and absent values are equal to each other only.
@@ -303,6 +318,7 @@ fn resolve_index(index: i64, length: usize) -> Option<usize> {
 /// Positions that `start:end:step` selects, in order; none for step 0.
 fn slice_positions(start: Option<i64>, end: Option<i64>, step: i64, length: usize) -> Box<dyn Iterator<Item = usize>> {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
+    // Bounds as RFC 9535 computes them, with saturation instead of overflow for extreme indices.
     let normalize = |index: i64| if index < 0 { index.saturating_add(length) } else { index };
     let stride = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
     let positions: Box<dyn Iterator<Item = i64>> = if stride == 0 {

@@ -1,5 +1,9 @@
 //! Parses Arazzo documents. A workflow that cannot be executed is excluded with the JSON pointer and the reason; the
 //! others are not affected.
+//!
+//! Parsing is tolerant where real documents deviate (braces around expressions, `in: body`, a single condition
+//! instead of a list) and strict where an execution would guess. Reusable objects in `components` are copied into the
+//! steps that refer to them, so an execution follows no references; a byte budget bounds the copies.
 
 mod step;
 
@@ -51,6 +55,7 @@ impl ArazzoDocument {
         let mut workflows: Vec<(usize, Workflow)> = Vec::new();
         for (index, value) in workflow_values.iter().enumerate() {
             let id = value.get("workflowId").and_then(Value::as_str).filter(|id| !id.is_empty());
+            // A workflow without id is listed as excluded by its number.
             let name = id.map_or_else(|| format!("#{}", index + 1), |id| sanitize_truncated(id, 100));
             let parsed = match id {
                 None => Err(ArazzoParseError::new(format!("/workflows/{index}"), "it has no `workflowId`")),
@@ -74,11 +79,11 @@ impl ArazzoDocument {
     }
 }
 
-/// Maximum number of workflows.
+/// Maximum number of workflows. Ids are compared pairwise while parsing; a document with more is rejected as a whole.
 const MAX_WORKFLOWS: usize = 1000;
 /// Maximum number of source descriptions; further ones are ignored.
 const MAX_SOURCE_DESCRIPTIONS: usize = 1000;
-/// Maximum size of all workflows together, in memory.
+/// Maximum size of all workflows together, in memory. Workflows beyond it are excluded.
 const MAX_WORKFLOW_BYTES: usize = 128 * 1024 * 1024;
 
 /// Error in one workflow, with its JSON pointer.
@@ -218,6 +223,7 @@ fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, excluded: &
     let mut missing: VecDeque<&str> = VecDeque::new();
     for (position, (_, workflow)) in workflows.iter().enumerate() {
         for id in referenced_workflows(workflow) {
+            // The first reference to an unknown id queues it; later ones only add their position.
             let positions = needed_by.entry(id).or_default();
             if positions.is_empty() && !known_ids.contains(id) {
                 missing.push_back(id);
@@ -274,6 +280,7 @@ fn assign_tool_names(workflows: &mut [Workflow]) {
     let names: Vec<String> = workflows.iter().map(|workflow| sanitize(&workflow.id)).collect();
     for (workflow, name) in workflows.iter_mut().zip(&names) {
         let is_shared = names.iter().filter(|other| *other == name).count() > 1;
+        // The id that is a legal name already keeps it.
         let needs_hash = is_shared && workflow.id != *name;
         let hash = Fingerprint::digest(&workflow.id);
         workflow.tool = if needs_hash { format!("{name}_{}", hash.short_hex(8)) } else { name.clone() };

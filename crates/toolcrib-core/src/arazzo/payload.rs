@@ -1,5 +1,12 @@
 //! Request bodies of steps: templates, and filling them with values. A template that is JSON or form text is parsed
 //! before it is filled, so that a value with quotes or `&` cannot break out of its field.
+//!
+//! ```text
+//! payload "{\"name\": \"<{$inputs.name}>\"}" with name = `a", "admin": "yes`
+//! gives   {"name": "<a\", \"admin\": \"yes>"} and no property `admin`
+//! ```
+//!
+//! The result is a JSON value; `openapi::request` serialises it for the media type.
 
 use std::collections::HashSet;
 
@@ -29,6 +36,7 @@ impl RequestBodyTemplate {
         for replacement in value.get("replacements").and_then(Value::as_array).into_iter().flatten() {
             let target = replacement.get("target").and_then(Value::as_str).ok_or("a replacement has no `target`")?;
             let pointer = target.strip_prefix('#').unwrap_or(target);
+            // Targets in XML are XPath, which could look like a pointer (`/a/b`).
             if media_type.contains("xml") || !(pointer.is_empty() || pointer.starts_with('/')) {
                 let target = sanitize_truncated(target, 60);
                 return Err(format!("the target `{target}` is not a JSON pointer; XPath is not supported"));
@@ -66,6 +74,7 @@ impl RequestBodyTemplate {
 
 /// Whether a value is just an expression for an optional input without a value.
 pub(super) fn is_absent_input(value: &Value, absent_inputs: &HashSet<String>) -> bool {
+    // Only a value that is the expression and nothing else; inside a longer text, an absent input is an error.
     let name = value.as_str().and_then(|text| text.trim().strip_prefix("$inputs."));
     name.is_some_and(|name| absent_inputs.contains(name))
 }
@@ -109,7 +118,8 @@ fn set_at_pointer(body: &mut Value, pointer: &str, value: Value) -> Result<()> {
     Ok(())
 }
 
-/// Parses a text payload in JSON or form encoding to a value; expressions stay in it as strings.
+/// Parses a text payload in JSON or form encoding to a value; expressions stay in it as strings. A text that cannot be
+/// parsed stays a text.
 fn parse_payload(payload: &Value, media_type: &str) -> Value {
     let Value::String(text) = payload else { return payload.clone() };
     let parsed = if media_type.contains("x-www-form-urlencoded") {
@@ -125,6 +135,7 @@ fn parse_payload(payload: &Value, media_type: &str) -> Value {
 /// Quotes bare expressions: `{"count": {$inputs.count}}` is not JSON, but becomes JSON of the same meaning.
 fn quote_expressions(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
+    // Inside a JSON string, an expression stays as it is and is filled as part of the text.
     let mut in_string = false;
     let mut escaped = false;
     let mut rest = text;

@@ -1,6 +1,18 @@
 //! State machine that executes a workflow: [`WorkflowExecution::next_action`] tells the caller what to do, and the
 //! caller reports the result. It sends nothing and reads no clock. It always terminates: steps, nesting and retained
 //! data are bounded.
+//!
+//! ```text
+//! loop {
+//!     Call(call)   -> send it, then on_response or on_no_response
+//!     Wait(pause)  -> sleep
+//!     Completed or Failed -> done
+//! }
+//! ```
+//!
+//! Workflows that call others form a stack of frames (`frame`). A response of any status is a result (`step_result`);
+//! criteria decide whether it is a success. `abort` is for exceeded limits and skips all actions, because a document
+//! must not be able to catch its own limit and go on.
 
 mod frame;
 mod protocol;
@@ -22,11 +34,13 @@ use frame::{WorkflowFrame, WorkflowPurpose};
 pub use protocol::{NextAction, OperationArguments, OperationBody, OperationCall, OperationResponse};
 use step_result::StepResult;
 
-/// Maximum number of steps of one execution, including nested workflows and repetitions.
+/// Maximum number of steps of one execution, including nested workflows and repetitions. Ends loops of `goto` and
+/// retries.
 pub const MAX_STEPS_PER_RUN: usize = 100;
-/// Maximum nesting of workflows.
+/// Maximum nesting of workflows. Ends workflows that call themselves.
 const MAX_WORKFLOW_NESTING: usize = 8;
-/// Maximum size of inputs and outputs that an execution retains, in bytes.
+/// Maximum size of inputs and outputs that an execution retains, in bytes. Expressions copy values, so small responses
+/// could grow with each step.
 const MAX_RETAINED_BYTES: usize = 64 * 1024 * 1024;
 
 /// Execution of one workflow with the workflows that it calls.
@@ -42,7 +56,9 @@ pub struct WorkflowExecution<'a> {
     workflows: Value,
     /// Ids of workflows that ended successfully; as dependencies they are not executed again.
     finished_workflows: BTreeSet<&'a str>,
+    /// Compared with [`MAX_STEPS_PER_RUN`].
     steps_taken: usize,
+    /// Compared with [`MAX_RETAINED_BYTES`]. Only grows; data of finished frames is not subtracted.
     retained_bytes: usize,
     /// Shared by all conditions.
     budget: ConditionBudget,
@@ -66,6 +82,7 @@ enum ExecutionState<'a> {
 /// A failure that ended a workflow.
 #[derive(Debug)]
 struct StepFailure {
+    /// Id of the step, empty if no step is concerned.
     step: String,
     reason: String,
 }
@@ -105,6 +122,7 @@ impl<'a> WorkflowExecution<'a> {
 
     /// Returns what to do next. Until the result of a call is reported, it returns the same call again.
     pub fn next_action(&mut self) -> NextAction<'_> {
+        // A step may end without a call: a nested workflow is entered, or its arguments cannot be built.
         while matches!(self.state, ExecutionState::Ready) {
             self.begin_step();
         }
@@ -153,6 +171,7 @@ impl<'a> WorkflowExecution<'a> {
         let Some(frame) = self.frames.last_mut() else {
             return self.abort("", "internal error: no workflow is active".into());
         };
+        // Dependencies are executed before the first step and at most once in an execution.
         if let Some(dependency) = frame.dependencies.pop() {
             if !self.finished_workflows.contains(dependency) {
                 let inputs = frame.inputs.clone();
@@ -167,6 +186,7 @@ impl<'a> WorkflowExecution<'a> {
         }
         match &step.target {
             StepTarget::Operation { source, operation } => match self.build_arguments(step) {
+                // An unresolvable expression fails the step like a failed request, so that `onFailure` applies.
                 Err(error) => self.finish_step(StepResult::without_response(None, error.message)),
                 Ok(arguments) => {
                     let source = source.as_deref().and_then(|name| self.document.source_description(name));
@@ -187,6 +207,7 @@ impl<'a> WorkflowExecution<'a> {
         let mut arguments = OperationArguments::default();
         let Some(frame) = self.frames.last() else { return Ok(arguments) };
         let scope = self.scope(frame, None);
+        // One budget for all parameters and the body: together they become one request.
         let mut budget = FillBudget::default();
         for parameter in &step.parameters {
             if is_absent_input(&parameter.value, &frame.absent_inputs) {
@@ -251,6 +272,7 @@ impl<'a> WorkflowExecution<'a> {
                 action.criteria.iter().all(|criterion| criterion.evaluate(&scope, &self.budget).unwrap_or(false));
             is_met && frame.can_take(action)
         });
+        // A failed step has no outputs, even if some of its expressions could be resolved.
         let outputs = match failure {
             Some(_) => Ok(Value::Null),
             // A step that calls a workflow and defines no outputs takes over those of the workflow.
@@ -268,6 +290,7 @@ impl<'a> WorkflowExecution<'a> {
         frame.last_response = result.into_response();
         if failure.is_none() {
             frame.record_success(&step.id, outputs);
+            // A detour before a retry ends with its step: the actions of that step do not apply.
             if frame.return_from_detour() {
                 return;
             }
@@ -303,6 +326,7 @@ impl<'a> WorkflowExecution<'a> {
                 self.enter_workflow(id, inputs, WorkflowPurpose::BeforeRetry);
             }
         }
+        // The pause comes before what is executed next, also before the detour. An aborted execution does not wait.
         if !pause.is_zero() && matches!(self.state, ExecutionState::Ready) {
             self.state = ExecutionState::Waiting(pause);
         }
@@ -316,6 +340,7 @@ impl<'a> WorkflowExecution<'a> {
 
     /// Pushes a frame for a workflow.
     fn enter_workflow(&mut self, id: &'a str, inputs: Value, purpose: WorkflowPurpose) {
+        // The parser removed workflows with unknown targets, so this is not expected.
         let Some(workflow) = self.document.workflow(id) else {
             return self.abort("", format!("no workflow named `{}`", sanitize_truncated(id, 80)));
         };
@@ -338,6 +363,7 @@ impl<'a> WorkflowExecution<'a> {
     /// Ends the innermost workflow and hands its outputs or its failure to the one that called it.
     fn leave_workflow(&mut self, failure: Option<StepFailure>) {
         let Some(frame) = self.frames.pop() else { return };
+        // Outputs of a failed workflow are evaluated too: they may describe how far it came.
         let outputs = self.evaluate_outputs(&frame.workflow.outputs, &self.scope(&frame, None));
         let Ok(outputs) = outputs else { return self.abort(&frame.first_step_id(), TOO_MUCH_RETAINED.into()) };
         self.retained_bytes += approximate_size(&outputs);
@@ -356,6 +382,7 @@ impl<'a> WorkflowExecution<'a> {
                 let reason = failure.as_ref().map(describe_failure);
                 self.finish_step(StepResult::from_nested_workflow(outputs, frame.last_response, reason));
             }
+            // The frame below continues where it was.
             (WorkflowPurpose::Dependency | WorkflowPurpose::BeforeRetry, None) => {}
             (WorkflowPurpose::Dependency | WorkflowPurpose::BeforeRetry, Some(failure)) => {
                 let step = self.frames.last().map(WorkflowFrame::current_step_id).unwrap_or_default();
@@ -387,6 +414,7 @@ impl<'a> WorkflowExecution<'a> {
     }
 }
 
+/// Message for exceeding [`MAX_RETAINED_BYTES`].
 const TOO_MUCH_RETAINED: &str = "the workflow retains more than 64 MiB of response data";
 
 #[cfg(test)]

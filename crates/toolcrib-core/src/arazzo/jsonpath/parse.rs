@@ -1,4 +1,7 @@
 //! Recursive descent parser of JSONPath queries.
+//!
+//! The text is parsed as a query first. Real documents also write comparisons (`$.token != null`) and JavaScript's
+//! `$.list.length`, which is a member name here. Messages name the input that was not expected, at most 40 characters.
 
 use regex::Regex;
 use serde_json::Value;
@@ -15,6 +18,7 @@ pub(super) fn parse_condition(text: &str) -> Result<JsonPathCondition, String> {
     if text.len() > MAX_QUERY_LEN {
         return Err(format!("the JSONPath query is longer than {MAX_QUERY_LEN} characters"));
     }
+    // A query that ends early may be the left side of a comparison; an error inside it is final.
     let mut parser = JsonPathParser { rest: text.trim(), depth: 0 };
     if parser.rest.starts_with('$') {
         let query = parser.parse_query()?;
@@ -32,9 +36,10 @@ pub(super) fn parse_condition(text: &str) -> Result<JsonPathCondition, String> {
     }
 }
 
-/// Maximum length of a query in bytes.
+/// Maximum length of a query in bytes. The same bound as for simple conditions.
 const MAX_QUERY_LEN: usize = 2000;
-/// Maximum nesting; bounds the recursion of parser and evaluation.
+/// Maximum nesting; bounds the recursion of parser and evaluation. Nested filters multiply the work of a query, and
+/// each level of one takes several stack frames.
 const MAX_QUERY_DEPTH: usize = 16;
 
 /// Input that is not parsed yet. White space after each token is skipped.
@@ -56,6 +61,7 @@ impl JsonPathParser<'_> {
         let mut segments = Vec::new();
         loop {
             let descendants = self.take("..");
+            // `..` may be followed by brackets or by a name without another dot.
             let selectors = if self.take("[") {
                 self.parse_selectors()?
             } else if descendants || self.take(".") {
@@ -125,6 +131,7 @@ impl JsonPathParser<'_> {
         if self.depth > MAX_QUERY_DEPTH {
             return Err(format!("the JSONPath query is nested deeper than {MAX_QUERY_DEPTH} levels"));
         }
+        // `!=` here has no left side; left in the input, it is reported as unexpected.
         let expression = if !self.rest.starts_with("!=") && self.take("!") {
             LogicalExpression::Not(Box::new(self.parse_unary()?))
         } else if self.take("(") {
@@ -207,6 +214,7 @@ impl JsonPathParser<'_> {
                 JsonPathOperand::Length(Box::new(inner))
             }
             "count" => JsonPathOperand::Count(self.parse_query()?),
+            // A query operand takes the value of the only node already, which is what `value` does.
             "value" => JsonPathOperand::Query(self.parse_query()?),
             _ => return Err(format!("unknown function `{}`", sanitize_truncated(name, 40))),
         };
@@ -220,6 +228,7 @@ impl JsonPathParser<'_> {
             return Err("a pattern must be a literal".into());
         }
         let text = self.parse_quoted()?;
+        // The group keeps alternatives of the pattern together: `^a|b$` would match more.
         compile_pattern(&if is_whole_text { format!("^(?:{text})$") } else { text })
     }
 

@@ -1,4 +1,13 @@
 //! Parses steps: what they call, with which parameters, and the actions that follow.
+//!
+//! Parameters and actions of the workflow apply to each of its steps unless a step has its own of the same name. They
+//! are merged here, so that an execution reads one list per step:
+//!
+//! ```json
+//! {"stepId": "buy", "operationId": "$sourceDescriptions.shop.buyPet",
+//!  "parameters": [{"name": "id", "in": "path", "value": "$inputs.id"}],
+//!  "onFailure": [{"name": "again", "type": "retry", "retryAfter": 2, "retryLimit": 3}]}
+//! ```
 
 use std::time::Duration;
 
@@ -37,6 +46,7 @@ impl ArazzoParser<'_> {
             pointer,
         };
         let mut parsed = Vec::new();
+        // One invalid step makes the whole workflow invalid: it could not be executed to its end.
         for (index, value) in steps.iter().enumerate() {
             let pointer = format!("{pointer}/steps/{index}");
             match ids.iter().position(|id| *id == ids[index]) {
@@ -149,6 +159,7 @@ impl ArazzoParser<'_> {
                 return Err(ArazzoParseError::new(pointer, "the document describes no source of type `openapi`"));
             }
             (Some(only), None) => Some(only.name.clone()),
+            // Which document has the operation is only known after they are loaded.
             (Some(_), Some(_)) => None,
         };
         Ok(StepTarget::Operation { source, operation: OperationReference::Id(id.to_owned()) })
@@ -169,6 +180,7 @@ impl ArazzoParser<'_> {
                 self.find_openapi_source(description.map_or(document, |source| source.name.as_str()), pointer)?
             }
         };
+        // The path template is one segment of the pointer, with `/` escaped as `~1`; some documents percent-encode it.
         let parts: Vec<String> =
             pointer.split('/').map(|part| percent_decode(part).replace("~1", "/").replace("~0", "~")).collect();
         match parts.as_slice() {
@@ -210,6 +222,7 @@ impl ArazzoParser<'_> {
             let name = parameter.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
             let name = name.ok_or_else(|| ArazzoParseError::new(&pointer, "the parameter has no `name`"))?.to_owned();
             let destination = match parameter.get("in").and_then(Value::as_str) {
+                // `in` has no meaning for a workflow and is ignored.
                 _ if calls_workflow => ParameterDestination::Inputs,
                 Some("path") => ParameterDestination::Request(ParameterLocation::Path),
                 Some("query") => ParameterDestination::Request(ParameterLocation::Query),
@@ -228,6 +241,7 @@ impl ArazzoParser<'_> {
             if parameters.iter().any(|other| other.name == name && other.destination == destination) {
                 return Err(ArazzoParseError::new(pointer, "an earlier parameter has the same name and `in`"));
             }
+            // A reusable parameter is copied for each step that refers to it.
             self.spend_bytes(approximate_size(value) + name.len() + 64, &pointer)?;
             parameters.push(ParsedParameter { name, destination, value: value.clone() });
         }
@@ -271,6 +285,8 @@ impl ArazzoParser<'_> {
                     ArazzoParseError::new(&pointer, "`goto` names neither a `stepId` nor a `workflowId`")
                 })?),
                 (Some("retry"), ActionTrigger::Failure) => {
+                    // Both are read as floats, so that `3.0` counts too. Without a limit there is a single retry, as
+                    // Arazzo specifies.
                     let after = action.get("retryAfter").and_then(Value::as_f64).unwrap_or(0.0);
                     let limit = action.get("retryLimit").and_then(Value::as_f64).unwrap_or(1.0);
                     if after < 0.0 || limit < 0.0 {
@@ -351,6 +367,7 @@ impl ArazzoParser<'_> {
         kind: &str,
         pointer: &str,
     ) -> ArazzoParseResult<(&'v Value, Option<&'v Value>)> {
+        // `{"reference": "$components.parameters.page", "value": 2}`
         let Some(reference) = value.get("reference") else { return Ok((value, None)) };
         let reference = reference.as_str().unwrap_or_default();
         let name = reference.strip_prefix("$components.").and_then(|rest| rest.strip_prefix(kind)?.strip_prefix('.'));
@@ -372,7 +389,8 @@ const MAX_LIST_ITEMS: usize = 1000;
 /// each step that refers to it.
 const PATTERN_CRITERION_BYTES: usize = 32 * 1024;
 
-/// Maximum pause before a retry. Callers have deadlines of their own, usually shorter ones.
+/// Maximum pause before a retry. Callers have deadlines of their own, usually shorter ones. The same bound applies to a
+/// server's `Retry-After` (`run/step_result.rs`).
 const MAX_RETRY_AFTER_SECONDS: f64 = 3600.0;
 
 /// Parameters and actions of a workflow that apply to all of its steps.

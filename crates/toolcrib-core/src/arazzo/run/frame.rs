@@ -1,4 +1,5 @@
-//! Frame of the call stack: a workflow in progress with its inputs, the outputs of its steps, and its current step.
+//! Frame of the call stack: a workflow in progress with its inputs, the outputs of its steps, and its current step. It
+//! decides nothing: which action follows a step is determined in `run`.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -48,6 +49,7 @@ impl<'a> WorkflowFrame<'a> {
     pub(super) fn new(workflow: &'a Workflow, inputs: Value, purpose: WorkflowPurpose) -> WorkflowFrame<'a> {
         let schema = input_schema(&workflow.inputs);
         let declared = schema.get("properties").and_then(Value::as_object);
+        // Anything but an object counts as no inputs.
         let mut values = match inputs {
             Value::Object(values) => values,
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
@@ -57,6 +59,7 @@ impl<'a> WorkflowFrame<'a> {
                 values.insert(name.clone(), default.clone());
             }
         }
+        // A required input without value is not absent on purpose: an expression that uses it fails.
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
         let required: HashSet<&str> = required.filter_map(Value::as_str).collect();
         let absent_inputs = declared.into_iter().flat_map(Map::keys).filter(|name| !values.contains_key(*name));
@@ -69,6 +72,7 @@ impl<'a> WorkflowFrame<'a> {
             steps: json!({}),
             current_step: 0,
             last_response: None,
+            // Taken from the end, so reversed.
             dependencies: workflow.depends_on.iter().rev().map(String::as_str).collect(),
             return_steps: Vec::new(),
             retries: BTreeMap::new(),
@@ -92,6 +96,7 @@ impl<'a> WorkflowFrame<'a> {
 
     /// Stores the outputs of the current step and resets its retries.
     pub(super) fn record_success(&mut self, step: &str, outputs: Value) {
+        // Replaces the outputs of an earlier execution of the same step.
         self.steps[step] = json!({});
         self.steps[step]["outputs"] = outputs;
         let current_step = self.current_step;
@@ -100,6 +105,7 @@ impl<'a> WorkflowFrame<'a> {
 
     /// Continues with another step, for good.
     pub(super) fn go_to(&mut self, position: usize) {
+        // A jump out of a detour abandons the retry.
         self.return_steps.clear();
         self.current_step = position;
     }

@@ -1,4 +1,5 @@
-//! Types exchanged between a workflow execution and its caller.
+//! Types exchanged between a workflow execution and its caller. The caller resolves the operation, builds and sends the
+//! request with `openapi::request`, and reports the outcome.
 
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ pub enum NextAction<'r> {
     Call(&'r OperationCall<'r>),
     /// Wait, and ask again.
     Wait(Duration),
-    Completed {
-        outputs: &'r Value,
-    },
+    /// The workflow ended successfully.
+    Completed { outputs: &'r Value },
     /// A step failed and no action continues the workflow.
     Failed {
+        /// Id of the step; empty if the failure concerns no step.
         step: &'r str,
         reason: &'r str,
         /// Outputs that could be evaluated.
@@ -64,7 +65,9 @@ pub struct OperationBody {
 #[derive(Debug, Clone)]
 pub struct OperationResponse {
     pub status: u16,
+    /// Names in any case; a name can occur more than once.
     pub headers: Vec<(String, String)>,
+    /// Parsed if it is JSON, else a string. `None` if it is empty, truncated, compressed or binary.
     pub body: Option<Value>,
     /// URL and method of the request that was sent.
     pub url: String,

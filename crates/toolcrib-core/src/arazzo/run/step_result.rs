@@ -1,4 +1,5 @@
-//! Result of a step: a response, a failure without response, or the outputs of a nested workflow.
+//! Result of a step: a response, a failure without response, or the outputs of a nested workflow. Decides between
+//! success and failure, and provides the values that expressions of the step may use.
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use crate::text::sanitize_truncated;
 /// Result of executing a step once.
 #[derive(Debug)]
 pub(super) struct StepResult<'a> {
+    /// `None` for a nested workflow, and for a step whose arguments could not be built.
     call: Option<OperationCall<'a>>,
     response: Option<OperationResponse>,
     /// Outputs of the workflow that the step called.
@@ -47,11 +49,13 @@ impl<'a> StepResult<'a> {
         scope: &Scope<'_>,
         budget: &ConditionBudget,
     ) -> Option<String> {
+        // Without a response there is nothing that criteria could test.
         if self.failure_reason.is_some() {
             return self.failure_reason.clone();
         }
         let status = self.response.as_ref().map(|response| response.status);
         if step.success_criteria.is_empty() {
+            // A nested workflow that reached its end succeeded, whatever the status of its last response was.
             let status = status.filter(|status| self.nested_outputs.is_none() && !(200..300).contains(status))?;
             return Some(format!("the response has status {status}"));
         }
@@ -106,5 +110,6 @@ impl<'a> StepResult<'a> {
     }
 }
 
-/// Maximum pause before a retry. Callers have deadlines of their own, usually shorter ones.
+/// Maximum pause before a retry. Callers have deadlines of their own, usually shorter ones. The same bound applies to
+/// `retryAfter` of the document (`parse/step.rs`).
 const MAX_RETRY_AFTER_SECONDS: u64 = 3600;
