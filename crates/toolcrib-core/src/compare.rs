@@ -2,6 +2,17 @@
 //!
 //! Schemas come from sources and are not trusted, so a [`WorkBudget`] bounds the work, and the number and length of the
 //! notes are bounded too. Lists of tools are compared by `manifest`; here it is one tool at a time.
+//!
+//! The steps for the schemas of one tool:
+//!
+//! 1. Equal canonical texts are no change.
+//! 2. `schema` walks both schemas and reports differences by keyword (`keywords`, `limits`, `fields`). A node is first
+//!    split into `alternatives`.
+//! 3. If that finds nothing but texts, `normal_form` decides whether the schemas mean the same (`text`) or differ in a
+//!    way that no rule covers (`other`).
+//!
+//! The worst class of all findings is the class of the change. A difference is never classified as milder than it
+//! may be: where the walk is incomplete, `unclassified` raises the result to `other`.
 
 mod schema;
 
@@ -76,7 +87,8 @@ pub struct ToolComparison {
 }
 
 /// Maximum number of schema nodes, fields and values that may still be read. All tools of one list share a budget, so
-/// that many large schemas cost no more than one.
+/// that many large schemas cost no more than one. When nothing is left, comparisons are reported as incomplete with
+/// [`ChangeClass::Other`].
 #[derive(Debug)]
 pub struct WorkBudget(pub(crate) usize);
 
@@ -107,7 +119,8 @@ impl Default for WorkBudget {
 }
 
 impl ChangeClass {
-    /// All classes, from the mildest to the most severe.
+    /// All classes, from the mildest to the most severe. `Other` ranks in the middle: unknown, but not known to be
+    /// harmful.
     pub const ALL: [ChangeClass; 7] = [
         ChangeClass::Text,
         ChangeClass::Widened,
@@ -156,6 +169,7 @@ impl ChangeClass {
 /// [`ChangeClass::Other`].
 pub fn compare(old: &Tool, new: &Tool, budget: &mut WorkBudget) -> ToolComparison {
     let mut findings = Findings::default();
+    // Texts are compared as the source sent them, so that a change of the sanitiser is not a change of the tool.
     for (field, old, new) in [
         (
             "title",
@@ -172,6 +186,7 @@ pub fn compare(old: &Tool, new: &Tool, budget: &mut WorkBudget) -> ToolCompariso
             findings.add(ChangeClass::Text, || format!("its {field} changed"));
         }
     }
+    // Schemas: the full ones of OpenAPI tools are in the execution specification.
     let old_spec = old.parse_execution_spec();
     let new_spec = new.parse_execution_spec();
     compare_raw_schemas(
@@ -186,6 +201,7 @@ pub fn compare(old: &Tool, new: &Tool, budget: &mut WorkBudget) -> ToolCompariso
         budget,
         &mut findings,
     );
+    // Everything besides schemas and texts.
     hints::compare(old.listing.annotations.as_deref(), new.listing.annotations.as_deref(), &mut findings);
     execution::compare(old_spec.as_ref(), new_spec.as_ref(), &mut findings);
     execution::compare_task_support(old, new, &mut findings);
@@ -249,6 +265,7 @@ fn compare_raw_schemas(
         (Some(_), None) => findings.add(ChangeClass::Narrowed, || "lost its output schema".to_owned()),
         (Some(old), Some(new)) if canonical_json(Some(old)) == canonical_json(Some(new)) => {}
         (Some(old), Some(new)) => {
+            // Canonical texts are compared before anything is parsed: most schemas of a changed list are unchanged.
             let value = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or(Value::Null);
             compare_schema_values(value(old), value(new), role, budget, findings);
         }
@@ -263,6 +280,7 @@ fn compare_schema_values(
     budget: &mut WorkBudget,
     findings: &mut Findings,
 ) {
+    // Otherwise adding the implied type would be reported as a restriction.
     if role == SchemaRole::Input {
         default_to_object(&mut old);
         default_to_object(&mut new);
@@ -282,6 +300,7 @@ fn compare_schema_values(
     }
     let before = NormalForm::new(old);
     let after = NormalForm::new(new);
+    // The normal form has bounds of its own, so its work is only known, and charged, afterwards.
     budget.spend(before.work + after.work);
     let role = role.as_str();
     match (before.is_equivalent(&after), worst) {

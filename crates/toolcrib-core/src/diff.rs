@@ -1,5 +1,8 @@
 //! Differences between an old and a new catalogue, source by source, with the tool names that agents see. The old side
 //! is a stored list of tools or, without one, a lockfile.
+//!
+//! `CatalogDiff` is the JSON of `toolcrib diff --json`; [`CatalogDiff::to_text`] renders it for people and [`sarif`]
+//! for code review. Comparing single tools is left to `compare`.
 
 pub mod sarif;
 
@@ -22,7 +25,8 @@ use crate::text::sanitize_truncated;
 pub struct CatalogDiff {
     /// Whether anything differs, or could not be compared.
     pub differs: bool,
-    /// The sources that differ or could not be compared, in the order of their ids.
+    /// The sources that differ or could not be compared, in the order of their ids. A source without differences is not
+    /// listed.
     pub sources: Vec<SourceDiff>,
     /// Sources whose current list is a cached one that may be outdated.
     pub stale: Vec<SourceId>,
@@ -32,10 +36,12 @@ pub struct CatalogDiff {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SourceDiff {
     pub source: SourceId,
-    /// Names of tools, as in the following lists, are those that agents see.
+    /// Names of tools, as in the following lists, are those that agents see. Includes the new names of
+    /// [`SourceDiff::renamed`].
     pub added: Vec<String>,
     /// Changed tools, with class and notes.
     pub changed: Vec<ToolChange>,
+    /// Includes the old names of [`SourceDiff::renamed`].
     pub removed: Vec<String>,
     /// Pairs of removed and added tools that are most likely the same tool.
     pub renamed: Vec<ToolRename>,
@@ -147,6 +153,7 @@ impl SourceDiff {
             after: Some(new.fingerprint()),
             ..SourceDiff::new(new.source())
         };
+        // Two budgets: a list that is expensive to normalise must still leave work for the comparison.
         let mut parts_budget = WorkBudget::for_lockfile();
         let mut compare_budget = WorkBudget::default();
         // The parts of all tools that are new or changed.
@@ -176,6 +183,7 @@ impl SourceDiff {
             new_parts.insert(name, parts);
         }
         let new_names: BTreeSet<&str> = new.entries().iter().map(|entry| entry.name.as_str()).collect();
+        // The lockfile stores the names that agents see, so no mapping is needed here.
         diff.removed = old.tools.keys().filter(|name| !new_names.contains(name.as_str())).cloned().collect();
         diff.renamed = find_renames_by_parts(old, &new_parts, &new_names);
         Ok(diff)
@@ -227,6 +235,7 @@ fn find_renames_by_parts(
     for (name, parts) in new_parts {
         parts.identity().into_iter().for_each(|identity| by_identity.entry(identity).or_default().1.push(name));
     }
+    // Unchanged tools of the lockfile are candidates too, so that a copy of one is not taken for a rename.
     let pairs = by_identity.into_values().filter_map(|(before, after)| match (&before[..], &after[..]) {
         ([from], [to]) => Some(ToolRename { from: (*from).clone(), to: (*to).clone() }),
         _ => None,

@@ -1,4 +1,7 @@
 //! Builds the tool that agents see from a workflow.
+//!
+//! The listed input schema is an object with `properties` at the top, because providers reject `anyOf`, `$ref` and
+//! the like there. Alternatives are merged, so it can accept combinations that the workflow rejects.
 
 use std::collections::HashSet;
 
@@ -28,6 +31,7 @@ fn describe_workflow(workflow: &Workflow) -> String {
     let text = match (summary, description) {
         ("", "") => format!("Workflow {}: {}", workflow.id, step_ids(workflow)),
         (only, "") | ("", only) => only.to_owned(),
+        // The description repeats the summary already.
         (summary, description) if description.starts_with(summary) => description.to_owned(),
         (summary, description) => format!("{summary}\n\n{description}"),
     };
@@ -41,6 +45,7 @@ fn step_ids(workflow: &Workflow) -> String {
 
 /// Truncates a text after a sentence or, if that would lose more than half, after a word.
 fn shorten_description(text: String) -> String {
+    // Descriptions are part of every tool list that an agent reads.
     const MAX_DESCRIPTION_CHARS: usize = 1000;
     let Some((end, _)) = text.char_indices().nth(MAX_DESCRIPTION_CHARS) else { return text };
     let prefix = &text[..end];
@@ -53,6 +58,7 @@ fn shorten_description(text: String) -> String {
 /// Returns an object schema without top-level keywords that providers reject. Alternatives are merged; conditions
 /// between them are left to the workflow.
 pub(super) fn input_schema(inputs: &Value) -> Value {
+    // A schema that excludes objects cannot be met by arguments; it counts as no schema.
     let mut schema = inputs.as_object().filter(|object| can_be_object(object)).cloned().unwrap_or_default();
     let definitions = schema.get("$defs").cloned();
     let mut flattened = FlattenedObject {
@@ -71,6 +77,7 @@ pub(super) fn input_schema(inputs: &Value) -> Value {
     if !required.is_empty() {
         schema.insert("required".into(), json!(required));
     }
+    // `type` first, where readers expect it.
     let mut result = Map::new();
     result.insert("type".into(), "object".into());
     result.extend(schema);

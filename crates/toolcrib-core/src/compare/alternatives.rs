@@ -1,5 +1,9 @@
 //! Splits a schema into alternatives: one for each type and each member of `anyOf` or `oneOf`, however that is written.
 //! `{"type": ["string", "null"]}`, `{"type": "string", "nullable": true}` and `{"anyOf": [..]}` yield the same ones.
+//!
+//! A comparison by alternatives finds the same difference in all of these spellings. Each alternative keeps its
+//! [`SchemaLayers`]: all keyword maps that apply to it at once. Keywords are not merged into one map here, because
+//! `allOf` may repeat a keyword, and only `unclassified` compares repeated ones.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +16,8 @@ use super::normal_form::resolve_reference;
 /// The keywords of one schema as JSON.
 pub(super) type KeywordMap = Map<String, Value>;
 
-/// Maximum number of alternatives of one schema. Further ones are compared by normal form only.
+/// Maximum number of alternatives of one schema. Further ones are compared by normal form only. Matching is quadratic
+/// in the number of alternatives.
 pub(super) const MAX_ALTERNATIVES: usize = 64;
 /// Maximum number of layers of one schema. Further ones are compared by normal form only.
 const MAX_LAYERS: usize = 32;
@@ -75,6 +80,7 @@ impl<'a> SchemaLayers<'a> {
                 continue;
             };
             // A definition that refers to itself.
+            // Compared by address: equal maps at different places are different layers.
             if layers.maps.iter().any(|other| std::ptr::eq(*other, keywords)) {
                 continue;
             }
@@ -131,6 +137,7 @@ impl<'a> SchemaLayers<'a> {
                 .keys()
                 .any(|keyword| !["$ref", "allOf"].contains(&keyword.as_str()) && !is_neutral_keyword(keyword))
         };
+        // Wrappers that only add a description to a reference do not constrain.
         let mut constraining = self.maps.iter().filter(is_constraining);
         match (constraining.next(), constraining.next()) {
             (Some(only), None) => Some(std::ptr::from_ref(*only)),
@@ -255,6 +262,7 @@ fn collect_alternatives<'a>(
         Some(schemas) if depth < MAX_ALTERNATIVE_DEPTH => collect_any_of(root, schemas, depth + 1, budget),
         Some(_) | None => split_by_type(layers, budget),
     };
+    // `nullable` of OpenAPI 3.0 applies to all alternatives together, so it adds one for null.
     if nullable
         && !alternatives.iter().any(|alternative| alternative.type_name.is_none() || alternative.is_type("null"))
     {
@@ -282,6 +290,7 @@ fn collect_any_of<'a>(
         if alternatives.len() >= MAX_ALTERNATIVES || !budget.spend(1) {
             break;
         }
+        // Nested alternatives without a label of their own inherit the one of the member around them.
         let label = alternative_label(schema);
         for alternative in collect_alternatives(root, schema, depth, budget) {
             let is_same_enum = |other: &&mut Alternative<'a>| {
@@ -303,6 +312,7 @@ fn collect_any_of<'a>(
 
 /// Returns one alternative for each type, with those of the listed values that are of that type.
 fn split_by_type<'a>(layers: SchemaLayers<'a>, budget: &mut WorkBudget) -> Vec<Alternative<'a>> {
+    // Four cases: neither types nor values, values alone, types alone, both.
     let values = layers.enum_values(budget);
     let types = layers.types(budget);
     let alternative = |type_name: Option<&'a str>, values: Option<BTreeMap<String, &'a Value>>| {
@@ -342,6 +352,7 @@ fn split_by_type<'a>(layers: SchemaLayers<'a>, budget: &mut WorkBudget) -> Vec<A
 /// Returns a label for an alternative: the name of its definition, its title, or its first constant field.
 fn alternative_label(schema: &Value) -> Option<String> {
     let text = |keyword: &str| schema.get(keyword).and_then(Value::as_str);
+    // The name of a definition identifies an alternative even if its content changed.
     if let Some(reference) = text("$ref") {
         return reference.rsplit('/').next().map(str::to_owned);
     }
@@ -375,6 +386,7 @@ pub(super) fn is_integral(value: &Value) -> bool {
 /// Returns the JSON text of a value, with 1.0 as 1.
 fn value_text(value: &Value) -> String {
     match value.as_f64() {
+        // Below 10^15 a float represents every integer exactly, so the digits are right.
         Some(number) if value.is_f64() && number.fract() == 0.0 && number.abs() < 1e15 => format!("{number:.0}"),
         Some(_) | None => value.to_string(),
     }

@@ -1,5 +1,8 @@
 //! Compares how calls are executed: the HTTP request of an operation, and whether a call may or must run as an MCP
 //! task.
+//!
+//! For a caller nothing about the tool looks different, yet a call has another effect; hence a class of its own
+//! ([`ChangeClass::Execution`]).
 
 use serde_json::Value;
 
@@ -11,6 +14,7 @@ use crate::tool::Tool;
 /// Compares the stored execution specifications, which only tools of OpenAPI documents and workflows have.
 pub(super) fn compare(old: Option<&ExecutionSpec>, new: Option<&ExecutionSpec>, findings: &mut Findings) {
     let (Some(old), Some(new)) = (old, new) else {
+        // The source changed its kind, say from an MCP server to an OpenAPI document.
         if old.is_some() || new.is_some() {
             findings.add(ChangeClass::Execution, || "its execution changed".to_owned());
         }

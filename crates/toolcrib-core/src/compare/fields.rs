@@ -1,5 +1,6 @@
 //! Compares the parts of a value: the fields of an object, the items of an array, and the schemas for all other fields
-//! and items.
+//! and items. The class of each difference depends on the [`SchemaRole`]: arguments are judged for the caller that
+//! sends them, outputs for the reader that receives them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,6 +110,7 @@ impl<'a> SchemaComparer<'a, '_> {
         match (old, new) {
             (None, None) => {}
             (Some(old), Some(new)) => self.compare_nodes(old, new, path, depth + 1),
+            // `additionalProperties: true` or `items: {}` means the same as leaving it out.
             (None, Some(new)) if accepts_anything(new) => {}
             (Some(old), None) if accepts_anything(old) => {}
             (None, Some(_)) => self.report(self.role.narrowing_class(), path, ValueChange::NoLongerAnything),
@@ -150,6 +152,7 @@ impl<'a> SchemaComparer<'a, '_> {
         path: &SchemaPath,
         depth: usize,
     ) {
+        // An object is closed if any of the schemas that apply at once closes it.
         let keyword = "additionalProperties";
         let closed =
             |layers: &SchemaLayers<'a>| layers.maps.iter().any(|map| map.get(keyword) == Some(&Value::Bool(false)));

@@ -1,4 +1,7 @@
 //! Collects the changes that a comparison finds: the worst class, and a bounded number of notes.
+//!
+//! Notes are written to the journal and read by people, so their number is bounded here and their length where they
+//! are rendered. The class is exact, even if its note was dropped.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -25,7 +28,8 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Adds a change. `note` is only rendered if it may be kept.
+    /// Adds a change. `note` is only rendered if it may be kept. A note that was added before is not counted again,
+    /// unless its class has reached its maximum of notes already.
     pub(super) fn add(&mut self, class: ChangeClass, note: impl FnOnce() -> String) {
         let worse = |worst: Option<ChangeClass>| worst.is_none_or(|worst| worst.severity() < class.severity());
         if worse(self.worst) {
@@ -58,12 +62,14 @@ impl Findings {
 
     /// Returns the result, with the most severe notes first and otherwise in the order of finding.
     pub(super) fn into_comparison(mut self) -> ToolComparison {
+        // The caller knows that the tools differ, so finding nothing is not "no change".
         let Some(class) = self.worst else {
             return ToolComparison {
                 class: ChangeClass::Other,
                 notes: vec!["changed in a way that cannot be classified".to_owned()],
             };
         };
+        // The sort is stable, so notes of one class stay in the order of finding.
         self.notes.sort_by_key(|(class, _)| std::cmp::Reverse(class.severity()));
         let mut notes: Vec<String> = self.notes.into_iter().map(|(_, note)| note).collect();
         notes.truncate(MAX_NOTES);

@@ -1,4 +1,7 @@
 //! Compares MCP tool annotations: the four hints about a tool's effects, and the title among them.
+//!
+//! A tool may change its effects without changing its schema: one that was allowed because it only reads may write
+//! after an update. Such a flip therefore ranks just below a breaking change.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -25,6 +28,7 @@ impl EffectHints {
 
     /// Reads parsed annotations. Hints that are not booleans count as missing.
     fn from_value(annotations: &Value) -> EffectHints {
+        // Defaults are filled in, so that stating a default explicitly is not a flip.
         let hint = |index: usize| annotations.get(HINTS[index].0).and_then(Value::as_bool);
         let read_only = hint(0).unwrap_or(false);
         // A read-only tool is by default neither destructive nor non-idempotent.
@@ -74,6 +78,7 @@ pub(super) fn compare(old: Option<&RawValue>, new: Option<&RawValue>, findings: 
     if old.get("title") != new.get("title") {
         findings.add(ChangeClass::Text, || "its title changed".to_owned());
     }
+    // An annotation that is not known here, or a hint that states its default now.
     if findings.worst_in_section().is_none() {
         findings.add(ChangeClass::Other, || "its annotations changed".to_owned());
     }

@@ -1,5 +1,9 @@
 //! Compares the keywords of one schema that constrain the value itself: `enum` and `const`, limits, and constraints
 //! that are not interpreted here. Types, fields and items are compared by `schema` and `fields`.
+//!
+//! Four tables divide the keywords: structural ones (compared elsewhere), limits (`limits`), constraints (of which only
+//! presence can be judged), and annotations (no effect on validity). A keyword in none of them belongs to an unknown
+//! vocabulary, and its change counts as `other`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,11 +92,15 @@ pub(super) enum KeywordKind {
     Annotation,
     /// Named schemas that apply by reference alone.
     Definitions,
+    /// `$ref` and its dynamic forms.
     Reference,
+    /// `$anchor`: a name that a reference may use.
     Anchor,
+    /// A single schema.
     Schema,
     /// `items`: a schema, or a list of them before draft 2020-12.
     SchemaOrList,
+    /// A list of schemas.
     SchemaList,
     /// Schemas by name or pattern; for `dependencies`, some may be lists of names.
     SchemaMap,
@@ -145,6 +153,7 @@ pub(super) fn compare_keywords(
     (new, new_values): (&MergedKeywords<'_>, Option<&ValuesByText<'_>>),
     report: &mut impl FnMut(ChangeClass, KeywordNote),
 ) {
+    // Values and limits can be ordered, so they are judged exactly; other constraints only by presence.
     compare_enums(role, old_values, new_values, report);
     compare_limits(role, old, new, report);
     for (name, before, after) in changed_keywords(old, new, |name| !is_limit(name)) {
@@ -260,6 +269,7 @@ fn compare_enums(
         (None, Some(after)) => {
             return report(role.narrowing_class(), KeywordNote::Predicate(ValueChange::Only(list_values(after))));
         }
+        // Values are no longer listed.
         (Some(_), None) => return report(role.widening_class(), KeywordNote::Predicate(ValueChange::OtherValuesToo)),
         (Some(before), Some(after)) => (before, after),
     };

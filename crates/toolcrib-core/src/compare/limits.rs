@@ -1,5 +1,8 @@
 //! Compares numeric limits: minimum and maximum of values, lengths and counts. Of a limit and its exclusive form, the
 //! tighter one applies.
+//!
+//! `{"minimum": 5}` became `{"exclusiveMinimum": 5}` is a tighter limit, although neither keyword has a counterpart on
+//! the other side; so both are reduced to one effective limit before they are compared.
 
 use std::cmp::Ordering;
 
@@ -50,6 +53,7 @@ pub(super) fn compare_limits(
                     Ordering::Less => role.widening_class(),
                     Ordering::Greater => role.narrowing_class(),
                 };
+                // `maximum 10 became 5`, but `maximum 10 became exclusiveMaximum 5`.
                 let after_text = if before.name == after.name { after.value_text() } else { after.to_text() };
                 report(class, KeywordNote::Remark(format!("{} became {after_text}", before.to_text())));
             }
@@ -71,6 +75,7 @@ struct Limit<'a> {
 impl<'a> Limit<'a> {
     /// Returns the tighter of a limit and its exclusive form, if the schema has either.
     fn tightest(keywords: &MergedKeywords<'a>, name: &'a str, strict: Option<&'a str>, sign: f64) -> Option<Limit<'a>> {
+        // `as_f64` fails for the boolean form, which is no limit by itself.
         let limit = |name: &'a str, is_strict: bool| {
             let value = keywords.get(name).filter(|value| !is_vacuous(name, value))?;
             Some(Limit { name, value, number: value.as_f64()? * sign, is_strict })

@@ -1,4 +1,7 @@
 //! Compares a tool with its entry in a lockfile, for when the old version itself is not in the store.
+//!
+//! An entry contains fingerprints of the parts of a tool, and the normal forms of schemas that are short enough. The
+//! classes are those of a comparison of whole tools as far as the parts allow; notes are less detailed.
 
 use serde_json::Value;
 

@@ -1,6 +1,14 @@
 //! Normal form of a JSON Schema: without annotations, with references inlined and equivalent notations unified. Schemas
 //! with the same normal form accept the same values; the reverse does not hold. Unifying the keywords of one schema is
 //! `simplify`.
+//!
+//! For example, these three have the normal form `{"type": ["null", "string"]}`:
+//!
+//! ```json
+//! {"type": ["string", "null"], "description": "A name"}
+//! {"anyOf": [{"type": "string"}, {"type": "null"}]}
+//! {"$ref": "#/$defs/name", "$defs": {"name": {"type": "string", "nullable": true}}}
+//! ```
 
 use serde_json::{Map, Number, Value, json};
 
@@ -10,7 +18,8 @@ use super::keywords::{KeywordKind, affects_evaluation, is_vacuous, keyword_kind}
 use super::simplify::{simplify_keywords, sort_and_dedup};
 use crate::json::follow_reference;
 
-/// Maximum size of a normal form in nodes. A schema that exceeds it is written again with its references kept.
+/// Maximum size of a normal form in nodes. A schema that exceeds it is written again with its references kept. Inlining
+/// can multiply the size of a schema with every level of definitions.
 const MAX_NORMAL_FORM_NODES: usize = 40_000;
 /// Maximum nesting, which bounds the recursion.
 const MAX_NORMAL_FORM_DEPTH: usize = 128;
@@ -23,6 +32,7 @@ pub(crate) struct NormalForm {
     pub(crate) is_complete: bool,
     /// Number of nodes written, for the budget of the caller.
     pub(super) work: usize,
+    /// Forms with references inlined and forms with references kept cannot be compared with each other.
     follows_references: bool,
 }
 
@@ -61,6 +71,7 @@ impl NormalForm {
             parts.iter().map(|part| normalizer.normalize_keyword_value(kind, part, 0)).collect();
         let is_complete = output.is_some();
         let mut output = output.unwrap_or_default();
+        // The parts apply at once, so their order has no meaning.
         sort_and_dedup(&mut output);
         NormalForm { schema: Value::Array(output), is_complete, work: normalizer.work, follows_references: true }
     }
@@ -155,6 +166,7 @@ impl<'a> Normalizer<'a> {
 
     /// Returns `None` when a limit is exceeded.
     fn normalize_schema(&mut self, schema: &'a Value, depth: usize) -> Option<Value> {
+        // `true` and `{}` accept the same.
         let Value::Object(keywords) = schema else {
             return if schema == &Value::Bool(true) {
                 self.normalize_value(&json!({}))
@@ -166,6 +178,7 @@ impl<'a> Normalizer<'a> {
         if depth > MAX_NORMAL_FORM_DEPTH {
             return None;
         }
+        // Set for everything below a schema with such a keyword, and restored for its siblings.
         let outer_scope = self.in_unevaluated_scope;
         self.in_unevaluated_scope |= keywords.keys().any(|name| name.starts_with("unevaluated"));
         let output = self.normalize_keywords(keywords, depth);
@@ -219,6 +232,7 @@ impl<'a> Normalizer<'a> {
     /// so that the result does not depend on the names of definitions.
     fn inline_definition(&mut self, target: &'a Value, depth: usize) -> Option<Value> {
         self.spend(1)?;
+        // A definition that is on the path already is a cycle: refer to it by number instead of inlining it again.
         let used_anchors: Vec<usize> = self.open_definitions.iter().filter_map(|open| open.anchor).collect();
         if let Some(open) = self.open_definitions.iter_mut().find(|open| std::ptr::eq(open.definition, target)) {
             let unused = (0..).find(|number| !used_anchors.contains(number))?;

@@ -1,4 +1,14 @@
 //! English notes about changes, in two wordings: what an argument accepts, and what an output may be.
+//!
+//! Notes are sentences without a subject that follow the name of the tool in lists and in the history:
+//!
+//! ```text
+//! github__create_issue: gained a required `owner`
+//! github__list_issues: `state` no longer takes `all`
+//! github__list_issues: its output may lack `labels` now
+//! ```
+//!
+//! Names and values come from sources, so each is sanitised and truncated.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +16,7 @@ use super::ChangeClass;
 use super::alternatives::Alternative;
 use crate::text::sanitize_truncated;
 
-/// Maximum length of a list of type names, which are not trusted.
+/// Maximum length of a list of type names, which are not trusted. In characters.
 const MAX_TYPE_NAMES_LEN: usize = 80;
 
 /// Whether a schema describes a tool's input or its output.
@@ -66,7 +76,7 @@ impl SchemaRole {
         }
     }
 
-    /// Returns the class of accepting fewer values.
+    /// Returns the class of accepting fewer values. The mirror image of [`SchemaRole::widening_class`].
     pub(super) fn narrowing_class(self) -> ChangeClass {
         match self {
             SchemaRole::Input => ChangeClass::Narrowed,
@@ -127,7 +137,8 @@ impl SchemaRole {
 }
 
 impl SchemaPath {
-    /// Returns the path of a field, truncated to 120 characters.
+    /// Returns the path of a field, truncated to 120 characters. Truncating also bounds the work for deeply nested
+    /// fields.
     pub(super) fn field(&self, name: &str) -> SchemaPath {
         let dot = if self.is_root() { "" } else { "." };
         SchemaPath(sanitize_truncated(&format!("{}{dot}{}", self.0, sanitize_truncated(name, 60)), 120))
@@ -189,6 +200,7 @@ pub(super) fn describe_types<'a, 'b: 'a>(alternatives: impl IntoIterator<Item = 
         (Some(label), Some(kind @ "object")) => format!("{kind} `{}`", sanitize_truncated(label, 40)),
         (_, Some(kind)) => sanitize_truncated(kind, 40),
         (Some(label), None) => format!("`{}`", sanitize_truncated(label, 40)),
+        // An alternative without a type, such as `{"minimum": 1}`.
         (None, None) => "other values".to_owned(),
     };
     let names: BTreeSet<String> = alternatives.into_iter().map(describe).collect();

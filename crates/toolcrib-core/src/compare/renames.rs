@@ -1,4 +1,8 @@
 //! Finds likely renames: a removed and an added tool of one list that are nearly the same.
+//!
+//! A pair must share its input schema or its description, by fingerprint, and either have similar names or share both.
+//! A wrong pair would hide a removal behind a rename, so traits that several tools of a list share are ignored. The
+//! result is advice: the tools stay in the lists of removed and added ones.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -22,7 +26,8 @@ pub struct ToolRename {
 /// Maximum number of removed and of added tools, and of pairs to compare. Larger lists were replaced, not renamed.
 const MAX_CANDIDATES: usize = 300;
 const MAX_COMPARED_PAIRS: usize = 10_000;
-/// Maximum number of tools of a list that are read to count how common a trait is.
+/// Maximum number of tools of a list that are read to count how common a trait is. Each tool that is read has to be
+/// parsed from the packed list.
 const MAX_SAMPLED_TOOLS: usize = 2_000;
 /// Maximum number of tools that may share a trait. A trait of more tools identifies none of them.
 const MAX_TOOLS_PER_TRAIT: usize = 2;
@@ -38,6 +43,7 @@ pub fn likely_renames(
     removed: &[String],
     added: &[String],
 ) -> Result<Vec<ToolRename>> {
+    // The common case: nothing was removed, or nothing added.
     let is_comparable = |names: &[String]| !names.is_empty() && names.len() <= MAX_CANDIDATES;
     if !is_comparable(removed) || !is_comparable(added) {
         return Ok(Vec::new());
@@ -74,6 +80,7 @@ pub fn likely_renames(
                     .combined
                     .is_some_and(|combined| common_before.is_unique(&combined) && common_after.is_unique(&combined));
             if is_certain || similarity >= MIN_NAME_SIMILARITY {
+                // A pair that shares schema and description ranks before every pair that shares one of them.
                 pairs.push((similarity + if is_same { 1.0 } else { 0.0 }, from, to));
             }
         }
@@ -160,6 +167,7 @@ struct TraitCounts(HashMap<Fingerprint, usize>);
 impl TraitCounts {
     /// Counts the traits that one of `candidates` has.
     fn count(packed: &PackedManifest, candidates: &[ToolTraits]) -> Result<TraitCounts> {
+        // Only traits of candidates are counted, which bounds the map.
         let mut counts: HashMap<Fingerprint, usize> =
             candidates.iter().flat_map(ToolTraits::fingerprints).map(|fingerprint| (fingerprint, 0)).collect();
         for stored in packed.tools.iter().take(MAX_SAMPLED_TOOLS) {

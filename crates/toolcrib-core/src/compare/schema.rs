@@ -3,6 +3,9 @@
 //!
 //! A node is split into [`Alternative`]s, which are matched with each other; each matched pair is then compared by
 //! type, keywords, fields and items. Differences that this walk does not interpret are left to `unclassified`.
+//!
+//! The walk reports into [`Findings`] and never fails: at the depth limit or without budget it reports once that the
+//! comparison is incomplete, as [`ChangeClass::Other`], and returns.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -84,6 +87,7 @@ impl<'a> SchemaComparer<'a, '_> {
             return self.report_too_large(path);
         }
         // Beyond the limits, only the normal forms tell whether anything changed.
+        // `MAX_ALTERNATIVES` exactly may be a list that was cut off, so it counts as truncated too.
         let is_truncated = |alternatives: &[Alternative<'a>]| {
             alternatives.len() >= MAX_ALTERNATIVES
                 || alternatives.iter().any(|alternative| alternative.layers.is_truncated)
@@ -125,6 +129,7 @@ impl<'a> SchemaComparer<'a, '_> {
             return self.report_too_large(path);
         }
         match (&old[..], &new[..]) {
+            // No alternative: a schema that accepts no value, such as `false`.
             ([], []) => {}
             ([], _) => self.report(ChangeClass::Widened, path, ValueChange::AcceptsSomething),
             (_, []) => self.report(ChangeClass::Breaking, path, ValueChange::AcceptsNothing),
@@ -146,6 +151,7 @@ impl<'a> SchemaComparer<'a, '_> {
         };
         // An alternative that accepts everything makes the others irrelevant.
         match (accepts_any(&old), accepts_any(&new)) {
+            // Both accept everything, whatever the other alternatives say.
             (true, true) => return,
             (true, false) => return self.report_narrowed_to(&new, path),
             (false, true) => return self.report(self.role.widening_class(), path, ValueChange::AnyType),
@@ -154,6 +160,7 @@ impl<'a> SchemaComparer<'a, '_> {
         let texts = |alternatives: &[Alternative<'a>], budget: &mut WorkBudget| -> Vec<String> {
             alternatives.iter().map(|alternative| alternative.to_text(budget)).collect()
         };
+        // Built once, because the first rule below compares them pairwise.
         let old_texts = texts(&old, self.budget);
         let new_texts = texts(&new, self.budget);
         let mut unmatched_old: Vec<usize> = (0..old.len()).collect();
@@ -175,6 +182,7 @@ impl<'a> SchemaComparer<'a, '_> {
         ];
         // Each rule pairs what the stricter ones before it left over.
         for rule in rules {
+            // The first old alternative that fits is taken, so the result depends on the order only within a rule.
             unmatched_new.retain(|to| match unmatched_old.iter().position(|from| rule(*from, *to)) {
                 Some(position) => {
                     pairs.push((unmatched_old.remove(position), *to));
@@ -279,6 +287,7 @@ impl<'a> SchemaComparer<'a, '_> {
         self.remove_visited(&mut before, &mut after);
         self.compare_referenced_schemas(&before, &after, path);
         self.compare_repeated(&old.layers, &new.layers, path);
+        // Borrow the findings apart from `self`, which the closures below could not borrow as a whole.
         let role = self.role;
         let findings = &mut *self.findings;
         let old_side = (&before, old.values.as_ref());

@@ -1,4 +1,6 @@
-//! Unifies equivalent notations of the keywords of one schema, for its normal form.
+//! Unifies equivalent notations of the keywords of one schema, for its normal form. Each rewriting keeps the set of
+//! accepted values; where that is not certain, the notation stays. Called for every schema from the innermost to the
+//! outermost, so members of lists are simplified already.
 
 use serde_json::{Map, Value, json};
 
@@ -50,6 +52,7 @@ pub(super) fn simplify_keywords(mut keywords: Map<String, Value>, referenced: Ve
     if are_types_redundant(&keywords) {
         keywords.shift_remove("type");
     }
+    // The text of a form is compared and hashed, so the order of keys must not depend on the source.
     keywords.sort_keys();
     Value::Object(keywords)
 }

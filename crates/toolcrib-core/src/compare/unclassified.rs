@@ -1,6 +1,9 @@
 //! Handles what the keyword comparison does not interpret: keywords and fields repeated in several layers, truncated
 //! alternatives, and schemas behind references in uninterpreted keywords. Their normal forms tell only whether they
 //! changed.
+//!
+//! The result is a note that counts only if nothing worse was found: it raises `text` and `widened` to `other`, since
+//! the part that was not understood could be a restriction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,6 +52,7 @@ impl<'a> SchemaComparer<'a, '_> {
 
     /// Compares keywords and fields that several layers have. The walk only sees the first of each.
     pub(super) fn compare_repeated(&mut self, old: &SchemaLayers<'a>, new: &SchemaLayers<'a>, path: &SchemaPath) {
+        // The common case: a single layer cannot repeat a keyword.
         if old.maps.len() < 2 && new.maps.len() < 2 {
             return;
         }
@@ -72,6 +76,7 @@ impl<'a> SchemaComparer<'a, '_> {
         if self.unclassified.is_some() || !is_local {
             return;
         }
+        // Computed once for the whole comparison, since it reads all definitions.
         let differ = |name: &str| self.old_root.get(name) != self.new_root.get(name);
         let differ = || ["$defs", "definitions"].into_iter().any(differ);
         if *self.definitions_differ.get_or_insert_with(differ) {

@@ -1,4 +1,7 @@
 //! Renders a diff as SARIF 2.1.0, which code review tools show beside the lines of a lockfile.
+//!
+//! A result points at the line of the tool in the lockfile, which is the file that a pull request changes. Results of
+//! two runs are matched by `partialFingerprints`.
 
 use serde_json::{Value, json};
 
@@ -19,7 +22,8 @@ pub struct Artifact {
     pub lines: LockfileLines,
 }
 
-/// All rules, the most severe changes first. Results refer to them by index.
+/// All rules, the most severe changes first. Results refer to them by index. Each rule is listed in every report,
+/// whether it has results or not.
 const RULES: [DiffKind; 11] = [
     DiffKind::Changed(ChangeClass::Breaking),
     DiffKind::Changed(ChangeClass::HintFlipped),
