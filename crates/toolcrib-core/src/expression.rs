@@ -1,5 +1,9 @@
 //! Runtime expressions of OpenAPI links and Arazzo: `$response.body#/id`, `$steps.find.outputs.pet`. They are resolved
 //! in a [`Scope`]; the error for an unresolvable expression names it.
+//!
+//! An expression has a root (`$inputs`, `$response.body`, …), names or indices (`.pets[0].name`), and optionally a
+//! JSON pointer after `#`. `path` follows the part after the root; `fill` fills templates that contain expressions.
+//! Nothing is evaluated beyond that: there are no operators, which conditions of Arazzo add (`arazzo/condition.rs`).
 
 mod fill;
 mod path;
@@ -33,7 +37,8 @@ pub struct Scope<'a> {
     pub components: Option<&'a Value>,
 }
 
-/// A request as specified: parameter values by their names in the request, before serialisation.
+/// A request as specified: parameter values by their names in the request, before serialisation. Expressions refer to
+/// the values that a step gave, not to their encoding in the URL.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestScope<'a> {
     pub url: Option<&'a str>,
@@ -108,6 +113,7 @@ fn resolve_in_scope<'a>(expression: &str, scope: &Scope<'a>) -> ResolveResult<'a
     if let Some(rest) = expression.strip_prefix("$response.") {
         return resolve_response(rest, &scope.response.ok_or(NO_RESPONSE)?);
     }
+    // The others are JSON objects that a path is followed in.
     let roots = [
         ("$inputs", scope.inputs),
         ("$outputs", scope.outputs),
@@ -118,6 +124,7 @@ fn resolve_in_scope<'a>(expression: &str, scope: &Scope<'a>) -> ResolveResult<'a
     ];
     for (root, value) in roots {
         let Some(rest) = expression.strip_prefix(root) else { continue };
+        // `$inputsome` begins with a root, but is none.
         if rest.is_empty() || rest.starts_with(['.', '[', '#']) {
             let value = value.ok_or_else(|| format!("`{root}` is not available here"))?;
             return path::follow_path(value, rest).map(Cow::Borrowed).map_err(Into::into);
@@ -126,6 +133,7 @@ fn resolve_in_scope<'a>(expression: &str, scope: &Scope<'a>) -> ResolveResult<'a
     Err("it is not a known expression".into())
 }
 
+/// Reasons for expressions that are used where no call was made, such as in the parameters of a step.
 const NO_REQUEST: &str = "there is no request here";
 const NO_RESPONSE: &str = "there is no response here";
 
@@ -135,11 +143,13 @@ fn resolve_request<'a>(rest: &str, request: &RequestScope<'a>) -> ResolveResult<
         let body = request.body.ok_or("the request has no body")?;
         return path::follow_path(body, rest).map(Cow::Borrowed).map_err(Into::into);
     }
+    // The rest is one name, which may contain dots.
     let (location, name) = rest.split_once('.').unwrap_or((rest, ""));
     let find_value = |values: Option<&'a Map<String, Value>>| values.and_then(|values| values.get(name));
     let value = match location {
         "path" => find_value(request.path),
         "query" => find_value(request.query),
+        // Header names ignore case, parameters of path and query do not.
         "header" => request
             .headers
             .and_then(|headers| headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)))

@@ -1,5 +1,14 @@
 //! Templates with expressions. A text that is a single expression becomes its value; `{$…}` inside a text is replaced
 //! by the value as text.
+//!
+//! ```text
+//! "$response.body#/id"        -> 5          the value, with its type
+//! "{$response.body#/id}"      -> "5"        text
+//! "/jobs/{$response.body#/id}/cancel" -> "/jobs/5/cancel"
+//! "costs $5"                  -> unchanged  `$5` is no expression
+//! ```
+//!
+//! A missing value is an error and never an empty text, because the request would have another meaning.
 
 use serde_json::Value;
 
@@ -24,7 +33,7 @@ pub(crate) fn fill_within(value: &Value, scope: &Scope<'_>, budget: &mut FillBud
 /// Maximum size of the filled values of one request in bytes: a template can refer to the same large response many
 /// times.
 const MAX_FILLED_BYTES: usize = 16 * 1024 * 1024;
-/// Maximum nesting of a payload.
+/// Maximum nesting of a payload. Bounds the recursion; a deeper one is an error.
 const MAX_PAYLOAD_DEPTH: usize = 64;
 
 /// Remaining bytes for filled values.
@@ -72,12 +81,14 @@ fn fill_nested(value: &Value, scope: &Scope<'_>, budget: &mut FillBudget, depth:
 fn fill_text_within(text: &str, scope: &Scope<'_>, budget: &mut FillBudget) -> Result<Value> {
     if is_expression(text) {
         let value = resolve(text, scope)?;
+        // Charged before the value is copied.
         budget.spend(approximate_size(&value))?;
         return Ok(value.into_owned());
     }
     let mut filled = String::new();
     let mut rest = text;
     while let Some(start) = rest.find("{$") {
+        // An unclosed brace is plain text.
         let Some(length) = rest[start..].find('}') else { break };
         filled.push_str(&rest[..start]);
         let value = resolve(&rest[start + 1..start + length], scope)?;
@@ -93,7 +104,7 @@ fn fill_text_within(text: &str, scope: &Scope<'_>, budget: &mut FillBudget) -> R
     Ok(Value::String(filled))
 }
 
-/// Estimates the memory of a value in bytes.
+/// Estimates the memory of a value in bytes. Names and texts count by their length, and each value with eight bytes.
 pub(crate) fn approximate_size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,

@@ -1,4 +1,5 @@
-//! Paths from a value to a part of it: `.name`, `[0]`, and a JSON pointer after `#`.
+//! Paths from a value to a part of it: `.name`, `[0]`, and a JSON pointer after `#`. Dots are ambiguous, since names
+//! may contain them: of several readings, the longest existing name wins.
 
 use serde_json::Value;
 
@@ -9,6 +10,7 @@ pub(super) fn follow_path<'a>(root: &'a Value, path: &str) -> Result<&'a Value, 
     let (mut rest, pointer) = split_pointer(path);
     let mut value = root;
     while !rest.is_empty() {
+        // Each step consumes at least one character, so the loop ends.
         (value, rest) = match rest.strip_prefix('.') {
             Some(names) => step_by_name(value, names)?,
             None => step_by_index(value, rest)?,
@@ -24,6 +26,7 @@ pub(super) fn follow_path<'a>(root: &'a Value, path: &str) -> Result<&'a Value, 
 
 /// Splits off the JSON pointer. A `#` without a pointer after it is part of a name.
 fn split_pointer(path: &str) -> (&str, Option<&str>) {
+    // `$response.body#` is the whole value.
     if let Some(path) = path.strip_suffix('#') {
         return (path, Some(""));
     }

@@ -1,5 +1,9 @@
 //! Converts a document into tools, one per operation. Operations that cannot be converted, and faults of their parts,
 //! are reported with a JSON pointer and a reason.
+//!
+//! A fault is reported in `excluded` with the pointer of its operation, whether the operation was skipped or converted
+//! without the broken part. Limits apply to the document as a whole (work, bytes, operations), since operations share
+//! definitions, and one definition can be written thousands of times.
 
 use std::collections::BTreeSet;
 
@@ -70,13 +74,13 @@ pub(super) struct OperationRef<'a> {
     pub(super) operation: NodeRef<'a>,
 }
 
-/// Methods that become tools.
+/// Methods that become tools. `query` is new in OpenAPI 3.2.
 const METHODS: [&str; 6] = ["get", "put", "post", "delete", "patch", "query"];
 /// Methods that become tools only if the declaration of the source lists them.
 const OPT_IN_METHODS: [&str; 3] = ["head", "options", "trace"];
 /// Maximum number of faults to report.
 const MAX_REPORTED_FAULTS: usize = 500;
-/// Maximum number of operations of a document.
+/// Maximum number of operations of a document. Operations beyond it are skipped.
 const MAX_OPERATIONS: usize = 20_000;
 /// Maximum number of faults to collect before they are sorted and deduplicated. Operations that share a path item have
 /// the same ones.
@@ -90,7 +94,8 @@ const MAX_METHOD_LEN: usize = 40;
 /// document can expand a lot.
 const MAX_TOTAL_TOOL_BYTES: usize = 128 * 1024 * 1024;
 
-/// Converts all selected operations of a document into tools.
+/// Converts all selected operations of a document into tools. Fails with `CONFIG_INVALID` if the root is no OpenAPI
+/// document; everything else is reported in [`ConvertedDocument::excluded`].
 pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Result<ConvertedDocument> {
     let root = documents.root().ok_or_else(|| Error::new(Code::Internal, "the document set has no root document"))?;
     let (version, dialect) = detect_version(root.value)?;
@@ -102,6 +107,7 @@ pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Resul
         servers: servers::Servers::new(documents.root_url(), root, version, options.openapi),
     };
     let mut converted = ConvertedDocument { summary: document_summary(root.value), ..ConvertedDocument::default() };
+    // With `base_url`, the servers of the document are not used.
     if options.openapi.base_url.is_none() {
         let warning = context.servers.warning(root.value);
         converted.excluded.extend(warning.map(|reason| ExcludedTool { name: "#/servers".into(), reason }));
@@ -161,6 +167,7 @@ fn detect_version(root: &Value) -> Result<(SpecVersion, SchemaDialect)> {
     let invalid = |message: String| Err(Error::new(Code::ConfigInvalid, message));
     let text = |key: &str| match root.get(key) {
         Some(Value::String(text)) => Some(text.clone()),
+        // YAML without quotes: `openapi: 3.0` is a number.
         Some(Value::Number(number)) => Some(number.to_string()),
         Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => None,
     };
@@ -191,6 +198,7 @@ fn find_operations<'a>(
 ) -> Vec<OperationRef<'a>> {
     let mut operations = Vec::new();
     // Includes invalid operations, since many paths may share one path item.
+    // A path item can be shared by thousands of paths through `$ref`, so operations are counted as they are visited.
     let mut visited = 0;
     let paths =
         context.root.value.get("paths").map(|value| context.documents.resolve(NodeRef { value, ..context.root }));
@@ -228,6 +236,7 @@ fn find_operations<'a>(
         };
         // Keywords beside the `$ref` of a path item take precedence over its target.
         let siblings = document_set::reference_target(value).is_some().then_some(node);
+        // Both may have operations and parameters; each lookup takes the first that has the key.
         let candidates: Vec<NodeRef<'a>> = siblings.into_iter().chain([path_item]).collect();
         let with_parameters = |path_item: NodeRef<'a>| {
             candidates
@@ -298,6 +307,7 @@ fn limit_faults(excluded: &mut Vec<ExcludedTool>) {
     for entry in excluded.iter_mut() {
         entry.name = sanitize_truncated(&entry.name, 300);
     }
+    // Sorted, so that the report does not depend on the order of the document.
     excluded.sort();
     excluded.dedup();
     if excluded.len() > MAX_REPORTED_FAULTS {

@@ -1,4 +1,10 @@
 //! Shortens descriptions for agents: strips markup and link URLs, and truncates at the end of a sentence.
+//!
+//! Descriptions of operations are often pages of Markdown or HTML; an agent reads one or two sentences in a list:
+//!
+//! ```text
+//! "**Creates** a [pet](https://…).<br>For more information, see …"  ->  "Creates a pet."
+//! ```
 
 use std::collections::HashMap;
 
@@ -7,13 +13,15 @@ use crate::text::sanitize;
 /// Maximum number of bytes of a text to read. Thousands of operations may share one of megabytes.
 const MAX_TEXT_LEN: usize = 16 * 1024;
 
-/// Returns a text as one line of at most about `limit` characters.
+/// Returns a text as one line of at most about `limit` characters. The ellipsis of a text that is cut within a sentence
+/// comes in addition.
 pub(super) fn shorten(text: &str, limit: usize) -> String {
     truncate_at_sentence(strip_markup(&text[..text.floor_char_boundary(MAX_TEXT_LEN)]), limit)
 }
 
 /// Truncates a line at the end of a sentence or word.
 pub(super) fn truncate_at_sentence(line: String, limit: usize) -> String {
+    // The length in bytes is an upper bound, and free.
     if line.len() <= limit || line.chars().count() <= limit {
         return line;
     }
@@ -43,6 +51,7 @@ pub(super) fn strip_markup(text: &str) -> String {
     // Joining words also removes line breaks and indentation of lists.
     let words: Vec<&str> = text.split_whitespace().filter(|word| !is_horizontal_rule(word)).collect();
     let line = words.join(" ").replace("**", "").replace("> [!NOTE] ", "").replace("> [!WARNING] ", "");
+    // A cheap test for "for more …", in either case of the first letter, before sentences are split.
     if line.contains("or more ") { strip_more_info_sentences(&line) } else { line }
 }
 

@@ -1,4 +1,7 @@
 //! A document and the documents it refers to, by URL, and the resolution of `$ref` across them.
+//!
+//! The connector loads documents until [`DocumentSet::missing`] is empty or its limits are reached, and then converts.
+//! Resolving never loads anything: a reference to a document that is not in the set is an error of that reference.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::OnceLock;
@@ -14,7 +17,7 @@ use crate::text::sanitize_truncated;
 /// Documents by URL, with the reason for each that could not be read.
 #[derive(Debug)]
 pub struct DocumentSet {
-    /// URL of the first document.
+    /// URL of the first document. Also the key of the root document in `documents`.
     root: Url,
     /// By URL without fragment.
     documents: BTreeMap<String, Result<Value, String>>,
@@ -51,7 +54,8 @@ impl DocumentSet {
         self.documents.insert(url.to_string(), document);
     }
 
-    /// Returns the documents that are referred to and were not added yet.
+    /// Returns the documents that are referred to and were not added yet. Sorted, so that they are requested in the
+    /// same order each time.
     pub fn missing(&self) -> BTreeSet<Url> {
         self.documents
             .keys()
@@ -66,6 +70,7 @@ impl DocumentSet {
         let Some(Ok(document)) = self.documents.get(url.as_str()) else { return missing };
         find_references(document, KeyKind::Keywords, &mut |reference| {
             let document_url = reference.split('#').next().unwrap_or_default();
+            // A reference that is no valid URL is reported when it is resolved.
             if !document_url.is_empty()
                 && let Ok(target) = url.join(document_url)
                 && !self.documents.contains_key(target.as_str())
@@ -202,6 +207,7 @@ fn find_references(value: &Value, keys: KeyKind, visit: &mut impl FnMut(&str)) {
                 match (keys, key.as_str(), value) {
                     // `$ref` within data is not a reference.
                     (KeyKind::Data, _, _) => {}
+                    // Among names too: a map of schemas can itself be a reference.
                     (KeyKind::Keywords | KeyKind::Names, "$ref", Value::String(reference)) => visit(reference),
                     (KeyKind::Keywords | KeyKind::Names, _, _) => find_references(value, keys.under_key(key), visit),
                 }

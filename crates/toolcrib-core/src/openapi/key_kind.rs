@@ -1,5 +1,12 @@
 //! Classifies the keys of objects in a document: keywords of the specification, names chosen by the author, or data.
 //! Only keywords have a meaning, so `example` may be removed as a keyword but not as the name of a property.
+//!
+//! ```json
+//! {"properties": {"example": {"type": "string", "example": "x"}}}
+//! ```
+//!
+//! The first `example` is a name, the second a keyword. The kind is derived from the keys above, without a model of
+//! the whole specification: an unknown keyword is taken for an object of keywords.
 
 /// Kind of the keys of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

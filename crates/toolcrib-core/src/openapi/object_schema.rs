@@ -1,5 +1,6 @@
 //! Collects the properties and required names of an object schema through references and `allOf`. Each schema is read
-//! once, however often and circularly others refer to it.
+//! once, however often and circularly others refer to it. Used where the converter needs single properties: form
+//! fields, and properties that one direction hides.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -30,6 +31,7 @@ impl<'a> ObjectSchema<'a> {
         let mut pending = vec![schema];
         while let Some(node) = pending.pop() {
             object.steps += if reference_target(node.value).is_some() { STEPS_PER_REFERENCE } else { 1 };
+            // An unresolvable part is reported where the schema is translated.
             let Ok(node) = documents.resolve(node) else { continue };
             if !object.visited.insert(std::ptr::from_ref(node.value)) {
                 continue;
@@ -42,6 +44,7 @@ impl<'a> ObjectSchema<'a> {
             object.steps += required.len() as u64;
             let required = required.iter();
             object.required.extend(required.filter_map(Value::as_str).map(str::to_owned));
+            // Reversed, because the last one pushed is read first.
             let members = node.value.get("allOf").and_then(Value::as_array).into_iter().flatten().rev();
             pending.extend(members.map(|value| NodeRef { value, ..node }));
         }

@@ -1,5 +1,10 @@
 //! Converts one operation: how a call maps to a request, and the schema of its arguments. Parameters become top-level
 //! arguments under their own names; the body is the argument `body`.
+//!
+//! ```text
+//! GET /pets/{id}?id=…  with a header `id`   ->  arguments `id`, `id__query`, `id__header`
+//! POST /pets with a JSON body               ->  argument `body`
+//! ```
 
 mod body;
 mod response;
@@ -29,6 +34,7 @@ pub(super) struct ConvertedOperation {
 const MAX_DESCRIPTION_LEN: usize = 160;
 
 /// Converts an operation. Faults are added to `faults`; the parts that have them are replaced by something permissive.
+/// Never fails: an operation with faults is still offered, and its server has the last word.
 pub(super) fn convert_operation<'a>(
     context: &DocumentContext<'a>,
     translator: &mut SchemaTranslator<'a>,
@@ -40,6 +46,7 @@ pub(super) fn convert_operation<'a>(
     for value in inherited.into_iter().flatten().chain([operation_ref.operation.value]) {
         translator.charge_reading(value);
     }
+    // Parameters and body first, because their names depend on each other.
     let declared = parameters::read_parameters(context, operation_ref, faults);
     let body = body::convert_body(context, translator, operation_ref, faults);
     // Parameters and body become the arguments of the tool.

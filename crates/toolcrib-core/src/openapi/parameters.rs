@@ -1,4 +1,7 @@
 //! Reads the parameters of an operation and its path item: the location, serialisation and schema of each.
+//!
+//! A parameter is identified by location and name. Those of the operation override those of its path item; path
+//! parameters are reconciled with the template of the path, which is what a request is built from.
 
 use std::collections::HashMap;
 
@@ -37,7 +40,8 @@ pub(super) enum ParameterSchema<'a> {
 const RESERVED_HEADERS: [&str; 7] =
     ["accept", "content-type", "authorization", "host", "content-length", "transfer-encoding", "connection"];
 
-/// Maximum number of parameters per list. Thousands of operations may share the list of one path item.
+/// Maximum number of parameters per list. Thousands of operations may share the list of one path item. The first ones
+/// of a longer list are kept, and the fault is reported.
 const MAX_PARAMETERS: usize = 1_000;
 
 /// Returns the parameters in the order path, query, header, cookie. Invalid ones are reported and left out.
@@ -61,6 +65,7 @@ pub(super) fn read_parameters<'a>(
         }
     }
     // Drop declared path parameters that the path does not use, and add those that it uses undeclared.
+    // Templates in a query that is part of the path belong to query parameters.
     let path = operation_ref.path.split(['?', '#']).next().unwrap_or_default();
     let templates = path_template_names(path);
     parameters.retain(|parameter| {
@@ -221,6 +226,7 @@ pub(super) fn read_style(value: &Value, location: ParameterLocation) -> Serializ
             ParameterStyle::Simple | ParameterStyle::Label | ParameterStyle::Matrix | ParameterStyle::Cookie
         ),
     };
+    // The style decides the default of `explode`, so it is determined first.
     let default = default_serialization(location);
     let Serialization::Style { style: default_style, .. } = default else { return default };
     let style = declared.filter(|style| is_allowed(*style)).unwrap_or(default_style);

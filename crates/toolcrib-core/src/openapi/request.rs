@@ -1,8 +1,12 @@
 //! Builds the HTTP request for a call from an operation and its arguments, by OpenAPI 3.0.4, 3.1.1 and 3.2 and RFC
 //! 6570.
 //!
-//! Arguments come from agents and are not trusted: no value can affect another part of the request than the one the document assigns to it. Adding
-//! credentials and sending are left to the connector.
+//! Arguments come from agents and are not trusted: no value can affect another part of the request than the one the
+//! document assigns to it. Adding credentials and sending are left to the connector.
+//!
+//! [`prepare`] is pure: the same operation and arguments give the same bytes, apart from the multipart boundary, which
+//! the caller draws. The modules follow the parts of a request; `style` serialises values for all of them, and `escape`
+//! decides which characters stay.
 
 mod target_url;
 
@@ -31,7 +35,7 @@ pub use target_url::is_dot_segment;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedRequest {
     pub method: String,
-    /// Absolute and percent-encoded; parsing it does not change its meaning.
+    /// Absolute and percent-encoded; parsing it does not change its meaning. At most 65,534 bytes.
     pub url: String,
     /// Names and values contain no line breaks or other control characters. Values may contain non-ASCII characters, to
     /// be sent as UTF-8: the specification passes header values unchanged.
@@ -50,7 +54,8 @@ pub struct PreparedBody {
 }
 
 /// Builds the request of a call. `base` is the URL that the path is appended to; `boundary` is a random text that
-/// separates the parts of a multipart body.
+/// separates the parts of a multipart body. Fails with `TOOL_INVALID_INPUT` if an argument cannot be sent as it is, and
+/// with `TOOL_UNAVAILABLE` if `base` is no absolute URL. The boundary must not occur in the content.
 pub fn prepare(
     operation: &Operation,
     base: &str,

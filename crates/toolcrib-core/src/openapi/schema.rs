@@ -1,6 +1,15 @@
 //! Translates the schemas of a document into JSON Schema 2020-12. Each definition is translated once and shared. The
 //! schema of an operation is then assembled from the definitions it needs, with cycles in `$defs`, and pruned if it is
 //! too large to be listed.
+//!
+//! ```text
+//! translate      one schema, keyword by keyword (keyword_fixes corrects values)
+//! gather         definitions of an operation: inlined or in `$defs`
+//! prune          a shorter schema for lists
+//! ```
+//!
+//! Sharing is what makes large documents affordable: inlining all references of one real document turned 778 KiB into
+//! 71 MiB.
 
 mod translate;
 
@@ -56,6 +65,7 @@ pub(super) struct SchemaTranslator<'a> {
     read_costs: HashMap<*const Value, u64>,
     /// Faults in shared definitions: pointer and reason.
     pub(super) faults: Vec<(String, String)>,
+    /// In units of reading one schema; compared with `work_limit`.
     work_done: u64,
     work_limit: u64,
 }
@@ -77,7 +87,8 @@ const WORK_PER_OPERATION: u64 = 1_000;
 const BYTES_PER_WORK: usize = 64;
 /// Work of compiling a pattern: about as long as reading a thousand schemas.
 const WORK_PER_PATTERN: u64 = 1_000;
-/// Maximum length of a pattern; longer ones are dropped.
+/// Maximum length of a pattern; longer ones are dropped. Without the pattern, the schema accepts more, and the server
+/// decides.
 const MAX_PATTERN_LEN: usize = 2_000;
 /// Maximum size of a compiled pattern. A few bytes can compile to megabytes, and take a second for it.
 const MAX_PATTERN_SIZE: usize = 1024 * 1024;
@@ -126,6 +137,7 @@ impl<'a> SchemaTranslator<'a> {
 
     /// Charges one schema and returns whether the limit allows it.
     fn charge_schema(&mut self) -> bool {
+        // Counted even when refused, so that `is_exhausted` holds from then on.
         self.work_done += 1;
         self.work_done <= self.work_limit
     }
@@ -175,6 +187,7 @@ impl<'a> SchemaTranslator<'a> {
         if let Some(cached) = self.definitions.get(&key) {
             return Some(cached.clone());
         }
+        // References to other definitions are only recorded, so a cycle does not recurse here.
         let node = self.targets.get(name)?.node;
         let mut faults = Vec::new();
         let translated = Rc::new(translate::translate_schema(self, node, direction, &mut faults));

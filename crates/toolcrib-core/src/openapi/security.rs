@@ -1,4 +1,7 @@
 //! Reads which credentials an operation requires, from the security schemes and requirements of the document.
+//!
+//! A requirement is a list of alternatives, each a set of schemes: `[{"a": []}, {"b": [], "c": []}]` means a, or b and
+//! c together. Which alternative is used depends on the configured credentials, so the connector chooses it at a call.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -79,6 +82,7 @@ impl<'a> SecuritySchemes<'a> {
             requirements.collect()
         });
         // An empty list overrides the default: no credentials at all.
+        // Only a list of the operation itself counts; an empty default says nothing about it.
         let public = declared.and_then(Value::as_array).is_some_and(Vec::is_empty);
         OperationSecurity { alternatives: alternatives.collect(), public }
     }

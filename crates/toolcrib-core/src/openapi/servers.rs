@@ -1,4 +1,7 @@
 //! Determines where requests go: the server of an operation, its path item or the document, with variables filled in.
+//!
+//! `base_url` of the declaration overrides all of this at a call. Where a document comes from a URL, relative servers
+//! resolve against it, as the specification says; a document in a file has no such base.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +15,7 @@ use crate::text::sanitize_truncated;
 
 /// Maximum length of a server URL; longer ones are ignored. Every operation keeps a copy.
 const MAX_URL_LEN: usize = 8 * 1024;
-/// Maximum number of servers of a list to read.
+/// Maximum number of servers of a list to read. Only the first usable one is called; the others are listed as origins.
 const MAX_SERVERS: usize = 100;
 
 /// Servers of a document.
@@ -39,6 +42,7 @@ impl<'a> Servers<'a> {
         let variables = &openapi.variables;
         let has_secret_url = openapi.document.contains("${");
         let mut servers = Servers { document, default_server: String::new(), variables, has_secret_url };
+        // Filled last, because resolving it needs the other fields.
         servers.default_server = match version {
             SpecVersion::Swagger2 => servers.swagger_server(root.value),
             SpecVersion::OpenApi3 => servers.first_server(root.value).unwrap_or_else(|| servers.to_absolute("/")),

@@ -1,4 +1,9 @@
 //! Builds the tool of an operation: what agents see, and the execution specification stored with it.
+//!
+//! ```json
+//! {"name": "getPet", "description": "…", "inputSchema": {…}, "annotations": {"readOnlyHint": true},
+//!  "x-toolcrib-backing": {"execution": {…}, "input_schema": {…}}}
+//! ```
 
 use std::time::Duration;
 
@@ -14,7 +19,8 @@ use crate::text::sanitize_truncated;
 use crate::time::parse_duration;
 use crate::tool::EXECUTION_SPEC_KEY;
 
-/// Maximum length of a summary in a tool description.
+/// Maximum length of a summary in a tool description. Lists of hundreds of operations are read by agents, so both texts
+/// are short.
 const MAX_SUMMARY_LEN: usize = 160;
 /// Maximum length of the description that follows it.
 const MAX_DESCRIPTION_LEN: usize = 200;
@@ -89,6 +95,7 @@ fn method_hints(method: &str) -> Option<Value> {
         "GET" | "HEAD" | "OPTIONS" | "TRACE" | "QUERY" => Some(json!({ "readOnlyHint": true })),
         "PUT" => Some(json!({ "idempotentHint": true })),
         "DELETE" => Some(json!({ "destructiveHint": true, "idempotentHint": true })),
+        // `POST` and `PATCH` have no defined effect, so the defaults of MCP apply to them.
         _ => None,
     }
 }

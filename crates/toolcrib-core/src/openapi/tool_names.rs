@@ -1,5 +1,11 @@
 //! Names the tool of each operation: the sanitised `operationId`, else method and path. Names that are too long or
 //! taken get eight digits of the hash of `METHOD /path`, so that they do not depend on the order of the document.
+//!
+//! ```text
+//! operationId `pets/get pet`      -> pets_get_pet
+//! no id, DELETE /pets/{petId}/x.y -> delete_pets_petId_x_y
+//! a second `same`, GET /b         -> same_db789e7b
+//! ```
 
 use std::collections::HashSet;
 
@@ -13,6 +19,7 @@ use crate::tool::{MAX_TOOL_NAME_LEN, SEPARATOR};
 
 /// Returns a name for each operation, in the same order. Names are valid and unique with the prefix of their source.
 pub(super) fn assign_names(operations: &[OperationRef<'_>], source: &SourceId) -> Vec<String> {
+    // The limit of providers applies to the whole name, with the prefix.
     let max_len = MAX_TOOL_NAME_LEN - source.as_str().len() - SEPARATOR.len();
     let preferred: Vec<(String, bool)> = operations.iter().map(preferred_name).collect();
     let request = |operation_ref: &OperationRef<'_>| format!("{} {}", operation_ref.method, operation_ref.path);

@@ -1,5 +1,8 @@
 //! Converts the request body: selects one of its media types, and builds the schema of the argument and the encoding of
 //! form fields.
+//!
+//! A document may offer several media types for one body. One is selected, by [`media_type_rank`], because an agent
+//! would have to choose otherwise, and one schema for several would be larger than each of them.
 
 mod form_fields;
 
@@ -122,6 +125,7 @@ fn build_body<'a>(
         // The argument is the list of lines.
         BodyEncoding::JsonLines => {
             let translated = translate(schema);
+            // A document may describe the list, or one line of it.
             let is_array = keyword("type") == Some("array");
             let value = if is_array { translated.value } else { json!({ "type": "array", "items": translated.value }) };
             (
@@ -169,6 +173,7 @@ fn convert_swagger_body<'a>(
     let consumes = consumes.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     // The operation's own body parameter comes last and overrides the one of the path item.
     if let Some(body) = all.iter().rev().find(|node| is_in(node, "body")) {
+        // `consumes` of the document may list form types for other operations.
         let media_type = consumes.filter(|media| !is_form(media)).min_by_key(|media| media_type_rank(media));
         let required = body.value.get("required").and_then(Value::as_bool).unwrap_or(false);
         let schema = body.value.get("schema").map(|value| NodeRef { value, ..*body });

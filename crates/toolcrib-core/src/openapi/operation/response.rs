@@ -1,4 +1,5 @@
-//! Converts the successful responses of an operation: their schema and media types.
+//! Converts the successful responses of an operation: their schema and media types. Responses with an error status are
+//! not described: an agent sees their bodies when they occur.
 
 use serde_json::Value;
 
@@ -17,6 +18,7 @@ pub(super) fn convert_response<'a>(
     let mut accept: Vec<String> = Vec::new();
     let mut schema: Option<NodeRef<'a>> = None;
     for (_, value) in success_responses(operation_ref.operation.value) {
+        // A response that cannot be resolved only costs its schema.
         let Ok(response) = context.documents.resolve(NodeRef { value, ..operation_ref.operation }) else { continue };
         translator.charge_reading(response.value);
         match context.version {

@@ -1,4 +1,5 @@
 //! Deserializes JSON into an untyped value without examples. They are most of a large document, and no tool needs them.
+//! The values are skipped while parsing, so they never take memory.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Builds the body of a request and its media type, by the kind of its content.
+//! Builds the body of a request and its media type, by the kind of its content. The encoding was chosen at conversion
+//! and is part of the execution specification.
 
 use base64::Engine;
 use base64::alphabet;
@@ -33,6 +34,7 @@ pub(super) fn build_body(
         // Anything else is serialised as the media type requires.
         Some(value) => value,
     };
+    // Each kind serialises the same argument differently.
     let content_type = content_type(body);
     Ok(Some(match body.content {
         BodyEncoding::Json => PreparedBody { content_type, bytes: value.to_string().into_bytes() },

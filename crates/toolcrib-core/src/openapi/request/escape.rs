@@ -1,4 +1,10 @@
 //! Percent-encoding: which characters stay unencoded in each part of a URL.
+//!
+//! ```text
+//! Unreserved            a/b c&d  ->  a%2Fb%20c%26d
+//! RESERVED_IN_QUERY     a/b c&d  ->  a/b%20c%26d
+//! Unescaped             a/b c&d  ->  a/b c&d
+//! ```
 
 /// Encoding of values. Names are encoded strictly wherever anything is encoded at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +64,7 @@ pub fn percent_encode(text: &str) -> String {
 }
 
 /// Percent-encodes all bytes of characters that are neither unreserved nor kept. `keep_triples` keeps existing escapes.
+/// Hexadecimal digits are in upper case, as RFC 3986 recommends.
 fn encode(text: &str, is_kept: impl Fn(char) -> bool, keep_triples: bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for (index, character) in text.char_indices() {

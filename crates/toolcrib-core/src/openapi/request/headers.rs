@@ -1,4 +1,5 @@
-//! Builds headers and cookies. Rejects a value that would end its line or begin another cookie.
+//! Builds headers and cookies. Rejects a value that would end its line or begin another cookie. Values are checked here
+//! although the HTTP client checks them too, so that the error names the argument.
 
 use serde_json::{Map, Value};
 
@@ -86,6 +87,7 @@ fn header_value(parameter: &OperationParameter, value: &Value) -> Result<Option<
             let text = value_writer(parameter, style, *explode, EscapeMode::Unescaped).write_text(value)?;
             text.or_else(|| parameter.required.then(String::new))
         }
+        // Header values are not percent-encoded; `check_header_value` rejects what cannot be sent.
         Serialization::Content { media_type } => Some(serialize_as(value, media_type)),
     })
 }

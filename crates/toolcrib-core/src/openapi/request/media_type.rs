@@ -1,4 +1,5 @@
-//! Media types, as far as requests need them. They come from documents, so they are validated before use.
+//! Media types, as far as requests need them. They come from documents, so they are validated before use. A `\r\n` in
+//! one would otherwise begin another header.
 
 /// Returns whether a media type is JSON: `application/json`, `…+json` and the like, with any parameters.
 pub(super) fn is_json(media_type: &str) -> bool {

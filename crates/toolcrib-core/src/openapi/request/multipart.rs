@@ -1,5 +1,14 @@
 //! Builds multipart bodies: a part for each property, or for each item of an array. Names and file names are quoted as
 //! browsers do.
+//!
+//! ```text
+//! --BOUNDARY
+//! Content-Disposition: form-data; name="photo"; filename="a.png"
+//! Content-Type: image/png
+//!
+//! (bytes)
+//! --BOUNDARY--
+//! ```
 
 use serde_json::{Map, Value};
 
@@ -177,7 +186,8 @@ impl MultipartBuilder<'_> {
     }
 }
 
-/// Percent-encodes quotes and control characters in a quoted name.
+/// Percent-encodes quotes and control characters in a quoted name. A line break in a name would begin another header of
+/// the part.
 fn quote_name(name: &str) -> String {
     let mut quoted = String::with_capacity(name.len());
     for character in name.chars() {

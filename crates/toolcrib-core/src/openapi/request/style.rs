@@ -1,5 +1,13 @@
 //! Serialisation styles of the specification: a value as text (paths and headers) or as name-value pairs (queries,
 //! cookies and forms). As in RFC 6570, null, an empty array and an empty object are undefined and produce nothing.
+//!
+//! For `color = ["blue", "black"]`:
+//!
+//! ```text
+//! simple            blue,black             form, exploded    color=blue&color=black
+//! label             .blue,black            form              color=blue,black
+//! matrix            ;color=blue,black      pipeDelimited     color=blue%7Cblack
+//! ```
 
 use serde_json::{Map, Value};
 
@@ -53,6 +61,7 @@ impl ValueWriter<'_> {
             FlatValue::Scalar(text) => vec![self.with_matrix_name(&self.escape.encode_item(&text, prefix))],
             // Only label and matrix repeat the name or prefix of an exploded list.
             FlatValue::List(items) if self.explode && !prefix.is_empty() => {
+                // The name is repeated for each item, so the size is checked before the text is built.
                 self.check_size(self.name.len().saturating_mul(items.len()))?;
                 items.iter().map(|item| self.with_matrix_name(&self.escape.encode_item(item, prefix))).collect()
             }
@@ -164,6 +173,7 @@ impl ValueWriter<'_> {
             "|" if items.iter().any(|item| item.contains(delimiter)) => delimiter.to_owned(),
             _other => EscapeMode::Unreserved.encode_value(delimiter),
         };
+        // A delimiter within an item is always encoded, so that the list can be split again.
         let delimiters = if self.style == ParameterStyle::Matrix { ",;" } else { delimiter };
         let items: Vec<String> = items.iter().map(|item| self.escape.encode_item(item, delimiters)).collect();
         items.join(&separator)

@@ -1,5 +1,9 @@
 //! Builds the URL: base, path with filled templates, and query. A filled value stays within its path segment or query
 //! parameter, and never leads to a parent directory.
+//!
+//! URL libraries and servers resolve `..` in a path, so an argument `../admin` would reach another endpoint. Each
+//! value is percent-encoded, and a value that is or becomes a dot segment is rejected, also after one or two further
+//! decodings by proxies and servers.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +13,7 @@ use super::{argument_value, invalid_argument, media_type, require_nonempty, seri
 use crate::error::{Code, Error, Result};
 use crate::execution::{Operation, OperationParameter, ParameterLocation, ParameterStyle, Serialization};
 
-/// Maximum length of a URL that the HTTP library accepts.
+/// Maximum length of a URL that the HTTP library accepts. A longer one is an error that names the length.
 const MAX_REQUEST_URL_LEN: usize = 65_534;
 
 /// Builds the URL of a request.
@@ -83,6 +87,7 @@ impl<'a> BaseUrl<'a> {
 fn fill_path(path: &str, operation: &Operation, arguments: &Map<String, Value>) -> Result<String> {
     let mut filled = Vec::new();
     let mut rest = Some(path);
+    // Split before filling: a value with a slash stays in its segment.
     while let Some(text) = rest {
         let (segment, next) = split_outside_braces(text, '/');
         filled.push(fill_segment(segment, operation, arguments)?);
@@ -94,6 +99,7 @@ fn fill_path(path: &str, operation: &Operation, arguments: &Map<String, Value>) 
 /// Fills the templates of one path segment and rejects values that would change the path.
 fn fill_segment(segment: &str, operation: &Operation, arguments: &Map<String, Value>) -> Result<String> {
     let mut filled = String::new();
+    // Errors name the last argument of the segment; a segment without arguments is the author's and not checked.
     let mut last_argument = None;
     for piece in split_template(segment) {
         match piece {

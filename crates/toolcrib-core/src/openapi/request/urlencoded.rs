@@ -1,5 +1,5 @@
 //! Serialises `application/x-www-form-urlencoded`, in bodies and queries. A space becomes `%20`, which all parsers
-//! accept as well as `+`.
+//! accept as well as `+`. Also serialises forms within a query (`in: querystring`, or a parameter with form content).
 
 use std::collections::BTreeMap;
 

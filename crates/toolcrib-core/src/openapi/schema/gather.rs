@@ -1,5 +1,8 @@
 //! Assembles the schema of one operation from shared definitions: inlines them where that is shorter and keeps the
 //! rest, including cycles, as `$defs`.
+//!
+//! Two sizes are produced: the listed schema, which agents read with every tool, and the full one for `describe` and
+//! validation. Most schemas are short enough that both are the same.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -8,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::{BYTES_PER_WORK, Direction, SchemaTranslator, TranslatedSchema, prune};
 
-/// Maximum size of a schema in a list of tools.
+/// Maximum size of a schema in a list of tools. Above it, the listed schema is pruned.
 const MAX_LISTED_BYTES: usize = 8 * 1024;
-/// Maximum size of a full schema, returned on demand.
+/// Maximum size of a full schema, returned on demand. Below the 256 KiB that a manifest accepts.
 const MAX_FULL_BYTES: usize = 192 * 1024;
 /// Maximum number of definitions of a full schema.
 const MAX_DEFINITIONS: usize = 4_000;
@@ -106,6 +109,7 @@ fn fits(value: &Value, limit: usize) -> bool {
 
 /// Inlines definitions that are used once or are short, and adds the others as `$defs`.
 fn inline_definitions(root: &TranslatedSchema, definitions: &Definitions) -> Value {
+    // Count uses first: a definition that is used once is inlined, whatever its size.
     let mut uses: HashMap<&str, usize> = HashMap::new();
     let references = definitions.values().flat_map(|definition| &definition.references).chain(&root.references);
     for name in references {

@@ -1,4 +1,5 @@
-//! Corrects the values of single keywords that documents often get wrong.
+//! Corrects the values of single keywords that documents often get wrong. A value that cannot be corrected gives
+//! `None`, and the keyword is dropped: the schema then accepts more, and the server decides.
 
 use std::collections::HashSet;
 

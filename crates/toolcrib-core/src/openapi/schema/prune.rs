@@ -1,5 +1,9 @@
 //! Prunes a schema that is too large for a list, below some depth. Pruned parts are marked by a comment, required names
 //! stay, and the full schema is available on demand. A pruned schema is never stricter than the full one.
+//!
+//! The levels of [`PRUNE_LEVELS`] are tried until the result fits. Because arguments are validated against the full
+//! schema, a pruned one may accept too much, but an argument that the full one accepts must not be rejected by a client
+//! that validates against the listed one.
 
 use std::rc::Rc;
 
@@ -35,6 +39,7 @@ pub(super) fn prune(root: &Value, limit: usize, find_definition: &mut Definition
         let mut pruner = Pruner {
             max_depth: depth,
             max_text_len: text,
+            // Leaves room for the comment at the root.
             remaining_bytes: limit as isize - 64,
             is_pruned: false,
             find_definition,
@@ -121,6 +126,7 @@ impl Pruner<'_, '_> {
         let Value::Object(fields) = value else { return Some(value.clone()) };
         let name = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
         let Some(name) = name else { return self.prune_keywords(fields, depth).map(Value::Object) };
+        // A definition that cannot be read accepts anything.
         let Some(definition) = (self.find_definition)(name) else { return Some(json!({})) };
         if self.open_definitions.len() >= MAX_DEFINITION_NESTING
             || self.open_definitions.iter().any(|open_name| open_name == name)

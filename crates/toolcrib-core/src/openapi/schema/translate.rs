@@ -1,5 +1,8 @@
 //! Translates one schema keyword by keyword into JSON Schema 2020-12. Only known and valid keywords are kept, so that
 //! the result always compiles. Extensions, examples and titles are dropped.
+//!
+//! A keyword that is invalid or not understood is dropped, which makes the schema accept more. Values of keywords that
+//! documents often get wrong are corrected by `keyword_fixes`.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -11,11 +14,13 @@ use super::super::document_set::{NodeRef, reference_target};
 use super::keyword_fixes::{fix_count, fix_enum, fix_number, fix_types};
 use super::{Direction, SchemaDialect, SchemaTranslator, TranslatedSchema};
 
-/// Maximum nesting; deeper than any schema of practical use. The JSON text is about twice as deep.
+/// Maximum nesting; deeper than any schema of practical use. The JSON text is about twice as deep. A deeper schema
+/// accepts anything.
 const MAX_TRANSLATE_DEPTH: usize = 24;
 /// Maximum length of a description.
 const MAX_DESCRIPTION_LEN: usize = 160;
-/// Maximum length of a default value as JSON; longer ones are dropped.
+/// Maximum length of a default value as JSON; longer ones are dropped. A default is information only; the server
+/// applies it.
 const MAX_DEFAULT_LEN: usize = 200;
 
 /// Translates a schema. Adds its faults to `faults`.
@@ -68,6 +73,7 @@ impl<'a> Translation<'_, 'a> {
         if let Some(reference) = reference_target(node.value) {
             return self.translate_reference(reference, fields, node, depth);
         }
+        // Corrections that need all keywords at once follow: null, contradictions, needless `allOf`.
         let mut output = self.translate_keywords(fields, node, depth);
         // `nullable` of OpenAPI 3.0 and the extension of Swagger 2.0; newer dialects write a list of types.
         let nullable = |key: &str| fields.get(key) == Some(&Value::Bool(true));

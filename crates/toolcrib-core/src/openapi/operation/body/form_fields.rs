@@ -1,4 +1,5 @@
 //! Converts the fields of a form: which of them are files, how each is serialised, and the schema of the whole form.
+//! Fields with the default encoding have no entry, which keeps execution specifications short.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,8 @@ pub(super) struct FormFields {
     pub(super) schema: TranslatedSchema,
 }
 
-/// Returns the schema of a file argument: base64, optionally with a file name.
+/// Returns the schema of a file argument: base64, optionally with a file name. Agents have no other way to pass bytes
+/// in JSON.
 pub(super) fn file_schema() -> Value {
     json!({ "type": ["string", "object"], "description": "base64, or {name, base64}" })
 }
@@ -91,6 +93,7 @@ const MAX_LIST_DEPTH: usize = 4;
 
 /// Returns whether a field, or an item of it, is a file.
 fn is_file(context: &DocumentContext<'_>, node: NodeRef<'_>, encoding: &Value, depth: usize) -> bool {
+    // A reference is followed at every level, since the items of a list may be one.
     let Ok(node) = context.documents.resolve(node) else { return false };
     let text = |key: &str| node.value.get(key).and_then(Value::as_str);
     // A list of files is a file field that is repeated.
