@@ -1,5 +1,14 @@
 //! Input schemas for people: a list of arguments, or a one-line signature. Bounded and total: any schema, also a
 //! malformed or recursive one, gives a result.
+//!
+//! ```text
+//! call_signature    github__create_issue(owner*: string, repo*: string, labels: string[], …+3)
+//! short_signature   shop__getPet(id*)
+//! list_arguments    name, type in words, description, default, choices, limits, nested fields
+//! ```
+//!
+//! Required arguments have an asterisk. Texts come from sources and are sanitised here, so callers print them as they
+//! are. Providers get the schema itself (`render`).
 
 mod limits;
 mod reader;
@@ -13,7 +22,8 @@ use reader::{MAX_CHOICES, SchemaOutliner, text_prefix};
 
 /// Maximum length of the arguments in a signature, in characters.
 const MAX_ARGUMENTS_LEN: usize = 90;
-/// Additional length for required arguments.
+/// Additional length for required arguments. A call without one of them fails, so they are worth more than a short
+/// line.
 const EXTRA_REQUIRED_LEN: usize = 300;
 /// Maximum length of [`first_sentence`], in characters.
 const MAX_SENTENCE_LEN: usize = 120;
@@ -22,8 +32,10 @@ const MAX_SENTENCE_LEN: usize = 120;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentOutline {
     pub name: String,
-    /// Type in words: `string`, `integer or null`, `array of object`.
+    /// Type in words: `string`, `integer or null`, `array of object`. Ends in `, as above` for an object that contains
+    /// itself.
     pub kind: String,
+    /// By this object or by a part of its `allOf`.
     pub required: bool,
     pub description: String,
     pub default: Option<String>,
@@ -96,6 +108,7 @@ pub fn call_signature_with(name: &str, schema: &Value, always_shown: &[&str]) ->
     let reader = SchemaOutliner::new(schema);
     let mut arguments = reader.top_level_arguments(schema);
     let is_needed = |name: &str, required: bool| required || always_shown.contains(&name);
+    // Required ones first, then the requested ones; the sort keeps the order of the schema otherwise.
     arguments.sort_by_key(|(name, _, required)| (!required, !is_needed(name, *required)));
     // `remaining` counts the arguments that are not shown yet.
     let mut signature = format!("{name}(");
@@ -115,6 +128,7 @@ pub fn call_signature_with(name: &str, schema: &Value, always_shown: &[&str]) ->
     }
     match remaining {
         0 => signature.push(')'),
+        // Not even the first argument fits.
         all if all == arguments.len() => signature.push_str(&format!("…{all})")),
         more => signature.push_str(&format!(", …+{more})")),
     }
@@ -128,6 +142,7 @@ pub fn first_sentence(text: &str) -> String {
     if line.chars().count() <= MAX_SENTENCE_LEN {
         return line;
     }
+    // Punctuation before the ellipsis is removed with the rest of the word.
     let cut: String = line.chars().take(MAX_SENTENCE_LEN).collect();
     let end = cut.rfind(' ').unwrap_or(cut.len());
     format!("{}…", cut[..end].trim_end_matches([',', ';', ':', '.', ' ', '(', '-']))
@@ -152,6 +167,7 @@ fn skip_headings(text: &str) -> &str {
 
 /// Returns the text up to the full stop that ends the sentence, an empty line or the next list item.
 fn take_sentence(text: &str) -> &str {
+    // A full stop after these does not end a sentence. The list is short: a wrong cut only shortens a summary.
     const ABBREVIATIONS: [&str; 5] = ["e.g", "i.e", "etc", "vs", "incl"];
     let end = text.match_indices(['.', '\n']).find(|(position, separator)| {
         let before = &text[..*position];

@@ -3,6 +3,11 @@
 //!
 //! A provider format is a projection of the tool: keywords that the provider does not support are dropped and reported
 //! as [`Loss`]; a tool that cannot be expressed at all is excluded from that format only.
+//!
+//! Two paths lead to a provider format. `passthrough` copies the stored text of a schema unless the provider would
+//! reject it at the top level (Anthropic, OpenAI). `strict` and `gemini` rewrite every schema: `schema` reads a node
+//! into a form independent of the provider, with `merge` for `allOf` and `root` for the top level. Limits of providers
+//! are data in `limits`; `projection` counts the work and collects the losses.
 
 mod json;
 mod page;
@@ -39,17 +44,36 @@ pub use page::RenderedPage;
 pub use projection::{Loss, ProjectedTool};
 
 /// Output format of a tool list.
+///
+/// To add a provider format, change:
+///
+/// - in this file: the variant, [`Format::ALL`] (otherwise it cannot be selected) and the matches that the compiler
+///   names: [`Format::as_str`], [`Format::deferred`], [`View::project`]; two more are in `render/page.rs`
+/// - `render/`: a module with `project(name, tool) -> ProjectedTool`, and the limits of the provider in `limits.rs`
+/// - `catalog/segment.rs`: a `CachedProjection` in `SegmentEntry`, if the format rewrites every schema
+/// - command line: the `value_parser` lists of `--format` in `toolcrib-cli/src/commands/tools.rs` and `describe.rs`
+/// - REST: `FORMAT_NAMES` in `toolcrib-server/src/rest/tools.rs`, and `toolcrib-server/tests/rest/openapi.json`
+/// - console: `PROVIDER_FORMATS` in `toolcrib-server/src/console/tool/snippets.rs`
+/// - documentation: the introduction and the tables of shapes and limits in `docs/formats.md`, `GET /api/tools` in
+///   `docs/rest.md`, the list of names in `docs/embedding.md`, `CHANGELOG.md`
+/// - tests: `project_with` and the message with all names in `render/tests.rs`, cases in `render/tests/cases.rs`, the
+///   list in `toolcrib-cli/tests/hostile_schemas.rs`, and a check of all recorded tool lists in
+///   `toolcrib/tests/formats.rs`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Toolcrib's own format, with policy, state and dates.
+    /// Toolcrib's own format, with policy, state and dates. The only format that includes disabled tools.
     Json,
+    /// Tools as `tools/list` shows them.
     Mcp,
+    /// Anthropic's Messages API.
     Anthropic,
     /// Like `Anthropic`, with `defer_loading` on tools that are not essential: the provider's own search finds them.
     AnthropicDeferred,
+    /// Functions of OpenAI's Chat Completions API.
     Openai,
     /// OpenAI with Structured Outputs.
     OpenaiStrict,
+    /// Function declarations of the Gemini API.
     Gemini,
 }
 
@@ -118,6 +142,7 @@ impl View {
         mut emit: impl FnMut(&str) -> Result<()>,
     ) -> Result<Vec<ExcludedTool>> {
         let mut out = String::with_capacity(CHUNK_BYTES * 2);
+        // The own format copies stored texts and includes disabled tools; provider formats project what agents see.
         let mut excluded = Vec::new();
         if format == Format::Json {
             out.push_str("{\"tools\":");
@@ -196,6 +221,7 @@ fn push_array<'a>(
     out.push('[');
     let mut separator = "";
     for tool in tools {
+        // The separator is written first, so a skipped tool must take it back.
         let length_before = out.len();
         out.push_str(separator);
         match push(&tool, out)? {
@@ -221,6 +247,7 @@ impl CachedProjection {
         if let Some(projected) = self.0.get() {
             return Ok(Cow::Borrowed(projected));
         }
+        // Two threads may compute it at the same time; the first result stays, and both are equal.
         let projected = Box::new(project()?);
         Ok(Cow::Borrowed(self.0.get_or_init(|| projected)))
     }

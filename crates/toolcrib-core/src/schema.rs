@@ -1,5 +1,8 @@
 //! JSON Schema of tool arguments: validation that lists every error with its path, and conversion of text from a
 //! command line into typed values.
+//!
+//! `cost` estimates a validation before it runs, `validator` runs it. Conversion for the command line is lenient: a
+//! text that does not fit its type is passed on as text, and the validation explains why it is wrong.
 
 mod cost;
 mod validator;
@@ -12,7 +15,8 @@ use crate::json::follow_reference;
 
 pub use validator::{ArgumentError, ValidationOutcome, Validator};
 
-/// Parses `text` as the type of the property `key`. Text stays a string if the schema does not restrict the type.
+/// Parses `text` as the type of the property `key`. Text stays a string if the schema does not restrict the type. Used
+/// for `toolcrib call TOOL key=value`.
 pub fn parse_typed(schema: &Value, key: &str, text: &str) -> Value {
     ArgumentTypes::new(schema, find_property(schema, key)).parse(text)
 }
@@ -78,6 +82,7 @@ fn allowed_types(root: &Value, property: &Value) -> Vec<String> {
         if !seen.insert(std::ptr::from_ref(schema)) {
             continue;
         }
+        // A reference replaces the schema; keywords beside it are ignored here.
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
             pending.extend(follow_reference(root, reference));
             continue;

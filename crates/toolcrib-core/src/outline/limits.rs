@@ -1,4 +1,5 @@
 //! Restrictions of a schema beyond its type, in words: `1 to 100`, `at most 12 characters`, `each at least 0`.
+//! Malformed keywords (`"minimum": "much"`) are left out.
 
 use serde_json::Value;
 
@@ -11,7 +12,8 @@ const MAX_PATTERN_LEN: usize = 120;
 /// Maximum number of characters of a number that are shown: JSON numbers can have any length.
 const MAX_NUMBER_LEN: usize = 40;
 
-/// Describes the limits of a value and, for lists, of each item. `items` is the resolved item schema.
+/// Describes the limits of a value and, for lists, of each item. `items` is the resolved item schema. The order is
+/// fixed, so that the same schema reads the same everywhere.
 pub fn describe_limits(schema: &Value, items: &Value) -> Vec<String> {
     let mut limits = describe_own_limits(schema);
     limits.extend(describe_own_limits(items).into_iter().map(|limit| format!("each {limit}")));

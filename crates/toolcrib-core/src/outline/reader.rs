@@ -1,4 +1,8 @@
 //! Bounded reader of input schemas, which may be malformed, recursive or huge.
+//!
+//! A schema of a few kilobytes can expand to millions of fields through references, so everything has a budget for the
+//! whole schema, not for each level: arguments, visits, choices. Where a budget ends, the number of omitted fields is
+//! shown instead. Budgets are [`Cell`]s because reading borrows the schema through `&self`.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -12,7 +16,7 @@ use crate::json;
 use crate::schema::type_name;
 use crate::text::sanitize_truncated;
 
-/// Maximum nesting of arguments and types.
+/// Maximum nesting of arguments and types. Deeper fields are counted as omitted, deeper types are shown as `…`.
 pub(super) const MAX_OUTLINE_DEPTH: usize = 4;
 /// Default maximum number of choices per argument.
 pub(super) const MAX_CHOICES: usize = 12;
@@ -92,6 +96,7 @@ impl<'a> SchemaOutliner<'a> {
             return "any".into();
         }
         let schema = self.resolve(schema);
+        // A nullable value is written as an alternative of a type and null by many generators.
         let alternatives = || array_at(schema, "anyOf").iter().chain(array_at(schema, "oneOf"));
         let declared = match schema.get("type") {
             Some(Value::String(name)) => Some(name.as_str()),
@@ -130,6 +135,7 @@ impl<'a> SchemaOutliner<'a> {
             return (Vec::new(), self.count_omitted(schema, trail));
         }
         let schema = self.resolve(schema);
+        // A recursive schema: its fields are shown where it occurs first.
         if is_on_trail(schema, trail) {
             return (Vec::new(), 0);
         }
@@ -216,6 +222,7 @@ impl<'a> SchemaOutliner<'a> {
 
     /// Formats up to `max_choices` values, less when the total budget is used up.
     fn list_choices(&self, values: &[Value]) -> Vec<String> {
+        // At least the default number for each argument, even when the total is used up.
         let max = self.max_choices.min(self.choices_left.get().max(MAX_CHOICES));
         let mut choices: Vec<String> = values.iter().take(max).map(format_value).collect();
         self.choices_left.set(self.choices_left.get().saturating_sub(choices.len()));
@@ -249,6 +256,7 @@ impl<'a> SchemaOutliner<'a> {
             return "…".into();
         }
         let schema = self.resolve(schema);
+        // The only possible value says more than its type.
         if let Some(constant) = schema.get("const") {
             return format!("always {}", format_value(constant));
         }
@@ -269,6 +277,7 @@ impl<'a> SchemaOutliner<'a> {
         {
             *text = format!("string ({})", text_prefix(format, 80));
         }
+        // Without `type`, alternatives, then properties, then listed values imply it.
         if kinds.is_empty() {
             let alternatives = array_at(schema, "anyOf").iter().chain(array_at(schema, "oneOf"));
             kinds.extend(alternatives.take(MAX_CHOICES).map(|alternative| self.describe_type(alternative, depth + 1)));

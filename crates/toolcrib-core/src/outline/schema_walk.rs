@@ -1,10 +1,11 @@
-//! Navigation in untrusted schemas: references, alternatives, lists.
+//! Navigation in untrusted schemas: references, alternatives, lists. Also used for the example arguments of the
+//! console. Never fails: an unresolvable part is returned as it is.
 
 use serde_json::Value;
 
 use crate::json::follow_reference;
 
-/// Maximum length of a chain of references.
+/// Maximum length of a chain of references. A longer chain, such as a cycle, ends at the schema that was reached.
 const MAX_REFERENCE_HOPS: usize = 8;
 /// Maximum number of alternatives that are read.
 const MAX_ALTERNATIVES: usize = 12;

@@ -1,4 +1,8 @@
 //! Anthropic's tool format: JSON Schema under `input_schema`, without alternatives at the top level.
+//!
+//! ```json
+//! {"name": "time__convert", "description": "…", "input_schema": {"type": "object", "properties": {}}}
+//! ```
 
 use super::passthrough::{self, ANTHROPIC_RULES};
 use super::projection::ProjectedTool;
@@ -8,6 +12,7 @@ use crate::tool::Tool;
 /// Whether a tool is loaded with the request or found by the provider's tool search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loading {
+    /// The definition is part of the prompt.
     Now,
     /// Sets `defer_loading`.
     Deferred,
@@ -22,6 +27,7 @@ pub(super) fn project(name: &str, tool: &Tool, loading: Loading) -> ProjectedToo
             return ProjectedTool { text: None, losses, unsupported_reason: Some(unsupported.to_string()) };
         }
     };
+    // Written as text, because the schema is a stored text that need not be parsed.
     let mut text = String::with_capacity(schema.len() + tool.listing.description.len() + 128);
     text.push_str("{\"name\":");
     json::push_json_string(name, &mut text);

@@ -1,5 +1,8 @@
 //! Gemini's function declarations: a subset of OpenAPI 3.0 schemas. It has no references, so these are inlined, and
 //! recursive ones are cut off.
+//!
+//! Differences to JSON Schema that cost something: no `$ref`, no `additionalProperties`, one type per node (`nullable`
+//! instead of a type `null`), `enum` for strings only, and few formats. Whatever is lost is recorded with its path.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -82,6 +85,7 @@ impl GeminiProjector<'_> {
         let mut keywords = root::to_object_schema(schema, &mut self.context)?;
         drop_illegal_arguments(&mut keywords, limits::is_gemini_argument_name, &mut self.context)?;
         let annotations = ["title", "description"].map(|key| keywords.shift_remove(key).filter(Value::is_string));
+        // References are inlined from the original schema, so definitions are not written.
         keywords.retain(|key, _| key != "type" && !key.starts_with('$') && key != "definitions");
         let [title, description] = annotations;
         // No properties means a tool without arguments, not an object with arbitrary fields.
@@ -164,6 +168,7 @@ impl GeminiProjector<'_> {
 
     /// Arrays must describe their items. Positional schemas become alternatives.
     fn project_array(&mut self, keywords: &Map<String, Value>, path: &str) -> ProjectionResult<Map<String, Value>> {
+        // Gemini rejects arrays without `items`.
         let any_value = Value::Bool(true);
         let items = match (keywords.get("items"), keywords.get("prefixItems")) {
             (Some(Value::Array(schemas)), _) | (None, Some(Value::Array(schemas))) => {
@@ -269,6 +274,7 @@ impl GeminiProjector<'_> {
             self.context.record_loss(path, "the recursive reference is cut off here; the object accepts any fields");
             return Ok(Map::from_iter([("type".to_owned(), json!("object"))]));
         }
+        // The path of losses continues at the target, because the same target is used in several places.
         self.open_references.push(reference.to_owned());
         let projected = self.project_nested(target, reference.trim_start_matches('#'));
         self.open_references.pop();

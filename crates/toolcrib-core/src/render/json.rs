@@ -1,4 +1,10 @@
 //! Toolcrib's own list format: the stored listing of a tool, framed by fields that change independently of it.
+//!
+//! ```text
+//! {"id": "github:create_issue", "name": "github__create_issue", "source": "github", "original_name": "create_issue",
+//!  "kind": "mcp", …the stored listing…, "tags": [], "policy": "allow", "enabled": true, "state": "active",
+//!  "fingerprint": "…", "created_at": "…", "updated_at": "…"}
+//! ```
 
 use crate::catalog::{ToolRef, ToolStatus};
 use crate::json;

@@ -1,4 +1,5 @@
-//! Limits of the providers, as data. `docs/formats.md` has the same as a table, with the evidence for each.
+//! Limits of the providers, as data. `docs/formats.md` has the same as a table, with the evidence for each. Change both
+//! together.
 
 /// Whether Gemini accepts a tool name. All names match `[A-Za-z0-9_-]{1,64}` already; Gemini also restricts the first
 /// character.
@@ -58,9 +59,10 @@ pub(super) mod strict {
 
 /// Limits of Gemini.
 pub(super) mod gemini {
-    /// Numbers of nested references to inline, tried in this order while the schema is too large.
+    /// Numbers of nested references to inline, tried in this order while the schema is too large. Fewer levels describe
+    /// less and are smaller.
     pub(in super::super) const REFERENCE_DEPTHS: [usize; 4] = [8, 4, 2, 1];
-    /// Maximum number of schema parts.
+    /// Maximum number of schema parts. Inlining can expand a small schema without end.
     pub(in super::super) const MAX_PARTS: usize = 2_000;
 
     /// Supported values of `format` for a type.

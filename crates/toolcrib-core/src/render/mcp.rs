@@ -1,4 +1,5 @@
-//! MCP's tool format, which takes JSON Schema unchanged.
+//! MCP's tool format, which takes JSON Schema unchanged. Unknown fields of the source's tool are passed on; the
+//! execution specification of Toolcrib is not among them.
 
 use crate::json;
 use crate::tool::Tool;

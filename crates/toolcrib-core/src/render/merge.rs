@@ -1,5 +1,8 @@
 //! Merges schemas that apply at once (`allOf`, a reference beside other keywords) into one. Where two values cannot be
 //! combined, the first stays and the other is recorded as a loss.
+//!
+//! The result accepts at most what each part accepts, as far as it can be expressed: types and choices are intersected,
+//! bounds tightened, properties united. Nested conflicts become `allOf` again and are merged when that node is read.
 
 use std::collections::HashSet;
 
@@ -7,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::projection::{ProjectionContext, ProjectionResult, Unsupported, child_pointer, estimate_size};
 
-/// Maximum nesting of `allOf` and of references that are followed.
+/// Maximum nesting of `allOf` and of references that are followed. A deeper one counts as recursive.
 const MAX_MERGE_DEPTH: usize = 16;
 
 /// Returns the schema with its `allOf` parts merged in.
@@ -20,6 +23,7 @@ pub(super) fn merge_all_of(
     if depth > MAX_MERGE_DEPTH {
         return Err(Unsupported::new(path, "its `allOf` parts are recursive"));
     }
+    // Parts are merged in order, so of two conflicting ones the first stays.
     let Some(Value::Array(parts)) = keywords.shift_remove("allOf") else { return Ok(keywords) };
     for (index, part) in parts.into_iter().enumerate() {
         let part_path = format!("{path}/allOf/{index}");
@@ -63,6 +67,7 @@ pub(super) fn merge_keywords(
     path: &str,
     context: &mut ProjectionContext<'_>,
 ) -> ProjectionResult<()> {
+    // Charged before copying: a reference to a large definition may be merged hundreds of times.
     context.count_copy(estimate_size(other), path)?;
     for (key, theirs) in other {
         let Some(ours) = keywords.get_mut(key) else {

@@ -1,5 +1,9 @@
 //! OpenAI's function format: JSON Schema under `parameters`, without alternatives at the top level, and a description
 //! of limited length.
+//!
+//! ```json
+//! {"type": "function", "function": {"name": "time__convert", "description": "…", "parameters": {"type": "object"}}}
+//! ```
 
 use std::borrow::Cow;
 
@@ -30,6 +34,7 @@ pub(super) fn project_strict(name: &str, tool: &Tool) -> ProjectedTool {
 
 /// Builds the JSON text. `strict` is the text of the field `strict` with a leading comma, or empty.
 fn build_function(name: &str, description: &str, strict: &str, schema: &str, mut losses: Vec<Loss>) -> ProjectedTool {
+    // The limit is in characters; the ellipsis is one of them.
     let length = description.chars().count();
     let description = if length > MAX_OPENAI_DESCRIPTION_CHARS {
         let edit = format!("{length} characters are too many, cut to {MAX_OPENAI_DESCRIPTION_CHARS}");

@@ -1,4 +1,5 @@
-//! Pages of a tool list, positioned by name.
+//! Pages of a tool list, positioned by name. Tools are in name order, so a page after a name needs no state on the
+//! server.
 
 use super::{Format, PushOutcome, json, push_array};
 use crate::catalog::{ToolRef, View};
@@ -37,8 +38,10 @@ impl View {
         let following = self.catalog.tools().filter(|tool| after.is_none_or(|after| tool.name().as_str() > after));
         let mut following = following.filter(is_visible).filter(filter);
         let page: Vec<ToolRef<'_>> = following.by_ref().take(limit).collect();
+        // One more tool is looked for, so that the last page is known to be the last.
         let last = page.last().map(|tool| tool.name().clone()).filter(|_| following.next().is_some());
         let mut array = String::new();
+        // A tool that the format cannot express counts for the limit, so a page may be shorter than asked for.
         push_array(page.into_iter(), &mut array, &mut |_| Ok(()), usize::MAX, |tool, out| match format {
             Format::Json => {
                 json::push_tool(tool, out);

@@ -1,5 +1,6 @@
 //! Formats that accept JSON Schema except for restrictions at the top level: Anthropic's and OpenAI's functions. Most
-//! schemas pass through as their stored text; only those that the provider would reject are edited.
+//! schemas pass through as their stored text; only those that the provider would reject are edited. The test for that
+//! is a scan of the top level, which is much cheaper than parsing every schema of a list.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -21,12 +22,14 @@ pub(super) struct RootRules {
     pub(super) requires_contents: bool,
 }
 
+/// See `docs/formats.md` for the evidence.
 pub(super) const ANTHROPIC_RULES: RootRules = RootRules {
     forbidden_at_root: &limits::ANTHROPIC_FORBIDDEN_AT_ROOT,
     is_argument_name: limits::is_anthropic_argument_name,
     requires_contents: false,
 };
 
+/// See `docs/formats.md` for the evidence.
 pub(super) const OPENAI_RULES: RootRules = RootRules {
     forbidden_at_root: &limits::OPENAI_FORBIDDEN_AT_ROOT,
     is_argument_name: |_| true,
@@ -51,6 +54,7 @@ fn is_supported(raw: &RawValue, rules: &RootRules) -> bool {
     let is_forbidden = |key: &str| key == "$ref" || rules.forbidden_at_root.contains(&key);
     let arguments = fields.get("properties").map(RawFields::parse);
     let has_legal_names = |arguments: &RawFields| arguments.iter().all(|(name, _)| (rules.is_argument_name)(name));
+    // A text search for "array" avoids parsing schemas without arrays; a false hit only costs time.
     let lacks_contents = rules.requires_contents
         && (arguments.is_none()
             || raw.get().contains("\"array\"") && lacks_items(&serde_json::from_str(raw.get()).unwrap_or_default()));

@@ -1,4 +1,7 @@
 //! Common parts of the projections: the result with its losses, the limits on work, and helpers for paths and sizes.
+//!
+//! A part that cannot be expressed is an [`Unsupported`] error that moves up to the next optional field or alternative,
+//! which is then dropped with a [`Loss`]; if there is none, the tool is left out of the format.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -44,16 +47,20 @@ pub(super) struct ProjectionContext<'a> {
     losses: BTreeSet<Loss>,
     /// Whether losses beyond [`MAX_LOSSES`] were omitted.
     has_more_losses: bool,
+    /// Limit of the format.
     max_parts: usize,
+    /// Compared with `max_parts`.
     parts_written: usize,
     depth: usize,
+    /// Compared with [`MAX_MERGES`].
     merge_count: usize,
+    /// Compared with [`MAX_COPIED_BYTES`].
     copied_bytes: usize,
 }
 
 /// Maximum nesting of parts. Schemas are untrusted, and references can nest a small schema without end.
 const MAX_PROJECTION_DEPTH: usize = 100;
-/// Maximum number of `allOf` parts and references that are merged.
+/// Maximum number of `allOf` parts and references that are merged. Exceeding it makes the part unsupported.
 const MAX_MERGES: usize = 500;
 /// Maximum number of bytes copied: 32 times the largest schema that a manifest accepts (256 KiB).
 const MAX_COPIED_BYTES: usize = 8 * 1024 * 1024;
@@ -185,6 +192,7 @@ impl<'a> ProjectionContext<'a> {
         match (kept.len(), last_error) {
             (0, Some(unsupported)) => Err(unsupported),
             (0, None) => Err(Unsupported::new(path, "it has no supported alternative")),
+            // A single alternative needs no choice around it.
             (1, _) => Ok(kept.swap_remove(0).as_object().cloned().unwrap_or_default()),
             _ => Ok(Map::from_iter([("anyOf".to_owned(), Value::Array(kept))])),
         }

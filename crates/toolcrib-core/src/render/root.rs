@@ -1,4 +1,5 @@
-//! Top level of a schema: every provider requires a plain object there.
+//! Top level of a schema: every provider requires a plain object there. Alternatives of whole argument sets, which MCP
+//! allows, are merged into one set.
 
 use std::collections::HashSet;
 
@@ -21,6 +22,7 @@ pub(super) fn to_object_schema(
         let mut merged = Vec::new();
         for (index, alternative) in alternatives.into_iter().enumerate() {
             let alternative_path = format!("{path}/{index}");
+            // `true` and `false` describe no arguments.
             let Value::Object(alternative) = alternative else { continue };
             merged.push(merge_all_of(
                 resolve_reference(alternative, &alternative_path, context)?,

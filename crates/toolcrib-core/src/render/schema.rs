@@ -1,5 +1,13 @@
 //! Provider-independent form of a schema node: `allOf` merged, one type per node, nullability separated. The
 //! projections to Gemini and Structured Outputs are written from it.
+//!
+//! ```text
+//! {"type": ["string", "null"]}                        -> Typed("string"), nullable
+//! {"anyOf": [{"type": "integer"}, {"type": "null"}]}  -> Typed("integer"), nullable
+//! {"type": ["string", "integer"]}                     -> Alternatives of two
+//! {"enum": [1, 2]}                                    -> Typed("integer")
+//! {}                                                  -> Any
+//! ```
 
 use serde_json::{Map, Value, json};
 
@@ -35,6 +43,7 @@ pub(super) enum SchemaKind {
     Typed(String, Map<String, Value>),
 }
 
+/// Any other type makes the part unsupported.
 const JSON_TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 /// Keywords that do not restrict values.
 const METADATA_KEYWORDS: [&str; 7] = ["$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "nullable"];
@@ -69,6 +78,7 @@ impl SchemaNode {
         if keywords.contains_key("allOf") {
             keywords = merge_all_of(keywords, path, context, 0)?;
         }
+        // Null can be allowed in four ways: `nullable`, a type, an alternative, a choice.
         let mut nullable = keywords.get("nullable") == Some(&Value::Bool(true));
         keywords.retain(|key, _| !METADATA_KEYWORDS.contains(&key.as_str()));
         let title = keywords.shift_remove("title").filter(Value::is_string);
@@ -112,6 +122,7 @@ impl SchemaNode {
 /// instead of being merged, because it may be recursive.
 fn sole_reference(keywords: &Map<String, Value>) -> Option<Value> {
     let [Value::Object(only)] = &keywords.get("allOf")?.as_array()?[..] else { return None };
+    // Any other keyword beside it restricts the value and has to be merged.
     let is_annotation = |key: &String| ["allOf", "title", "description", "default", "nullable"].contains(&key.as_str());
     if only.len() > 1 || !keywords.keys().all(is_annotation) {
         return None;

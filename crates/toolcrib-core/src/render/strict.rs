@@ -1,5 +1,14 @@
 //! OpenAI's Structured Outputs: objects are closed and all fields are required, so optional fields become nullable.
 //! Objects with arbitrary fields cannot be expressed.
+//!
+//! ```text
+//! {"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]}
+//! becomes
+//! {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": ["integer", "null"]}},
+//!  "required": ["a", "b"], "additionalProperties": false}
+//! ```
+//!
+//! A model then sends null for an argument that it leaves out.
 
 mod definitions;
 mod measure;
@@ -48,6 +57,7 @@ impl StrictProjector<'_> {
         let keywords = root::to_object_schema(schema, &mut self.context)?;
         let is_open = keywords.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
         let is_empty = keywords.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
+        // Closing such an object would leave a tool without arguments.
         if is_open && is_empty {
             return Err(Unsupported::new("", "it accepts arguments of any name"));
         }
@@ -249,6 +259,7 @@ impl StrictProjector<'_> {
 
 /// Allows null besides the schema. An existing `anyOf` gets one more alternative.
 fn make_nullable(mut schema: Map<String, Value>) -> Map<String, Value> {
+    // OpenAI has no `nullable`.
     let null_schema = json!({ "type": "null" });
     if let Some(Value::Array(alternatives)) = schema.get_mut("anyOf") {
         if !alternatives.contains(&null_schema) {

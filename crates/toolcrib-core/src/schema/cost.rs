@@ -1,6 +1,11 @@
 //! Cost of validating a value against a JSON Schema, computed before validation starts. A schema of 3 KB can expand to
-//! 2^40 paths, and `jsonschema` has no step limit of its own. The subschemas form a graph with an edge for every keyword
-//! that applies one of them to a value: building it is linear in the schema, walking it for a value ends at a limit.
+//! 2^40 paths, and `jsonschema` has no step limit of its own. The subschemas form a graph with an edge for every
+//! keyword that applies one of them to a value: building it is linear in the schema, walking it for a value ends at a
+//! limit.
+//!
+//! The walk follows the value: a keyword for items costs nothing for a string. It counts too much rather than too
+//! little, because an underestimate would let a schema block a thread, while an overestimate only skips a validation
+//! that the source does itself.
 
 mod graph;
 mod pattern;
@@ -17,7 +22,7 @@ pub(super) const MAX_EXPANDED_PATHS: u64 = 10_000;
 /// Maximum nesting depth of subschemas while a value is validated. `jsonschema` recurses, and 6,000 of them
 /// overflow the stack of a thread (2 MiB, unoptimised build).
 pub(super) const MAX_SUBSCHEMA_DEPTH: usize = 1_000;
-/// Maximum steps of compiling a schema.
+/// Maximum steps of compiling a schema. Beyond it, nothing is validated against the schema.
 const MAX_COMPILE_STEPS: u64 = 1_000_000;
 /// Maximum estimated size of all compiled patterns of a schema.
 const MAX_TOTAL_PATTERN_BYTES: u64 = 16 * 1024 * 1024;
@@ -56,7 +61,7 @@ pub(super) enum Unbounded {
 pub(super) struct Cost {
     /// About 100 ns each.
     pub(super) steps: u64,
-    /// Memory of all errors.
+    /// Memory of all errors. Only counted by [`CostModel::error_list_cost`].
     pub(super) error_bytes: u64,
 }
 
@@ -64,6 +69,7 @@ impl CostModel {
     /// Builds the model. Returns an error for a schema that is too expensive whatever the arguments are.
     pub(super) fn new(schema: &Value) -> Result<CostModel, Unbounded> {
         let graph = SubschemaGraph::build(schema)?;
+        // Checks that do not depend on a value, from the cheapest: depth, number of paths, compilation.
         let paths: Option<Vec<_>> = graph.expanded_paths().into_iter().collect();
         let paths = paths.ok_or(Unbounded::Depth)?;
         if paths.iter().any(|paths| paths.depth > MAX_SUBSCHEMA_DEPTH) {
@@ -138,6 +144,7 @@ impl<'a> CostWalk<'a> {
         if position.depth > MAX_SUBSCHEMA_DEPTH || !self.charge(node.weight.saturating_mul(times)) {
             return false;
         }
+        // Charge before descending, so that the walk ends as soon as the limit is exceeded.
         let below = WalkPosition {
             depth: position.depth + 1,
             path_bytes: position.path_bytes + node.key_bytes,
@@ -179,6 +186,7 @@ impl<'a> CostWalk<'a> {
             }
             ValidatedSubject::Value(value) => value_bytes(value),
         };
+        // Outside of alternatives, an error borrows the value.
         let copied = if position.alternatives > 0 { value_bytes } else { 0 };
         let each = ERROR_BYTES.saturating_add(position.path_bytes as u64).saturating_add(copied);
         let names = if names_members { value_bytes } else { 0 };
@@ -186,8 +194,8 @@ impl<'a> CostWalk<'a> {
         self.cost.error_bytes = self.cost.error_bytes.saturating_add(all);
     }
 
-    /// `unevaluatedProperties` and `unevaluatedItems` validate the subschemas beside them once more, and those below, to
-    /// learn which of them hold.
+    /// `unevaluatedProperties` and `unevaluatedItems` validate the subschemas beside them once more, and those below,
+    /// to learn which of them hold.
     fn mark_evaluated(
         &mut self,
         node: &'a SubschemaNode,

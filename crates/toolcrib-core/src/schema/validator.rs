@@ -1,5 +1,8 @@
-//! Validation of arguments against a tool's schema. Computes the [`cost`](super::cost) first, so that no schema occupies a
-//! thread or fills the memory.
+//! Validation of arguments against a tool's schema. Computes the [`cost`](super::cost) first, so that no schema
+//! occupies a thread or fills the memory.
+//!
+//! Whatever cannot be validated within the limits is not rejected: the call goes to the source with a note
+//! ([`ValidationOutcome::Unvalidated`]), and the source decides.
 
 use std::sync::{Arc, OnceLock};
 
@@ -78,6 +81,7 @@ impl Validator {
             Ok(model) => model,
             Err(reason) => return Some(ValidationOutcome::Unvalidated(unvalidated_note(*reason))),
         };
+        // Compiling takes too long for an async worker, so the first validation goes to a blocking thread.
         let compiled = self.compiled.get()?.as_ref()?;
         let is_object = arguments.is_object();
         // Compiled before, few steps, and valid: the usual case needs no blocking thread.
@@ -155,6 +159,7 @@ fn list_errors(
         model.error_list_cost(arguments, MAX_VALIDATION_STEPS).is_some_and(|cost| cost.error_bytes <= max_bytes);
     let unfinished =
         || Ok(ValidationOutcome::Unvalidated("these arguments were not validated: a pattern takes too long".into()));
+    // `is_valid` is false for an unfinished match too, so without a list the arguments may be valid.
     if !can_list && model.has_backtracking() {
         return unfinished();
     }

@@ -1,4 +1,5 @@
-//! References in Structured Outputs: each target is projected once under `$defs`, where it may be recursive.
+//! References in Structured Outputs: each target is projected once under `$defs`, where it may be recursive. References
+//! are kept instead of inlined, because Structured Outputs support them and the limits count the whole schema.
 
 use std::collections::BTreeMap;
 
@@ -56,8 +57,10 @@ impl StrictProjector<'_> {
             return Err(Unsupported::new(&child_pointer(path, "$ref"), "the reference cannot be resolved"));
         };
         let name = self.free_name(reference);
+        // Inserted before its content is projected: a recursive reference then finds the name and does not recurse.
         self.definitions.insert(reference.to_owned(), StrictDefinition { name, schema: None });
         let path = reference.trim_start_matches('#').to_owned();
+        // Nesting is counted from the definition, since it may be used at several depths.
         let projected = self.project_nested(target, &path, 1);
         let outcome = projected.as_ref().map(|_| ()).map_err(Clone::clone);
         if let Some(definition) = self.definitions.get_mut(reference) {

@@ -1,4 +1,5 @@
-//! Size of a schema as Structured Outputs count it.
+//! Size of a schema as Structured Outputs count it. Measured on the result, because parts may have been dropped and
+//! definitions are counted once.
 
 use serde_json::Value;
 

@@ -1,5 +1,8 @@
 //! Graph of the subschemas of a schema, with an edge for each one that another applies. References are edges, so the
 //! graph is never larger than the schema.
+//!
+//! Edges are of three kinds: to the same value (`in_place`), to members, and to items. Only paths through `in_place`
+//! edges can multiply for one value; the others consume a level of it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -89,6 +92,7 @@ impl SubschemaGraph {
         let mut builder = GraphBuilder { root: schema, anchors: None, ids: HashMap::new(), unread: Vec::new() };
         builder.node_id(schema);
         let mut graph = SubschemaGraph { nodes: Vec::new(), has_backtracking: false, pattern_bytes: 0 };
+        // Breadth does not matter: each subschema is read once, in any order.
         while let Some((id, schema)) = builder.unread.pop() {
             let node = match schema.as_object() {
                 Some(keywords) => builder.read(keywords)?,
@@ -261,6 +265,7 @@ impl<'a> GraphBuilder<'a> {
 
     /// Returns the subschema that a reference within this schema leads to.
     fn target(&mut self, reference: &str) -> Result<NodeId, Unbounded> {
+        // Other documents are never loaded, so such a reference cannot be measured.
         let fragment = reference.strip_prefix('#').ok_or(Unbounded::Reference)?;
         let fragment = percent_decode_str(fragment).decode_utf8().map_err(|_| Unbounded::Reference)?;
         let target = if fragment.is_empty() || fragment.starts_with('/') {

@@ -1,4 +1,7 @@
 //! Cost of compiling and matching a regular expression that a source wrote.
+//!
+//! Patterns without look-around and back references run on an automaton, in time proportional to text and states.
+//! Others backtrack, with a limit on steps; both bounds are estimated from the pattern alone, without compiling it.
 
 /// Backtracking stops here, and the match counts as unfinished.
 pub(in crate::schema) const BACKTRACK_LIMIT: usize = 1_000;
@@ -15,6 +18,7 @@ pub(super) struct PatternCost {
     pub(super) has_backtracking: bool,
     /// Estimated memory of the compiled pattern.
     pub(super) compiled_bytes: u64,
+    /// Number of states of the automaton, all of which may be active at once.
     states: u64,
 }
 
@@ -40,6 +44,7 @@ impl PatternCost {
 /// Returns whether a pattern may need backtracking. Counting one in error (a named group, say) costs nothing but steps.
 fn has_backtracking(pattern: &str) -> bool {
     const FORMS: [&str; 9] = ["(?=", "(?!", "(?<", "(?>", "(?(", "*+", "++", "?+", "}+"];
+    // Also possessive quantifiers and atomic groups, which the automaton does not support.
     let is_back_reference = |byte: u8| matches!(byte, b'1'..=b'9' | b'k' | b'g' | b'G' | b'K');
     FORMS.iter().any(|form| pattern.contains(form))
         || pattern.as_bytes().windows(2).any(|pair| pair[0] == b'\\' && is_back_reference(pair[1]))
