@@ -119,7 +119,7 @@ fn diff_ci_fails_when_a_tool_differs_from_the_lockfile() {
     project
         .run(&["diff"])
         .assert_code(0)
-        .assert_stdout("renamed, most likely: `hub__list_labels` to `hub__labels_list`");
+        .assert_stdout("most likely renamed: `hub__list_labels` to `hub__labels_list`");
     let diff = project.json(1, &["diff", "--ci"]);
     assert_eq!((&diff["differs"], &diff["sources"][0]["source"]), (&json!(true), &json!("hub")));
     let since = project.json(0, &["diff", "--against", "2020-01-01"]);
@@ -211,7 +211,7 @@ fn a_failing_source_is_reported_as_unreadable_and_not_as_empty() {
     project.run(&["lock"]).assert_code(0);
     project.configure("hub: { command: SERVER, args: [--exit, '3'] }");
     let down = project.run(&["diff", "--ci"]);
-    down.assert_code(1).assert_stderr("could not be read now");
+    down.assert_code(1).assert_stderr("could not be refreshed");
     assert!(!down.stderr.contains("removed"), "{}", down.stderr);
     let log: Value = serde_json::from_str(&down.stdout).unwrap();
     let run = &log["runs"][0];

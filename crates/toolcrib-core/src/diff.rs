@@ -207,12 +207,12 @@ impl SourceDiff {
         let mut lines = vec![format!("{}:", self.source)];
         if let Some(error) = &self.error {
             // With a cached list the source was compared nevertheless.
-            let problem = if self.after.is_some() { "could not be read now" } else { "could not be compared" };
+            let problem = if self.after.is_some() { "could not be refreshed" } else { "could not be compared" };
             lines.push(format!("  {problem}: {}", sanitize_truncated(&error.message, 300)));
         }
         lines.extend(self.changed.iter().map(|change| format!("  changed: {}", describe_change_in_full(change))));
         let renames = self.renamed.iter();
-        lines.extend(renames.map(|ToolRename { from, to }| format!("  renamed, most likely: `{from}` to `{to}`")));
+        lines.extend(renames.map(|ToolRename { from, to }| format!("  most likely renamed: `{from}` to `{to}`")));
         let removed = self.removed.iter().filter(|name| !is_renamed(name));
         lines.extend(removed.map(|name| format!("  removed: `{}`", sanitize_truncated(name, 80))));
         let new = self.added.iter().filter(|name| !is_renamed(name));

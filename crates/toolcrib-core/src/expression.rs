@@ -72,7 +72,7 @@ pub fn resolve<'a>(expression: &str, scope: &Scope<'a>) -> Result<Cow<'a, Value>
         Error::new(Code::ToolExecutionFailed, message)
     };
     if expression.len() > MAX_EXPRESSION_LEN {
-        return Err(resolve_error(format!("it is longer than {MAX_EXPRESSION_LEN} characters").into()));
+        return Err(resolve_error(format!("it is longer than {MAX_EXPRESSION_LEN} bytes").into()));
     }
     resolve_in_scope(expression.trim(), scope).map_err(resolve_error)
 }
@@ -134,8 +134,8 @@ fn resolve_in_scope<'a>(expression: &str, scope: &Scope<'a>) -> ResolveResult<'a
 }
 
 /// Reasons for expressions that are used where no call was made, such as in the parameters of a step.
-const NO_REQUEST: &str = "there is no request here";
-const NO_RESPONSE: &str = "there is no response here";
+const NO_REQUEST: &str = "no request is available here";
+const NO_RESPONSE: &str = "no response is available here";
 
 /// Resolves what follows `$request.`.
 fn resolve_request<'a>(rest: &str, request: &RequestScope<'a>) -> ResolveResult<'a> {
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn an_unresolvable_expression_is_reported_with_the_reason() {
         for (expression, reason) in [
-            ("$response.body#/nope", "there is nothing at `/nope`"),
+            ("$response.body#/nope", "there is no value at `/nope`"),
             ("$response.body.a[9]", "there is no `[9]`"),
             ("$response.header.Nope", "the response has no such header"),
             ("$response.cookie.x", "expected `header.` or `body` after `$response.`"),
@@ -268,12 +268,12 @@ mod tests {
             ("$outputs.x", "`$outputs` is not available here"),
             ("$nonsense.x", "it is not a known expression"),
             ("$", "it is not a known expression"),
-            (&format!("$inputs.{}", "a.".repeat(600)), "it is longer than 1024 characters"),
+            (&format!("$inputs.{}", "a.".repeat(600)), "it is longer than 1024 bytes"),
         ] {
             check(expression, Err(reason));
         }
         let error = evaluate("$statusCode", &Scope::default()).unwrap_err();
-        assert_eq!(error.message, "the expression `$statusCode` cannot be resolved: there is no response here");
+        assert_eq!(error.message, "the expression `$statusCode` cannot be resolved: no response is available here");
     }
 
     #[test]

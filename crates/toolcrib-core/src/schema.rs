@@ -16,7 +16,7 @@ use crate::json::follow_reference;
 pub use validator::{ArgumentError, ValidationOutcome, Validator};
 
 /// Parses `text` as the type of the property `key`. Text stays a string if the schema does not restrict the type. Used
-/// for `toolcrib call TOOL key=value`.
+/// for `toolcrib call TOOL key=value` and for text arguments of workflow steps.
 pub fn parse_typed(schema: &Value, key: &str, text: &str) -> Value {
     ArgumentTypes::new(schema, find_property(schema, key)).parse(text)
 }

@@ -167,7 +167,7 @@ fn no_match_hint(query: &Query) -> String {
         (None, Some(tag)) => format!(" under the tag `{tag}`; search without a tag, or"),
         (None, None) => ";".into(),
     };
-    format!("no tool matches{within} try other words: what it does and on what, such as `create issue`")
+    format!("no tool matches{within} try other words: an action and an object, such as `create issue`")
 }
 
 #[cfg(test)]

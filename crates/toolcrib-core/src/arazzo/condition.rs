@@ -44,7 +44,7 @@ impl Condition {
     /// Parses a condition. The error is a message for people.
     pub(super) fn parse(text: &str) -> Result<Condition, String> {
         if text.len() > MAX_CONDITION_LEN {
-            return Err(format!("the condition is longer than {MAX_CONDITION_LEN} characters"));
+            return Err(format!("the condition is longer than {MAX_CONDITION_LEN} bytes"));
         }
         // Real documents also put the whole condition in braces.
         let text = text.trim();
@@ -394,7 +394,7 @@ mod tests {
             ("'open", "the string that begins with `'open` is not terminated"),
             (&"(".repeat(100), "the condition is nested deeper than 32 levels"),
             (&"!".repeat(100), "the condition is nested deeper than 32 levels"),
-            (&" ".repeat(3000), "the condition is longer than 2000 characters"),
+            (&" ".repeat(3000), "the condition is longer than 2000 bytes"),
         ] {
             assert_eq!(Condition::parse(text), Err(reason.to_owned()));
         }

@@ -118,7 +118,7 @@ pub(super) fn compile_pattern(text: &str) -> Result<Regex, String> {
     const MAX_UNICODE_SIZE: usize = 128 * 1024;
     const MAX_SIZE: usize = 512 * 1024;
     if text.len() > MAX_PATTERN_LEN {
-        return Err(format!("the pattern is longer than {MAX_PATTERN_LEN} characters"));
+        return Err(format!("the pattern is longer than {MAX_PATTERN_LEN} bytes"));
     }
     let compile_without_unicode =
         |limit: usize| bytes::RegexBuilder::new(text).unicode(false).nest_limit(50).size_limit(limit).build();

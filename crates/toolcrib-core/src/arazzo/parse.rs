@@ -194,9 +194,9 @@ impl ArazzoParser<'_> {
     /// Checks the id of a workflow of this document. Whether it exists is checked later.
     fn parse_workflow_id(&self, id: Option<&str>, pointer: &str) -> ArazzoParseResult<String> {
         match id {
-            None | Some("") => Err(ArazzoParseError::new(pointer, "it names no workflow")),
+            None | Some("") => Err(ArazzoParseError::new(pointer, "the id of the workflow is missing")),
             Some(id) if id.trim_start_matches('{').starts_with("$sourceDescriptions.") => {
-                Err(ArazzoParseError::new(pointer, "workflows of other Arazzo documents are not followed"))
+                Err(ArazzoParseError::new(pointer, "workflows of other Arazzo documents are not supported"))
             }
             Some(id) => Ok(id.to_owned()),
         }

@@ -74,7 +74,9 @@ impl Findings {
         let mut notes: Vec<String> = self.notes.into_iter().map(|(_, note)| note).collect();
         notes.truncate(MAX_NOTES);
         if self.count > notes.len() {
-            notes.push(format!("and {} more changes", self.count - notes.len()));
+            let more = self.count - notes.len();
+            let noun = if more == 1 { "change" } else { "changes" };
+            notes.push(format!("and {more} more {noun}"));
         }
         ToolComparison { class, notes }
     }

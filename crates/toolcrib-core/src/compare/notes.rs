@@ -120,7 +120,7 @@ impl SchemaRole {
             (SchemaRole::Input, true) => format!("`{path}` became required"),
             (SchemaRole::Input, false) => format!("`{path}` became optional"),
             (SchemaRole::Output, true) => format!("its output always has `{path}` now"),
-            (SchemaRole::Output, false) => format!("its output may come without `{path}` now"),
+            (SchemaRole::Output, false) => format!("its output may lack `{path}` now"),
         }
     }
 
@@ -168,8 +168,8 @@ impl ValueChange {
             ValueChange::Also(values) => (format!("also takes {values}"), format!("may also be {values}")),
             ValueChange::AnyType => ("takes any type now".into(), "may be of any type now".into()),
             ValueChange::OtherValuesToo => ("takes other values too".into(), "may have other values too".into()),
-            ValueChange::AcceptsSomething => ("takes something now".into(), "may be there now".into()),
-            ValueChange::AcceptsNothing => ("takes nothing any more".into(), "is never there any more".into()),
+            ValueChange::AcceptsSomething => ("accepts values now".into(), "may be present now".into()),
+            ValueChange::AcceptsNothing => ("accepts no value any more".into(), "is never present any more".into()),
             ValueChange::AcceptsAnything => ("takes anything now".into(), "may be anything now".into()),
             ValueChange::NoLongerAnything => ("no longer accepts any value".into(), "is no longer unrestricted".into()),
             ValueChange::WithoutUnknownFields => {

@@ -194,7 +194,7 @@ fn changes_of_accepted_values_are_classified() {
             ChangeClass::Breaking,
             "`x.b` became required",
         ),
-        (json!({}), json!(false), ChangeClass::Breaking, "`x` takes nothing any more"),
+        (json!({}), json!(false), ChangeClass::Breaking, "`x` accepts no value any more"),
         (json!({"x-unit": "s"}), json!({"x-unit": "ms"}), ChangeClass::Other, "`x`: `x-unit` changed"),
         (
             json!({"allOf": [{"type": "string"}]}),

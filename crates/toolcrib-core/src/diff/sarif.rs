@@ -107,7 +107,7 @@ fn results(source: &SourceDiff, artifact: &Artifact) -> Vec<Value> {
     let mut results = Vec::new();
     // A source with a cached list was compared nevertheless.
     if let Some(error) = &source.error {
-        let problem = if source.after.is_some() { "could not be read now" } else { "could not be compared" };
+        let problem = if source.after.is_some() { "could not be refreshed" } else { "could not be compared" };
         results.push(result(
             DiffKind::Unreadable,
             id,
@@ -119,7 +119,7 @@ fn results(source: &SourceDiff, artifact: &Artifact) -> Vec<Value> {
         results.push(result(DiffKind::Changed(class), &change.name, describe_change_in_full(change)));
     }
     for renamed in &source.renamed {
-        let message = format!("`{}` is `{}` now, most likely", renamed.from, renamed.to);
+        let message = format!("`{}` was most likely renamed to `{}`", renamed.from, renamed.to);
         results.push(result(DiffKind::Renamed, &renamed.from, message));
     }
     for name in source.removed.iter().filter(|name| !is_renamed(name)) {
@@ -182,7 +182,7 @@ impl DiffKind {
             DiffKind::Changed(class) => class.meaning(),
             DiffKind::Added => "A tool was added",
             DiffKind::Removed => "A tool was removed",
-            DiffKind::Renamed => "A tool has another name, most likely",
+            DiffKind::Renamed => "A tool was most likely renamed",
             DiffKind::Unreadable => "A source could not be compared",
         }
     }

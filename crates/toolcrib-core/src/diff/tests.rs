@@ -66,7 +66,7 @@ fn a_diff_of_two_lists_describes_changes_in_full() {
     let expected = "git:
   changed: `git__add`: the description of `path` changed (text)
   changed: `git__log`: `limit`: maximum 10 became 5 (narrowed)
-  renamed, most likely: `git__push` to `git__upload`
+  most likely renamed: `git__push` to `git__upload`
   removed: `git__rm`
   added: `git__new`";
     assert_eq!(diff.to_text(), expected);

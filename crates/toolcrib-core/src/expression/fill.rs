@@ -162,7 +162,7 @@ mod tests {
         for (template, message) in [
             (
                 json!("a {$response.body#/x}"),
-                "the expression `$response.body#/x` cannot be resolved: there is nothing at `/x`",
+                "the expression `$response.body#/x` cannot be resolved: there is no value at `/x`",
             ),
             (
                 json!("{$respnse.body#/id}"),

@@ -19,7 +19,7 @@ pub(super) fn follow_path<'a>(root: &'a Value, path: &str) -> Result<&'a Value, 
     match pointer {
         None => Ok(value),
         Some(pointer) => {
-            value.pointer(pointer).ok_or_else(|| format!("there is nothing at `{}`", sanitize_truncated(pointer, 100)))
+            value.pointer(pointer).ok_or_else(|| format!("there is no value at `{}`", sanitize_truncated(pointer, 100)))
         }
     }
 }

@@ -313,8 +313,9 @@ fn limit_faults(excluded: &mut Vec<ExcludedTool>) {
     if excluded.len() > MAX_REPORTED_FAULTS {
         let additional = excluded.len() - MAX_REPORTED_FAULTS;
         excluded.truncate(MAX_REPORTED_FAULTS);
-        excluded
-            .push(ExcludedTool { name: "#/".into(), reason: format!("and {additional} more faults in this document") });
+        let noun = if additional == 1 { "fault" } else { "faults" };
+        let reason = format!("and {additional} more {noun} in this document");
+        excluded.push(ExcludedTool { name: "#/".into(), reason });
     }
 }
 

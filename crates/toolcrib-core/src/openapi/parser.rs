@@ -53,7 +53,7 @@ fn parse_with(text: &str, json_value: impl FnOnce(&str) -> serde_json::Result<Va
             let line = error.line();
             let column = error.column();
             let reason = match error.classify() {
-                serde_json::error::Category::Eof => "it ends in the middle, as if it were truncated".to_owned(),
+                serde_json::error::Category::Eof => "it ends too early and may be truncated".to_owned(),
                 serde_json::error::Category::Syntax
                 | serde_json::error::Category::Data
                 | serde_json::error::Category::Io => {
@@ -103,7 +103,7 @@ mod tests {
             ("<!doctype html>", "this is HTML or XML, not JSON or YAML; check the URL"),
             (
                 "{\"openapi\": \"3.1",
-                "the document is not valid JSON, line 1, column 16: it ends in the middle, as if it were truncated",
+                "the document is not valid JSON, line 1, column 16: it ends too early and may be truncated",
             ),
             ("{\"a\": [1}", "the document is not valid JSON, line 1, column 9: expected `,` or `]`"),
             ("hello", "the document must be a JSON or YAML object, not a single value; check the file or URL"),

@@ -37,7 +37,7 @@ fn describe_own_limits(schema: &Value) -> Vec<String> {
         }),
     );
     if schema.get("uniqueItems") == Some(&Value::Bool(true)) {
-        limits.push("no two alike".into());
+        limits.push("unique items".into());
     }
     let pattern = schema.get("pattern").and_then(Value::as_str);
     limits.extend(
@@ -126,7 +126,7 @@ mod tests {
         let items = json!({ "minLength": 2, "maxLength": 8 });
         check(
             json!({ "minItems": 1, "uniqueItems": true, "items": items }),
-            "at least 1 item; no two alike; each 2 to 8 characters",
+            "at least 1 item; unique items; each 2 to 8 characters",
         );
         check(json!({ "minimum": "much", "maxItems": -1, "pattern": 7, "items": [] }), "");
     }

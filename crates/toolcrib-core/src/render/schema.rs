@@ -208,7 +208,7 @@ fn allowed_types(keywords: &Map<String, Value>, path: &str) -> ProjectionResult<
     if let Some(unknown) = declared.iter().find(|name| !JSON_TYPES.contains(name)) {
         return Err(Unsupported::new(
             &child_pointer(path, "type"),
-            format!("there is no type `{}`", crate::text::sanitize_truncated(unknown, 40)),
+            format!("unknown type `{}`", crate::text::sanitize_truncated(unknown, 40)),
         ));
     }
     let mut types: Vec<String> = Vec::new();

@@ -122,9 +122,11 @@ fn check_unique(file: &str, ids: impl Iterator<Item = (usize, String)>) -> Resul
     for (line, id) in ids {
         match first_lines.get(&id) {
             Some(first) if *first == line => {
-                return Err(line_error(file, line, &format!("the id `{id}` is here twice")));
+                return Err(line_error(file, line, &format!("the id `{id}` occurs twice")));
             }
-            Some(first) => return Err(line_error(file, line, &format!("the id `{id}` is on line {first} already"))),
+            Some(first) => {
+                return Err(line_error(file, line, &format!("the id `{id}` already occurs on line {first}")));
+            }
             None => first_lines.insert(id, line),
         };
     }
@@ -146,7 +148,7 @@ fn parse_lines<T: DeserializeOwned>(NamedText { name, text }: NamedText<'_>) -> 
     });
     let records: Vec<(usize, T)> = records.collect::<Result<_>>()?;
     if records.is_empty() {
-        return Err(Error::new(Code::BadRequest, format!("`{name}` has no lines")));
+        return Err(Error::new(Code::BadRequest, format!("`{name}` is empty")));
     }
     Ok(records)
 }

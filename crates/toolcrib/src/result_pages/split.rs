@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! {"content":[{"type":"text","text":"…first part"},
-//!             {"type":"text","text":"[page 1 of 3, 2.1 MiB in total; the same call with `page: …` gives the next]"}]}
+//!             {"type":"text","text":"[page 1 of 3, 2.1 MiB in total; repeat the call with `page: …` for the next]"}]}
 //! ```
 //!
 //! Works on raw JSON: fields that are kept are copied byte by byte, only text that is cut is decoded. Sizes are those
@@ -59,9 +59,9 @@ pub(super) fn split_into_pages(
         match drafts.get(number) {
             Some(next) => {
                 note.push_str(&describe_next(next));
-                note.push_str(&format!("; the same call with `page: \"{}\"` gives the next]", cursor(number + 1)));
+                note.push_str(&format!("; repeat the call with `page: \"{}\"` for the next]", cursor(number + 1)));
             }
-            None if page_count > 1 => note.push_str("; this is the last]"),
+            None if page_count > 1 => note.push_str("; this is the last page]"),
             None => note.push(']'),
         }
         let blocks = draft.iter().map(|block| Cow::Borrowed(block.json.as_ref()));
@@ -357,8 +357,8 @@ fn describe_next(next: &[PageBlock<'_>]) -> String {
     let kinds: Vec<&str> = next.iter().filter_map(|block| block.description.as_deref()).collect();
     match kinds.as_slice() {
         [] => String::new(),
-        [kind] => format!("; the next has {kind}"),
-        [kind, more @ ..] => format!("; the next has {kind} and {} more", more.len()),
+        [kind] => format!("; the next page has {kind}"),
+        [kind, more @ ..] => format!("; the next page has {kind} and {} more", more.len()),
     }
 }
 

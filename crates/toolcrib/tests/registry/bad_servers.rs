@@ -50,7 +50,7 @@ async fn bad_servers_fail_alone_with_a_reason() {
                 unavailable,
                 &[
                     "no answer within 2s while connecting",
-                    "it printed `Welcome to the wrong program!`, so it may be no MCP server",
+                    "it printed `Welcome to the wrong program!`, so it may not be an MCP server",
                 ],
             ),
         ),

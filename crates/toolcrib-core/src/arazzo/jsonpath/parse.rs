@@ -16,7 +16,7 @@ use crate::text::sanitize_truncated;
 /// Parses a query, or a comparison that is not a query by the standard.
 pub(super) fn parse_condition(text: &str) -> Result<JsonPathCondition, String> {
     if text.len() > MAX_QUERY_LEN {
-        return Err(format!("the JSONPath query is longer than {MAX_QUERY_LEN} characters"));
+        return Err(format!("the JSONPath query is longer than {MAX_QUERY_LEN} bytes"));
     }
     // A query that ends early may be the left side of a comparison; an error inside it is final.
     let mut parser = JsonPathParser { rest: text.trim(), depth: 0 };

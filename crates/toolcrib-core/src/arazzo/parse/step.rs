@@ -309,7 +309,7 @@ impl ArazzoParser<'_> {
                 (Some(other), _) => {
                     return Err(ArazzoParseError::new(
                         pointer,
-                        format!("there is no action of type `{}`", sanitize_truncated(other, 40)),
+                        format!("unknown action type `{}`", sanitize_truncated(other, 40)),
                     ));
                 }
                 (None, _) => return Err(ArazzoParseError::new(pointer, "the action has no `type`")),

@@ -107,7 +107,7 @@ fn an_invalid_workflow_is_excluded_with_pointer_and_reason() {
         ),
         (
             step(json!({"operationId": null, "workflowId": "$sourceDescriptions.flows.w"})),
-            "broken: workflows of other Arazzo documents are not followed (at `/workflows/0/steps/0/workflowId`)",
+            "broken: workflows of other Arazzo documents are not supported (at `/workflows/0/steps/0/workflowId`)",
         ),
         (
             step(json!({"operationId": null, "workflowId": "nope"})),

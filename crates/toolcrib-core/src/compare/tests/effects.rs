@@ -214,7 +214,7 @@ fn output_changes_are_classified_for_readers() {
     let optional = with_output(string.clone(), json!([]));
     let without = json!({"name": "t", "inputSchema": {}, "outputSchema": {"type": "object"}});
     for (old, new, class, note) in [
-        (&required, &optional, ChangeClass::Narrowed, "its output may come without `x` now"),
+        (&required, &optional, ChangeClass::Narrowed, "its output may lack `x` now"),
         (&optional, &required, ChangeClass::Widened, "its output always has `x` now"),
         (&required, &without, ChangeClass::Breaking, "its output lost `x`"),
         (&optional, &without, ChangeClass::Narrowed, "its output lost `x`"),

@@ -44,10 +44,10 @@ fn errors_name_file_and_line() {
         (tool, "\n\nnonsense", "q.jsonl:3: expected"),
         (tool, r#"{"query":"x","relevant":[]}"#, "q.jsonl:1: the query names no relevant tool"),
         (tool, "{\"relevant\":[]}", "q.jsonl:1: missing field `query`"),
-        ("", "", "`t.jsonl` has no lines"),
-        (&format!("{tool}\n\n{tool}"), query, "t.jsonl:3: the id `a` is on line 1 already"),
-        (tool, &format!("{query}\n{query}"), "q.jsonl:2: the id `7` is on line 1 already"),
-        (tool, r#"{"query":"x","relevant":["a","a"]}"#, "q.jsonl:1: the id `a` is here twice"),
+        ("", "", "`t.jsonl` is empty"),
+        (&format!("{tool}\n\n{tool}"), query, "t.jsonl:3: the id `a` already occurs on line 1"),
+        (tool, &format!("{query}\n{query}"), "q.jsonl:2: the id `7` already occurs on line 1"),
+        (tool, r#"{"query":"x","relevant":["a","a"]}"#, "q.jsonl:1: the id `a` occurs twice"),
     ] {
         let error = parse_set(tools, queries).unwrap_err();
         assert!(error.message.starts_with(expected), "{}", error.message);

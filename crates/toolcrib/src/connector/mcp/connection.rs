@@ -116,7 +116,7 @@ impl McpConnection {
                 let failure = if is_hurried { CallFailure::Inconclusive(failure.into_error()) } else { failure };
                 return Err(failure.map_error(|mut error| {
                     if let Some(line) = first_output.non_protocol_line() {
-                        error.message.push_str(&format!("; it printed `{line}`, so it may be no MCP server"));
+                        error.message.push_str(&format!("; it printed `{line}`, so it may not be an MCP server"));
                     }
                     error
                 }));

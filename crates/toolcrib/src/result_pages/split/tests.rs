@@ -56,9 +56,9 @@ fn notes_show_the_position_and_the_next_page() {
     assert_eq!(split.len(), 5);
     assert_eq!(
         page_note(&split[0]),
-        "[page 1 of 5, 2.5 KiB in total; the same call with `page: \"next-2\"` gives the next]"
+        "[page 1 of 5, 2.5 KiB in total; repeat the call with `page: \"next-2\"` for the next]"
     );
-    assert_eq!(page_note(&split[4]), "[page 5 of 5, 2.5 KiB in total; this is the last]");
+    assert_eq!(page_note(&split[4]), "[page 5 of 5, 2.5 KiB in total; this is the last page]");
 }
 
 #[test]
@@ -68,7 +68,11 @@ fn blocks_other_than_text_are_never_split() {
     let split = split_pages(&json!({"content": [text_block("before"), image, link, {"type": "odd"}]}), 1_024);
     assert_eq!(split.len(), 3);
     assert_eq!(split[0]["content"][0], text_block("before"));
-    assert!(page_note(&split[0]).contains("the next has an image (image/png, 3.0 KiB)"), "{}", page_note(&split[0]));
+    assert!(
+        page_note(&split[0]).contains("the next page has an image (image/png, 3.0 KiB)"),
+        "{}",
+        page_note(&split[0])
+    );
     assert_eq!((&split[1]["content"][0], split[1]["content"].as_array().unwrap().len()), (&image, 2));
     assert_eq!((&split[2]["content"][0], &split[2]["content"][1]), (&link, &json!({"type": "odd"})));
 
