@@ -3,6 +3,15 @@
 //! A query passes through these modules in order: `parsed_query` tokenizes it, `resolved_query` looks its terms up
 //! in the `index`, `rank` scores all tools, `rerank` refines the best ones, `duplicates` collapses copies of a
 //! tool. Searching takes no lock and does no I/O; the index is built by the first search in a catalogue.
+//!
+//! ```text
+//! "create a github issue"  -> terms create, github, issue (stems), and related words
+//! postings                 -> per segment: term, tool, impact; built once per tool list
+//! index                    -> all segments: term, postings, rarity; built once per catalogue
+//! scores                   -> sum over terms of weight x rarity x impact
+//! ```
+//!
+//! The result is deterministic: ties are broken by the number of the tool, and sums run in a fixed order.
 
 mod response;
 
@@ -69,6 +78,7 @@ pub struct Query {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
     pub name: ToolName,
+    /// Only comparable within one result; a match by name adds a thousand or more.
     pub score: f32,
     /// Call signature: `name(required*: type, optional: type)`.
     pub signature: String,
@@ -83,7 +93,8 @@ pub struct Hit {
 pub struct SearchResults {
     /// Hits in descending order of score.
     pub hits: Vec<Hit>,
-    /// Suggestion for another query; set when there are no hits.
+    /// Suggestion for another query; set when there are no hits. For people and agents; it names the filter that may be
+    /// too narrow.
     pub hint: Option<String>,
     /// Number of tools that match, including those beyond the limit and collapsed duplicates.
     pub total: usize,
@@ -139,6 +150,7 @@ impl View {
 
     /// Searches with a hook `mix` that may change the term scores before ranking.
     fn search_with(&self, query: &Query, mix: impl FnOnce(&str, &mut [f32])) -> SearchResults {
+        // The first search in a catalogue builds the index; later ones share it.
         let index = self.catalog.search_index();
         let Ranking { hits: ranked, total } = rank::rank_tools(index, query, mix);
         let hits: Vec<Hit> = ranked.into_iter().filter_map(|hit| build_hit(index, hit)).collect();
@@ -160,7 +172,7 @@ fn build_hit(index: &SearchIndex, RankedHit { scored, duplicates: also }: Ranked
     })
 }
 
-/// Suggests how to change a query that found nothing.
+/// Suggests how to change a query that found nothing. Only the source is mentioned if both filters are set.
 fn no_match_hint(query: &Query) -> String {
     let within = match (&query.source, &query.tag) {
         (Some(source), _) => format!(" in `{source}`; search without a source, or"),

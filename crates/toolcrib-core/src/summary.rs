@@ -1,6 +1,15 @@
 //! Summary of the catalogue for a system prompt: the sources, some of their tools, and how to find the others. It stays
 //! within a token budget for any catalogue. Only names are taken from sources, and these are sanitised, so the text
 //! cannot carry instructions from a source.
+//!
+//! ```text
+//! You can use 26 tools from 2 sources. Their schemas are not loaded; use these three tools:
+//! …
+//! github: create_issue, search_code (+22 more)
+//! time: convert_time, get_current_time
+//! ```
+//!
+//! `selection` chooses sources and names, `layout` fits them into the budget.
 
 mod layout;
 mod selection;
@@ -18,7 +27,8 @@ use crate::tokens;
 pub struct SummaryBudget(NonZeroUsize);
 
 impl SummaryBudget {
-    /// Budget when the caller sets none.
+    /// Budget when the caller sets none. Paid by every conversation, so far below the schemas that the summary
+    /// replaces.
     pub const DEFAULT_TOKENS: usize = 500;
 
     /// Creates a budget; `BAD_REQUEST` for 0.

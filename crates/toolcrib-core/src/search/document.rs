@@ -1,4 +1,6 @@
 //! A tool as a search document: text fields with their BM25F weights and length normalisation.
+//!
+//! The name says most about a tool, its arguments least. A change of the weights is measured with `toolcrib eval`.
 
 use serde_json::Value;
 
@@ -20,6 +22,7 @@ pub(super) enum DocumentField {
     Source,
     /// The source's description of itself, e.g. title and `instructions` of an MCP server; shared by all of its tools.
     About,
+    /// Down to [`MAX_SCHEMA_DEPTH`].
     ArgumentName,
     ArgumentDescription,
     /// A value of an `enum`.
@@ -109,6 +112,7 @@ fn read_schema(schema: &Value, depth: usize, take: &mut impl FnMut(DocumentField
             ("$defs" | "definitions", Value::Object(definitions)) => {
                 definitions.values().for_each(|definition| read_schema(definition, depth + 1, take));
             }
+            // At the top level these describe the schema as a whole and no argument.
             ("description" | "title", Value::String(text)) if depth > 0 => {
                 take(DocumentField::ArgumentDescription, text)
             }

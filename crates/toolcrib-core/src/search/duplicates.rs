@@ -1,4 +1,5 @@
-//! Collapses the same tool at several sources into one hit that lists the other sources.
+//! Collapses the same tool at several sources into one hit that lists the other sources. A server may be configured
+//! twice, or several servers offer the same tool; copies would push all other tools out of a short result.
 
 use std::collections::HashMap;
 
@@ -25,6 +26,7 @@ pub(super) fn collapse_duplicates(
     let mut by_name: TermMap<Vec<usize>> = TermMap::default();
     for scored in best {
         let same_name = by_name.entry(index.forward_index().name_key(scored.tool)).or_default();
+        // A query that names the tool means this source.
         let is_name_match = named.get(&scored.tool).is_some_and(|name_match| name_match.is_certain());
         let duplicate_of = same_name
             .iter()

@@ -1,5 +1,12 @@
 //! Evaluation of search on a labelled set: tools, queries, and the tools that each query should find. The set is turned
 //! into a regular catalogue, so the evaluation measures what an agent would get.
+//!
+//! ```json
+//! {"id": "gh1", "server": "github", "name": "create_issue", "description": "…", "input_schema": {}}
+//! {"id": 7, "query": "report a bug", "groups": [["gh1", "gl1"]]}
+//! ```
+//!
+//! The first line is of the tool file, the second of the query file.
 
 mod catalog;
 mod scores;
@@ -66,6 +73,7 @@ struct QueryRecord {
     query: String,
     #[serde(default)]
     relevant: Vec<String>,
+    /// Each group is satisfied by any of its tools.
     groups: Option<Vec<Vec<String>>>,
 }
 
@@ -97,6 +105,7 @@ impl LabelledSet {
             let groups = needed.iter().map(&mut positions).collect();
             labelled_queries.push(LabelledQuery { text: query.query, groups });
         }
+        // Reported and not rejected.
         unknown_ids.sort();
         unknown_ids.dedup();
         let (view, positions) = catalog::build(&tools_by_line)?;

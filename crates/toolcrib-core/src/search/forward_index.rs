@@ -1,5 +1,8 @@
 //! Forward index: the terms of each tool, stored contiguously for all tools of a catalogue. Reranking reads the terms
 //! of 150 tools from as many sources, and visiting each segment for that would be slow.
+//!
+//! Layout of `terms`: name of tool 0, text of tool 0, name of tool 1, … A tool's range ends where the next one begins,
+//! hence the extra entry in `tools`.
 
 use super::postings::{Postings, ToolCard};
 use super::tokenize;
@@ -41,6 +44,7 @@ impl ForwardIndex {
                 text.name_key = tokenize::hash_key(normalized_name);
             }
             self.terms.extend(name_terms.iter().chain(sequence).map(number));
+            // The entry of the next tool, filled in by the next iteration.
             let end = self.terms.len() as u32;
             self.tools.push(ToolText { name_start: end, sequence_start: end, ..ToolText::default() });
         }

@@ -1,11 +1,13 @@
 //! Approximate term matching: words inside longer words and names, and words within a small edit distance. Both score
-//! far below exact term matches.
+//! far below exact term matches. Typos are only guessed for words that no tool contains, so that a guess does not
+//! compete with the word itself.
 
 use super::index::SearchIndex;
 use super::parsed_query::ParsedQuery;
 use super::tokenize;
 
-/// Share of a term's score when the query word is only a substring of the term.
+/// Share of a term's score when the query word is only a substring of the term. Enough to find `auth` in `oauth`, too
+/// little to compete with a whole word.
 const SUBSTRING_WEIGHT: f32 = 0.05;
 /// Minimum length of an ASCII word for substring matching.
 const MIN_SUBSTRING_LEN: usize = 2;
@@ -48,6 +50,7 @@ fn add_substring_matches(index: &SearchIndex, word: &str, scores: &mut [f32]) {
 fn add_typo_matches(index: &SearchIndex, word: &str, scores: &mut [f32]) {
     let stem = tokenize::stem(word);
     let length = stem.chars().count();
+    // Words with digits are versions and ids, whose neighbours mean something else.
     if length < MIN_TYPO_LEN || stem.bytes().any(|byte| byte.is_ascii_digit()) {
         return;
     }

@@ -1,6 +1,9 @@
 //! Inverted index of a whole catalogue: for each term its postings over all segments and its rarity.
 //! Postings of all segments are concatenated by term, so that a search over thousands of sources does not visit each
 //! segment for each word. Built by the first search in a catalogue from the per-segment [`Postings`](super::Postings).
+//!
+//! Tools are identified by consecutive numbers over all segments, so that scores are one plain array. Segments stay
+//! unchanged when other sources change; only this concatenation is built again.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -16,7 +19,8 @@ use super::tokenize::{self, Word};
 use crate::catalog::{CatalogSource, ToolRef};
 
 /// Score of a term in a source's title or tags, for each of its tools. Labels come from the configuration, which can
-/// change while the tool list stays, so they are not part of the segment's postings.
+/// change while the tool list stays, so they are not part of the segment's postings. All tools of a source share it, so
+/// it moves whole sources and not single tools.
 const LABEL_WEIGHT: f32 = 0.3;
 /// Exponent that dampens inverse document frequency: the rarest words of a task are often names of people or files.
 const RARITY_EXPONENT: f32 = 0.8;
@@ -27,7 +31,8 @@ pub(crate) struct SearchIndex {
     segments: Vec<SegmentRange>,
     /// By tool number: the position of its segment in `segments`.
     segment_of: Vec<u32>,
-    /// Numbers of hidden, denied, disabled and masked tools, sorted. They are indexed but never returned.
+    /// Numbers of hidden, denied, disabled and masked tools, sorted. They are indexed but never returned. A policy can
+    /// change without the tool list, so they stay in the postings.
     unsearchable: Vec<u32>,
     terms: TermMap<TermStats>,
     /// Sorted by term, then by tool; [`TermStats`] holds the range of each term.
@@ -95,6 +100,7 @@ impl SearchIndex {
                 tokenize::for_each_word(text, |Word { whole, parts }| {
                     for word in parts.iter().chain([&whole]) {
                         let segments = self.label_segments.entry(tokenize::term_key(word)).or_default();
+                        // Segments are visited in order, so a repeated word finds its own segment at the end.
                         if segments.last() != Some(&(number as u32)) {
                             segments.push(number as u32);
                         }
@@ -167,6 +173,7 @@ impl SearchIndex {
 
     /// Sets the score to 0 for tools that are not searchable or excluded by the source or tag of the query.
     pub(super) fn clear_excluded_scores(&self, query: &Query, scores: &mut [f32]) {
+        // Cleared after all terms were scored, so that postings need no test of visibility.
         self.unsearchable.iter().for_each(|tool| scores[*tool as usize] = 0.0);
         if query.source.is_none() && query.tag.is_none() {
             return;
@@ -278,6 +285,7 @@ impl Hasher for IdentityHasher {
         self.0
     }
 
+    // Required by the trait; `u64` keys use `write_u64`.
     fn write(&mut self, bytes: &[u8]) {
         self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
     }

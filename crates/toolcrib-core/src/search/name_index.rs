@@ -1,4 +1,5 @@
-//! Index of all tool names of a catalogue by normalised spelling, by stems, by substring and by edit distance.
+//! Index of all tool names of a catalogue by normalised spelling, by stems, by substring and by edit distance. A tool
+//! that a query names must be found, in whatever spelling.
 
 use super::index::TermMap;
 use super::postings::ToolCard;
@@ -12,7 +13,7 @@ pub(super) struct NameIndex {
     by_normalized_name: TermMap<Vec<u32>>,
     /// By hash of the stemmed words of the name without prefix.
     by_stems: TermMap<Vec<u32>>,
-    /// Sorted by length; narrows the candidates for edit distance.
+    /// Sorted by length; narrows the candidates for edit distance. Up to two entries per tool, with and without prefix.
     name_shapes: Vec<NameShape>,
     /// Normalised names with source prefix, at the position of the tool number.
     full_names: TextBlock,
@@ -50,6 +51,7 @@ impl NameIndex {
             index.by_stems.entry(card.stems_key).or_default().push(tool);
             index.full_names.push(&card.normalized_full_name);
         }
+        // By length, so that candidates for a distance are one contiguous range.
         index.name_shapes.sort_by_key(|shape| shape.length);
         index
     }

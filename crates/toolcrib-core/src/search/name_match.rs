@@ -1,4 +1,11 @@
 //! Recognises tool names in a query, in any spelling, inside a sentence or misspelled, and ranks those tools first.
+//!
+//! ```text
+//! "github__create_issue"          Exact
+//! "Create issue", "createIssue"   Normalized
+//! "creating issues"               SameStems
+//! "craete_issue"                  Typo, if nothing else matches
+//! ```
 
 use std::collections::HashMap;
 
@@ -15,7 +22,7 @@ const MAX_GUESSED_LEN: usize = 64;
 const MIN_TWO_TYPOS_LEN: usize = 9;
 /// Maximum number of words in a query that is compared with names as a whole; longer ones are sentences.
 const MAX_NAME_WORDS: usize = 6;
-/// Maximum number of words of a query that are looked up as names.
+/// Maximum number of words of a query that are looked up as names. As many as terms of a query.
 const MAX_IDENTIFIERS: usize = 48;
 /// Score added for a name match; larger than any sum of term scores.
 const NAME_MATCH_SCORE: f32 = 1000.0;
@@ -48,12 +55,14 @@ pub(super) fn match_names(index: &SearchIndex, parsed: &ParsedQuery<'_>) -> Hash
     let mut named: HashMap<u32, NameMatch> = HashMap::new();
     let mut add = |tools: &[u32], text: &str, match_kind: NameMatch| {
         for tool in tools.iter().filter(|tool| index.is_searchable(**tool)) {
+            // Either the name in the catalogue or the one that the source uses.
             let is_exact =
                 index.tool(*tool).is_some_and(|tool| tool.name().as_str() == text || tool.original_name() == text);
             let match_kind = if is_exact { NameMatch::Exact } else { match_kind };
             named.entry(*tool).and_modify(|current| *current = match_kind.max(*current)).or_insert(match_kind);
         }
     };
+    // The whole query as a name, then each word that is written like an identifier, then by stems.
     let normalized = tokenize::normalize_name(parsed.text);
     add(index.name_index().find_normalized(&normalized), parsed.text.trim(), NameMatch::Normalized);
     let identifiers = parsed.text.split_whitespace().filter(|word| is_identifier(word)).map(trim_punctuation);

@@ -1,11 +1,12 @@
-//! Tokenized query: its terms, related terms (synonyms) and adjacent pairs. Independent of any catalogue.
+//! Tokenized query: its terms, related terms (synonyms) and adjacent pairs. Independent of any catalogue. A query may
+//! be a tool name, some keywords, or a whole task that an agent pasted; the bounds are for the last.
 
 use super::tokenize::{self, Word};
 use super::vocabulary::vocabulary;
 
 /// Maximum number of bytes of a query that are read. The rest is ignored: agents paste whole documents.
 const MAX_QUERY_BYTES: usize = 4096;
-/// Maximum number of distinct terms; bounds the work per query.
+/// Maximum number of distinct terms; bounds the work per query. Later terms are ignored.
 const MAX_QUERY_TERMS: usize = 48;
 /// Maximum number of related terms.
 const MAX_RELATED_TERMS: usize = 96;
@@ -29,6 +30,7 @@ pub(super) struct ParsedQuery<'a> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct QueryTerm {
     pub(super) key: u64,
+    /// Below 1 for words that usually frame a request, such as `want`.
     pub(super) weight: f32,
 }
 
@@ -65,6 +67,7 @@ impl<'a> ParsedQuery<'a> {
             if self.terms.len() >= MAX_QUERY_TERMS || !is_significant(&whole) {
                 return;
             }
+            // The parts of a compound word are terms too, but only the whole word is part of pairs.
             let key = self.add_term(&whole);
             parts.iter().for_each(|part| {
                 self.add_term(part);

@@ -1,5 +1,8 @@
 //! Inverted index of one segment: its terms and their scores for each tool. Built by the first search from the segment
 //! alone; the rarity of a term over all sources belongs to the [`SearchIndex`](super::SearchIndex).
+//!
+//! A posting stores the final BM25F impact instead of counts: lengths are compared with constants, so it does not
+//! depend on other sources and is never computed again.
 
 use std::collections::HashMap;
 
@@ -13,9 +16,11 @@ use crate::catalog::{Segment, SegmentEntry};
 use crate::outline;
 use crate::tool::Tool;
 
-/// Term frequency saturation (`k1` in BM25F): how quickly further occurrences of a term add less.
+/// Term frequency saturation (`k1` in BM25F): how quickly further occurrences of a term add less. An impact stays below
+/// 1.
 const SATURATION: f32 = 1.4;
-/// Maximum number of terms per tool in [`ToolCard::sequence`].
+/// Maximum number of terms per tool in [`ToolCard::sequence`]. The beginning of a description says what a tool does;
+/// the rest is notes and examples.
 const MAX_SEQUENCE_LEN: usize = 96;
 
 /// Terms, postings and cards of the tools of one segment.
@@ -105,6 +110,7 @@ impl Postings {
             }
             cards.push(build_card(segment, entry, tool.as_ref(), &schema, &mut lexicon));
         }
+        // The weights come out of a hash map in any order; sorting makes the index deterministic.
         entries.sort_unstable_by_key(|(term, posting)| (*term, posting.tool));
         let mut terms = lexicon.terms;
         // `postings_end` counts the postings of each term first and then becomes their running sum.

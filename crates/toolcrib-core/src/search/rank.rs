@@ -1,5 +1,8 @@
 //! Ranks the tools of a catalogue for a query: scores all tools by terms and names, selects the best candidates,
 //! reranks them and collapses duplicates.
+//!
+//! The first pass touches every tool and must be cheap: one addition per posting of a query term. The second pass
+//! (`rerank`) is more expensive per tool and sees only the best [`MIN_CANDIDATES`] or so.
 
 use std::cmp::Ordering;
 
@@ -32,7 +35,7 @@ pub(super) struct RankedHit {
 #[derive(Debug, Default)]
 pub(super) struct Ranking {
     pub(super) hits: Vec<RankedHit>,
-    /// Number of tools with a positive score.
+    /// Number of tools with a positive score. Includes tools beyond the limit.
     pub(super) total: usize,
 }
 
@@ -86,6 +89,7 @@ fn select_best(scores: &[f32], keep: usize) -> Vec<ScoredTool> {
             *column_best = if score > column_best { *score } else { *column_best };
         }
     }
+    // With `keep` columns at or above the threshold there are at least `keep` such tools, so none below it is needed.
     let threshold = match keep {
         1..=SCORE_COLUMNS => *columns.clone().select_nth_unstable_by(keep - 1, |a, b| b.total_cmp(a)).1,
         _ => 0.0,

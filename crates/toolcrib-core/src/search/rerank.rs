@@ -1,5 +1,8 @@
 //! Second ranking pass over the best tools of the first: adds scores for adjacent terms, for names that the query
 //! covers and for sources that match as a whole, then diversifies the top results.
+//!
+//! Reads the forward index instead of the postings, since it needs all terms of few tools. A change of the constants is
+//! measured with `toolcrib eval`.
 
 use super::index::{SearchIndex, TermStats};
 use super::rank::{ScoredTool, compare_scores};
@@ -25,6 +28,7 @@ pub(super) fn rerank(index: &SearchIndex, resolved: &ResolvedQuery<'_>, best: &m
     let texts = index.forward_index();
     let mut best_by_segment = vec![0.0_f32; index.segment_count()];
     for scored in best.iter_mut() {
+        // Adjacent terms add to the score; a covered name multiplies it.
         let pairs = query_terms.pair_score(texts.sequence(scored.tool));
         let share = query_terms.name_share(texts.name_terms(scored.tool), texts.name_rarity(scored.tool));
         scored.score = (scored.score + pairs) * (1.0 + WHOLE_NAME_WEIGHT * share);
@@ -124,6 +128,7 @@ impl BitFilter {
 /// Reorders the top results so that together they cover more of the query: a task may need several tools, and terms
 /// that earlier results cover count less for later ones (a form of maximal marginal relevance).
 fn diversify(index: &SearchIndex, terms: &[ResolvedTerm<'_>], best: &mut Vec<ScoredTool>) {
+    // Only the first candidates are reordered: each choice compares all of them.
     let mut rest = best.split_off(DIVERSIFICATION_CANDIDATES.min(best.len()));
     let term_scores_of = term_scores(index, terms, best);
     let term_scores_of = |row: usize| &term_scores_of[row * terms.len()..(row + 1) * terms.len()];

@@ -1,5 +1,5 @@
 //! A parsed query resolved against the index of one catalogue: each term is looked up once and weighted by its rarity
-//! there. Terms that occur in no tool are dropped.
+//! there. Terms that occur in no tool are dropped. Lives for one search; borrows the statistics from the index.
 
 use super::index::{SearchIndex, TermStats};
 use super::parsed_query::{ParsedQuery, QueryTerm};

@@ -1,4 +1,5 @@
-//! JSON form of search results: `toolcrib search --json` and `GET /api/search`.
+//! JSON form of search results: `toolcrib search --json` and `GET /api/search`. Agents get text lines instead
+//! ([`Hit::to_line`]).
 
 use serde::Serialize;
 
@@ -14,6 +15,7 @@ pub struct SearchResponse<'a> {
     pub total: usize,
     /// Tokens (`o200k_base`) of the hits as text lines, i.e. the cost for an agent that reads them.
     pub tokens: usize,
+    /// See [`SearchResults::hint`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<&'a str>,
 }

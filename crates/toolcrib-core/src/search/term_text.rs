@@ -1,4 +1,5 @@
-//! Texts of all terms of a catalogue, for matching by substring and by edit distance.
+//! Texts of all terms of a catalogue, for matching by substring and by edit distance. Built on first use: queries of
+//! several known words do not need it.
 
 use super::index::TermMap;
 use super::text_block::TextBlock;
@@ -57,6 +58,7 @@ impl TermTexts {
         let length = stem.chars().count() as u32;
         let letter_mask = tokenize::letter_mask(stem);
         let first = stem.chars().next().unwrap_or_default();
+        // Texts are sorted, so those with the same first letter are contiguous.
         let start = self.texts.partition_point(|text| !text.starts_with(first) && text < stem);
         let mut found = Vec::new();
         for (position, shape) in self.shapes.iter().enumerate().skip(start) {

@@ -1,4 +1,5 @@
-//! Many short texts concatenated into one, so that a substring search scans them all in a single pass.
+//! Many short texts concatenated into one, so that a substring search scans them all in a single pass. A line break
+//! cannot occur in a text, so no match spans two of them.
 
 use memchr::memmem;
 

@@ -1,5 +1,12 @@
 //! Tokenizer: splits text at every boundary that identifiers have, lower-cases and stems words. Scripts without spaces
 //! become pairs of characters (bigrams).
+//!
+//! ```text
+//! create_issue  -> create, issue             GitHub-API v2 -> github (git, hub), api, v2 (v, 2)
+//! HTTPServer    -> httpserver (http, server) 搜索关键词     -> 搜索, 索关, 关键, 键词
+//! ```
+//!
+//! Queries and tools use the same function, so both sides always agree.
 
 use rust_stemmers::{Algorithm, Stemmer};
 
@@ -36,7 +43,8 @@ pub(super) fn normalize_name(text: &str) -> String {
     text.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// English stem of a word (Porter 2). Words with digits or non-ASCII letters stay as they are.
+/// English stem of a word (Porter 2). Words with digits or non-ASCII letters stay as they are. Stems need not be words:
+/// `repositories` becomes `repositori`.
 pub(super) fn stem(word: &str) -> String {
     if !word.is_ascii() || word.bytes().any(|byte| byte.is_ascii_digit()) {
         return word.to_owned();
@@ -124,6 +132,7 @@ fn is_boundary(piece: &[char], position: usize) -> bool {
     if previous.is_numeric() != current.is_numeric() {
         return true;
     }
+    // `HTTPServer`: the last capital of a run begins the next word.
     let begins_word = piece.get(position + 1).is_some_and(|next| next.is_lowercase());
     current.is_uppercase() && (previous.is_lowercase() || begins_word)
 }

@@ -1,4 +1,6 @@
-//! Built-in knowledge about English words: stop words, weak words and related words (synonyms).
+//! Built-in knowledge about English words: stop words, weak words and related words (synonyms). Tables in the source
+//! code instead of a model: they can be read and edited, and cost nothing at start. Other languages are searched
+//! without them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;

@@ -1,5 +1,8 @@
 //! Fits a summary into its token budget. The token counts of whole lines add up, so each line is counted once and no
 //! more lines are rendered than can fit; the complete text is counted at the end to be certain.
+//!
+//! A shorter header is chosen first, then fewer sources get a line, then a line names fewer tools, and at last sources
+//! are only named.
 
 use super::selection::{MAX_NAMED_TOOLS, SummarySource};
 use crate::tokens;
@@ -7,7 +10,8 @@ use crate::tokens;
 /// Numbers of tools named per source, tried in this order: fewer if names are long.
 const NAMED_TOOL_COUNTS: [usize; 3] = [MAX_NAMED_TOOLS, 3, 1];
 
-/// Texts for an empty catalogue, longest first.
+/// Texts for an empty catalogue, longest first. Sources may not have been discovered yet, so the text tells agents to
+/// try.
 const EMPTY_CATALOG_TEXTS: [&str; 2] = [
     "No tools are known yet. Tools will be discovered when they are first needed: \
      ask search_tools(query) for what you want to do, and again a little later.",

@@ -1,4 +1,5 @@
-//! Selects what a summary names: the order of the sources, and the most informative tools of each.
+//! Selects what a summary names: the order of the sources, and the most informative tools of each. Short names with few
+//! words tend to be the general ones (`search`, `create_issue`), so they stand for the source.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Static embedding model: a WordPiece vocabulary and one vector per piece.
+//! Static embedding model: a WordPiece vocabulary and one vector per piece. Only WordPiece tokenizers and the data
+//! types F32 and F16 are read; other models are rejected with the reason.
 
 use std::collections::HashMap;
 
@@ -65,6 +66,7 @@ impl EmbeddingModel {
     pub(super) fn embed(&self, text: &str) -> Vec<f32> {
         let mut sum = vec![0.0_f32; self.dimensions];
         for row in self.piece_rows(text).into_iter().take(MAX_PIECES) {
+            // Rows were checked when the model was parsed.
             let start = row as usize * self.dimensions;
             let vector = self.values.get(start..start + self.dimensions).unwrap_or_default();
             sum.iter_mut().zip(vector).for_each(|(sum, value)| *sum += value);
@@ -118,6 +120,7 @@ fn parse_embeddings(bytes: &[u8]) -> Result<(Vec<f32>, usize)> {
     let tensor = header.get("embeddings").cloned().ok_or_else(|| unusable_error("it has no tensor `embeddings`"))?;
     let tensor: TensorHeader =
         serde_json::from_value(tensor).context(Code::ConfigInvalid, "parse the header of `model.safetensors`")?;
+    // Offsets are relative to the end of the header.
     let [start, end] = tensor.data_offsets;
     let data = rest[length..].get(start..end).ok_or_else(short)?;
     let values: Vec<f32> = match tensor.dtype.as_str() {

@@ -1,4 +1,5 @@
-//! Builds a catalogue from the tools of a labelled set: one source per server, through the regular manifest code.
+//! Builds a catalogue from the tools of a labelled set: one source per server, through the regular manifest code. Tools
+//! pass the same normalisation and limits as those of a real server.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -72,6 +73,7 @@ fn build_source(
     let offered = |with_schema: &dyn Fn(&str) -> bool| -> Result<Vec<Box<RawValue>>> {
         records.iter().map(|record| to_raw_tool(record, with_schema(&record.name))).collect()
     };
+    // First with all schemas; tools that are excluded because of theirs are offered again without it.
     let mut manifest = Manifest::new(id, &offered(&|_| true)?, Vec::new(), &ToolLimits::default());
     if !manifest.excluded.is_empty() {
         // Keep tools with an unusable schema searchable by name and description: list them without the schema.

@@ -1,4 +1,7 @@
 //! Ranking metrics: recall, NDCG (gain 1 per needed tool) and mean reciprocal rank.
+//!
+//! Recall@k is the share of needed tools among the first k; NDCG@k also rewards a higher rank, relative to the best
+//! possible order; the reciprocal rank is 1 divided by the rank of the first needed tool.
 
 use std::collections::BTreeSet;
 
@@ -73,6 +76,7 @@ impl Scores {
             let found_count = ranks.iter().filter(|rank| *rank < cutoff).count();
             *sum += found_count as f64 / groups.len().max(1) as f64;
         }
+        // Ranks count from 0, so the first one has a gain of 1.
         let gain = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
         for CutoffSum { cutoff, sum } in &mut self.ndcg {
             let ideal: f64 = (0..groups.len().min(*cutoff)).map(gain).sum();
