@@ -48,6 +48,7 @@ impl Condition {
         }
         // Real documents also put the whole condition in braces.
         let text = text.trim();
+        // Only if no other brace is inside, or `{$a} == {$b}` would lose its outer ones.
         let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
         let text = inner.filter(|inner| !inner.contains('}')).unwrap_or(text);
         let mut parser = ConditionParser { rest: text.trim(), depth: 0 };
@@ -74,6 +75,7 @@ impl Condition {
             }
             Condition::Not(inner) => boolean(!inner.evaluate(scope, budget)?),
             Condition::Compare(left, operator, right) => {
+                // Both sides are charged by size: a condition may compare two large responses.
                 let left = left.evaluate_value(scope, budget)?;
                 let right = right.evaluate_value(scope, budget)?;
                 budget.spend_on_comparison(&left)?;
@@ -174,6 +176,7 @@ struct ConditionParser<'a> {
 impl ConditionParser<'_> {
     /// `a || b`
     fn parse_or(&mut self) -> Result<Condition, String> {
+        // One part without an operator is returned itself, so the tree has no needless level.
         let mut parts = vec![self.parse_and()?];
         while self.take("||") {
             parts.push(self.parse_and()?);
@@ -209,6 +212,7 @@ impl ConditionParser<'_> {
 
     /// `!a`, `(a)` or an operand. All recursion passes here, so the depth is checked here.
     fn parse_unary(&mut self) -> Result<Condition, String> {
+        // Counted up on the way in and down on the way out; an error ends the parser, so it need not be reset.
         self.depth += 1;
         if self.depth > MAX_CONDITION_DEPTH {
             return Err(format!("the condition is nested deeper than {MAX_CONDITION_DEPTH} levels"));

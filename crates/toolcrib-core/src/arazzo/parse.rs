@@ -86,7 +86,7 @@ const MAX_SOURCE_DESCRIPTIONS: usize = 1000;
 /// Maximum size of all workflows together, in memory. Workflows beyond it are excluded.
 const MAX_WORKFLOW_BYTES: usize = 128 * 1024 * 1024;
 
-/// Error in one workflow, with its JSON pointer.
+/// Error in one workflow, with its JSON pointer. Becomes an [`ExcludedTool`] with the reason and `(at POINTER)`.
 #[derive(Debug)]
 struct ArazzoParseError {
     pointer: String,
@@ -137,6 +137,7 @@ impl ArazzoParser<'_> {
         for (index, value) in
             array_field(self.document, "sourceDescriptions").iter().take(MAX_SOURCE_DESCRIPTIONS).enumerate()
         {
+            // Without `type`, a description is taken for an OpenAPI document, the common case.
             let text = |name: &str| value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
             let name = text("name").map_or_else(|| format!("#{}", index + 1), |name| sanitize_truncated(name, 100));
             let parsed = match (text("name"), text("url"), text("type")) {
@@ -174,6 +175,7 @@ impl ArazzoParser<'_> {
             None => Value::Object(serde_json::Map::new()),
         };
         self.spend_bytes(approximate_size(&inputs), pointer)?;
+        // The first error excludes the workflow.
         let steps = self.parse_steps(value, pointer)?;
         let mut depends_on = Vec::new();
         for (index, other) in array_field(value, "dependsOn").iter().enumerate() {
@@ -246,6 +248,7 @@ fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, excluded: &
             }
         }
     }
+    // `retain` gives no index, so it is counted.
     let mut position = 0;
     workflows.retain(|_| {
         position += 1;
@@ -253,7 +256,8 @@ fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, excluded: &
     });
 }
 
-/// Ids of all workflows that a workflow refers to.
+/// Ids of all workflows that a workflow refers to. As dependencies, as targets of steps, and as targets of actions; an
+/// id may occur several times.
 fn referenced_workflows(workflow: &Workflow) -> Vec<&str> {
     let mut ids: Vec<&str> = workflow.depends_on.iter().map(String::as_str).collect();
     for step in &workflow.steps {

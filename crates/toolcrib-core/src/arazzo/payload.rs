@@ -59,6 +59,7 @@ impl RequestBodyTemplate {
         absent_inputs: &HashSet<String>,
         budget: &mut FillBudget,
     ) -> Result<Value> {
+        // Without a payload, replacements and body parameters fill an empty object.
         let mut body = match &self.payload {
             Some(payload) => fill_within(&without_absent_inputs(payload, absent_inputs, 0), scope, budget)?,
             None => Value::Object(Map::new()),
@@ -100,6 +101,7 @@ fn without_absent_inputs(value: &Value, absent_inputs: &HashSet<String>, depth: 
 
 /// Sets the value at a pointer; the last property and the end of an array (`-`) need not exist.
 fn set_at_pointer(body: &mut Value, pointer: &str, value: Value) -> Result<()> {
+    // Existing targets are replaced, also whole objects.
     if let Some(target) = body.pointer_mut(pointer) {
         *target = value;
         return Ok(());
@@ -122,6 +124,7 @@ fn set_at_pointer(body: &mut Value, pointer: &str, value: Value) -> Result<()> {
 /// parsed stays a text.
 fn parse_payload(payload: &Value, media_type: &str) -> Value {
     let Value::String(text) = payload else { return payload.clone() };
+    // Without a media type, only a text that looks like JSON is parsed.
     let parsed = if media_type.contains("x-www-form-urlencoded") {
         Some(parse_form(text)).filter(|_| text.contains('='))
     } else if media_type.contains("json") || (media_type.is_empty() && text.trim_start().starts_with(['{', '['])) {

@@ -21,6 +21,7 @@ impl<'a> SchemaComparer<'a, '_> {
         path: &SchemaPath,
         depth: usize,
     ) {
+        // Collect both sides first: a rename can only be seen when exactly one name left and one came.
         let before = field_schemas(old);
         let after = field_schemas(new);
         let required_before = required_names(old);
@@ -41,6 +42,7 @@ impl<'a> SchemaComparer<'a, '_> {
         let is_renamed = renamed.is_some_and(|(old, new)| self.are_equal(old, new));
         let role = self.role;
         let findings = &mut *self.findings;
+        // An argument that vanished breaks callers that send it.
         // Readers of an output may rely on a field that was always present.
         let loss_class = |name: &str| match (role, required_before.contains(name)) {
             (SchemaRole::Input, _) | (SchemaRole::Output, true) => ChangeClass::Breaking,
@@ -126,6 +128,7 @@ impl<'a> SchemaComparer<'a, '_> {
         path: &SchemaPath,
         depth: usize,
     ) {
+        // Positions that only one side describes are not compared with the other's rest; the count is reported instead.
         let ((before, old_rest), (after, new_rest)) = (item_schemas(old), item_schemas(new));
         // Position by position.
         for (old, new) in before.iter().zip(after) {

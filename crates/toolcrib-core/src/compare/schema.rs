@@ -218,6 +218,7 @@ impl<'a> SchemaComparer<'a, '_> {
 
     /// Reports that a schema that accepted anything now accepts only `alternatives`.
     fn report_narrowed_to(&mut self, alternatives: &[Alternative<'a>], path: &SchemaPath) {
+        // If all alternatives list values, naming these says more than naming types.
         let value_lists: Option<Vec<_>> = alternatives.iter().map(|alternative| alternative.values.as_ref()).collect();
         let description = match value_lists {
             Some(values) => {
@@ -231,6 +232,7 @@ impl<'a> SchemaComparer<'a, '_> {
 
     /// Compares an old alternative with the new one it was matched with.
     fn compare_pair(&mut self, old: &Alternative<'a>, new: &Alternative<'a>, path: &SchemaPath, depth: usize) {
+        // Annotations of the node itself were compared before it was split.
         if old.has_own_schema && new.has_own_schema {
             self.compare_annotations(&old.layers, &new.layers, path);
         }

@@ -35,6 +35,7 @@ pub(super) fn simplify_keywords(mut keywords: Map<String, Value>, referenced: Ve
         merge_alternatives(&mut keywords, name);
     }
     // `allOf` with one member and nothing beside it is that member.
+    // The targets of references apply like members of `allOf`.
     let mut members = referenced;
     if let Some(Value::Array(all)) = keywords.shift_remove("allOf") {
         members.extend(all);
@@ -77,6 +78,7 @@ fn merge_alternatives(keywords: &mut Map<String, Value>, name: &str) {
         let merged = types.map(|types| ("type", types)).or_else(|| values.map(|values| ("enum", values)));
         if let Some((keyword, merged)) = merged {
             let all: Vec<Value> = merged.concat();
+            // Duplicates tell whether members of `oneOf` overlap.
             let mut distinct = all.clone();
             sort_and_dedup(&mut distinct);
             // Every integer is a number, so these two types overlap.

@@ -114,6 +114,7 @@ fn results(source: &SourceDiff, artifact: &Artifact) -> Vec<Value> {
             format!("`{id}` {problem}: {}", sanitize_truncated(&error.message, 300)),
         ));
     }
+    // Changes of older records have no class.
     for change in &source.changed {
         let class = change.class.unwrap_or(ChangeClass::Other);
         results.push(result(DiffKind::Changed(class), &change.name, describe_change_in_full(change)));
@@ -176,7 +177,7 @@ impl DiffKind {
         }
     }
 
-    /// Returns a short description of the rule.
+    /// Returns a short description of the rule. Without a full stop; `fullDescription` adds it.
     fn meaning(self) -> &'static str {
         match self {
             DiffKind::Changed(class) => class.meaning(),

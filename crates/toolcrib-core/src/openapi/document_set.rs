@@ -123,6 +123,7 @@ impl DocumentSet {
             let beginning = sanitize_truncated(&reference[..reference.floor_char_boundary(200)], 120);
             return Err(format!("`$ref` to `{beginning}`, which is longer than {MAX_REFERENCE_LEN} bytes"));
         }
+        // Only built for an error.
         let displayed = || sanitize_truncated(reference, 120);
         let (url, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         // A reference without a URL stays within its document.
@@ -157,6 +158,7 @@ impl DocumentSet {
     /// Resolves a JSON pointer. Where a token is missing, follows the reference at that place: some documents point
     /// through references.
     fn resolve_pointer<'a>(&'a self, document_url: &'a str, pointer: &str, hops: &mut usize) -> Option<NodeRef<'a>> {
+        // From the root of the document, token by token.
         let mut node = NodeRef { value: self.documents.get(document_url)?.as_ref().ok()?, document_url };
         for token in pointer.split('/').skip(1) {
             // Unescapes the token; the order matters for `~01`.

@@ -50,6 +50,7 @@ pub(super) fn read_parameters<'a>(
     operation_ref: &OperationRef<'a>,
     faults: &mut Vec<String>,
 ) -> Vec<DeclaredParameter<'a>> {
+    // First occurrence decides the order, the last one the content.
     let mut parameters: Vec<DeclaredParameter<'a>> = Vec::new();
     // Location and name identify a parameter.
     let mut positions: HashMap<(ParameterLocation, String), usize> = HashMap::new();
@@ -276,7 +277,7 @@ fn template_name(name: &str) -> &str {
     name.trim_start_matches('+').trim_end_matches('*')
 }
 
-/// Returns the distinct parameter names in a path.
+/// Returns the distinct parameter names in a path. An unclosed brace ends the search: it is literal text.
 fn path_template_names(path: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut rest = path;

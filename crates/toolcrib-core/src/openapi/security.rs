@@ -39,6 +39,7 @@ impl<'a> SecuritySchemes<'a> {
         documents: &'a DocumentSet,
         version: SpecVersion,
     ) -> SecuritySchemes<'a> {
+        // An unresolvable scheme is read as an empty one, which becomes `Other`.
         let null = &Value::Null;
         let (container, key) = match version {
             SpecVersion::Swagger2 => (root.value, "securityDefinitions"),
@@ -92,7 +93,8 @@ impl<'a> SecuritySchemes<'a> {
         !self.schemes.is_empty()
     }
 
-    /// Returns whether a parameter is an API key of a scheme. Agents never see credentials.
+    /// Returns whether a parameter is an API key of a scheme. Agents never see credentials. Such a parameter is left
+    /// out of the arguments; the configured key is sent instead.
     pub(super) fn is_credential(&self, location: &str, name: &str) -> bool {
         match location {
             "header" => self.api_keys.contains(&("header", name.to_ascii_lowercase())),
@@ -118,6 +120,7 @@ fn parse_scheme(value: &Value) -> SecurityScheme {
                 "header" => KeyLocation::Header,
                 "query" => KeyLocation::Query,
                 "cookie" => KeyLocation::Cookie,
+                // An API key in an unknown place cannot be sent.
                 _ => return other(),
             };
             SecurityScheme::ApiKey { name: text("name").to_owned(), location }

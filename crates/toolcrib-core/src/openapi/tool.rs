@@ -34,6 +34,7 @@ pub(super) fn build_tool(
 ) -> Result<Box<RawValue>, String> {
     let value = operation_ref.operation.value;
     // The declaration of the source takes precedence over the document.
+    // A fault in the extension excludes the operation: without polling, a call would return an unfinished job.
     let poll = match (poll, value.get("x-toolcrib-poll")) {
         (Some(poll), _) => Some(poll.clone()),
         (None, Some(declared)) => Some(parse_poll(declared)?),
@@ -71,6 +72,7 @@ fn tool_description(operation_ref: &OperationRef<'_>, deprecated: bool) -> Strin
         container.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
     };
     // The path item may have a summary and description for all its operations.
+    // Both are shortened first, so that their first sentences can be compared.
     let text_of = |key| text(operation_ref.operation.value, key).or_else(|| text(operation_ref.path_item.value, key));
     let summary = text_of("summary").map(|text| description::shorten(&text, MAX_SUMMARY_LEN));
     let description = text_of("description").map(|text| description::shorten(&text, MAX_DESCRIPTION_LEN));

@@ -76,6 +76,7 @@ impl<'a> SchemaOutliner<'a> {
     /// limits.
     pub(super) fn top_level_arguments(&self, schema: &'a Value) -> Vec<(&'a str, &'a Value, bool)> {
         let schema = self.resolve(schema);
+        // Signatures read the top level and its `allOf` parts only, so no budget is needed.
         let mut parts = vec![schema];
         let mut visited = HashSet::from([std::ptr::from_ref(schema)]);
         let all_of = array_at(schema, "allOf").iter().map(|part| self.resolve(part));
@@ -139,6 +140,7 @@ impl<'a> SchemaOutliner<'a> {
         if is_on_trail(schema, trail) {
             return (Vec::new(), 0);
         }
+        // Large nodes are charged by their names, before any of them is read.
         let required = array_at(schema, "required");
         let properties = schema.get("properties").and_then(Value::as_object);
         let count = properties.map_or(0, |properties| properties.len());
@@ -162,6 +164,7 @@ impl<'a> SchemaOutliner<'a> {
             .into_iter()
             .map(|(name, property)| (name.as_str(), self.read_argument(name, property, trail)))
             .collect();
+        // Of several parts with a field, the first describes it.
         for part in array_at(schema, "allOf") {
             let (more_fields, omitted_there) = self.read_named_fields(part, trail);
             omitted += omitted_there;

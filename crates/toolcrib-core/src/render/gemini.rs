@@ -20,6 +20,7 @@ use crate::tool::Tool;
 
 /// Projects a tool to Gemini's format.
 pub(super) fn project(name: &str, tool: &Tool) -> ProjectedTool {
+    // A name cannot be changed here: calls come back under the name that the model was given.
     if !limits::is_gemini_name(name) {
         let reason = "a name must begin with a letter or an underscore".to_owned();
         return ProjectedTool { text: None, losses: Vec::new(), unsupported_reason: Some(reason) };
@@ -52,6 +53,7 @@ pub(super) fn project(name: &str, tool: &Tool) -> ProjectedTool {
 /// Projects the input schema and returns the losses. If inlining makes it too large, tries again with fewer levels of
 /// references.
 fn project_schema(raw: &RawValue) -> (ProjectionResult<Value>, Vec<Loss>) {
+    // Each attempt starts from the original schema, with its own counters and losses.
     let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
     let mut result = (Err(Unsupported::new("", "it has no schema")), Vec::new());
     for max_open_references in gemini::REFERENCE_DEPTHS {
@@ -84,6 +86,7 @@ impl GeminiProjector<'_> {
     fn project_root(&mut self, schema: &Value) -> ProjectionResult<Value> {
         let mut keywords = root::to_object_schema(schema, &mut self.context)?;
         drop_illegal_arguments(&mut keywords, limits::is_gemini_argument_name, &mut self.context)?;
+        // Taken out first and added last, so that `project_object` does not record them as unsupported.
         let annotations = ["title", "description"].map(|key| keywords.shift_remove(key).filter(Value::is_string));
         // References are inlined from the original schema, so definitions are not written.
         keywords.retain(|key, _| key != "type" && !key.starts_with('$') && key != "definitions");
@@ -112,6 +115,7 @@ impl GeminiProjector<'_> {
             SchemaNode::parse(schema, path, &mut self.context)?;
         let path = path.as_str();
         let projected = match kind {
+            // Objects and arrays are left out: they would need a description of their contents.
             SchemaKind::Any => {
                 self.context.record_loss(path, "any value is not supported, narrowed to string, number or boolean");
                 let alternatives = ["string", "number", "boolean"].map(|name| json!({ "type": name }));
@@ -131,6 +135,7 @@ impl GeminiProjector<'_> {
 
     /// Drops optional fields that are not supported; fails for required ones.
     fn project_object(&mut self, keywords: &Map<String, Value>, path: &str) -> ProjectionResult<Map<String, Value>> {
+        // Keywords beside the fields first; the fields, and what is required of them, follow.
         let mut projected =
             self.supported_keywords("object", keywords, path, &["properties", "required", "additionalProperties"]);
         let required = required_names(keywords);
@@ -147,6 +152,8 @@ impl GeminiProjector<'_> {
                 Err(unsupported) => self.context.record_dropped_field(&field_path, &unsupported),
             }
         }
+        // Gemini's objects are open and cannot describe other fields. A closed object loses nothing that matters to a
+        // caller; an open one with declared fields is not reported, since most schemas are written like that.
         match keywords.get("additionalProperties") {
             Some(Value::Bool(false)) => {}
             None if !fields.is_empty() => {}
@@ -155,6 +162,7 @@ impl GeminiProjector<'_> {
                 "additional properties cannot be described; the object accepts any fields",
             ),
         }
+        // Only fields that were kept; a dropped field was optional.
         let required: Vec<&String> = fields.keys().filter(|name| required.contains(name.as_str())).collect();
         let required = json!(required);
         if !fields.is_empty() {
@@ -197,6 +205,7 @@ impl GeminiProjector<'_> {
         if name == "string" {
             self.keep_text_choices(&mut keywords, path);
         }
+        // Formats only inform, so an unsupported one is dropped and its argument stays.
         let format = keywords.get("format").and_then(Value::as_str);
         if let Some(format) = format.filter(|format| !gemini::supported_formats(name).contains(format)) {
             self.context
@@ -249,6 +258,7 @@ impl GeminiProjector<'_> {
         alternatives: &[(String, Value)],
         path: &str,
     ) -> ProjectionResult<Map<String, Value>> {
+        // A failed alternative is dropped by `join_alternatives`, unless none is left.
         let projected = alternatives
             .iter()
             .map(|(path, alternative)| (path.as_str(), self.project_nested(alternative, path)))
@@ -258,6 +268,7 @@ impl GeminiProjector<'_> {
 
     /// Replaces a reference by its target. A recursive or too deep reference to an object becomes an open object.
     fn inline_reference(&mut self, reference: &str, path: &str) -> ProjectionResult<Map<String, Value>> {
+        // The schema itself (`#`) counts as recursive at once: it is always open.
         let Some(target) = self.context.resolve(reference) else {
             return Err(Unsupported::new(&child_pointer(path, "$ref"), "the reference cannot be resolved"));
         };

@@ -30,6 +30,7 @@ pub(super) fn merge_all_of(
         context.count_merge(&part_path)?;
         let part = match part {
             Value::Object(part) => part,
+            // `true` restricts nothing, and `false` leaves no valid value.
             Value::Bool(true) => continue,
             Value::Bool(false) | Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 return Err(Unsupported::new(&part_path, "it allows no value"));
@@ -49,6 +50,7 @@ pub(super) fn resolve_reference(
 ) -> ProjectionResult<Map<String, Value>> {
     for _ in 0..MAX_MERGE_DEPTH {
         let Some(reference) = keywords.shift_remove("$ref") else { return Ok(keywords) };
+        // Only references within the schema are followed; nothing is fetched.
         let target = reference.as_str().and_then(|reference| context.resolve(reference)).and_then(Value::as_object);
         let Some(target) = target else {
             return Err(Unsupported::new(&child_pointer(path, "$ref"), "the reference cannot be resolved"));
@@ -101,6 +103,8 @@ fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> JoinResult {
     let numbers = ours.as_f64().zip(theirs.as_f64());
     match (key, &mut *ours, theirs) {
         ("properties" | "$defs" | "definitions", Value::Object(ours), Value::Object(theirs)) => {
+            // The same property in two parts must satisfy both, which `allOf` expresses; definitions are only looked
+            // up, so the first stays.
             for (name, theirs) in theirs {
                 match ours.get_mut(name) {
                     Some(ours) if ours != theirs && key == "properties" => add_all_of_part(ours, theirs),
@@ -117,6 +121,7 @@ fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> JoinResult {
             JoinResult::Joined
         }
         ("type", _, _) => {
+            // The intersection; types that exclude each other are a conflict.
             let their_types = type_names(theirs).into_iter().collect();
             let mut seen = HashSet::new();
             let common = type_names(ours).into_iter().filter_map(|name| narrower_type(name, &their_types));
@@ -131,6 +136,7 @@ fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> JoinResult {
         }
         ("enum", Value::Array(ours), Value::Array(theirs)) => {
             let their_values: HashSet<&Value> = theirs.iter().collect();
+            // An empty `enum` is invalid, so contradictory choices are a conflict instead.
             if !ours.iter().any(|value| their_values.contains(value)) {
                 return JoinResult::Conflict;
             }

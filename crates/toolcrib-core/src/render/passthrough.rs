@@ -49,6 +49,7 @@ pub(super) fn project_schema(raw: &RawValue, rules: &RootRules) -> (ProjectionRe
 
 /// Whether the provider accepts the schema as it is. Scans the text and parses it only if it contains arrays.
 fn is_supported(raw: &RawValue, rules: &RootRules) -> bool {
+    // Works on the raw text of the top level; only arrays need the parsed schema.
     let Some(fields) = RawFields::parse(raw) else { return false };
     let is_object = fields.get("type").is_some_and(|name| name.get() == "\"object\"");
     let is_forbidden = |key: &str| key == "$ref" || rules.forbidden_at_root.contains(&key);
@@ -67,6 +68,7 @@ fn is_supported(raw: &RawValue, rules: &RootRules) -> bool {
 /// Edits a schema that the provider would reject.
 fn edit_schema(schema: &Value, rules: &RootRules, context: &mut ProjectionContext<'_>) -> ProjectionResult<Value> {
     let mut keywords = root::to_object_schema(schema, context)?;
+    // `to_object_schema` merged alternatives already; this drops the rest, such as `not`.
     for keyword in rules.forbidden_at_root {
         if let Some(value) = keywords.shift_remove(*keyword) {
             context.record_dropped_keyword("", keyword, &value);
@@ -87,6 +89,7 @@ pub(super) fn drop_illegal_arguments(
     context: &mut ProjectionContext<'_>,
 ) -> ProjectionResult<()> {
     let Some(arguments) = keywords.get("properties").and_then(Value::as_object) else { return Ok(()) };
+    // Names cannot be changed, because calls come back with them.
     let required = required_names(keywords);
     for name in arguments.keys().filter(|name| !is_legal(name)) {
         let path = child_pointer("/properties", name);
@@ -105,6 +108,7 @@ pub(super) fn drop_illegal_arguments(
 fn allows_array(schema: &Map<String, Value>) -> bool {
     match schema.get("type") {
         Some(Value::String(name)) => name == "array",
+        // `["array", "null"]` needs `items` too.
         Some(Value::Array(names)) => names.iter().any(|name| name == "array"),
         _ => false,
     }

@@ -71,6 +71,7 @@ impl SchemaNode {
                 return Err(Unsupported::new(path, "it is not a schema"));
             }
         };
+        // References stay references here; each projection decides whether to inline or define them.
         if let Some(reference) = sole_reference(&keywords) {
             keywords.insert("$ref".to_owned(), reference);
             keywords.shift_remove("allOf");
@@ -149,6 +150,7 @@ fn classify(
         if choice == "oneOf" {
             context.record_loss(&choice_path, "`oneOf` was replaced by `anyOf`");
         }
+        // A default of the whole choice need not fit a single alternative.
         for keyword in WHOLE_VALUE_KEYWORDS {
             if let Some(value) = keywords.shift_remove(keyword) {
                 context.record_dropped_keyword(path, keyword, &value);
@@ -186,6 +188,7 @@ fn classify(
     }
     match types.len() {
         0 if keywords.is_empty() => Ok(SchemaKind::Any),
+        // Keywords that imply no type, such as a bare `not`, cannot be expressed.
         0 => {
             record_dropped_keywords(&keywords, path, context);
             Ok(SchemaKind::Any)
@@ -260,6 +263,7 @@ fn restrict_to_type(name: &str, keywords: &Map<String, Value>) -> Value {
         }
     }
     if let Some(values) = keywords.get("enum").and_then(Value::as_array) {
+        // Values of other types belong to the other alternatives.
         let own_values: Vec<&Value> = values
             .iter()
             .filter(|value| type_name(value) == name || (value.is_number() && matches!(name, "number" | "integer")))

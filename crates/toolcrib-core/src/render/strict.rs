@@ -54,6 +54,7 @@ struct StrictProjector<'a> {
 impl StrictProjector<'_> {
     /// Projects the top level and adds the definitions that it uses.
     fn project_root(&mut self, schema: &Value) -> ProjectionResult<Value> {
+        // Arguments of any name cannot be expressed, declared ones beside them can.
         let keywords = root::to_object_schema(schema, &mut self.context)?;
         let is_open = keywords.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
         let is_empty = keywords.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
@@ -92,6 +93,7 @@ impl StrictProjector<'_> {
             SchemaNode::parse(schema, path, &mut self.context)?;
         let path = path.as_str();
         let projected = match kind {
+            // Objects and arrays are left out: they would have to describe their fields and items.
             SchemaKind::Any => {
                 self.context
                     .record_loss(path, "any value is not supported, narrowed to string, number, boolean or null");
@@ -123,6 +125,7 @@ impl StrictProjector<'_> {
                 format!("objects nest deeper than {} levels", limits::MAX_OBJECT_DEPTH),
             ));
         }
+        // An object without declared fields is a map of arbitrary ones, unless it is closed.
         let is_empty = keywords.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
         if is_empty && keywords.get("additionalProperties") != Some(&Value::Bool(false)) {
             return Err(Unsupported::new(path, "an object with arbitrary fields is not supported"));
@@ -148,6 +151,7 @@ impl StrictProjector<'_> {
                 _ => self.context.record_dropped_keyword(path, keyword, value),
             }
         }
+        // Optional fields become nullable below, after they are projected.
         let required = required_names(keywords);
         let mut fields = Map::new();
         for (name, schema) in keywords.get("properties").and_then(Value::as_object).into_iter().flatten() {
@@ -164,6 +168,7 @@ impl StrictProjector<'_> {
                 Err(unsupported) => self.context.record_dropped_field(&field_path, &unsupported),
             }
         }
+        // All fields that are left, in the order of the schema.
         let names: Vec<&String> = fields.keys().collect();
         let required = json!(names);
         Ok(Map::from_iter([

@@ -70,7 +70,8 @@ impl DocumentField {
         }
     }
 
-    /// Strength of length normalisation (`b` in BM25), from 0 to 1.
+    /// Strength of length normalisation (`b` in BM25), from 0 to 1. At 0 a long text counts like a short one, at 1 only
+    /// the share of the term counts.
     pub(super) fn length_penalty(self) -> f32 {
         match self {
             DocumentField::Summary | DocumentField::Details | DocumentField::About => 0.8,
@@ -85,6 +86,7 @@ impl DocumentField {
 
 /// Calls `take` with each text of a tool. Texts shared by the whole source are left to the caller.
 pub(super) fn for_each_text(tool: &Tool, schema: &Value, mut take: impl FnMut(DocumentField, &str)) {
+    // The source's own name: the prefix is indexed once, as the field `Source`.
     take(DocumentField::Name, &tool.name);
     if let Some(title) = &tool.listing.title {
         take(DocumentField::Summary, title);
@@ -109,6 +111,7 @@ fn read_schema(schema: &Value, depth: usize, take: &mut impl FnMut(DocumentField
                     read_schema(property, depth + 1, take);
                 }
             }
+            // Definitions are read where they stand, so references need not be followed.
             ("$defs" | "definitions", Value::Object(definitions)) => {
                 definitions.values().for_each(|definition| read_schema(definition, depth + 1, take));
             }

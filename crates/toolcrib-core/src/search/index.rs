@@ -87,6 +87,7 @@ impl SearchIndex {
             index.segment_of.resize(index.segment_of.len() + entries.len(), index.segments.len() as u32);
             index.segments.push(SegmentRange { source: source.clone(), first_tool });
         }
+        // Labels first, so that their terms have statistics before postings are added to them.
         index.index_labels();
         index.index_terms();
         index.name_index = NameIndex::build(index.cards());
@@ -118,6 +119,7 @@ impl SearchIndex {
     /// Concatenates the postings of all segments by term and fills the forward index.
     fn index_terms(&mut self) {
         // First pass: number all terms and count their postings. `numbers` maps each segment's terms to these numbers.
+        // Three passes over the segments instead of one map of growing lists: the arrays are allocated once.
         let mut numbers: Vec<Vec<u32>> = Vec::with_capacity(self.segments.len());
         for segment in &self.segments {
             let postings = segment.source.segment.postings();

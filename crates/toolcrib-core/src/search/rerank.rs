@@ -80,6 +80,7 @@ impl QueryTerms {
 
     /// Sums the weights of the query's adjacent pairs that are adjacent in `sequence` too; each pair counts once.
     fn pair_score(&self, sequence: &[u32]) -> f32 {
+        // A repeated phrase counts once, so that long descriptions gain nothing by repetition.
         let mut found: Vec<(u32, u32)> = Vec::new();
         let mut sum = 0.0;
         for pair in sequence.windows(2) {
@@ -130,6 +131,7 @@ impl BitFilter {
 fn diversify(index: &SearchIndex, terms: &[ResolvedTerm<'_>], best: &mut Vec<ScoredTool>) {
     // Only the first candidates are reordered: each choice compares all of them.
     let mut rest = best.split_off(DIVERSIFICATION_CANDIDATES.min(best.len()));
+    // Greedy: in each round the candidate with the best score after penalties is taken.
     let term_scores_of = term_scores(index, terms, best);
     let term_scores_of = |row: usize| &term_scores_of[row * terms.len()..(row + 1) * terms.len()];
     let mut candidates: Vec<(usize, ScoredTool)> = best.drain(..).enumerate().collect();

@@ -45,6 +45,7 @@ pub(super) fn render_text(sources: &[SummarySource<'_>], budget: usize) -> Strin
 fn header_variants(sources: &[SummarySource<'_>]) -> Vec<String> {
     let tools = pluralize(sources.iter().map(|source| source.tool_count).sum(), "tool");
     let from = pluralize(sources.len(), "source");
+    // A real name shows the prefix better than a rule; built-in sources have none.
     let example = sources.iter().find(|source| !source.is_unprefixed);
     let example = example.and_then(|source| Some(format!("{}__{}", source.id, source.best_names.first()?)));
     let example = example.map(|name| format!(", for example {name}")).unwrap_or_default();
@@ -80,6 +81,7 @@ fn source_lines(sources: &[SummarySource<'_>], max_tokens: usize) -> Vec<String>
 /// Returns one line per source with up to `max_names` tools, within `max_tokens`.
 fn lines_within(sources: &[SummarySource<'_>], max_names: usize, max_tokens: usize) -> Vec<String> {
     let mut lines = Vec::new();
+    // As many sources as fit, in order.
     let mut used = 0;
     for source in sources {
         let line = source_line(source, max_names);
@@ -127,7 +129,8 @@ fn remaining_line(sources: &[SummarySource<'_>], max_tokens: usize) -> String {
     names_line(sources, max_tokens, &format!("{tools} in "), " source").unwrap_or_else(|| format!("{tools}\n"))
 }
 
-/// Formats `BEFORE a, b and 3 more NOUNs` with as many source names as fit; `None` if not even one fits.
+/// Formats `BEFORE a, b and 3 more NOUNs` with as many source names as fit; `None` if not even one fits. Sources
+/// without a line are at least named, so that an agent knows what to search for.
 fn names_line(sources: &[SummarySource<'_>], max_tokens: usize, before: &str, noun: &str) -> Option<String> {
     let render = |names: usize| {
         let shown: Vec<&str> = sources[..names].iter().map(|source| source.id.as_str()).collect();

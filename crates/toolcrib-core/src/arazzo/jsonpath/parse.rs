@@ -58,6 +58,7 @@ impl JsonPathParser<'_> {
         if !relative && !self.take("$") {
             return Err(self.unexpected_input());
         }
+        // `.name`, `.*`, `..name`, `[…]`, `..[…]`, until something else follows.
         let mut segments = Vec::new();
         loop {
             let descendants = self.take("..");
@@ -79,6 +80,7 @@ impl JsonPathParser<'_> {
 
     /// Selectors in brackets, after the opening one.
     fn parse_selectors(&mut self) -> JsonPathResult<Vec<JsonPathSelector>> {
+        // At least one: `[]` is an error.
         let mut selectors = vec![self.parse_selector()?];
         while self.take(",") {
             selectors.push(self.parse_selector()?);
@@ -98,6 +100,7 @@ impl JsonPathParser<'_> {
         if self.rest.starts_with(['\'', '"']) {
             return Ok(JsonPathSelector::Name(self.parse_quoted()?));
         }
+        // An index alone, or a slice with up to three parts, each of which may be empty: `[::-1]`.
         let start = self.parse_index()?;
         if !self.take(":") {
             return start.map(JsonPathSelector::Index).ok_or_else(|| self.unexpected_input());
@@ -113,6 +116,7 @@ impl JsonPathParser<'_> {
         while self.take("||") {
             parts.push(self.parse_and()?);
         }
+        // A single part stays wrapped; evaluation treats it the same.
         Ok(LogicalExpression::Any(parts))
     }
 
@@ -164,6 +168,7 @@ impl JsonPathParser<'_> {
             ("<", ComparisonOperator::Less),
             (">", ComparisonOperator::Greater),
         ];
+        // Longer operators come first in the table, so `<=` is not read as `<`.
         let left = self.parse_operand()?;
         match COMPARISONS.into_iter().find(|(symbol, _)| self.take(symbol)) {
             Some((_, operator)) => Ok(LogicalExpression::Compare(left, operator, self.parse_operand()?)),

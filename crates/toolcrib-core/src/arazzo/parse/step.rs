@@ -71,6 +71,7 @@ impl ArazzoParser<'_> {
     ) -> ArazzoParseResult<WorkflowStep> {
         let target = self.parse_target(value, pointer)?;
         let calls_workflow = matches!(target, StepTarget::Workflow { .. });
+        // Own parameters first, then those of the workflow that the step does not override.
         let mut merged =
             self.parse_parameters(array_field(value, "parameters"), calls_workflow, &format!("{pointer}/parameters"))?;
         let inherited =
@@ -137,7 +138,8 @@ impl ArazzoParser<'_> {
         }
     }
 
-    /// Parses an `operationId`, plain or qualified as `$sourceDescriptions.shop.buyPet`.
+    /// Parses an `operationId`, plain or qualified as `$sourceDescriptions.shop.buyPet`. Whether the operation exists
+    /// is only known after the OpenAPI document is loaded.
     fn parse_operation_id(&self, id: &str, pointer: &str) -> ArazzoParseResult<StepTarget> {
         let inner = id.trim().trim_start_matches('{').trim_end_matches('}');
         if let Some(rest) = inner.strip_prefix("$sourceDescriptions.") {
@@ -171,6 +173,7 @@ impl ArazzoParser<'_> {
         let malformed = || {
             ArazzoParseError::new(pointer, "it must be of the form `{$sourceDescriptions.name.url}#/paths/~1pets/get`")
         };
+        // Before the `#`: an expression or a URL. After it: a JSON pointer into the OpenAPI document.
         let (document, pointer) = text.trim().split_once('#').ok_or_else(malformed)?;
         let expression = document.trim_start_matches('{').trim_end_matches('}');
         let source = match expression.strip_prefix("$sourceDescriptions.") {
@@ -194,6 +197,7 @@ impl ArazzoParser<'_> {
 
     /// Checks that a source description exists and is an OpenAPI document.
     fn find_openapi_source(&self, name: &str, pointer: &str) -> ArazzoParseResult<String> {
+        // Arazzo documents can be described as sources too, but their workflows are not called.
         let shown = sanitize_truncated(name, 60);
         match self.sources.iter().find(|source| source.name == name) {
             Some(source) if source.kind == SourceDescriptionKind::OpenApi => Ok(source.name.clone()),
@@ -216,6 +220,7 @@ impl ArazzoParser<'_> {
             return Err(ArazzoParseError::new(pointer, format!("there are more than {MAX_LIST_ITEMS} parameters")));
         }
         let mut parameters: Vec<ParsedParameter> = Vec::new();
+        // A repeated name in one list is an error and not an override: which one is meant is unknown.
         for (index, value) in values.iter().enumerate() {
             let pointer = format!("{pointer}/{index}");
             let (parameter, override_value) = self.resolve_reusable(value, "parameters", &pointer)?;
@@ -337,6 +342,7 @@ impl ArazzoParser<'_> {
         if own.len().max(defaults.len()) > MAX_LIST_ITEMS {
             return Err(ArazzoParseError::new(pointer, format!("there are more than {MAX_LIST_ITEMS} actions")));
         }
+        // Own actions come first and are therefore tried first.
         let inherited: Vec<&StepAction> =
             defaults.iter().filter(|action| !own.iter().any(|own| own.name == action.name)).collect();
         for action in inherited {
@@ -352,6 +358,7 @@ impl ArazzoParser<'_> {
     fn parse_criteria(&self, value: &Value, name: &str, pointer: &str) -> ArazzoParseResult<Vec<Criterion>> {
         let criteria = array_field(value, name).iter().enumerate().map(|(index, value)| {
             let pointer = format!("{pointer}/{name}/{index}");
+            // Charged before parsing, because a compiled pattern is far larger than its text.
             let is_simple = matches!(value.get("type").map(Value::as_str), None | Some(Some("simple")));
             self.spend_bytes(if is_simple { 256 } else { PATTERN_CRITERION_BYTES }, &pointer)?;
             Criterion::parse(value).map_err(|reason| ArazzoParseError::new(pointer, reason))

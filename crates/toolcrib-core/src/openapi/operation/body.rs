@@ -109,6 +109,7 @@ fn build_body<'a>(
     required: bool,
     faults: &mut Vec<String>,
 ) -> (BodySpec, TranslatedSchema) {
+    // The kind decides between JSON, text, bytes and forms; the schema is translated accordingly.
     let resolved = schema.and_then(|node| context.documents.resolve(node).ok()).map(|node| node.value);
     let keyword = |key: &str| resolved.and_then(|schema| schema.get(key)).and_then(Value::as_str);
     // For a range of media types, the format of the schema decides.
@@ -184,6 +185,7 @@ fn convert_swagger_body<'a>(
         add_description(&mut translated, description);
         return Some((body, translated));
     }
+    // Without a body parameter, form fields make up the body.
     let fields: Vec<NodeRef<'a>> = all.iter().filter(|node| is_in(node, "formData")).copied().collect();
     if fields.is_empty() {
         return None;
@@ -210,7 +212,8 @@ fn body_without_fields(media_type: &str, content: BodyEncoding, required: bool) 
     BodySpec { argument, required, media_type, content, fields: Default::default() }
 }
 
-/// Returns the preference of a media type, the lowest first.
+/// Returns the preference of a media type, the lowest first. JSON is what agents write best; bytes have to be encoded
+/// as base64.
 fn media_type_rank(media_type: &str) -> usize {
     match (content_kind(media_type), essence(media_type).as_str()) {
         // 1 is a form with files.
@@ -227,6 +230,7 @@ fn media_type_rank(media_type: &str) -> usize {
 
 /// Returns how the content of a media type is encoded.
 fn content_kind(media_type: &str) -> BodyEncoding {
+    // By the full type first, then by its structure.
     let essence = essence(media_type);
     match essence.as_str() {
         "application/x-www-form-urlencoded" => BodyEncoding::Urlencoded,

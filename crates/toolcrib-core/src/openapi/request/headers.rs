@@ -9,7 +9,8 @@ use super::{argument_value, invalid_argument, media_type, require_nonempty, seri
 use crate::error::Result;
 use crate::execution::{Operation, OperationParameter, ParameterLocation, ParameterStyle, Serialization};
 
-/// Headers that the HTTP client sets. Neither documents nor agents can override them.
+/// Headers that the HTTP client sets. Neither documents nor agents can override them. Among them are those that
+/// separate requests on a connection, which must not be forged.
 const CONNECTION_HEADERS: [&str; 11] = [
     "connection",
     "content-length",
@@ -34,6 +35,7 @@ const MAX_HEADER_BYTES: usize = 65_534;
 pub(super) fn build_headers(operation: &Operation, arguments: &Map<String, Value>) -> Result<Vec<(String, String)>> {
     let mut headers = vec![("Accept".to_owned(), accept_header(&operation.accept))];
     for parameter in operation.parameters.iter().filter(|parameter| parameter.location == ParameterLocation::Header) {
+        // Absent optional parameters send no header.
         let Some(value) = argument_value(parameter, arguments)? else { continue };
         // Dropped without an error: the document is wrong, not the caller.
         if CONNECTION_HEADERS.contains(&parameter.name.to_ascii_lowercase().as_str()) {
@@ -104,6 +106,7 @@ pub(super) fn build_cookies(operation: &Operation, arguments: &Map<String, Value
             }
             // The style `cookie` sends values as they are.
             Serialization::Style { style: ParameterStyle::Cookie, explode, .. } => {
+                // Unescaped values are checked one by one below.
                 let pairs = value_writer(parameter, ParameterStyle::Cookie, *explode, EscapeMode::Unescaped)
                     .write_pairs(value)?;
                 for (name, value) in require_nonempty(&parameter.argument, parameter.required, pairs)? {
@@ -117,6 +120,7 @@ pub(super) fn build_cookies(operation: &Operation, arguments: &Map<String, Value
                 cookies.extend(require_nonempty(&parameter.argument, parameter.required, pairs)?);
             }
             Serialization::Content { media_type } => {
+                // JSON contains quotes and commas, which a cookie must not have.
                 let text = EscapeMode::Unreserved.encode_value(&serialize_as(value, media_type));
                 cookies.push((EscapeMode::Unreserved.encode_name(&parameter.name), text));
             }

@@ -34,6 +34,7 @@ pub(super) fn build_url(operation: &Operation, base: &str, arguments: &Map<Strin
     }
     query.retain(|piece| !piece.is_empty());
 
+    // Origin and path of the base come from configuration or document; only what follows depends on arguments.
     let mut url = base.origin.to_owned();
     url.push_str(&escape::LITERAL.encode_value(base.path));
     if !path.is_empty() && !path.starts_with('/') {
@@ -66,6 +67,7 @@ struct BaseUrl<'a> {
 impl<'a> BaseUrl<'a> {
     /// Splits an absolute URL. Drops its fragment.
     fn parse(base: &'a str) -> Result<BaseUrl<'a>> {
+        // Split by hand, because a URL library would normalise dot segments and encode the path again.
         let base = base.split('#').next().unwrap_or_default();
         // Only an absolute URL can be sent to.
         let authority = match base.find("://") {
@@ -168,6 +170,7 @@ fn fill_path_query(template: &str, operation: &Operation, arguments: &Map<String
         }
     };
     let mut pairs = Vec::new();
+    // Pairs of the author are literal; a template in one is encoded as a value.
     for pair in template.split('&') {
         if split_template(pair).iter().any(declared) {
             continue;
@@ -315,6 +318,7 @@ pub fn is_dot_segment(segment: &str) -> bool {
 /// proxies decode `%2F` before they resolve a path, and some decode twice, so that a value of `%2e%2e`, which is sent
 /// as `%252e%252e`, leads to the parent there. Values that take a third decoding are data.
 fn contains_parent_segment(segment: &str) -> bool {
+    // The segment is percent-encoded already, so the first decoding gives back the value.
     let once = decode_leniently(segment.as_bytes());
     let twice = decode_leniently(&once);
     [once, twice].iter().any(|path| {

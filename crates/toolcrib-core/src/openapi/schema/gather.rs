@@ -36,6 +36,7 @@ pub(super) type Definitions = HashMap<Rc<str>, Rc<TranslatedSchema>>;
 impl SchemaTranslator<'_> {
     /// Assembles a schema for agents, with a pruned version for lists if it is long.
     pub(in super::super) fn assemble(&mut self, root: &TranslatedSchema, direction: Direction) -> AssembledSchema {
+        // Sizes are compared before anything is inlined, since inlining copies.
         let definitions = self.collect_definitions(root, direction, MAX_FULL_BYTES);
         let full = definitions
             .as_ref()
@@ -177,6 +178,7 @@ impl<F: Fn(&str) -> bool> Inliner<'_, F> {
         let siblings = siblings.iter().filter(|(key, _)| *key != "$ref");
         let siblings: Map<String, Value> =
             siblings.map(|(key, value)| (key.clone(), self.inline_value(value, depth + 1))).collect();
+        // Keywords beside the reference override annotations; a conflicting constraint needs `allOf`.
         let is_annotation = |key: &String| matches!(key.as_str(), "description" | "default" | "deprecated");
         let is_compatible = |key: &String| is_annotation(key) || definition.get(key.as_str()).is_none();
         if definition.is_object() && siblings.keys().all(is_compatible) {

@@ -150,6 +150,7 @@ impl Pruner<'_, '_> {
     /// Prunes the keywords of one schema.
     fn prune_keywords(&mut self, fields: &Map<String, Value>, depth: usize) -> Option<Map<String, Value>> {
         let mut output = Map::new();
+        // Keywords that apply subschemas are cut below the depth; all others are copied while bytes are left.
         let mut omissions = Omissions::default();
         for (key, value) in fields {
             // Quotes, colon and comma count as well.
@@ -186,6 +187,8 @@ impl Pruner<'_, '_> {
                     _ => omissions.properties = true,
                 },
                 "not" | "if" | "then" | "else" => {
+                    // `not` inverts what less strict means, and conditions choose between branches, so they are kept
+                    // whole or not at all.
                     let (pruned, is_pruned) = self.track_pruning(|pruner| pruner.prune_schema(value, depth + 1))?;
                     // A pruned schema within these keywords would make the whole stricter.
                     if is_pruned || depth >= self.max_depth {

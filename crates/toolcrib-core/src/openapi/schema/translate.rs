@@ -92,6 +92,7 @@ impl<'a> Translation<'_, 'a> {
         node: NodeRef<'a>,
         depth: usize,
     ) -> Value {
+        // The target is translated as a definition, once for all that refer to it.
         let (target, url) = match self.translator.documents.resolve_reference(reference, node.document_url) {
             Ok(target) => target,
             Err(reason) => {
@@ -236,6 +237,7 @@ impl<'a> Translation<'_, 'a> {
         if let Some(seen) = self.translator.hidden_properties.get(&key) {
             return *seen;
         }
+        // Properties that only the server writes are no part of a request, and the reverse.
         let flag = match self.direction {
             Direction::Request => "readOnly",
             Direction::Response => "writeOnly",
@@ -287,6 +289,7 @@ impl<'a> Translation<'_, 'a> {
 
     /// Translates `allOf`. Its members describe one object, so no member may require what another hides.
     fn translate_all_of(&mut self, value: &'a Value, node: NodeRef<'a>, depth: usize) -> Option<Value> {
+        // Hidden properties are collected from all members first, because each may require those of another.
         let items = value.as_array().filter(|items| !items.is_empty())?;
         let mut hidden = HashSet::new();
         // Through references and nested `allOf`.
@@ -331,6 +334,7 @@ fn is_informative_format(format: &str) -> bool {
 
 /// Extends a schema to accept `null` too.
 fn allow_null(output: &mut Map<String, Value>) {
+    // An `enum` without null would still reject it.
     if let Some(Value::Array(choices)) = output.get_mut("enum")
         && !choices.contains(&Value::Null)
     {
@@ -382,6 +386,7 @@ fn remove_contradictions(output: &mut Map<String, Value>) {
 
 /// Replaces `allOf` with one member by that member.
 fn unwrap_single_all_of(mut output: Map<String, Value>) -> Map<String, Value> {
+    // Documents wrap a reference in `allOf` to add a description, which OpenAPI 3.0 ignores beside `$ref`.
     let has_single_member = output.get("allOf").and_then(Value::as_array).is_some_and(|members| members.len() == 1);
     let has_only_annotations =
         output.keys().all(|key| matches!(key.as_str(), "allOf" | "description" | "default" | "deprecated"));

@@ -18,6 +18,7 @@ pub(super) struct StrictDefinition {
 impl StrictProjector<'_> {
     /// Projects a reference, defining its target if necessary.
     pub(super) fn project_reference(&mut self, reference: &str, path: &str) -> ProjectionResult<Map<String, Value>> {
+        // A definition that is only a reference to another would be a definition without a type.
         let reference = self.resolve_chain(reference, path)?;
         if reference != "#" {
             self.define(&reference, path)?;
@@ -39,6 +40,7 @@ impl StrictProjector<'_> {
                 return Err(Unsupported::new(&child_pointer(path, "$ref"), "the reference cannot be resolved"));
             };
             match target.get("$ref").and_then(Value::as_str) {
+                // `#` is the whole schema, which is written at the top and not under `$defs`.
                 Some(next) if reference != "#" => next.clone_into(&mut reference),
                 _ => return Ok(reference),
             }
@@ -49,6 +51,7 @@ impl StrictProjector<'_> {
     /// Projects the target of a reference to a definition, once.
     fn define(&mut self, reference: &str, path: &str) -> ProjectionResult<()> {
         match self.definitions.get(reference).map(|definition| &definition.schema) {
+            // A target that failed once fails for each reference to it, without being projected again.
             Some(Some(Err(unsupported))) => return Err(unsupported.clone()),
             Some(Some(Ok(_)) | None) => return Ok(()),
             None => {}
@@ -62,6 +65,7 @@ impl StrictProjector<'_> {
         let path = reference.trim_start_matches('#').to_owned();
         // Nesting is counted from the definition, since it may be used at several depths.
         let projected = self.project_nested(target, &path, 1);
+        // The failure is stored as well, see above.
         let outcome = projected.as_ref().map(|_| ()).map_err(Clone::clone);
         if let Some(definition) = self.definitions.get_mut(reference) {
             definition.schema = Some(projected);
@@ -103,6 +107,7 @@ impl StrictProjector<'_> {
                     needed.insert(definition.name.clone(), schema.clone());
                 }
                 Some(Err(unsupported)) => return Err(unsupported.clone()),
+                // Not expected: every definition is finished before the top level is.
                 None => return Err(Unsupported::new("", "a definition is not complete")),
             }
         }

@@ -51,6 +51,7 @@ impl EmbeddingModel {
     pub fn parse(safetensors: &[u8], tokenizer: &str) -> Result<EmbeddingModel> {
         let tokenizer: TokenizerFile = serde_json::from_str(tokenizer)
             .context(Code::ConfigInvalid, "parse the tokenizer of the embedding model")?;
+        // Another tokenizer would split words differently, and the vectors would be those of other pieces.
         if let Some(kind) = tokenizer.model.kind.filter(|kind| kind != "WordPiece") {
             return Err(unusable_error(&format!("its tokenizer is `{kind}`; only `WordPiece` is supported")));
         }
@@ -80,6 +81,7 @@ impl EmbeddingModel {
 
     /// Rows of the text's pieces.
     fn piece_rows(&self, text: &str) -> Vec<u32> {
+        // As uncased WordPiece models do; accents are kept.
         let lower = text.to_lowercase();
         let words = lower.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty());
         words
@@ -100,6 +102,7 @@ impl EmbeddingModel {
             let found = ends
                 .map(|end| (end, format!("{prefix}{}", &word[start..end])))
                 .find_map(|(end, piece)| self.pieces.get(&piece).map(|row| (end, *row)));
+            // WordPiece maps such a word to `[UNK]`, which says nothing.
             let Some((end, row)) = found else { return Vec::new() };
             rows.push(row);
             start = end;

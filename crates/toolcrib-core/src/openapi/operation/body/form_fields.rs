@@ -41,6 +41,7 @@ pub(super) fn convert_fields<'a>(
             schema: TranslatedSchema::without_references(json!({ "type": "object" })),
         };
     };
+    // The properties are read from the original schema, because the translated one may have moved them to `$defs`.
     let mut translated = translator.translate(schema, Direction::Request, faults);
     let ObjectSchema { properties, required, .. } = translator.object_schema(schema);
     let mut fields = BTreeMap::new();
@@ -68,6 +69,7 @@ fn convert_field(
     content: BodyEncoding,
 ) -> BodyField {
     // `contentType` may be a list; a range cannot be sent.
+    // The Encoding Object takes precedence over the schema.
     let content_type = encoding.get("contentType").and_then(Value::as_str);
     let content_type =
         content_type.and_then(|types| types.split(',').map(str::trim).find(|media_type| !media_type.contains('*')));
@@ -100,6 +102,7 @@ fn is_file(context: &DocumentContext<'_>, node: NodeRef<'_>, encoding: &Value, d
     if let (Some("array"), Some(items)) = (text("type"), node.value.get("items")) {
         return depth < MAX_LIST_DEPTH && is_file(context, NodeRef { value: items, ..node }, encoding, depth + 1);
     }
+    // OpenAPI 3.1 describes encoded bytes as text with `contentEncoding`, which agents pass as text.
     let is_encoded = text("contentEncoding").is_some();
     let media_type = encoding.get("contentType").and_then(Value::as_str).or(text("contentMediaType"));
     let is_string = matches!(text("type"), Some("string") | None) && node.value.get("properties").is_none();
@@ -185,6 +188,7 @@ pub(super) fn convert_swagger_fields<'a>(
         if node.value.get("required") == Some(&Value::Bool(true)) {
             required.push(name.to_owned());
         }
+        // Lists are joined by `collectionFormat`; other values have one form only.
         let is_array = text("type") == Some("array");
         let serialization: Option<Serialization> = is_array
             .then(|| parameters::collection_format_serialization(text("collectionFormat"), ParameterLocation::Query));
