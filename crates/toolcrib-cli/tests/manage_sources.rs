@@ -38,7 +38,7 @@ fn a_source_that_cannot_be_discovered_is_kept_as_failed() {
     let added = add_scripted_source(&toolcrib, "bad", &["--exit", "3"]);
     assert_eq!(added.code, 1);
     assert_eq!(added.stdout, "bad: declared, but its discovery failed; `toolcrib refresh bad` tries again\n");
-    assert!(added.stderr.contains("bad: it ended while connecting"), "{added:?}");
+    assert!(added.stderr.contains("bad: the server exited while connecting (exit status 3)"), "{added:?}");
     assert_eq!(toolcrib.json(&["sources"])["sources"][0]["status"], "failed");
     let again = add_scripted_source(&toolcrib, "bad", &[]);
     assert_eq!((again.code, again.stderr.as_str()), (0, "`bad` had another declaration, which is replaced\n"));

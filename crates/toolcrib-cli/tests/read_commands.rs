@@ -266,7 +266,10 @@ fn history_lists_discoveries_newest_first() {
     let bad = project.json(0, &["history", "--checks", "--source", "bad"])["checks"].clone();
     assert_eq!((&bad[0]["tool_count"], &bad[0]["error"]["code"]), (&Value::Null, &json!("TOOL_UNAVAILABLE")));
     assert_eq!(project.json(0, &["history", "--checks", "--limit", "1"])["checks"].as_array().unwrap().len(), 1);
-    project.run(&["history", "--checks"]).assert_stdout("3 tools").assert_stdout("failed: it ended while connecting");
+    project
+        .run(&["history", "--checks"])
+        .assert_stdout("3 tools")
+        .assert_stdout("failed: the server exited while connecting");
     project.run(&["history", "--checks", "--tool", "x"]).assert_code(2);
 }
 
@@ -343,7 +346,7 @@ fn doctor_reports_problems_with_advice() {
     check("source off", "ok", "disabled", "toolcrib enable off");
     check("source gone", "fail", "`uvx-of-nobody` is not found", "install it, or give its full path");
     check("source npx", "fail", "`npx` is not found", "https://nodejs.org");
-    check("source dies", "fail", "ended while connecting", "toolcrib logs dies");
+    check("source dies", "fail", "exited while connecting", "toolcrib logs dies");
     check("source token", "fail", "NO_SUCH_TOKEN", "export NO_SUCH_TOKEN=");
     check("source far", "fail", "no connection", "toolcrib refresh far");
     check("source cwd", "fail", "is not a directory", "correct `cwd`");

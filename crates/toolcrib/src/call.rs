@@ -198,6 +198,7 @@ impl RegistryInner {
                 caller: caller.name.clone(),
                 trace: Some(trace.clone()),
                 response_recorder,
+                configured_timeout: options.timeout.unwrap_or(settings.call_timeout()),
                 // Only a call with the source's full timeout says something about the source when it times out: then it
                 // counts for the circuit breaker, so that timeout is passed on unshortened.
                 ..options.call_context(if is_own_timeout { settings.call_timeout() } else { deadline.remaining() })

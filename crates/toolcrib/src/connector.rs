@@ -161,6 +161,9 @@ pub struct CallContext {
     pub caller: String,
     /// Limit for the whole request, connecting included.
     pub timeout: Duration,
+    /// Timeout that the caller or the source sets, for messages. `timeout` may be shorter: waiting before the request,
+    /// as for a discovery, has used up a part of it.
+    pub configured_timeout: Duration,
     /// Receives MCP progress notifications.
     pub progress: Option<mpsc::Sender<Box<RawValue>>>,
     /// Cancelled when the caller no longer waits.

@@ -24,6 +24,10 @@ use crate::redact::Redactor;
 
 /// Number of lines kept in memory. Only the last line that is not empty is used.
 const MAX_TAIL_LINES: usize = 50;
+/// Lines that an error message shows: Python prints the reason last, Node a stack trace and its version after it.
+const MAX_SHOWN_LINES: usize = 5;
+/// Characters of each line that an error message shows.
+const MAX_SHOWN_LINE_CHARS: usize = 200;
 /// Maximum length of a line; the rest of a longer one is skipped.
 const MAX_LINE_BYTES: u64 = 4 * 1024;
 /// Size at which a log file is cut to its newer half. A log file never takes more than this and one line.
@@ -52,10 +56,14 @@ impl StderrTail {
         let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.finished.cancelled()).await;
     }
 
-    /// Returns the last line that is not empty, for error messages.
-    pub(crate) fn last_line(&self) -> Option<String> {
+    /// Returns the last lines that are not empty, oldest first, for error messages: at most [`MAX_SHOWN_LINES`] of
+    /// them, each shortened to [`MAX_SHOWN_LINE_CHARS`].
+    pub(crate) fn last_lines(&self) -> Vec<String> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.iter().rev().map(|line| sanitize_truncated(line, 300)).find(|line| !line.is_empty())
+        let shown = lines.iter().rev().map(|line| sanitize_truncated(line, MAX_SHOWN_LINE_CHARS));
+        let mut shown: Vec<String> = shown.filter(|line| !line.is_empty()).take(MAX_SHOWN_LINES).collect();
+        shown.reverse();
+        shown
     }
 
     /// Appends a line, and removes the oldest one if there are too many.

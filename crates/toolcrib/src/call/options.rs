@@ -67,6 +67,7 @@ impl CallOptions {
         CallContext {
             caller: String::new(),
             timeout,
+            configured_timeout: self.timeout.unwrap_or(timeout),
             progress: self.progress.clone(),
             cancel: self.cancel.clone(),
             consent: self.consent,

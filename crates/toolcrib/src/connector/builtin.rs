@@ -13,11 +13,11 @@ use toolcrib_core::catalog::{CatalogSource, Segment, SourceOptions};
 use toolcrib_core::inventory::{Actor, Event, Inventory, Origin, Record};
 use toolcrib_core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib_core::source::{BuiltinSource, SourceKind};
-use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
 use super::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
 use crate::builtin::{self, BuiltinContext, BuiltinDefinition, BuiltinHandler};
+use crate::clock::format_limit;
 use crate::registry::RegistryOptions;
 use crate::secret::resolve_kind;
 
@@ -184,7 +184,8 @@ impl BuiltinTools {
             result = self.run_handler(&call.tool, &call.arguments) => result.map_err(CallFailure::Rejected),
             () = call.context.cancel.cancelled() => Err(CallFailure::cancelled()),
             () = tokio::time::sleep(call.context.timeout) => {
-                let message = format!("`{}` did not finish within {}", call.tool, format_duration(call.context.timeout));
+                let limit = format_limit(call.context.configured_timeout);
+                let message = format!("`{}` timed out after {limit}", call.tool);
                 Err(CallFailure::Rejected(Error::new(Code::ToolExecutionFailed, message)))
             }
         }

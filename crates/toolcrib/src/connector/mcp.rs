@@ -217,10 +217,7 @@ impl Connector for McpConnector {
         // Explain a failure before the connection is closed: that needs the process and its stderr.
         let tool_list = match tool_list {
             Ok(list) => Ok(list),
-            Err(error) => {
-                let at = self.options.clock.now();
-                Err(connection.explain_failure(&self.source, "listing its tools", discovery.timeout, error, at).await)
-            }
+            Err(error) => Err(connection.explain_failure(self, "listing its tools", discovery.timeout, error).await),
         };
         let era = connection.era();
         let capabilities = capability_names(connection.client.server());

@@ -40,7 +40,10 @@ async fn bad_servers_fail_alone_with_a_reason() {
             scripted_source(&["--exit", "3"]),
             Failed(
                 unavailable,
-                &["it ended while connecting", "3", "last stderr output: scripted-server: exits with code 3"],
+                &[
+                    "the server exited while connecting (exit status 3)",
+                    "; stderr: scripted-server: exits with code 3; `toolcrib logs exits` shows more",
+                ],
             ),
         ),
         (
@@ -50,7 +53,7 @@ async fn bad_servers_fail_alone_with_a_reason() {
                 unavailable,
                 &[
                     "no answer within 2s while connecting",
-                    "it printed `Welcome to the wrong program!`, so it may not be an MCP server",
+                    "it printed `Welcome to the wrong program!`, so it is probably not an MCP server",
                 ],
             ),
         ),

@@ -101,7 +101,7 @@ async fn a_hanging_handler_ends_at_its_deadline_or_when_cancelled() {
     fixture.register_builtin(definition("hangs"), Some(hangs)).unwrap();
     let options = CallOptions { timeout: Some(Duration::from_secs(2)), ..CallOptions::default() };
     let error = fixture.call(&agent(), "hangs", json!({}), options).await.unwrap_err();
-    assert_eq!((error.code, error.message.as_str()), (Code::ToolExecutionFailed, "`hangs` did not finish within 2s"));
+    assert_eq!((error.code, error.message.as_str()), (Code::ToolExecutionFailed, "`hangs` timed out after 2s"));
     let options = CallOptions::default();
     options.cancel.cancel();
     let error = fixture.call(&agent(), "hangs", json!({}), options).await.unwrap_err();

@@ -169,7 +169,7 @@ async fn a_timed_out_call_reports_its_timeout() {
     let patient = CallOptions { timeout: Some(Duration::from_secs(30)), ..CallOptions::default() };
     fixture.call(&agent(), "s__echo", json!({"text": "hello"}), patient).await.unwrap();
     let error = call(&fixture, "s__hang", json!({})).await.unwrap_err();
-    let expected = (Code::ToolExecutionFailed, "`hang` of `s` did not answer within 300ms");
+    let expected = (Code::ToolExecutionFailed, "`hang` of `s` timed out after 300ms");
     assert_eq!((error.code, error.message.as_str()), expected);
 }
 

@@ -28,7 +28,7 @@ const FAILURE_ADVICE: [(&str, &str); 10] = [
         "`toolcrib logs ID` shows its stderr; if it is only slow, raise `discovery_timeout` on the source",
     ),
     ("does not look like an MCP server", "check that the command or the address is that of an MCP server"),
-    ("ended while", "`toolcrib logs ID` shows its stderr; try its command in a shell"),
+    ("exited while", "`toolcrib logs ID` shows its stderr; try its command in a shell"),
     ("no connection", "check the address, and that the server runs; then `toolcrib refresh ID`"),
     ("answered HTTP 404", "check the path of its `url`; MCP servers often end in `/mcp` or `/sse`"),
 ];

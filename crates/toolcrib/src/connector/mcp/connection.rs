@@ -1,17 +1,19 @@
 //! One MCP connection with its server process, if any: connecting, closing, explaining failures, and the task that
 //! closes the connection when it is idle.
 
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::text::sanitize;
 use toolcrib_core::time::format_duration;
-use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
+use toolcrib_core::{Code, Error, Result, SourceId};
 use toolcrib_mcp::{ConnectionEvent, McpClient, NotificationHandler, WireError};
 
 use super::McpConnector;
@@ -28,6 +30,10 @@ use crate::server_logs::StderrTail;
 /// Time for a server to exit after its stdin was closed; then its process tree is killed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Time to wait for the exit status of a server whose pipes have closed. A server that crashes closes its pipes just
+/// before it can be waited for; one that only closed its stdout goes on running, and the error must not wait for it.
+const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// An open MCP connection.
 #[derive(Debug)]
 pub(super) struct McpConnection {
@@ -35,6 +41,8 @@ pub(super) struct McpConnection {
     pub(super) client: McpClient,
     /// Process behind a stdio connection; taken out when the connection closes.
     server: Mutex<Option<ServerProcess>>,
+    /// Exit status of that process, set when it has exited before it had to be killed; `None` for remote servers.
+    exit_status: Option<watch::Sender<Option<ExitStatus>>>,
     /// Last lines of the server's stderr, for error messages.
     stderr_tail: StderrTail,
     /// Requests in flight, discovery included. The connection is not idle while there are any.
@@ -110,13 +118,19 @@ impl McpConnection {
                 // itself.
                 let own_timeout = if server.is_none() { settings.connect_timeout() } else { settings.call_timeout() };
                 let is_hurried = matches!(error, WireError::Timeout { .. }) && handshake_timeout < own_timeout;
-                let now = options.clock.now();
-                let failure =
-                    describe_failure(source, doing, handshake_timeout, error, now, server.as_mut(), &stderr_tail).await;
+                // A closed pipe usually means that the process is exiting: wait briefly for its status.
+                let exit = match (&error, server.as_mut()) {
+                    (WireError::Closed { .. }, Some(server)) => {
+                        let waited = tokio::time::timeout(EXIT_STATUS_TIMEOUT, server.wait()).await;
+                        waited.ok().and_then(std::result::Result::ok)
+                    }
+                    _ => None,
+                };
+                let failure = describe_failure(connector, doing, handshake_timeout, error, exit, &stderr_tail).await;
                 let failure = if is_hurried { CallFailure::Inconclusive(failure.into_error()) } else { failure };
                 return Err(failure.map_error(|mut error| {
                     if let Some(line) = first_output.non_protocol_line() {
-                        error.message.push_str(&format!("; it printed `{line}`, so it may not be an MCP server"));
+                        error.message.push_str(&format!("; it printed `{line}`, so it is probably not an MCP server"));
                     }
                     error
                 }));
@@ -124,6 +138,7 @@ impl McpConnection {
         };
         let connection = Arc::new(McpConnection {
             client,
+            exit_status: server.as_ref().map(|_| watch::Sender::default()),
             server: Mutex::new(server),
             stderr_tail,
             in_flight: AtomicUsize::new(0),
@@ -191,26 +206,55 @@ impl McpConnection {
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut server) = server else { return };
         let exited = tokio::time::timeout(SHUTDOWN_TIMEOUT, server.wait());
-        let has_exited = matches!(kill_signal.run_until_cancelled(exited).await, Some(Ok(_)));
-        if !has_exited {
-            server.stop(Duration::ZERO).await;
+        let exited = kill_signal.run_until_cancelled(exited).await;
+        match (exited, &self.exit_status) {
+            (Some(Ok(Ok(status))), Some(exit_status)) => {
+                exit_status.send_replace(Some(status));
+            }
+            (Some(Ok(_)), _) => {}
+            (Some(Err(_)) | None, _) => {
+                server.stop(Duration::ZERO).await;
+            }
         }
         self.stderr_tail.drain().await;
     }
 
-    /// Describes a failed request on this connection, with process status and stderr if the server has ended.
+    /// Describes a failed request of Toolcrib itself on this connection, with exit status and stderr if the server has
+    /// exited. `doing` completes "while …".
     pub(super) async fn explain_failure(
-        &self,
-        source: &Source,
+        self: &Arc<Self>,
+        connector: &McpConnector,
         doing: &str,
         timeout: Duration,
         error: WireError,
-        now: Timestamp,
     ) -> Error {
-        // The process may be waited for only if the connection is dead: other calls may be using it.
-        let dead = !self.is_usable();
-        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take_if(|_| dead);
-        describe_failure(source, doing, timeout, error, now, server.as_mut(), &self.stderr_tail).await.into_error()
+        let exit = self.wait_for_exit(&error).await;
+        describe_failure(connector, doing, timeout, error, exit, &self.stderr_tail).await.into_error()
+    }
+
+    /// Describes the exit of the server during a call: its exit status and the end of its stderr. `None` if `error` has
+    /// another reason, if the server is remote, and if the process has not exited within [`EXIT_STATUS_TIMEOUT`].
+    pub(super) async fn describe_exit(self: &Arc<Self>, connector: &McpConnector, error: &WireError) -> Option<String> {
+        let status = self.wait_for_exit(error).await?;
+        self.stderr_tail.drain().await;
+        let mut message = format!("the server exited during the call ({})", display_status(status));
+        append_stderr(&mut message, connector, &self.stderr_tail);
+        Some(message)
+    }
+
+    /// Waits briefly for the exit status of a server that closed the connection.
+    async fn wait_for_exit(self: &Arc<Self>, error: &WireError) -> Option<ExitStatus> {
+        // `Closed` may also mean that the server cancelled this request alone; then the connection stays usable.
+        if !matches!(error, WireError::Closed { .. }) || self.is_usable() {
+            return None;
+        }
+        let mut exit_status = self.exit_status.as_ref()?.subscribe();
+        // Closing waits for the process and records its status. In a task of its own, because the caller may give up
+        // waiting while the server still has time to exit. The monitor closes as well; only one of them gets the process.
+        let connection = self.clone();
+        self.track_task(tokio::spawn(async move { connection.close().await }));
+        let exited = tokio::time::timeout(EXIT_STATUS_TIMEOUT, exit_status.wait_for(Option::is_some)).await;
+        exited.ok()?.ok().and_then(|status| *status)
     }
 }
 
@@ -330,32 +374,26 @@ fn start_failure(error: Error) -> CallFailure {
     if error.code == Code::ToolUnavailable { CallFailure::Unavailable(error) } else { CallFailure::Inconclusive(error) }
 }
 
-/// Builds the error message for a failed connection from the wire error, the exit status and the last stderr output,
-/// and classifies the failure.
+/// Builds the error message for a failed connection from the wire error, the exit status and the end of stderr, and
+/// classifies the failure. `doing` completes "while …".
 async fn describe_failure(
-    source: &Source,
+    connector: &McpConnector,
     doing: &str,
     timeout: Duration,
     error: WireError,
-    now: Timestamp,
-    server: Option<&mut ServerProcess>,
+    exit: Option<ExitStatus>,
     stderr_tail: &StderrTail,
 ) -> CallFailure {
-    let id = &source.id;
-    // A closed pipe usually means that the process is exiting: wait briefly for its status.
-    let exit = match (&error, server) {
-        (WireError::Closed { .. }, Some(server)) => {
-            let waited = tokio::time::timeout(Duration::from_millis(500), server.wait()).await;
-            waited.ok().and_then(std::result::Result::ok)
-        }
-        _ => None,
-    };
+    let id = &connector.source.id;
     if exit.is_some() {
         stderr_tail.drain().await;
     }
     // An exit status explains more than the broken pipe it caused.
     let (code, mut message) = match (&error, exit) {
-        (_, Some(status)) => (Code::ToolUnavailable, format!("it ended while {doing} ({status})")),
+        (_, Some(status)) => {
+            let message = format!("the server exited while {doing} ({})", display_status(status));
+            (Code::ToolUnavailable, message)
+        }
         (WireError::Timeout { .. }, _) => {
             (Code::ToolUnavailable, format!("no answer within {} while {doing}", format_duration(timeout)))
         }
@@ -379,15 +417,35 @@ async fn describe_failure(
             _,
         ) => (Code::ToolExecutionFailed, error.to_string()),
     };
-    if let Some(line) = stderr_tail.last_line() {
-        message.push_str(&format!("; last stderr output: {line}"));
-    }
+    append_stderr(&mut message, connector, stderr_tail);
     let message = sanitize(&message);
-    if let Some(rejection) = rejection_error(&error, &message, now) {
+    if let Some(rejection) = rejection_error(&error, &message, connector.options.clock.now()) {
         return CallFailure::Rejected(rejection);
     }
     // A JSON-RPC error is a response: the server is alive.
     let is_response = matches!(error, WireError::Rpc(_));
     let error = Error::new(code, message);
     if is_response { CallFailure::Rejected(error) } else { CallFailure::Unavailable(error) }
+}
+
+/// `exit status 1`, or the signal that ended the process. A guard reports signal n as exit status 128 + n.
+fn display_status(status: ExitStatus) -> String {
+    status.code().map_or_else(|| status.to_string(), |code| format!("exit status {code}"))
+}
+
+/// Appends the last lines of stderr, if there are any, and the command that shows the rest:
+///
+/// ```text
+/// the server exited while connecting (exit status 1); stderr: line 1 | line 2; `toolcrib logs files` shows more
+/// ```
+fn append_stderr(message: &mut String, connector: &McpConnector, stderr_tail: &StderrTail) {
+    let lines = stderr_tail.last_lines();
+    if lines.is_empty() {
+        return;
+    }
+    message.push_str(&format!("; stderr: {}", lines.join(" | ")));
+    // Without a directory for logs, nothing but the tail in memory is kept.
+    if connector.options.logs_directory.is_some() {
+        message.push_str(&format!("; `toolcrib logs {}` shows more", connector.source.id));
+    }
 }

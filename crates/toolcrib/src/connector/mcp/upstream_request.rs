@@ -58,9 +58,10 @@ impl McpConnector {
                     self.connect_in_time(context, deadline, self.connect(context.timeout, Lifetime::Temporary)).await?;
                 let outcome = send_once(&connection, request, deadline).await;
                 self.close_temporary(&connection, &outcome).await;
-                return outcome
-                    .map(|result| (result, connection))
-                    .map_err(|attempt| self.to_call_failure(&attempt, request));
+                return match outcome {
+                    Ok(result) => Ok((result, connection)),
+                    Err(attempt) => Err(self.to_call_failure(&attempt, request, &connection, deadline).await),
+                };
             }
         }
         // Shared or per-client connection. The pool entry is selected once; its connection may be replaced in between.
@@ -76,7 +77,7 @@ impl McpConnector {
                 // repeated. Over HTTP `Closed` may concern one stream only; a dead connection closes itself.
                 Err(FailedAttempt { error: WireError::Closed { sent, .. }, .. })
                     if attempts < 2 && (!sent || request.is_idempotent()) => {}
-                Err(attempt) => return Err(self.to_call_failure(&attempt, request)),
+                Err(attempt) => return Err(self.to_call_failure(&attempt, request, &connection, deadline).await),
             }
         }
     }
@@ -93,8 +94,8 @@ impl McpConnector {
             connection = connecting => connection,
             () = context.cancel.cancelled() => Err(CallFailure::cancelled()),
             () = tokio::time::sleep_until(deadline) => {
-                let message =
-                    format!("`{}` cannot be reached within {}", self.source.id, format_limit(context.timeout));
+                let limit = format_limit(context.configured_timeout);
+                let message = format!("connecting to `{}` timed out after {limit}", self.source.id);
                 Err(self.timeout_failure(context, Error::new(Code::ToolUnavailable, message)))
             }
         }
@@ -109,11 +110,14 @@ impl McpConnector {
         }
     }
 
-    /// Builds the error for the caller and classifies the failure.
-    fn to_call_failure(
+    /// Builds the error for the caller and classifies the failure. If a stdio server has exited, waits for its exit
+    /// status, at most until `deadline`.
+    async fn to_call_failure(
         &self,
         FailedAttempt { error, pending_questions }: &FailedAttempt,
         request: &UpstreamRequest<'_>,
+        connection: &Arc<McpConnection>,
+        deadline: Instant,
     ) -> CallFailure {
         let id = &self.source.id;
         let name = request.name();
@@ -131,12 +135,13 @@ impl McpConnector {
             WireError::Timeout { .. } if pending_questions.is_any_pending() => {
                 let message = format!(
                     "`{name}` of `{id}` asked the user for input and got no answer within {}",
-                    format_limit(context.timeout)
+                    format_limit(context.configured_timeout)
                 );
                 CallFailure::Inconclusive(Error::new(Code::ToolExecutionFailed, message))
             }
             WireError::Timeout { .. } => {
-                let message = format!("`{name}` of `{id}` did not answer within {}", format_limit(context.timeout));
+                let limit = format_limit(context.configured_timeout);
+                let message = format!("`{name}` of `{id}` timed out after {limit}");
                 self.timeout_failure(context, Error::new(Code::ToolExecutionFailed, message))
             }
             // The server violates the protocol or a limit, which is a fault of the source.
@@ -150,7 +155,12 @@ impl McpConnector {
             | WireError::Closed { .. } => {
                 // Transport failures: some statuses are rejections, such as 401 or 429; the rest counts against the
                 // source.
-                let message = sanitize(&format!("`{id}`: {error}"));
+                let exit =
+                    tokio::time::timeout_at(deadline, connection.describe_exit(self, error)).await.ok().flatten();
+                let message = match exit {
+                    Some(exit) => sanitize(&format!("`{name}` of `{id}` failed: {exit}")),
+                    None => sanitize(&format!("`{id}`: {error}")),
+                };
                 if let Some(rejection) = rejection_error(error, &message, self.options.clock.now()) {
                     return CallFailure::Rejected(rejection);
                 }

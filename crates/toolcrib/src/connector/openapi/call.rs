@@ -80,7 +80,7 @@ impl OpenApiConnector {
     /// A timeout shorter than the source's own call timeout does not count against the source.
     fn timeout_failure(&self, label: &str, call: &ToolCall) -> CallFailure {
         let context = &call.context;
-        let message = format!("`{label}` did not answer within {}", format_limit(context.timeout));
+        let message = format!("`{label}` timed out after {}", format_limit(context.configured_timeout));
         let error = Error::new(Code::ToolExecutionFailed, message).with_retryable(call.is_idempotent);
         if context.timeout < self.source.settings.call_timeout() {
             CallFailure::Inconclusive(error)

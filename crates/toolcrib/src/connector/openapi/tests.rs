@@ -41,6 +41,7 @@ fn call_context() -> CallContext {
     CallContext {
         caller: String::new(),
         timeout: Duration::from_secs(60),
+        configured_timeout: Duration::from_secs(60),
         progress: None,
         cancel: CancellationToken::new(),
         consent: false,

@@ -9,14 +9,13 @@ use tokio::time::Instant;
 use toolcrib_core::arazzo::{NextAction, WorkflowExecution};
 use toolcrib_core::execution::{ExecutionMode, ExecutionSpec};
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
 use super::WorkflowConnector;
 use super::document::LoadedDocument;
 use super::result::{build_result, failure_error};
 use super::step::StepOutcome;
-use crate::clock::deadline_after;
+use crate::clock::{deadline_after, format_limit};
 use crate::connector::{CallContext, CallFailure, ToolCall, ToolResult};
 use crate::registry::RegistryInner;
 
@@ -135,7 +134,7 @@ impl WorkflowRun<'_> {
     /// The timeout of a workflow says nothing about its source, which is only a file.
     fn timeout_failure(&self, step: &str) -> CallFailure {
         let workflow_id = sanitize_truncated(self.workflow_id, 80);
-        let timeout = format_duration(self.context.timeout);
+        let timeout = format_limit(self.context.configured_timeout);
         let message = format!("the workflow `{workflow_id}` did not finish within {timeout}; it reached step `{step}`");
         let error = Error::new(Code::ToolExecutionFailed, message).with_details(json!({ "step": step }));
         CallFailure::Inconclusive(error)

@@ -36,7 +36,7 @@ async fn a_step_has_no_more_time_than_its_source_allows() {
     let workflow = buy_workflow(json!([list_step(), order_step()]), json!({}));
     let registry = open_shop_with_workflow(&server, &workflow, json!({ "call_timeout": "400ms" })).await;
     let error = run_buy(&registry).await.unwrap_err();
-    assert!(error.message.contains("failed at step `order`: `POST /orders` did not answer within"), "{error}");
+    assert!(error.message.contains("failed at step `order`: `POST /orders` timed out after 400ms"), "{error}");
 }
 
 #[tokio::test]

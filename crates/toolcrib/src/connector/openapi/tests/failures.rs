@@ -68,10 +68,11 @@ async fn only_the_sources_own_timeout_counts_against_it() {
         (connector_with(OpenApiSource::default(), settings), "timed out"),
     ] {
         let execution = ExecutionMode::SyncHttp(operation("GET", &server.url, "/p"));
-        let call = build_call(execution, json!({}), CallContext { timeout: short, ..call_context() });
+        let context = CallContext { timeout: short, configured_timeout: short, ..call_context() };
+        let call = build_call(execution, json!({}), context);
         let (kind, code, message) = failure_parts(connector.call(call).await);
         assert_eq!((kind, code), (expected, Code::ToolExecutionFailed));
-        assert_eq!(message, "`GET /p` did not answer within 50ms");
+        assert_eq!(message, "`GET /p` timed out after 50ms");
     }
     let cancelled = call_context();
     cancelled.cancel.cancel();
