@@ -73,7 +73,7 @@ impl PeerSearch {
                 return Ok(owner);
             }
         }
-        Err(io::Error::other("the client's end is handed from one process to another"))
+        Err(io::Error::other("the client's socket moves from one process to another"))
     }
 
     /// Moves a process to the front of the recent ones.

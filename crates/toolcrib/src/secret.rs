@@ -33,7 +33,7 @@ pub(crate) fn resolve_reference(reference: &Reference<'_>) -> Result<String> {
             let path = home.as_deref().unwrap_or(path);
             // Check before opening: opening a named pipe would block until a process writes to it.
             if !std::fs::metadata(path).map_err(|error| missing(&error.to_string()))?.is_file() {
-                return Err(missing("it is not a plain file"));
+                return Err(missing("it is not a regular file"));
             }
             let file = std::fs::File::open(path).map_err(|error| missing(&error.to_string()))?;
             let mut text = String::new();
@@ -128,7 +128,7 @@ mod tests {
     fn secrets_are_read_from_regular_files_only() {
         for path in ["/dev/zero", "/dev/null", "/tmp"] {
             let error = resolve(&format!("${{file:{path}}}")).unwrap_err();
-            assert!(error.message.contains("not a plain file"), "{}", error.message);
+            assert!(error.message.contains("not a regular file"), "{}", error.message);
         }
     }
 

@@ -140,7 +140,7 @@ impl CapturedStream {
         }
         *output += &format!("\n--- {name}\n{}", String::from_utf8_lossy(&self.bytes).trim_end_matches('\n'));
         if self.omitted_bytes > 0 {
-            *output += &format!("\n({} bytes left out)", self.omitted_bytes);
+            *output += &format!("\n({} bytes omitted)", self.omitted_bytes);
         }
     }
 }

@@ -82,7 +82,8 @@ fn edit_file(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     }
     let new_text = text.replace(old.as_str(), new);
     replace_file(&directory, name, new_text.as_bytes()).map_err(|error| io_error("write", path, &error))?;
-    Ok(BuiltinOutput::text(format!("replaced {count} in `{}`", roots.display_path(target.path()))))
+    let occurrences = if count == 1 { "occurrence" } else { "occurrences" };
+    Ok(BuiltinOutput::text(format!("replaced {count} {occurrences} in `{}`", roots.display_path(target.path()))))
 }
 
 /// Reads the whole file as UTF-8.

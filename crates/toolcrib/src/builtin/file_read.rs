@@ -99,8 +99,11 @@ fn read_lines(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
 
     // Beyond the end, mid-file or at the end: each case tells the agent what to do next.
     let output = BuiltinOutput::text(String::from_utf8_lossy(&text));
+    let lines = if lines_read == 1 { "line" } else { "lines" };
     Ok(match lines_read {
-        _ if lines_read < first && first > 1 => BuiltinOutput::text(format!("(the file has only {lines_read} lines)")),
+        _ if lines_read < first && first > 1 => {
+            BuiltinOutput::text(format!("(the file has only {lines_read} {lines})"))
+        }
         _ if is_at_end => output,
         _ => output
             .with_text(format!("(lines {first} to {lines_read}; the file continues, use offset {})", lines_read + 1)),

@@ -177,7 +177,7 @@ fn fetch_error(error: reqwest::Error, url: &Url) -> Error {
         return invalid_input(blocked.to_string());
     }
     let message = if error.is_timeout() {
-        format!("`{host}` did not answer within 20 s")
+        format!("`{host}` timed out after 20 s")
     } else if error.is_connect() {
         format!("cannot connect to `{host}`")
     } else {

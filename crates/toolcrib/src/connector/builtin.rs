@@ -198,8 +198,8 @@ impl BuiltinTools {
         let handler = handler.ok_or_else(|| {
             Error::new(Code::ToolNotImplemented, format!("`{tool}` has no handler here; its host executes it"))
         })?;
-        let input: Value =
-            serde_json::from_str(arguments.get()).context(Code::ToolInvalidInput, "read the arguments")?;
+        let input: Value = serde_json::from_str(arguments.get())
+            .context(Code::ToolInvalidInput, "the arguments are not valid JSON")?;
         // A panic in a handler of the embedding program must end this call only.
         let output = AssertUnwindSafe(async move { handler(input).await }).catch_unwind().await;
         let output = output.map_err(|_| Error::new(Code::ToolExecutionFailed, format!("`{tool}` panicked")))??;

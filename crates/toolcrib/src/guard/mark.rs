@@ -79,7 +79,7 @@ mod linux {
         }
 
         /// Kills all processes with this mark, repeatedly, because one may fork meanwhile. Blocks. Returns false if
-        /// some are left after [`KILL_TIMEOUT`], or if unrelated processes may have the same limit.
+        /// some are left after [`MARKED_PROCESSES_KILL_TIMEOUT`], or if unrelated processes may have the same limit.
         pub(in crate::guard) fn kill_marked(self) -> bool {
             if self.0 <= MAX_COMMON_LIMIT {
                 return false;

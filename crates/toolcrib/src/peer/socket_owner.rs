@@ -40,7 +40,7 @@ impl SocketOwnerSearch {
                 return Ok(pid);
             }
         }
-        Err(io::Error::new(io::ErrorKind::NotFound, "no process that can be seen holds the client's end"))
+        Err(io::Error::new(io::ErrorKind::NotFound, "no visible process owns the client's socket"))
     }
 
     /// Whether a process owns the socket. False for a process that has ended or is not readable.

@@ -19,7 +19,7 @@ async fn a_command_runs_in_the_first_root() {
 async fn output_is_bounded_and_does_not_block_the_command() {
     let test_root = TestRoot::new();
     let output = test_root.call_text("bash", json!({ "command": "yes | head -c 1000000" })).await;
-    assert!(output.ends_with("(934464 bytes left out)"), "{}", &output[output.len() - 60..]);
+    assert!(output.ends_with("(934464 bytes omitted)"), "{}", &output[output.len() - 60..]);
 }
 
 #[tokio::test]

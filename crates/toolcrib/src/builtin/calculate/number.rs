@@ -97,7 +97,7 @@ impl Number {
                 // Too large to have such digits.
                 if scaled.is_finite() { Number::from_f64(scaled.round() / scale) } else { Ok(self) }
             }
-            _ => Err("`round` takes whole digits from -30 to 30".into()),
+            _ => Err("`round` takes a whole number of digits from -30 to 30".into()),
         }
     }
 

@@ -30,9 +30,10 @@ pub(super) fn evaluate(expression: &str) -> NumberResult {
 
 /// Parser state.
 struct CalcParser<'a> {
-    /// Byte offset of the next character.
     text: &'a str,
+    /// Byte offset of the next character.
     position: usize,
+    /// Number of open calls of `parse_unary`, at most [`MAX_NESTING_DEPTH`].
     depth: usize,
 }
 
@@ -241,7 +242,10 @@ fn call_function(name: &str, arguments: &[Number]) -> NumberResult {
             "sqrt" | "abs" | "floor" | "ceil" | "round" | "sin" | "cos" | "tan" | "exp" | "ln" | "log" | "log2"
             | "log10" | "pow",
             _,
-        ) => Err(format!("`{name}` does not take {} arguments", arguments.len())),
+        ) => {
+            let count = arguments.len();
+            Err(format!("`{name}` does not take {count} argument{}", if count == 1 { "" } else { "s" }))
+        }
         _ => Err(format!(
             "no function named `{}`; there are sqrt, abs, min, max, round, floor, ceil, sin, cos, tan, ln, log, \
              log2, log10, exp, pow",

@@ -93,7 +93,8 @@ impl OpenApiConnector {
 /// Reads the execution specification that discovery attached to the tool.
 fn parse_execution(call: &ToolCall) -> Result<(Operation, Option<PollSettings>)> {
     let unknown = || {
-        let message = format!("how `{}` is called is not known; refresh its source", call.tool);
+        let message =
+            format!("the execution specification of `{}` is missing or invalid; refresh its source", call.tool);
         Error::new(Code::ToolUnavailable, message)
     };
     let spec = call.execution_spec.as_ref().ok_or_else(unknown)?;

@@ -78,7 +78,7 @@ impl DocumentFetch<'_> {
             StatusCode::NOT_MODIFIED if known.is_some() => Ok(FetchedDocument::Unchanged),
             StatusCode::OK => parse_response(&shown_url, received),
             status => {
-                let message = format!("`{shown_url}` gives no document: it answered {status}");
+                let message = format!("`{shown_url}` answered {status} instead of a document");
                 Err(Error::new(Code::ToolUnavailable, message))
             }
         }
@@ -101,7 +101,7 @@ pub(crate) fn read_file_blocking(path: &Path, max_bytes: usize) -> Result<(Strin
     let metadata = std::fs::metadata(path).map_err(|error| unreadable_error(path, &error))?;
     // Check before opening: opening a named pipe would block until a process writes to it.
     if !metadata.is_file() {
-        return Err(Error::new(Code::ConfigInvalid, format!("`{shown_url}` is not a plain file")));
+        return Err(Error::new(Code::ConfigInvalid, format!("`{shown_url}` is not a regular file")));
     }
     if metadata.len() > max_bytes as u64 {
         return Err(too_large_error(&shown_url));
@@ -135,7 +135,7 @@ fn decode_text(shown_url: &str, bytes: Vec<u8>) -> Result<String> {
         return Err(invalid("compressed with gzip; decompress it"));
     }
     if bytes.iter().take(1024).any(|byte| *byte == 0) {
-        return Err(invalid("not a text in UTF-8"));
+        return Err(invalid("not UTF-8 text"));
     }
     let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))

@@ -43,7 +43,7 @@ pub(super) fn base_url(resolved: &ResolvedSource, operation: &Operation) -> Resu
     };
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     url.ok_or_else(|| {
-        invalid(format!("the document's server `{server}` is no http address; set `base_url` on the source"))
+        invalid(format!("the document's server `{server}` is not an http address; set `base_url` on the source"))
     })
 }
 

@@ -17,8 +17,8 @@ use crate::templates::fill_openapi;
 /// Configuration of a source with all values filled in. Never stored.
 #[derive(Debug)]
 pub(super) struct ResolvedSource {
-    pub(super) openapi: OpenApiSource,
     /// Resolved configuration without `auth`, which is in `credentials`.
+    pub(super) openapi: OpenApiSource,
     pub(super) credentials: SourceCredentials,
     pub(super) document: DocumentLocation,
     /// Overrides the servers of the document.

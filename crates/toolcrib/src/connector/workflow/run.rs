@@ -144,7 +144,8 @@ impl WorkflowRun<'_> {
 /// Reads the workflow id and the inputs from a call.
 fn parse_call(call: &ToolCall) -> Result<(String, Value)> {
     let unknown = || {
-        let message = format!("how `{}` is called is not known; refresh its source", call.tool);
+        let message =
+            format!("the execution specification of `{}` is missing or invalid; refresh its source", call.tool);
         Error::new(Code::ToolUnavailable, message)
     };
     let spec = call.execution_spec.as_ref().ok_or_else(unknown)?;

@@ -108,7 +108,7 @@ async fn base_url_overrides_the_server_of_the_document() {
         (document.as_str(), None, "/", Ok("/p")),
         ("/api.yaml", None, "", Err("the document names no server; set `base_url` on the source")),
         ("/api.yaml", None, "/v2", Err("which is a file; set `base_url` on the source")),
-        ("/api.yaml", None, "ftp://h/", Err("`ftp://h/` is no http address; set `base_url` on the source")),
+        ("/api.yaml", None, "ftp://h/", Err("`ftp://h/` is not an http address; set `base_url` on the source")),
         (
             "/api.yaml",
             None,

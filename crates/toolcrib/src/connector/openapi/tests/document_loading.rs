@@ -149,16 +149,16 @@ async fn invalid_documents_are_rejected_with_a_reason() {
         assert!(error.message.contains(expected), "{error}");
     };
     check(&large, "is larger than 64 MiB").await;
-    check(&bytes, "is not a text in UTF-8").await;
+    check(&bytes, "is not UTF-8 text").await;
     std::fs::write(&bytes, b"\x1f\x8b\x08").unwrap();
     check(&bytes, "is compressed with gzip").await;
-    check(home.path(), "is not a plain file").await;
-    check(Path::new("/dev/zero"), "is not a plain file").await;
+    check(home.path(), "is not a regular file").await;
+    check(Path::new("/dev/zero"), "is not a regular file").await;
     check(&home.path().join("missing"), "cannot be read: ").await;
 
     let server = LoopbackServer::start(|_, _| reply(404, "", "")).await;
     let error = load_documents(source_at(&format!("{}/api.json?key=s3cret", server.url)), &[]).await.unwrap_err();
-    let expected_message = format!("`{}/api.json` gives no document: it answered 404 Not Found", server.url);
+    let expected_message = format!("`{}/api.json` answered 404 Not Found instead of a document", server.url);
     assert_eq!((error.code, error.message), (Code::ToolUnavailable, expected_message));
 
     let names: Vec<String> = (0..64).map(|number| format!("{number}.json")).collect();
@@ -201,5 +201,5 @@ async fn a_resolved_reference_in_a_url_is_only_sent_to_its_server() {
         document_versions(source_at(&format!("{}/v1/{reference}/api.json", server.url)), &["../common.json"]).await;
     assert!(is_unchanged(source_at(&format!("{}/v1/{reference}/api.json", server.url)), &known).await);
     let error = load_documents(source_at(&format!("{}/{reference}/none.json", server.url)), &[]).await.unwrap_err();
-    assert_eq!(error.message, format!("`{}/***/none.json` gives no document: it answered 404 Not Found", server.url));
+    assert_eq!(error.message, format!("`{}/***/none.json` answered 404 Not Found instead of a document", server.url));
 }

@@ -84,7 +84,7 @@ async fn only_the_sources_own_timeout_counts_against_it() {
 async fn a_tool_without_execution_spec_asks_for_a_refresh() {
     let mut call = build_call(ExecutionMode::McpCall, json!({}), call_context());
     let connector = connector(OpenApiSource::default());
-    let message = "how `tool` is called is not known; refresh its source".to_owned();
+    let message = "the execution specification of `tool` is missing or invalid; refresh its source".to_owned();
     for execution_spec in [call.execution_spec.take(), None] {
         let call = ToolCall { execution_spec, ..build_call(ExecutionMode::McpCall, json!({}), call_context()) };
         assert_eq!(failure_parts(connector.call(call).await), ("inconclusive", Code::ToolUnavailable, message.clone()));
