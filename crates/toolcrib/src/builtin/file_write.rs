@@ -73,5 +73,7 @@ fn write_file(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
         create_file(&directory, name, content).map_err(write_error)?;
         "created"
     };
-    Ok(BuiltinOutput::text(format!("{action} `{}` ({} bytes)", roots.display_path(target.path()), content.len())))
+    let size = content.len();
+    let unit = if size == 1 { "byte" } else { "bytes" };
+    Ok(BuiltinOutput::text(format!("{action} `{}` ({size} {unit})", roots.display_path(target.path()))))
 }

@@ -3,6 +3,15 @@
 //!
 //! This file holds the [`Connector`] implementation and discovery. Requests are in `upstream_request`, connections and
 //! their processes in `connection` and `target`, resource subscriptions in `subscriptions`.
+//!
+//! A call takes this way:
+//!
+//! ```text
+//! pool entry (lifecycle, client) ▶ open connection, or connect ▶ register the call ▶ send ▶ raw result, or CallFailure
+//! ```
+//!
+//! A connection is used as long as it works; the first request after its end opens another. Results
+//! are passed on as the raw JSON that the server sent; tools as well, but for secrets that are masked in them.
 
 mod connection;
 mod connection_pool;
@@ -107,6 +116,7 @@ impl McpConnector {
 
     /// Opens a connection and remembers its protocol version.
     async fn connect(&self, timeout: Duration, lifetime: Lifetime) -> Result<Arc<McpConnection>, CallFailure> {
+        // Copied out: the lock must not be held while connecting, which may take as long as the whole timeout.
         let era = self.era.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let connection = McpConnection::connect(self, era, timeout, lifetime).await?;
         *self.era.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.era());
@@ -119,6 +129,7 @@ impl McpConnector {
         pooled: &PooledConnection,
         timeout: Duration,
     ) -> Result<Arc<McpConnection>, CallFailure> {
+        // Before the lock: only failures of attempts that this caller has waited for are shared with it.
         let began = Instant::now();
         let mut slot = pooled.connection.lock().await;
         // Another caller may have failed while this one waited for the lock: share that failure instead of retrying.
@@ -165,6 +176,7 @@ impl Connector for McpConnector {
     /// Lists the tools over the shared connection if one is open, else over a temporary one.
     async fn discover(&self, discovery: Discovery) -> Result<Discovered> {
         {
+            // The version that the store remembers. A connection that was made in this process knows better.
             let mut era = self.era.lock().unwrap_or_else(PoisonError::into_inner);
             if era.is_none() {
                 *era = discovery.era.clone();
@@ -219,6 +231,7 @@ impl Connector for McpConnector {
             Ok(list) => Ok(list),
             Err(error) => Err(connection.explain_failure(self, "listing its tools", discovery.timeout, error).await),
         };
+        // Everything that is read from the connection is read before a temporary one is closed.
         let era = connection.era();
         let capabilities = capability_names(connection.client.server());
         let about = describe_server(connection.client.server());
@@ -249,6 +262,7 @@ impl Connector for McpConnector {
         })
     }
 
+    /// Sends `tools/call`. A result with `isError` is a result; only a missing or unusable one is a failure.
     async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
         let result = self.send_request(&UpstreamRequest::Call(&call)).await?;
         let not_an_object = || Error::new(Code::ToolExecutionFailed, "the result of the call is not an object");
@@ -261,6 +275,7 @@ impl Connector for McpConnector {
     }
 
     async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
+        // Subscriptions of several clients share one subscription at the server, so they are counted here.
         match request.method.as_str() {
             "resources/subscribe" => self.subscribe(request).await,
             "resources/unsubscribe" => self.unsubscribe(request).await,
@@ -268,6 +283,7 @@ impl Connector for McpConnector {
         }
     }
 
+    /// Whether any connection is open, the shared one or that of a client.
     fn is_connected(&self) -> bool {
         self.pool.is_connected()
     }
@@ -278,6 +294,7 @@ impl Connector for McpConnector {
         self.unsubscribe_client(client).await;
     }
 
+    /// Only subscriptions need a connection without a call; see `subscriptions`.
     fn needs_maintenance(&self) -> bool {
         self.has_outdated_subscriptions()
     }
@@ -302,6 +319,7 @@ impl Connector for McpConnector {
         }
     }
 
+    /// Ends subscriptions and connections. Returns when every server process has exited or was killed.
     async fn close(&self) {
         // Subscribers learn that no more updates will come from this connector.
         self.notify_lost(&self.pool.take_subscriptions());

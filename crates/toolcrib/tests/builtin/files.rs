@@ -74,7 +74,7 @@ async fn links_that_stay_within_the_roots_are_followed() {
     let listed = tool_with_roots("file_list", &roots)(json!({ "path": "absolute" })).await.unwrap();
     assert_eq!(joined_text(&listed), "a:\nb/\ntwo.txt\t5\nup\tlink");
     for (path, expected) in
-        [("absolute/new.txt", "created `a/new.txt` (1 bytes)"), ("file", "replaced `one.txt` (1 bytes)")]
+        [("absolute/new.txt", "created `a/new.txt` (1 byte)"), ("file", "replaced `one.txt` (1 byte)")]
     {
         let input = json!({ "path": path, "content": "x", "overwrite": true });
         assert_eq!(joined_text(&tool_with_roots("file_write", &roots)(input).await.unwrap()), expected);
@@ -233,7 +233,7 @@ async fn files_are_searched_line_by_line() {
 async fn writing_creates_and_replaces_files() {
     let test_root = TestRoot::new();
     let new = json!({ "path": "a/new.txt", "content": "x" });
-    assert_eq!(test_root.call_text("file_write", new.clone()).await, "created `a/new.txt` (1 bytes)");
+    assert_eq!(test_root.call_text("file_write", new.clone()).await, "created `a/new.txt` (1 byte)");
     assert_eq!(
         test_root.call("file_write", new).await.unwrap_err().message,
         "`a/new.txt` exists; set `overwrite`, or use `file_edit`"

@@ -20,7 +20,7 @@ const ELICITATION_METHOD: &str = "elicitation/create";
 const SAMPLING_METHOD: &str = "sampling/createMessage";
 
 /// Capabilities announced to every server, regardless of the client, so that a server's tool list does not depend on
-/// who is connected.
+/// who is connected. A question for which no client can be found is declined; see `decline`.
 pub(super) const CLIENT_CAPABILITIES: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{}}"#;
 
 /// Registry of the calls in flight on one connection.
@@ -34,7 +34,9 @@ pub(super) struct ActiveCalls {
 
 /// One call in flight and how to reach its client.
 struct ActiveCall {
+    /// Identifies the call when its guard is dropped; unique on this connection.
     number: u64,
+    /// `None` for calls of the embedding program. Such a call makes every question ambiguous.
     client: Option<ClientId>,
     on_server_request: Option<ServerRequestHandler>,
     notifications: Option<mpsc::Sender<CallNotification>>,
@@ -100,6 +102,7 @@ impl ActiveCalls {
     /// several clients are being served, if one of the calls has no handler, or if the method is not forwarded.
     fn sole_client(&self, method: &str) -> Option<(ClientId, ServerRequestHandler, Vec<PendingQuestions>)> {
         let calls = self.lock_calls();
+        // The newest call stands for all of them: below, all must be of the same client.
         let newest = calls.last().filter(|_| is_client_request(method))?;
         let client = newest.client?;
         let alone = calls.iter().all(|call| call.client == Some(client) && call.on_server_request.is_some());
@@ -134,11 +137,13 @@ impl ActiveCalls {
         }
     }
 
+    /// Held for a few instructions only, never across an await.
     fn lock_calls(&self) -> MutexGuard<'_, Vec<ActiveCall>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Wakes questions that wait for this call: the last call of a client takes its open question with it.
 impl Drop for CallGuard {
     fn drop(&mut self) {
         self.calls.lock_calls().retain(|calls| calls.number != self.number);

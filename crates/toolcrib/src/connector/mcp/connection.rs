@@ -1,5 +1,10 @@
 //! One MCP connection with its server process, if any: connecting, closing, explaining failures, and the task that
 //! closes the connection when it is idle.
+//!
+//! The life of a connection: `connect` starts the process or opens the HTTP target and completes the handshake; guards
+//! count the requests in flight; `monitor_connection` closes it after the idle time or when the server ends it; `close`
+//! ends the process tree. Whether a connection is shared, and when a new one is opened, is decided in `connection_pool`
+//! and in `super`.
 
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -146,6 +151,7 @@ impl McpConnection {
             last_used_at: Mutex::new(Instant::now()),
             tasks: Mutex::new(stderr_task.into_iter().collect()),
         });
+        // The monitor holds a weak reference: the pool, or the one request, decides how long the connection lives.
         let idle = IdlePolicy { timeout: source.settings.idle(), subscriptions };
         // A temporary connection lists the tools after any announcement it gets, so that triggers no refresh.
         let source_events = is_persistent.then_some(source_events);
@@ -163,7 +169,7 @@ impl McpConnection {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
     }
 
-    /// Whether requests can be sent.
+    /// Whether requests can be sent. False once either side has closed the connection; it never becomes usable again.
     pub(super) fn is_usable(&self) -> bool {
         !self.client.is_closed()
     }
@@ -267,6 +273,7 @@ impl RequestGuard<'_> {
 
 impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
+        // Set the time before the count goes down: the monitor closes when it reads no request and a time long past.
         if self.call_guard.take().is_some() {
             *self.connection.last_used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
@@ -274,6 +281,7 @@ impl Drop for RequestGuard<'_> {
     }
 }
 
+/// Ends the background tasks. The process tree ends with its [`ServerProcess`], if `close` has not taken it out.
 impl Drop for McpConnection {
     fn drop(&mut self) {
         for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -283,7 +291,8 @@ impl Drop for McpConnection {
 }
 
 /// Routes a server's notifications: log messages to the client being served, changes of resources and prompts to all
-/// subscribers.
+/// subscribers. Called by the wire while it reads the stream, before the next message, so that a notification cannot
+/// arrive after the response that it precedes. `tools/list_changed` is no part of this: the monitor handles it.
 fn route_notifications(
     active_calls: Arc<ActiveCalls>,
     id: SourceId,
@@ -306,6 +315,7 @@ fn route_notifications(
             | "notifications/resources/updated",
             Some(source_events),
         ) => source_events.notify(&id, method, params),
+        // Progress is matched to its request by the wire; other notifications have no receiver.
         _ => {}
     })
 }
@@ -327,6 +337,7 @@ async fn monitor_connection(
     // Subscribe once; the receiver does not keep the connection alive.
     let Some(mut events) = connection.upgrade().map(|connection| connection.client.events()) else { return };
     loop {
+        // Computed anew in each round: calls move the time of last use, and subscriptions come and go.
         let idle_in = match connection.upgrade() {
             Some(connection) => {
                 let last_used_at = *connection.last_used_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -418,6 +429,7 @@ async fn describe_failure(
         ) => (Code::ToolExecutionFailed, error.to_string()),
     };
     append_stderr(&mut message, connector, stderr_tail);
+    // Both the server's message and its stderr are untrusted text.
     let message = sanitize(&message);
     if let Some(rejection) = rejection_error(&error, &message, connector.options.clock.now()) {
         return CallFailure::Rejected(rejection);

@@ -1,4 +1,8 @@
 //! Connections of one source: a shared one, and with `lifecycle: per_client` one for each client that has a session.
+//!
+//! The pool decides which connection serves a caller; it does not open any. Opening happens in `McpConnector` under the
+//! lock of the pool entry, so that callers of the same entry share one attempt and one failure. Subscriptions belong to
+//! an entry and not to its connection, because they are renewed when the connection is replaced.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +17,8 @@ use super::subscriptions::{SubscriptionSet, SubscriptionsByUri};
 use crate::call::ClientId;
 use crate::connector::{CallContext, CallFailure};
 
-/// Maximum number of client connections per source; each may be a process of its own.
+/// Maximum number of client connections per source; each may be a process of its own. At the limit, a further client is
+/// refused: sharing a connection with it would mix the state that `per_client` keeps apart.
 const MAX_CLIENT_CONNECTIONS: usize = 64;
 
 /// Pool entry: at most one open connection, and the resource subscriptions over it.
@@ -93,6 +98,7 @@ impl ConnectionPool {
             (Lifecycle::PerClient, Some(client)) if !context.stateless => client,
             (Lifecycle::PerClient | Lifecycle::Shared | Lifecycle::Transient, _) => return Ok(self.shared.clone()),
         };
+        // Find, make room and insert under one lock, so that two first calls of a client get the same entry.
         let mut per_client = self.lock_per_client();
         if let Some(pooled) = per_client.get(&client) {
             return Ok(pooled.clone());
@@ -127,13 +133,13 @@ impl ConnectionPool {
         self.shared.is_connected() || self.lock_per_client().values().any(|pooled| pooled.is_connected())
     }
 
-    /// All pool entries, the shared one first.
+    /// All pool entries, the shared one first. A snapshot: entries may be added or removed meanwhile.
     pub(super) fn connections(&self) -> Vec<Arc<PooledConnection>> {
         let per_client = self.lock_per_client();
         std::iter::once(&self.shared).chain(per_client.values()).cloned().collect()
     }
 
-    /// Moves all subscriptions out.
+    /// Moves all subscriptions out, of the shared connection and of each client's own.
     pub(super) fn take_subscriptions(&self) -> SourceSubscriptions {
         let per_client = self.lock_per_client();
         let per_client = per_client.iter().map(|(client, pooled)| (Some(*client), &pooled.subscriptions));
@@ -177,7 +183,8 @@ impl ConnectionPool {
     }
 }
 
-/// Whether a pool entry must stay: a caller that holds the `Arc` may still connect.
+/// Whether a pool entry must stay: it is connected or connecting, has subscriptions, or is held by a caller that may
+/// still connect. The map itself holds one reference, hence the comparison with 1.
 fn is_in_use(pooled: &Arc<PooledConnection>) -> bool {
     let may_be_open = pooled
         .connection

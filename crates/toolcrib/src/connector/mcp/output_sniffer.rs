@@ -1,5 +1,7 @@
 //! Records the beginning of a server's stdout while the wire reads it. A program that is no MCP server often prints
 //! what it is, and an error message can quote it.
+//!
+//! Recording stops for good after [`MAX_SNIFFED_BYTES`], so that a long-lived connection pays for one flag per read.
 
 use std::io;
 use std::pin::Pin;
@@ -21,6 +23,7 @@ pub(super) struct FirstOutput(Arc<Mutex<Vec<u8>>>);
 impl FirstOutput {
     /// First non-empty line, unless it looks like a JSON-RPC message.
     pub(super) fn non_protocol_line(&self) -> Option<String> {
+        // A character may be cut at the limit, and other programs print other encodings: replace what is not UTF-8.
         let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&bytes);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
@@ -33,6 +36,7 @@ impl FirstOutput {
 pub(super) struct OutputSniffer<R> {
     reader: R,
     output: FirstOutput,
+    /// False once the limit is reached.
     is_recording: bool,
 }
 
@@ -48,6 +52,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for OutputSniffer<R> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // The buffer may hold bytes of earlier reads; only those that this read adds are new.
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.reader).poll_read(context, buffer);
         if self.is_recording && read.is_ready() {

@@ -111,6 +111,7 @@ async fn start_process(
     options: &RegistryOptions,
     redactor: Arc<Redactor>,
 ) -> Result<OpenTarget> {
+    // Configured variables come last and win over inherited ones of the same name.
     let mut env = clean_env(std::env::vars_os(), &stdio.inherit_env);
     env.extend(stdio.env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
     let launch = Launch {
@@ -119,6 +120,7 @@ async fn start_process(
         env,
         cwd: stdio.cwd.as_ref().map(PathBuf::from),
     };
+    // Fails if the program cannot be started; one that exits at once is noticed by the handshake.
     // The wire gets stdin and stdout; stderr goes to the log file and the tail for error messages.
     let mut server = options.guard.start(launch).await?;
     let (Some(reader), Some(writer)) = (server.stdout.take(), server.stdin.take()) else {
@@ -126,6 +128,7 @@ async fn start_process(
     };
     let stderr_tail = StderrTail::default();
     let file = options.logs_directory.as_ref().map(|directory| server_logs::log_path(directory, &source.id));
+    // Read for the whole life of the process: a server blocks when the pipe of its stderr is full.
     let stderr_task =
         server.stderr.take().map(|stderr| tokio::spawn(stderr_tail.clone().follow(stderr, file, redactor)));
     // The sniffer remembers the beginning of stdout, in case the program is no MCP server.
@@ -147,6 +150,7 @@ fn parse_remote(remote: &RemoteSource) -> Result<(Url, HeaderMap)> {
     // The cause is omitted on purpose: it may contain a resolved reference.
     let mut url =
         Url::parse(&remote.url).map_err(|_| Error::new(Code::ConfigInvalid, "the `url` is not a valid address"))?;
+    // Configured headers first; `auth` below replaces a header of the same name.
     let mut headers = HeaderMap::new();
     for (name, value) in &remote.headers {
         insert_header(&mut headers, name, value)?;

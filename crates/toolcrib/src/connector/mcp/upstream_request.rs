@@ -1,5 +1,14 @@
 //! Sends one request to an MCP server: selects the connection, retries where that is safe, and classifies failures by
 //! what they say about the source.
+//!
+//! How a failure of the wire becomes a [`CallFailure`]:
+//!
+//! ```text
+//! JSON-RPC error, 401, 403, 404, 429 …    Rejected       the server answered; does not count for the circuit breaker
+//! no answer within the source's timeout   TimedOut       counts, if no other call succeeded meanwhile
+//! no answer within a shorter timeout      Inconclusive   also while the user is being asked, and after cancellation
+//! connection closed, protocol violated    Unavailable    counts
+//! ```
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,7 +30,7 @@ use crate::connector::http_rejection::{HttpRejection, parse_retry_after};
 use crate::connector::{CallContext, CallFailure, SourceRequest, ToolCall};
 use crate::trace::Trace;
 
-/// Error data larger than this is left out of the details.
+/// Error data larger than this is left out of the details, which are stored and shown with the error.
 const MAX_ERROR_DATA_BYTES: usize = 16 * 1024;
 
 /// A tool call or another request, sent the same way.
@@ -66,6 +75,7 @@ impl McpConnector {
         }
         // Shared or per-client connection. The pool entry is selected once; its connection may be replaced in between.
         let pooled = self.pool.select(&self.source, context).map_err(CallFailure::Inconclusive)?;
+        // At most two attempts: a server that dies on this very request must not be started over and over.
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -89,6 +99,7 @@ impl McpConnector {
         deadline: Instant,
         connecting: impl Future<Output = Result<Arc<McpConnection>, CallFailure>>,
     ) -> Result<Arc<McpConnection>, CallFailure> {
+        // In this order: a connection that is ready counts, even if the deadline has passed at the same moment.
         tokio::select! {
             biased;
             connection = connecting => connection,
@@ -178,10 +189,12 @@ async fn send_once(
     deadline: Instant,
 ) -> Result<Box<RawValue>, FailedAttempt> {
     let context = request.context();
+    // Registered until this function returns: the idle monitor waits for it, and questions are routed by it.
     let in_flight = connection.begin_call(context);
     let pending_questions = in_flight.pending_questions();
     let mut options = RequestOptions::new(deadline.saturating_duration_since(Instant::now()));
     options.progress = context.progress.clone();
+    // The wire sends `notifications/cancelled` to the server when this is cancelled.
     options.cancel = context.cancel.clone();
     // Before the 2026-07-28 protocol a question does not name its call, so the connection's own handler routes it.
     options.handler =
@@ -220,7 +233,7 @@ impl UpstreamRequest<'_> {
         }
     }
 
-    /// Encodes and sends the request.
+    /// Encodes and sends the request. Arguments and params are passed through as raw JSON.
     async fn send_over(&self, client: &McpClient, options: &RequestOptions) -> Result<Box<RawValue>, WireError> {
         match self {
             UpstreamRequest::Call(call) => {
@@ -245,6 +258,7 @@ impl ToolCall {
         if level.is_none() && trace.is_empty() {
             return self.meta.as_deref().map(Cow::Borrowed);
         }
+        // Keep the caller's other fields, such as vendor keys, and add or replace the ones below.
         let mut meta = self.meta.as_deref().and_then(RawFields::parse).unwrap_or_default();
         if let Some(level) = level {
             meta.insert("io.modelcontextprotocol/logLevel", raw_string(level));
@@ -268,7 +282,8 @@ impl SourceRequest {
     }
 }
 
-/// Maps a rejection by HTTP status to an error; `None` for all other failures.
+/// Maps a rejection by HTTP status to an error; `None` for all other failures. `now` is needed for a `Retry-After` that
+/// is a date.
 pub(super) fn rejection_error(error: &WireError, message: &str, now: Timestamp) -> Option<Error> {
     let (status, rejection) = match error {
         WireError::Unauthorized { status, login_helps: true } => (*status, HttpRejection::LoginRequired),
