@@ -1,5 +1,11 @@
 //! Classifies IP addresses as public or link-local, checks URLs against that, and provides DNS resolvers that return
 //! only permitted addresses. Protects against server-side request forgery.
+//!
+//! A URL is checked twice. [`check_url`] checks scheme and literal addresses before anything is sent; a host name
+//! passes, because its addresses are not known yet. The resolvers check those when the connection itself resolves the
+//! name, so that a name which changes its address between check and connection (DNS rebinding) gains nothing. Which
+//! check applies to which URL is decided by the callers: `connector::openapi::url_policy` and the built-in tool
+//! `url_fetch`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,13 +16,14 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use toolcrib_core::text::sanitize_truncated;
 use url::Host;
 
-/// Time to resolve a name when a source is declared.
+/// Time to resolve a name when a source is declared. A name that takes longer counts as not public.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Host names of cloud metadata services. Blocked by name, because a proxy would resolve them without our check.
 const METADATA_HOSTS: [&str; 5] =
     ["metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"];
 
-/// Whether every address that a URL resolves to at this moment is public. False if it cannot be parsed or resolved.
+/// Whether every address that a URL resolves to at this moment is public. Used when a source is declared over the
+/// network. False if it cannot be parsed or resolved.
 pub async fn is_public_url(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else { return false };
     if check_url(&url, false).is_err() {
@@ -123,6 +130,7 @@ pub(crate) struct PublicOnlyResolver;
 impl Resolve for PublicOnlyResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
+            // Port 0 is replaced by the connection. Other addresses of a name with some private ones remain usable.
             let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             let public: Vec<SocketAddr> = addresses.into_iter().filter(|address| is_public(address.ip())).collect();
             if public.is_empty() {
@@ -160,6 +168,7 @@ pub(crate) fn is_link_local(address: IpAddr) -> bool {
                 let [c, d] = low.to_be_bytes();
                 v4(Ipv4Addr::new(a, b, c, d))
             }
+            // fe80::/10
             [first, ..] => first & 0xffc0 == 0xfe80,
         },
     }
@@ -168,7 +177,7 @@ pub(crate) fn is_link_local(address: IpAddr) -> bool {
 /// Special-purpose ranges of IANA's registry are not public.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let blocked = match address.octets() {
-        // This host, private use, loopback.
+        // 0.0.0.0/8 (this host), 10.0.0.0/8 (private use), 127.0.0.0/8 (loopback).
         [0 | 10 | 127, ..] => true,
         // Shared address space of carrier-grade NAT (RFC 6598).
         [100, 64..=127, ..] => true,
@@ -198,7 +207,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => is_embedded_public(high, low),
         // Protocol assignments including Teredo, documentation.
         [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,
-        // Global unicast; everything else (mapped, local, multicast, unspecified) is not public.
+        // Global unicast (2000::/3); everything else (mapped, local, multicast, unspecified) is not public.
         [first, ..] => first & 0xe000 == 0x2000,
     }
 }

@@ -1,14 +1,24 @@
 //! The guard: a small process between Toolcrib and a server that it started. It ends the server's whole process tree
 //! when Toolcrib ends, even by SIGKILL.
 //!
-//! The guard is the same binary with a hidden first argument, so [`run_if_requested`] must be the first line of `main`. On
-//! Linux it is a child subreaper: processes that daemonise (double fork, `setsid`) become its children and are found. A
-//! socket pair connects both: the guard reports whether the server started and when the tree has ended, and it ends the
-//! tree when its end of the channel reads EOF.
+//! The guard is the same binary with a hidden first argument, so [`run_if_requested`] must be the first line of `main`.
+//! On Linux it is a child subreaper: processes that daemonise (double fork, `setsid`) become its children and are
+//! found. A socket pair connects both: the guard reports whether the server started and when the tree has ended, and it
+//! ends the tree when its end of the channel reads EOF.
 //!
 //! A guard that is killed or stopped cannot clean up. Toolcrib detects that through the channel and kills the tree,
 //! which it finds by a mark on its processes (`mark.rs`). If Toolcrib and the guard are killed together, the kernel
 //! kills only the server process itself.
+//!
+//! ```text
+//! toolcrib ──socket pair──▶ crib-guard (subreaper) ──▶ server ──▶ its children, also after a double fork
+//!          ◀── "started PID", "ended" ──┘
+//! ```
+//!
+//! Pipes do not pass through the guard: the server inherits stdin, stdout and stderr, and the guard gives up its
+//! copies. Tried with servers that fork, double fork and call `setsid`, and with SIGKILL for Toolcrib: a process group
+//! alone leaves all of them, the kernel's parent-death signal all but the child, a guard that is no subreaper leaves
+//! the daemons; the subreaper leaves none.
 
 mod server_process;
 

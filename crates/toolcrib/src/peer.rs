@@ -1,5 +1,13 @@
 //! Identifies the process at the other end of a local TCP connection: its user, and whether it was started by a
 //! Toolcrib. The server uses it to recognise local clients. Linux only; elsewhere a peer is never identified.
+//!
+//! ```text
+//! accepted connection ▶ query the kernel for the client's socket ▶ user id, inode ▶ search /proc/PID/fd for the inode
+//!                     ▶ process ▶ below a guard? ▶ SocketOwner
+//! ```
+//!
+//! A process that runs below a guard is a server that Toolcrib started, with whatever an agent makes it do; it must not
+//! get the rights of the local user. Every doubt is an error, and the caller then asks for a token.
 
 #[cfg(target_os = "linux")]
 mod socket;
@@ -12,6 +20,7 @@ use std::net::SocketAddr;
 /// Client socket of a connection, as the kernel describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerSocket {
+    /// User that the kernel records for the socket.
     uid: u32,
     /// Inode of the socket in `/proc/PID/fd`, by which the owning process is found.
     inode: u32,
@@ -111,7 +120,7 @@ fn classify_owner(search: &socket_owner::SocketOwnerSearch, pid: i32) -> io::Res
 #[cfg(target_os = "linux")]
 const MAX_SEARCH_ATTEMPTS: usize = 3;
 
-/// Number of processes that are searched first.
+/// Number of processes that are searched first. Each costs a directory listing when another process connects.
 #[cfg(target_os = "linux")]
 const MAX_RECENT_PROCESSES: usize = 8;
 
@@ -123,6 +132,7 @@ fn is_overflow_uid(uid: u32) -> bool {
 
     static OVERFLOW_UID: LazyLock<Option<u32>> = LazyLock::new(|| {
         let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        // The initial namespace maps all ids to themselves; there the overflow uid is an ordinary user.
         let is_whole = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
         let overflow = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
         let overflow = overflow.and_then(|text| text.trim().parse().ok()).unwrap_or(65_534);

@@ -1,4 +1,7 @@
 //! Directories that other users cannot write: those of the store, the tokens and the logs.
+//!
+//! A user who can write there can replace the journal, plant a token or redirect a log by a link. An existing
+//! directory is only checked, its mode is not changed; whether others can read it is not checked.
 
 use std::fs;
 use std::path::Path;
@@ -16,6 +19,7 @@ pub fn ensure_private_directory(path: &Path) -> Result<()> {
         let mut builder = fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        // Missing parents are created with the same mode.
         builder.recursive(true).create(path).map_err(unusable)?;
     }
     check_ownership(path, &fs::metadata(path).map_err(unusable)?)
@@ -29,6 +33,7 @@ fn check_ownership(path: &Path, metadata: &fs::Metadata) -> Result<()> {
     let rejected =
         |reason: String| Error::new(Code::ConfigInvalid, format!("the directory `{}` {reason}", path.display()));
     let user = rustix::process::geteuid().as_raw();
+    // Also for root: a directory of an ordinary user would let that user replace what root reads.
     if metadata.uid() != user {
         return Err(rejected(format!(
             "belongs to user {} and Toolcrib runs as user {user}; run it as the owner, or give another directory with \
@@ -36,6 +41,7 @@ fn check_ownership(path: &Path, metadata: &fs::Metadata) -> Result<()> {
             metadata.uid()
         )));
     }
+    // Write permission for the group or for others; the sticky bit of `/tmp` does not help, since files could be added.
     if metadata.mode() & 0o022 != 0 {
         return Err(rejected(format!(
             "can be changed by other users (mode {:04o}), who could replace the store and its tokens; run `chmod go-w {}`, \

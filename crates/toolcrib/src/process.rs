@@ -1,10 +1,20 @@
 //! Identity of a process on this machine. The pid alone is not enough, because pids are reused.
+//!
+//! A lease in the store names the process that holds it, so that other processes need not wait for the lease to expire
+//! when that process was killed. The text form is `PID START_TICKS NAMESPACE`, for example:
+//!
+//! ```text
+//! 4711 8812345 pid:[4026531836]
+//! ```
+//!
+//! Everything uncertain counts as running: a lease then ends by time, which is slower and never wrong.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-/// Identifies a process uniquely on one machine, even after its pid is reused. Stored with leases, to detect owners that have ended.
+/// Identifies a process uniquely on one machine until it is rebooted, even after its pid is reused. Stored with leases,
+/// to detect owners that have ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessIdentity {
     pid: u32,
@@ -17,6 +27,7 @@ pub(crate) struct ProcessIdentity {
 impl ProcessIdentity {
     /// Identity of this process.
     pub(crate) fn current() -> &'static ProcessIdentity {
+        // Read once: neither value changes while a process runs.
         static CURRENT: LazyLock<ProcessIdentity> = LazyLock::new(|| {
             let pid = std::process::id();
             let start_ticks = match read_start_time(pid) {
@@ -34,6 +45,7 @@ impl ProcessIdentity {
         if self.start_ticks == 0 || self.namespace != current.namespace || self == current {
             return false;
         }
+        // Another start time means that the pid was reused, and so that the process has ended.
         match read_start_time(self.pid) {
             StartTime::Ticks(start_ticks) => start_ticks != self.start_ticks,
             StartTime::Ended => true,
@@ -91,6 +103,7 @@ fn read_start_time(pid: u32) -> StartTime {
     }
 }
 
+/// Without `/proc` no process is known to have ended; leases then end by time.
 #[cfg(not(target_os = "linux"))]
 fn read_start_time(_pid: u32) -> StartTime {
     StartTime::Unknown
@@ -103,6 +116,7 @@ fn pid_namespace() -> String {
     link.to_string_lossy().into_owned()
 }
 
+/// Other systems have one namespace for all processes.
 #[cfg(not(target_os = "linux"))]
 fn pid_namespace() -> String {
     String::new()

@@ -1,5 +1,14 @@
 //! Resolves references (`${env:…}`, `${file:…}`) at the moment of use, and computes keyed hashes of what a source
 //! connects to, from which no value can be guessed.
+//!
+//! The configuration, the store and the history contain references only. Values exist from the moment a connection is
+//! made until it ends, in the memory of this process. `redact` keeps them out of messages.
+//!
+//! ```text
+//! "Bearer ${env:TOKEN}"           the variable; an error if it is not set
+//! "${env:REGION:-eu}"             the variable, or `eu` if it is not set or empty
+//! "${file:~/.config/token}"       the content of the file, without line breaks at its end
+//! ```
 
 use std::io::Read;
 
@@ -11,7 +20,7 @@ use toolcrib_core::reference::{self, Reference};
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::{Code, Error, Result};
 
-/// Limit for a secret file; a larger one is surely a mistake.
+/// Limit for a secret file; a larger one is surely a mistake. Private keys and service account files have a few KiB.
 const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
 
 /// Resolves all references in a text. An error names the reference, never a value.
@@ -24,6 +33,7 @@ pub(crate) fn resolve_reference(reference: &Reference<'_>) -> Result<String> {
     let missing = |reason: &str| Error::new(Code::ConfigInvalid, format!("`{reference}` cannot be resolved: {reason}"));
     match reference {
         Reference::Env { name, default } => match (std::env::var(name), default) {
+            // An empty variable without a default stays empty: it is set, if only to nothing.
             (Ok(value), _) if !value.is_empty() || default.is_none() => Ok(value),
             (_, Some(default)) => Ok((*default).to_owned()),
             (_, None) => Err(missing("the variable is not set")),
@@ -43,6 +53,7 @@ pub(crate) fn resolve_reference(reference: &Reference<'_>) -> Result<String> {
             if text.len() as u64 > MAX_SECRET_FILE_BYTES {
                 return Err(missing("the file is larger than 64 KiB"));
             }
+            // Editors and `echo` end a file with a line break that is no part of the secret.
             Ok(text.trim_end_matches(['\r', '\n']).to_owned())
         }
     }
@@ -79,7 +90,7 @@ pub(crate) fn refers_to_file(kind: &SourceKind) -> bool {
     kind.try_map_texts(|text| if text.contains("${file:") { Err(()) } else { Ok(String::new()) }).is_err()
 }
 
-/// HMAC-SHA-256 of a text. The key lives in the store.
+/// HMAC-SHA-256 of a text. The key lives in the store; with a plain hash, short values could be found by trying.
 pub fn keyed_hash(key: &[u8; 32], text: &str) -> Option<Fingerprint> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
     mac.update(text.as_bytes());

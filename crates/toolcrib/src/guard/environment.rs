@@ -1,4 +1,7 @@
 //! Environment variables that child processes inherit: enough to run, and no credentials.
+//!
+//! Used for stdio servers and for the built-in tool `bash`. A variable that a server needs beyond these is named in
+//! `inherit_env` of its source, or given a value in `env`.
 
 use std::ffi::{OsStr, OsString};
 
@@ -14,7 +17,7 @@ pub(crate) const XDG_DIRECTORIES: [&str; 7] = [
     "XDG_DATA_DIRS",
 ];
 
-/// Inherited unchanged.
+/// Inherited unchanged. Names only, no patterns: a pattern such as `*_PATH` would match variables of unknown content.
 const INHERITED_NAMES: [&str; 14] = [
     "PATH",
     "HOME",
@@ -79,6 +82,7 @@ pub fn clean_env(
 
 /// Removes `user:password@` from the URL of a proxy.
 fn strip_credentials(proxy: &str) -> String {
+    // Not parsed as a URL: values without a scheme, which programs accept as well, would not parse.
     let (scheme, rest) = match proxy.find("://") {
         Some(at) => proxy.split_at(at + 3),
         None => ("", proxy),
@@ -99,6 +103,7 @@ fn is_one_of(name: &OsStr, names: &[&str]) -> bool {
 fn is_inherited(name: &OsStr) -> bool {
     // All inherited names are Unicode.
     let Some(name) = name.to_str() else { return false };
+    // Windows does not distinguish case in the names of variables; elsewhere `Path` is another variable than `PATH`.
     let upper_name = name.to_ascii_uppercase();
     if cfg!(windows)
         && (WINDOWS_NAMES.contains(&upper_name.as_str())

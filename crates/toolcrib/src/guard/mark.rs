@@ -29,6 +29,8 @@ impl GuardMark {
     fn random_below(limit: Option<u64>) -> GuardMark {
         const MIN_MARK: u64 = 1 << 40;
         const MAX_MARK: u64 = 1 << 62;
+        // At least 1, so that the range below is not empty. With a limit of 0 the mark equals the limit, which
+        // `apply_to_current_process` refuses.
         let max = limit.map_or(MAX_MARK, |limit| limit.clamp(1, MAX_MARK));
         GuardMark(rand::random_range(MIN_MARK.min(max / 2)..max))
     }
@@ -63,7 +65,7 @@ mod linux {
 
     /// Time for killed processes to end. A process in uninterruptible sleep ends only when it wakes.
     const MARKED_PROCESSES_KILL_TIMEOUT: Duration = Duration::from_secs(10);
-    /// Interval between kill rounds.
+    /// Interval between kill rounds. Each round reads `/proc` once per process of the machine.
     const KILL_INTERVAL: Duration = Duration::from_millis(10);
     /// Limits up to this value may be in use by unrelated processes, so a mark in this range must not kill anything.
     const MAX_COMMON_LIMIT: u64 = u32::MAX as u64;
@@ -72,6 +74,7 @@ mod linux {
         /// Marks this process and all its future children. Fails if the hard limit leaves no room for the mark, and in
         /// sandboxes that forbid changing limits.
         pub(in crate::guard) fn apply_to_current_process(self) -> io::Result<()> {
+            // The limit is 0, and so is the mark: it would not tell this tree from its parent's.
             if own_hard_limit() == Some(self.0) {
                 return Err(io::Errno::INVAL);
             }
@@ -102,6 +105,7 @@ mod linux {
             if !self.is_on_process(pid) || !tree::is_running(pid) {
                 return false;
             }
+            // The signal goes to the process that the pidfd was opened for, even if its pid is reused now.
             // A failure for one process (gone, or not permitted) must not spare the others.
             let _ = match pidfd {
                 Ok(pidfd) => pidfd_send_signal(pidfd, Signal::KILL),
@@ -139,7 +143,7 @@ mod linux {
         Limited(u64),
     }
 
-    /// Reads the hard limit of a process.
+    /// Reads the hard limit of a process. `None` if the process has ended or its limits are not readable.
     fn hard_limit(pid: i32) -> Option<HardLimit> {
         // `Max file locks            SOFT                 HARD                 locks`
         let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;

@@ -4,6 +4,10 @@
 //! Two threads and no async runtime. The main thread reaps until no child is left; the other waits for EOF on the
 //! channel and then kills. When the server exits, the main thread shuts the channel down itself, so there is one
 //! cleanup path.
+//!
+//! The order of the end: TERM to the whole tree, half a second, then KILL every 5 ms for ten seconds at most. A line on
+//! the channel tells Toolcrib the outcome of the start (`started PID`, `unmarked PID`, `failed ERRNO`) and the end
+//! (`ended`). The guard's exit code is that of the server.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -41,6 +45,7 @@ pub(super) fn run(command_line: impl Iterator<Item = OsString>) -> i32 {
         let _ = writeln!(io::stderr(), "`{}` is started by Toolcrib itself, never by hand", super::GUARD_ARGUMENT);
         return USAGE_EXIT_CODE;
     };
+    // Before the channel is taken over and before any thread: nothing in this process owns a descriptor yet.
     close_all_but(arguments.channel);
     // Without a mark the server runs all the same, and Toolcrib warns: some container sandboxes (gVisor) do not let a
     // process set this limit. While the guard lives, its descendants are recognised by the guard among their ancestors.
@@ -69,6 +74,7 @@ impl GuardArguments {
 
 /// Starts the server and waits until its whole tree has ended. Returns the server's exit code.
 fn supervise(channel: UnixStream, arguments: &GuardArguments, is_marked: bool) -> io::Result<i32> {
+    // The server must not inherit the channel: Toolcrib would see no EOF while any of its processes lives.
     rustix::io::fcntl_setfd(&channel, FdFlags::CLOEXEC)?;
     ignore_termination_signals();
     tree::become_subreaper()?;
@@ -90,6 +96,7 @@ fn supervise(channel: UnixStream, arguments: &GuardArguments, is_marked: bool) -
             return Ok(NOT_STARTED_EXIT_CODE);
         }
     };
+    // From here on the killer signals the tree; before, there was nothing to signal.
     let pid = Pid::from_child(&child);
     let _ = server.set(pid);
     // Failing to open `/dev/null` only delays the EOF that Toolcrib sees.
@@ -141,6 +148,7 @@ struct Killer {
 impl Killer {
     fn run(mut self) {
         self.wait_for_channel_end();
+        // Servers that exit by themselves on EOF or TERM can write their state; the others get no more time than this.
         self.signal(Signal::TERM);
         thread::sleep(TERM_TO_KILL_TIMEOUT);
         // Repeatedly, because a process may fork meanwhile. The main thread exits when no process is left.
@@ -149,6 +157,8 @@ impl Killer {
             self.signal(Signal::KILL);
             thread::sleep(interval);
         }
+        // Processes that KILL does not end are in uninterruptible sleep. Without the final line Toolcrib tries once
+        // more.
         std::process::exit(NOT_STARTED_EXIT_CODE);
     }
 
@@ -158,6 +168,7 @@ impl Killer {
         loop {
             match self.channel.read(&mut byte) {
                 Ok(0) => return,
+                // Toolcrib sends nothing; anything else is ignored.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return,

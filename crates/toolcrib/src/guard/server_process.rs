@@ -1,4 +1,7 @@
 //! A server process started by Toolcrib: its standard streams, and the process tree behind it.
+//!
+//! The caller takes the streams and keeps the [`ServerProcess`] as long as the server shall run. Starting goes through
+//! a guard (`unix.rs`) or not; the rest of Toolcrib does not see the difference.
 
 #[cfg(unix)]
 mod unix;
@@ -20,7 +23,8 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
-/// Time for a process tree to end after SIGKILL or after the channel to its guard was closed.
+/// Time for a process tree to end after SIGKILL or after the channel to its guard was closed. Longer than the guard
+/// takes (half a second for TERM) and than its watcher waits for it; a tree in uninterruptible sleep is given up.
 const EXIT_AFTER_KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Program that guards the servers.
@@ -67,6 +71,7 @@ impl GuardExe {
 
     /// Starts a server. An error names the program and what to do about it.
     pub async fn start(&self, launch: Launch) -> Result<ServerProcess> {
+        // Checked here, because the operating system reports a missing directory like a missing program.
         if let Some(cwd) = &launch.cwd
             && !tokio::fs::metadata(cwd).await.is_ok_and(|metadata| metadata.is_dir())
         {
@@ -90,8 +95,8 @@ impl ServerProcess {
         self.tree.pid().or(self.child.id())
     }
 
-    /// Waits until the server and its remaining processes have ended. The code is the server's own, 128 + n after
-    /// signal n.
+    /// Waits until the server and its remaining processes have ended. May be cancelled and called again. The code is
+    /// the server's own, 128 + n after signal n.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await?;
         self.tree.finish(status).await;
@@ -112,7 +117,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // After waiting, the pid may belong to another process.
+        // After waiting, `id` is `None`: the pid may belong to another process.
         if self.child.id().is_some() {
             self.tree.kill();
         }
@@ -153,6 +158,7 @@ fn start_error(launch: &Launch, error: io::Error) -> Error {
             permanent_start_error(launch, "not found on PATH; install it, or give its full path")
         }
         io::ErrorKind::PermissionDenied => permanent_start_error(launch, "permission denied; is the file executable?"),
+        // Conditions of the machine that pass: retryable, unlike all others.
         io::ErrorKind::ExecutableFileBusy | io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {
             Error::new(Code::ToolUnavailable, format!("cannot start `{}` now", launch.program.display()))
                 .with_cause(error)

@@ -21,7 +21,8 @@ mod linux {
     /// Process name of a guard. Different from Toolcrib's, so that `pkill -9 toolcrib` leaves the guard to clean up.
     const GUARD_NAME: &std::ffi::CStr = c"crib-guard";
 
-    /// Makes this process the parent of all orphans among its descendants.
+    /// Makes this process the parent of all orphans among its descendants. Without this they would become children of
+    /// `init`, and the guard would lose sight of every process that daemonises.
     pub(in crate::guard) fn become_subreaper() -> io::Result<()> {
         let _ = rustix::thread::set_name(GUARD_NAME);
         Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
@@ -55,6 +56,7 @@ mod linux {
         for (pid, parent) in process_parents() {
             children.entry(parent).or_default().push(pid);
         }
+        // From this process down the tree. Zombies are included; signals to them do no harm.
         let mut found = Vec::new();
         let mut unvisited = vec![rustix::process::getpid().as_raw_nonzero().get()];
         while let Some(parent) = unvisited.pop() {
@@ -73,7 +75,8 @@ mod linux {
         process_ids().filter_map(|pid| Some((pid, read_stat(pid)?.parent)))
     }
 
-    /// Ids of all visible processes.
+    /// Ids of all visible processes, read from `/proc` as the iterator advances: a snapshot with gaps, in which a
+    /// process that is started meanwhile may be missing.
     pub(crate) fn process_ids() -> impl Iterator<Item = i32> {
         let entries = std::fs::read_dir("/proc").into_iter().flatten();
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())

@@ -14,11 +14,13 @@ use super::PeerSocket;
 /// The kernel responds while the request is being sent, so this only covers a kernel that does not respond at all.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(200);
 
+// Messages are built and read by offset, in native byte order; ports and addresses are in network byte order.
 // From `linux/netlink.h`, `linux/sock_diag.h` and `net/tcp_states.h`.
 const NLM_F_REQUEST: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const TCP_ESTABLISHED: u8 = 1;
+/// Value of the cookie in a request for a socket whose cookie is not known.
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 
 /// Size of `struct nlmsghdr`.
@@ -106,6 +108,7 @@ fn parse_response(message: &[u8], addresses: &[u8; ADDRESSES_LEN]) -> io::Result
     }
     let uid = u32::from_ne_bytes(read_field(body, 64).ok_or_else(truncated)?);
     let inode = u32::from_ne_bytes(read_field(body, 68).ok_or_else(truncated)?);
+    // A socket in TIME_WAIT has user 0 and inode 0, and must not be taken for one of root.
     if inode == 0 {
         return Err(io::Error::new(io::ErrorKind::NotConnected, "the client has closed its socket"));
     }

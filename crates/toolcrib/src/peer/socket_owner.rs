@@ -1,4 +1,7 @@
 //! Finds the process that owns a socket by the links in `/proc/PID/fd`.
+//!
+//! The links read `socket:[INODE]`. Those of other users' processes are not readable unless this process is root, so
+//! their sockets are not found, which the caller treats as an unknown peer.
 
 use std::fs;
 use std::io;
@@ -17,6 +20,7 @@ const LINKS_PER_DEADLINE_CHECK: usize = 256;
 pub(super) struct SocketOwnerSearch {
     /// Target of the links to the socket: `socket:[INODE]`.
     link: String,
+    /// Shared by all attempts of the search.
     deadline: Instant,
 }
 

@@ -256,7 +256,8 @@ impl McpConnection {
         }
         let mut exit_status = self.exit_status.as_ref()?.subscribe();
         // Closing waits for the process and records its status. In a task of its own, because the caller may give up
-        // waiting while the server still has time to exit. The monitor closes as well; only one of them gets the process.
+        // waiting while the server still has time to exit. The monitor closes as well; only one of them gets the
+        // process.
         let connection = self.clone();
         self.track_task(tokio::spawn(async move { connection.close().await }));
         let exited = tokio::time::timeout(EXIT_STATUS_TIMEOUT, exit_status.wait_for(Option::is_some)).await;

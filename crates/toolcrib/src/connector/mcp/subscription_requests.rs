@@ -70,7 +70,8 @@ impl McpConnector {
         Ok(result)
     }
 
-    /// Handles `resources/unsubscribe`. The request is forwarded only when no other client is subscribed to the resource.
+    /// Handles `resources/unsubscribe`. The request is forwarded only when no other client is subscribed to the
+    /// resource.
     pub(super) async fn unsubscribe(&self, mut request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
         let uri = parse_uri(&request)?;
         let client = request.context.client;

@@ -69,8 +69,8 @@ impl SubscriptionSet {
             && self.lock_by_uri().values().any(|subscription| !subscription.is_established_on(connection))
     }
 
-    /// Stores a subscription before the request is sent to the server. The guard removes it again unless committed. Fails with
-    /// a description of the limit that is reached.
+    /// Stores a subscription before the request is sent to the server. The guard removes it again unless committed.
+    /// Fails with a description of the limit that is reached.
     pub(super) fn add<'a>(&'a self, uri: &'a str, client: Option<ClientId>) -> Result<PendingSubscription<'a>, String> {
         let mut by_uri = self.lock_by_uri();
         let is_new = !by_uri.get(uri).is_some_and(|subscription| subscription.clients.contains(&client));

@@ -1,4 +1,8 @@
 //! Starts servers on Unix: through the guard, or without one in a process group.
+//!
+//! With a guard, the child of this process is the guard, and its pid is not that of the server; the guard reports the
+//! server's. Each guard has a watcher task that reads the channel to its end: if the last line is not `ended`, the
+//! guard was killed or is stopped, and the watcher kills the tree by process group and mark.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -130,8 +134,8 @@ pub(super) async fn start(guard: &GuardExe, launch: &Launch) -> Result<ServerPro
     }
 }
 
-/// Path of this binary. Fails if `main` does not call `run_if_requested`: such a binary would run its own program again,
-/// and start servers again, instead of acting as guard.
+/// Path of this binary. Fails if `main` does not call `run_if_requested`: such a binary would run its own program
+/// again, and start servers again, instead of acting as guard.
 fn current_binary() -> Result<PathBuf> {
     if !crate::guard::can_guard() {
         let message = "this program is not prepared to guard its servers; call `toolcrib::guard::run_if_requested()` \
@@ -155,6 +159,7 @@ async fn start_guarded(exe: PathBuf, launch: &Launch) -> Result<ServerProcess> {
         );
         Error::new(Code::ToolUnavailable, message).with_cause(error)
     };
+    // The channel: one end for this process, the other inherited by the guard under the number in its arguments.
     let (own_end, guard_end) = std::os::unix::net::UnixStream::pair().map_err(guard_error)?;
     own_end.set_nonblocking(true).map_err(guard_error)?;
     let own_end = UnixStream::from_std(own_end).map_err(guard_error)?;
@@ -170,11 +175,13 @@ async fn start_guarded(exe: PathBuf, launch: &Launch) -> Result<ServerProcess> {
     command.arg(mark.to_string()).arg("--");
     command.arg(&launch.program).args(&launch.args).process_group(0);
     let child = configure_command(command, launch).spawn().map_err(guard_error)?;
+    // Close our copy of the guard's end, or its end would never read as closed here.
     drop(guard_end);
 
     let (reader, writer) = own_end.into_split();
     let (until_dropped, dropped) = oneshot::channel();
     let guard_channel = GuardChannel { _channel: writer, _until_dropped: until_dropped };
+    // From here on dropping `server` ends the tree, also if the caller stops waiting for the report.
     let mut server =
         ServerProcess::new(child, ProcessTree::Guard { channel: Some(guard_channel), server_pid: None, watcher: None });
     let mut channel = BufReader::new(reader);
@@ -207,7 +214,8 @@ async fn start_guarded(exe: PathBuf, launch: &Launch) -> Result<ServerProcess> {
 }
 
 /// Waits for a guard to end, and kills its tree if the guard did not: because it was killed, or is stopped. Returns
-/// when the guard has ended, or at the latest [`GUARD_END_TIMEOUT`] plus the time for killing after the channel was closed.
+/// when the guard has ended, or at the latest [`GUARD_END_TIMEOUT`] plus the time for killing after the channel was
+/// closed.
 async fn watch_guard(
     mut channel: BufReader<OwnedReadHalf>,
     dropped: oneshot::Receiver<()>,
@@ -217,6 +225,7 @@ async fn watch_guard(
     let mut last_line = String::new();
     {
         let mut read = pin!(channel.read_line(&mut last_line));
+        // A line or EOF from the guard, or our own end of the channel was dropped: then the guard gets a bounded time.
         tokio::select! {
             _ = &mut read => {}
             _ = dropped => {
@@ -227,7 +236,8 @@ async fn watch_guard(
     if last_line == crate::guard::TREE_ENDED_MESSAGE {
         return;
     }
-    // The guard did not confirm: kill the server's group and everything with its mark.
+    // The guard did not confirm: kill the server's group and everything with its mark. The search reads `/proc` and
+    // sleeps between rounds, so it runs on a blocking thread.
     kill_group(server, Signal::KILL);
     let all_ended = tokio::task::spawn_blocking(move || mark.kill_marked()).await;
     if !all_ended.unwrap_or(false) {

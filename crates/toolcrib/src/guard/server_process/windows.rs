@@ -12,10 +12,12 @@ use super::{GuardExe, Launch, ServerProcess, start_error, unguarded_command};
 pub(super) struct ProcessTree;
 
 impl ProcessTree {
+    /// Without a guard the child is the server, so its own pid counts.
     pub(super) fn pid(&self) -> Option<u32> {
         None
     }
 
+    /// Nothing to clean up: processes that the server left behind are not known.
     pub(super) async fn finish(&mut self, _status: ExitStatus) {}
 
     pub(super) async fn terminate(&mut self, child: &mut Child) {
@@ -23,6 +25,7 @@ impl ProcessTree {
         let _ = child.start_kill();
     }
 
+    /// Left to tokio, which kills the child when it is dropped.
     pub(super) fn kill(&mut self) {}
 }
 
