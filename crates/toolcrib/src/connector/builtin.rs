@@ -1,5 +1,9 @@
 //! Built-in tools as a source: the table of definitions and handlers, and the connector that lists and runs them. The
 //! tools themselves are in [`crate::builtin`].
+//!
+//! There are two kinds of owners. A configured source `builtin:` has a connector and is discovered and recorded like
+//! any other. An embedding program registers tools of its own, which live as long as the process and form a pseudo
+//! source in the catalogue. Both share one table, because built-in tools have no prefix and their names must be unique.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -180,6 +184,7 @@ impl BuiltinTools {
 
     /// Runs a handler until it finishes, its timeout expires, or its caller cancels.
     pub(crate) async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
+        // Dropping the handler's future ends it; blocking file operations run to their own limits in the background.
         tokio::select! {
             result = self.run_handler(&call.tool, &call.arguments) => result.map_err(CallFailure::Rejected),
             () = call.context.cancel.cancelled() => Err(CallFailure::cancelled()),
@@ -193,6 +198,7 @@ impl BuiltinTools {
 
     /// Parses the arguments, runs the handler and serialises its output.
     async fn run_handler(&self, tool: &str, arguments: &RawValue) -> Result<ToolResult> {
+        // Cloned out of the table, which must not stay locked while the handler runs.
         let handler = self.lock_tools().get(tool).map(|registered| registered.handler.clone());
         let handler = handler.ok_or_else(|| Error::new(Code::ToolNotImplemented, format!("no tool named `{tool}`")))?;
         let handler = handler.ok_or_else(|| {
@@ -212,7 +218,8 @@ impl BuiltinTools {
     }
 }
 
-/// Definition in the form in which an MCP server lists a tool.
+/// Definition in the form in which an MCP server lists a tool. Verdict and visibility are not part of it; they reach
+/// the catalogue through its options.
 fn tool_json(definition: &BuiltinDefinition) -> Result<Box<RawValue>> {
     let mut tool = serde_json::Map::new();
     tool.insert("name".into(), definition.name.clone().into());

@@ -1,5 +1,8 @@
 //! Rejections by HTTP status that say nothing about the health of a source, mapped to errors for callers. Shared by the
 //! MCP and the OpenAPI connector.
+//!
+//! The circuit breaker must not open for these: the source answered, and another caller, or the same one later, may
+//! succeed.
 
 use std::time::Duration;
 
@@ -46,7 +49,8 @@ impl HttpRejection {
     }
 }
 
-/// Parses the value of a `Retry-After` header: seconds or an HTTP date.
+/// Parses the value of a `Retry-After` header: seconds or an HTTP date. A date in the past gives zero; `None` if the
+/// text is neither.
 pub(crate) fn parse_retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<u64>() {

@@ -1,5 +1,14 @@
 //! Connector for HTTP APIs described by an OpenAPI document: discovery converts the operations of the document to tools
 //! (the conversion is in `toolcrib_core::openapi`), and a call sends the HTTP request that the document describes.
+//!
+//! ```text
+//! discovery   documents ▶ fetch ▶ (unchanged?) ▶ parse ▶ convert in core ▶ tools with execution specifications
+//! call        execution specification, arguments ▶ request ▶ credentials ▶ url_policy ▶ send ▶ retry ▶ result, or poll
+//! ```
+//!
+//! The document is untrusted. It names servers and other documents, but `url_policy` decides which addresses these may
+//! have, and `resolved_source` whether they get credentials. The execution specification travels with the tool through
+//! manifest and catalogue, so a call needs no document.
 
 // From a call to its result.
 mod api_client;
@@ -69,7 +78,8 @@ impl OpenApiConnector {
         OpenApiConnector { source, clients, tokens: TokenCache::default(), clock, redactor }
     }
 
-    /// Resolves templates and references of the source at the moment of use, and adds the values to the redactor.
+    /// Resolves templates and references of the source at the moment of use, and adds the values to the redactor, also
+    /// if resolving fails.
     fn resolve_source(&self) -> Result<ResolvedSource> {
         let resolved = ResolvedSource::resolve(&self.source);
         self.redactor.update(&self.source.kind);
@@ -88,6 +98,7 @@ impl OpenApiConnector {
         }
         // Load and parse everything, then convert.
         let set = load_documents(&documents).await?;
+        // On a blocking thread: the largest known documents have more than a thousand operations.
         let source = self.source.clone();
         let converted = run_blocking(move || {
             // From the declared source: resolved references must not reach the manifest.
@@ -165,10 +176,12 @@ impl Connector for OpenApiConnector {
         Err(unsupported_request(&self.source.id, &request))
     }
 
+    /// HTTP connections are pooled by the clients and belong to no source.
     fn is_connected(&self) -> bool {
         false
     }
 
+    /// Forgets the tokens. Calls in flight keep theirs until they end.
     async fn close(&self) {
         self.tokens.clear();
     }

@@ -1,5 +1,12 @@
 //! Result of a tool call as the source sent it, with the byte ranges of the fields that Toolcrib reads. Only the top
 //! level is parsed; unknown fields and the formatting of the JSON are preserved.
+//!
+//! ```json
+//! { "content": [{ "type": "text", "text": "…" }], "structuredContent": {}, "isError": false, "_meta": {} }
+//! ```
+//!
+//! Results may have megabytes, and most pass through unread. So the text is scanned once for the five known keys, and
+//! code that needs one slices it out. Whatever changes a result builds a new text and parses the layout again.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -32,7 +39,7 @@ impl ToolResult {
         let add_note = || {
             let mut result = RawFields::parse(&self.raw)?;
             let mut meta = result.get("_meta").and_then(RawFields::parse).unwrap_or_default();
-            // Anything but a list is replaced.
+            // Anything but a list is replaced: the key is Toolcrib's own.
             let mut notes: Vec<Box<RawValue>> =
                 meta.get(NOTES_KEY).and_then(|notes| serde_json::from_str(notes.get()).ok()).unwrap_or_default();
             notes.push(json::raw_string(note));

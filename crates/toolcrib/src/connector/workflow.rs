@@ -1,6 +1,9 @@
 //! Connector for workflows described by an Arazzo document: each workflow is a tool, and its steps are calls to tools
 //! of other sources through the registry. It sends no requests itself, so every step is subject to policy, breaker and
 //! statistics like any other call.
+//!
+//! The state machine of a workflow (which step is next, criteria, retries, outputs) is `toolcrib_core::arazzo`, without
+//! I/O. This module reads the document, finds the tool that a step means, calls it, and feeds the response back.
 
 mod run;
 mod step;
@@ -87,9 +90,11 @@ impl Connector for WorkflowConnector {
         Err(unsupported_request(&self.source.id, &request))
     }
 
+    /// The source is a file; the APIs behind the steps have connectors of their own.
     fn is_connected(&self) -> bool {
         false
     }
 
+    /// Nothing is held open.
     async fn close(&self) {}
 }

@@ -1,5 +1,9 @@
 //! Sends the requests of one tool call: adds credentials, retries where that is safe, renews OAuth tokens, and
 //! classifies failures.
+//!
+//! One [`ApiClient`] serves one call; a job that is polled sends several requests through it. The order for each
+//! attempt is fixed: token, copy of the request, credentials, address check, send. Everything that is shown to a caller
+//! (label, URL, error body) is free of credentials or redacted.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -43,6 +47,7 @@ impl ApiClient<'_> {
         let mut retries = RetryState::new(is_idempotent);
         let mut has_renewed = false;
         loop {
+            // For each attempt: a token may expire while waiting for a retry. It usually comes from the cache.
             let tokens = self.fetch_tokens().await.map_err(to_call_failure)?;
             let wait = match self.send_once(request, &tokens).await {
                 Ok(received) if received.status.as_u16() < 400 => {
@@ -72,6 +77,7 @@ impl ApiClient<'_> {
                     wait.ok_or_else(|| to_call_failure(error))
                 }
             };
+            // `wait` is an error if there is no retry; otherwise it ends before the deadline.
             tokio::time::sleep(wait?).await;
         }
     }
@@ -150,6 +156,7 @@ impl ApiClient<'_> {
         let OpenApiConnector { source, redactor, .. } = self.connector;
         let error = redactor.get(&source.kind).redact_error(error);
         match received.status.as_u16() {
+            // A gateway in front of the API says that the API does not respond, unless it asks to wait.
             502..=504 if error.code != Code::RateLimited => CallFailure::Unavailable(error),
             _ => CallFailure::Rejected(error),
         }

@@ -1,4 +1,7 @@
 //! Executes a tool call: from the tool's execution specification to an HTTP request, and from the response to a result.
+//!
+//! Failures are classified by the phase they happen in: before anything is sent they are inconclusive, because they say
+//! nothing about the API; after that, by what the API answered.
 
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
@@ -90,7 +93,8 @@ impl OpenApiConnector {
     }
 }
 
-/// Reads the execution specification that discovery attached to the tool.
+/// Reads the execution specification that discovery attached to the tool. A refresh attaches it again if it cannot be
+/// read.
 fn parse_execution(call: &ToolCall) -> Result<(Operation, Option<PollSettings>)> {
     let unknown = || {
         let message =
@@ -111,6 +115,7 @@ fn parse_execution(call: &ToolCall) -> Result<(Operation, Option<PollSettings>)>
 fn parse_arguments(call: &ToolCall, operation: &Operation) -> Result<Map<String, Value>> {
     let arguments: Map<String, Value> = serde_json::from_str(call.arguments.get())
         .context(Code::ToolInvalidInput, "the arguments are not an object")?;
+    // Every name the operation knows: its parameters and, under a name of its own, the request body.
     let parameters = operation.parameters.iter().map(|parameter| parameter.argument.as_str());
     let known: Vec<&str> = parameters.chain(operation.body.as_ref().map(|body| body.argument.as_str())).collect();
     let Some(unknown) = arguments.keys().find(|name| !known.contains(&name.as_str())) else { return Ok(arguments) };

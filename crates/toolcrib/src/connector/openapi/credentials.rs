@@ -1,5 +1,14 @@
 //! Selects the credentials of a request and adds them to it. The document declares what an operation requires, `auth`
 //! of the source what is available.
+//!
+//! `security` of an operation is a list of alternatives, each a list of schemes that are all required; an empty
+//! alternative means that anonymous access is allowed. Depending on `auth` of the source:
+//!
+//! ```text
+//! no `auth`             nothing is sent; a 401 or 403 then names what the document requires
+//! one credential        sent with every operation that is not public, whatever scheme the document names
+//! `schemes: {…}`        the first alternative of which every scheme is configured
+//! ```
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE};
@@ -109,6 +118,7 @@ fn auth_for_scheme(requirement: &SecurityRequirement, auth: &Auth) -> Result<Aut
         (SecurityScheme::ApiKey { name, location }, Auth::ApiKey { value, .. } | Auth::Bearer(value)) => {
             Ok(AuthValue::ApiKey { name: name.clone(), location: *location, value: value.clone() })
         }
+        // Bearer, Basic and OAuth 2 are sent the same way whatever the document calls them.
         _ => auth_value(auth, None),
     }
 }
@@ -200,6 +210,7 @@ fn set_api_key(name: &str, location: KeyLocation, value: &str, url: &mut Url, he
         let name = sanitize_truncated(name, 80);
         Error::new(Code::ConfigInvalid, format!("the key `{name}` of `auth` has a {what} that HTTP does not allow"))
     };
+    // Control characters are a mistake in any location; a query would encode them and send them on.
     if value.chars().any(char::is_control) {
         return Err(invalid("value"));
     }
@@ -236,6 +247,7 @@ pub(super) fn add_cookies(headers: &mut HeaderMap, cookies: &[String]) -> Result
     if cookies.is_empty() {
         return Ok(());
     }
+    // RFC 6265 allows one `Cookie` header only, so cookies of parameters, configuration and credentials are joined.
     let existing = headers.get(COOKIE).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     let all: Vec<&str> = existing.iter().map(String::as_str).chain(cookies.iter().map(String::as_str)).collect();
     headers.insert(COOKIE, header_value("cookie", &all.join("; "))?);

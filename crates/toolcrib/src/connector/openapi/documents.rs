@@ -1,5 +1,16 @@
 //! Loads the documents of a source: the one it names and those referenced from it. Bounded in number and size, and
 //! restricted to the origin or directory of the main document and to `allow_refs`.
+//!
+//! Two passes. [`DocumentLoader::check_unchanged`] asks for every document of the last discovery with its `ETag`, or
+//! compares hashes; if nothing has changed, nothing is parsed. Otherwise [`DocumentLoader::load`] is called for the
+//! main document and then for each reference that the parsed ones contain.
+//!
+//! URLs are the keys of stored versions and part of manifests, so they must not contain secrets. A configured URL with
+//! a `${…}` reference is therefore replaced by a placeholder of the same depth, and mapped back when it is fetched:
+//!
+//! ```text
+//! https://api.example/${env:KEY}/v1/api.yaml  ▶  https://document.invalid/-/-/-
+//! ```
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +31,8 @@ use crate::trace::Trace;
 
 /// Maximum size of all documents of a source together.
 pub(super) const MAX_DOCUMENTS_BYTES: usize = 64 * 1024 * 1024;
-/// Maximum number of documents of a source, the main one included.
+/// Maximum number of documents of a source, the main one included. Each is a request, and a server could make up new
+/// references without end.
 const MAX_DOCUMENTS: usize = 64;
 /// Host of placeholder URLs. The `invalid` top-level domain is reserved (RFC 2606), so no server can have it.
 const PLACEHOLDER_HOST: &str = "document.invalid";
@@ -143,11 +155,13 @@ impl<'a> DocumentLoader<'a> {
     /// Fetches a document within the remaining limits and records its version.
     async fn fetch(&self, url_text: &str, known: Option<&DocumentVersion>) -> Result<FetchedDocument> {
         let is_main = url_text == self.main_url.as_str();
+        // The main document is at the configured location, whatever URL stands for it in manifests.
         let target = if is_main {
             self.resolved.document.clone()
         } else {
             self.real_location(DocumentLocation::parse(url_text)?)
         };
+        // Count before fetching: documents that cannot be loaded count as well.
         let max_bytes = {
             let mut state = self.lock_state();
             if state.requested == MAX_DOCUMENTS {
@@ -209,6 +223,7 @@ impl<'a> DocumentLoader<'a> {
                 Ok(DocumentLocation::File(directory)) => Some(directory),
                 Ok(DocumentLocation::Remote(_)) | Err(_) => None,
             });
+        // A remote document has no directory; then only `allow_refs` permits files.
         let mut directories: Vec<PathBuf> = allowed.collect();
         if let DocumentLocation::File(document) = &self.resolved.document
             && let Ok(canonical) = tokio::fs::canonicalize(document).await

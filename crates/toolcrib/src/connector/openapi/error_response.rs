@@ -1,4 +1,7 @@
 //! Errors for HTTP responses of 400 and above: the status, and the reason found in the body.
+//!
+//! The message is for people and models: `` `GET /pets/{id}` answered 404 Not Found: no such pet ``. The details are
+//! for programs: status, safe headers, and the body up to a limit. The caller redacts both.
 
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ use super::result::{BodyKind, classify_body, decode_body, media_type, reported_h
 use super::send::ReceivedResponse;
 use crate::connector::http_rejection::HttpRejection;
 
-/// Bytes of a response body that the details of an error include.
+/// Bytes of a response body that the details of an error include; more is cut, and marked with an ellipsis.
 const MAX_DETAIL_BODY_BYTES: usize = 16 * 1024;
 /// Characters of the reason that the message of an error includes.
 const MAX_REASON_CHARS: usize = 400;
@@ -66,7 +69,7 @@ fn classify_rejection(received: &ReceivedResponse, retry_after: Option<Duration>
     }
 }
 
-/// Whether a retry may succeed.
+/// Whether a retry may succeed. Wider than what `retry` repeats by itself: 500 is left to the caller's judgement.
 pub(super) fn is_transient(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 425 | 429 | 500 | 502 | 503 | 504)
 }
@@ -94,6 +97,7 @@ pub(super) fn truncate_body(body: Value) -> Value {
     if text.len() <= MAX_DETAIL_BODY_BYTES {
         return body;
     }
+    // A JSON text that is cut is no JSON any more, so it becomes a string.
     let mut end = MAX_DETAIL_BODY_BYTES;
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -119,6 +123,7 @@ pub(super) fn find_reason(body: &Value) -> Option<String> {
         "/title",
         "/fault/faultstring",
     ];
+    // The first pointer that leads to a text counts; numbers, such as error codes, are not reasons.
     let text = match body {
         Value::String(text) => Some(text.as_str()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => REASON_POINTERS

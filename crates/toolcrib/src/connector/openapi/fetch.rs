@@ -1,4 +1,6 @@
 //! Reads one document from a regular file or over HTTP, with the version by which it is recognised next time.
+//!
+//! Which document may be read is decided in `documents`; this module only reads it, bounded in size.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -75,6 +77,7 @@ impl DocumentFetch<'_> {
             OutboundRequest { label: format!("GET {shown_url}"), method: Method::GET, url, headers, body: None };
         let received = sender.send(request).await.map_err(OutboundError::into_unavailable)?;
         match received.status {
+            // Only if a version was sent; an unconditional request must not be answered like this.
             StatusCode::NOT_MODIFIED if known.is_some() => Ok(FetchedDocument::Unchanged),
             StatusCode::OK => parse_response(&shown_url, received),
             status => {
@@ -107,6 +110,7 @@ pub(crate) fn read_file_blocking(path: &Path, max_bytes: usize) -> Result<(Strin
         return Err(too_large_error(&shown_url));
     }
     let file = std::fs::File::open(path).map_err(|error| unreadable_error(path, &error))?;
+    // The file may have grown since its size was read, so the limit is enforced while reading, too.
     let mut bytes = Vec::new();
     file.take(max_bytes as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable_error(path, &error))?;
     if bytes.len() > max_bytes {
@@ -123,6 +127,7 @@ fn parse_response(shown_url: &str, received: ReceivedResponse) -> Result<Fetched
     }
     let etag = received.headers.get(ETAG).and_then(|etag| etag.to_str().ok());
     let etag = etag.filter(|etag| etag.len() <= MAX_ETAG_LEN).map(str::to_owned);
+    // The hash covers the bytes as received: a server without `ETag` is compared by it.
     let hash = Fingerprint::digest(&received.body);
     Ok(FetchedDocument::Text { text: decode_text(shown_url, received.body)?, version: DocumentVersion { etag, hash } })
 }

@@ -45,6 +45,7 @@ impl OpenApiClients {
 fn build_client(scope: NetworkScope, connect_timeout: Duration) -> Result<Client> {
     // Fails if the program has installed another provider, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    // TCP_NODELAY: without it, delayed acknowledgements add some 40 ms to a call.
     let builder = Client::builder()
         .http1_only()
         .tcp_nodelay(true)

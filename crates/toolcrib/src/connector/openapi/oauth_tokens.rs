@@ -1,5 +1,9 @@
 //! OAuth 2 tokens by the client credentials grant (RFC 6749, section 4.4): cached until they expire, fetched once for
 //! all waiting callers, and never part of a message.
+//!
+//! A token is fetched when a call needs one, not in the background. Its entry stays locked meanwhile; callers that wait
+//! share the token or the failure. A token that an API rejects with 401 is forgotten and fetched again, once per
+//! request.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,9 +27,9 @@ use crate::secret::basic_credentials;
 
 /// Maximum size of a response of the token endpoint.
 const MAX_TOKEN_RESPONSE_BYTES: usize = 64 * 1024;
-/// Lifetime of a token whose response has no `expires_in`.
+/// Lifetime of a token whose response has no `expires_in`, which RFC 6749 only recommends.
 const DEFAULT_TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
-/// Upper bound of `expires_in`.
+/// Upper bound of `expires_in`, against overflow; a token that is revoked earlier is renewed after a 401.
 const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 /// A token is renewed this long before it expires, or after 90 % of its lifetime if that is earlier.
 const MAX_RENEWAL_MARGIN: Duration = Duration::from_secs(30);
@@ -163,6 +167,7 @@ async fn fetch_token(
     let mut received = sender.send(build_token_request(grant, &url, *credentials_in_body)?).await.map_err(as_unsent)?;
     if !*credentials_in_body && is_client_rejected(&received) {
         received = sender.send(build_token_request(grant, &url, true)?).await.map_err(as_unsent)?;
+        // Remembered only after a success: a wrong secret is rejected in either place.
         *credentials_in_body = received.status.is_success();
     }
     parse_token(grant, &url, &received)
@@ -198,6 +203,7 @@ fn build_token_request(
         let value = format!("Basic {}", basic_credentials(&encoded(&grant.client_id), &encoded(&grant.client_secret)));
         headers.insert(AUTHORIZATION, header_value("authorization", &value).map_err(OutboundError::Rejected)?);
     }
+    // The key of the configuration, not the URL, which may contain a resolved reference.
     let label = "POST token_url".to_owned();
     let body = Some(form.finish().into());
     Ok(OutboundRequest { label, method: Method::POST, url: url.clone(), headers, body })

@@ -1,5 +1,14 @@
 //! Polls the job that a request started: GET on the same server with the same credentials, until the configured status
 //! field reports success or failure.
+//!
+//! Configured with `poll` of a source (see `PollSettings`). The job is followed within the one call, as long as its
+//! timeout allows; a job that takes longer ends in an error that names its last status. An example:
+//!
+//! ```text
+//! POST /exports  ▶ 202 {"id":"7"}          the request of the tool
+//! GET /exports/7 ▶ {"state":"running"}     `url: /exports/{$response.body#/id}`, `status: /state`
+//! GET /exports/7 ▶ {"state":"done", …}     `done: [done]`; the result is this response, or `result` in it
+//! ```
 
 use std::time::Duration;
 
@@ -23,7 +32,8 @@ use super::retry::retry_after_header;
 use super::send::{OutboundRequest, ReceivedResponse};
 use crate::connector::{CallFailure, ToolResult};
 
-/// Interval before the first poll, unless configured; grows by half after each.
+/// Interval before the first poll, unless configured; grows by half after each. `Retry-After` of a response takes its
+/// place for the next poll.
 const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Upper bound of the growing interval.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
@@ -81,6 +91,7 @@ impl Poller<'_> {
                 JobState::Failed(status, body) => return Err(CallFailure::Rejected(self.failure_error(&status, body))),
                 JobState::Running(status) => status,
             };
+            // Progress also tells the client that the call is alive.
             self.report_progress(attempt, status.as_deref());
         }
         Err(CallFailure::Rejected(self.job_error("exceeded the polling limit")))

@@ -13,7 +13,8 @@ use super::credentials::add_cookies;
 use super::resolved_source::{DocumentLocation, ResolvedSource};
 use super::send::{OutboundRequest, display_origin};
 
-/// URL that the paths of an operation are appended to: `base_url` of the source, else the server in the document.
+/// URL that the paths of an operation are appended to: `base_url` of the source, else the server in the document. Fails
+/// with `CONFIG_INVALID` and the setting that would help.
 pub(super) fn base_url(resolved: &ResolvedSource, operation: &Operation) -> Result<Url> {
     // The configuration always wins: it may point to a test system or a proxy.
     if let Some(base) = &resolved.base_url {
@@ -69,6 +70,7 @@ pub(super) fn build_request(
             .map_err(|_| invalid(&format!("the header `{shown_name}` has a value that HTTP does not allow")))?;
         headers.append(name, value);
     }
+    // The media type is that of the body; a header parameter of that name does not change it.
     let body = match prepared.body {
         Some(body) => {
             let kind = HeaderValue::try_from(body.content_type)
@@ -110,7 +112,8 @@ pub(super) fn operation_label(operation: &Operation) -> String {
     sanitize_truncated(&format!("{} {}", operation.method, operation.path), 200)
 }
 
-/// Parses a URL that must stay on the declared server.
+/// Parses a URL that must stay on the declared server: an argument or a response must not choose another, which would
+/// get the credentials. The error completes "… cannot be sent: ".
 pub(super) fn parse_declared_url(text: &str, base_url: &Url) -> Result<Url, String> {
     check_plain_url(text)?;
     let url = Url::parse(text).map_err(|_| "its URL is invalid".to_owned())?;

@@ -1,5 +1,8 @@
 //! An OpenAPI source resolved for one use: templates are filled first, then references, then URLs and headers are
 //! parsed.
+//!
+//! Resolved for each discovery and each call anew, so that a changed secret file takes effect without a restart.
+//! The result contains secrets and lives no longer than its use.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -75,6 +78,7 @@ impl ResolvedSource {
     /// tampering: otherwise an attacker on the network could redirect them.
     pub(super) fn check_credentials_allowed(&self, server: &Url) -> Result<()> {
         let Some(document) = self.document.url().filter(|_| self.base_url.is_none()) else { return Ok(()) };
+        // Safe means that an attacker on the network can neither change the document nor read the request.
         let is_safe = |url: &Url| url.scheme() == "https" || is_loopback(url);
         if document.origin() == server.origin() || (is_safe(document) && is_safe(server)) {
             return Ok(());
@@ -116,6 +120,7 @@ impl DocumentLocation {
                 .map(DocumentLocation::File)
                 .ok_or_else(|| Error::new(Code::ConfigInvalid, "the `file:` URL is invalid"));
         }
+        // Anything else is a path.
         Ok(DocumentLocation::File(PathBuf::from(text)))
     }
 

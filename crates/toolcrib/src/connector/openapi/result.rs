@@ -1,5 +1,12 @@
 //! Converts an HTTP response to a tool result: JSON becomes structured content, text a text block, images and audio
 //! media blocks; other content is described.
+//!
+//! An API's response to `GET /pets/1` becomes:
+//!
+//! ```json
+//! { "content": [{ "type": "text", "text": "{\"id\":1}" }], "structuredContent": { "id": 1 },
+//!   "_meta": { "toolcrib/http": { "status": 200, "headers": { "content-type": "application/json" } } } }
+//! ```
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +25,7 @@ use crate::connector::ToolResult;
 
 /// Maximum size of a response body; text beyond it is an error, binary content is described.
 pub(super) const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
-/// Larger images and audio are described instead of included.
+/// Larger images and audio are described instead of included: Base64 makes them a third larger still.
 const MAX_MEDIA_BYTES: usize = 8 * 1024 * 1024;
 /// Larger binary content is described without a resource block.
 const MAX_BLOB_BYTES: usize = 64 * 1024;
@@ -57,10 +64,13 @@ const MAX_HEADER_CHARS: usize = 1024;
 /// Kind of a response body, by media type and content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyKind {
+    /// `application/json`, any `+json`, or no media type and valid JSON.
     Json,
+    /// Shown as text; decoded leniently.
     Text,
     Image,
     Audio,
+    /// Described by status, media type and size; included only if small.
     Binary,
 }
 

@@ -9,7 +9,8 @@ use toolcrib_core::Timestamp;
 
 use crate::connector::http_rejection::parse_retry_after;
 
-/// Retries after responses with a transient status.
+/// Retries after responses with a transient status. They add little more than a second, unless the server asks for a
+/// longer wait.
 const MAX_RESPONSE_RETRIES: u32 = 2;
 /// Delay before the first retry; doubled for each further one.
 const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(250);
@@ -52,6 +53,8 @@ impl RetryState {
         if !is_transient || !self.is_idempotent || self.answered_attempts == MAX_RESPONSE_RETRIES {
             return None;
         }
+        // The server's wish is not shortened: an earlier retry would be rejected again. If it ends after the deadline,
+        // the response is final, and the caller learns the wait from it.
         let wait = retry_after.unwrap_or_else(|| backoff(self.answered_attempts));
         self.answered_attempts += 1;
         Some(wait).filter(|wait| *wait < remaining)

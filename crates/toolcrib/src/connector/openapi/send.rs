@@ -1,5 +1,8 @@
 //! Sends one HTTP request: with the client for its network scope, through permitted redirects, reading a response of
 //! bounded size.
+//!
+//! No retries and no credentials here: `api_client` adds both. Redirects are followed here and not by the HTTP client,
+//! because each target must be checked and loses the headers that are for the first server.
 
 use std::time::Duration;
 
@@ -15,7 +18,7 @@ use super::http_clients::{NetworkScope, OpenApiClients};
 use super::url_policy::UrlPolicy;
 use crate::address_policy::find_blocked_address;
 
-/// Redirects followed for one request.
+/// Redirects followed for one request; login pages that redirect to themselves end here.
 const MAX_REDIRECTS: usize = 5;
 
 /// HTTP request ready to send.
@@ -185,6 +188,7 @@ impl OutboundSender<'_> {
         }
         let label = &request.label;
         let shown_url = display_origin(&request.url);
+        // The cause is logged: remove the URL before anything reads the error.
         let error = error.without_url();
         let reason = sanitize_truncated(&root_cause(&error), 200);
         if error.is_builder() {
@@ -199,6 +203,7 @@ impl OutboundSender<'_> {
             };
             return OutboundError::Unreachable(Error::new(Code::ToolUnavailable, message).with_cause(error));
         }
+        // Sent, or partly sent: the API may have acted on it.
         let message = format!("the response to `{label}` from `{shown_url}` was interrupted: {reason}");
         OutboundError::Interrupted(Error::new(Code::ToolExecutionFailed, message).with_cause(error))
     }

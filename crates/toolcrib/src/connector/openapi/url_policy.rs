@@ -1,6 +1,15 @@
 //! Decides which addresses requests of a source may reach, depending on the author of the URL: the configuration may
 //! name any, a local document any that is not link-local, a remote document only public ones, unless `allow_private` is
 //! set.
+//!
+//! ```text
+//! author of the URL                       may be
+//! configuration (document, base_url)      any address
+//! document in a local file                any but link-local addresses and metadata services
+//! document fetched from a server          public addresses, and the origin of the document itself
+//! response (redirect to another origin)   public addresses
+//! any, with `allow_private: true`         any address
+//! ```
 
 use toolcrib_core::source::OpenApiSource;
 use url::{Origin, Url};
@@ -15,6 +24,7 @@ pub(super) struct UrlPolicy {
     configured_origins: Vec<Origin>,
     /// Whether a remote document names the servers.
     has_remote_document: bool,
+    /// `allow_private` of the source lifts all restrictions but that to http and https.
     allow_private: bool,
 }
 

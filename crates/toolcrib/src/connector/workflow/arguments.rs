@@ -1,4 +1,8 @@
 //! Maps the parameters and body of a workflow step, named as in the HTTP request, to the arguments of the tool.
+//!
+//! Arazzo names parameters by location and wire name (`in: query, name: limit`). The tool has one flat list of
+//! arguments, in which two parameters of the same name in different locations have different names; the execution
+//! specification maps one to the other.
 
 use serde_json::{Map, Value};
 use toolcrib_core::arazzo::OperationArguments;
@@ -27,7 +31,7 @@ pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments
                     let value = coerce_type(value, &schema, &parameter.argument);
                     input.insert(parameter.argument.clone(), value);
                 }
-                // Both follow from the operation itself.
+                // `Accept` and `Content-Type`: both follow from the operation itself.
                 None if location == ParameterLocation::Header && is_content_header(name) => {}
                 None => return Err(unknown_parameter_error(target, location, name)),
             }

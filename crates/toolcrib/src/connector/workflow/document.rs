@@ -15,7 +15,7 @@ use crate::connector::DocumentVersion;
 use crate::connector::openapi::{DocumentLocation, FetchedDocument, read_file, run_blocking};
 use crate::secret::resolve_kind;
 
-/// Maximum size of the document.
+/// Maximum size of the document, as for OpenAPI documents.
 const MAX_DOCUMENT_BYTES: usize = 64 * 1024 * 1024;
 
 /// Text of the file and its version.
@@ -67,7 +67,7 @@ impl WorkflowConnector {
         }
     }
 
-    /// Parses the file and stores the result.
+    /// Parses the file and stores the result. Two calls at once may both parse; the later result stays.
     pub(super) async fn parse_file(&self, file: WorkflowFile) -> Result<Arc<LoadedDocument>> {
         let loaded = run_blocking(move || {
             let WorkflowFile { url, text, version } = file;

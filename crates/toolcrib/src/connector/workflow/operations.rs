@@ -1,4 +1,7 @@
 //! Finds the tool of an API operation by operation id or by method and path. The index is built once per tool list.
+//!
+//! The catalogue stores tools as text and parses them on demand. Finding `GET /pets/{id}` among them means to parse all
+//! execution specifications, which is done on a blocking thread and kept until the list changes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +24,7 @@ pub(super) struct OperationLookup(Mutex<BTreeMap<SourceId, Arc<OperationIndex>>>
 struct OperationIndex {
     /// Fingerprint of the segment that the index was built from.
     fingerprint: Option<Fingerprint>,
+    /// By `operationId`, without surrounding white space.
     by_id: BTreeMap<String, usize>,
     /// By `METHOD /path`.
     by_path: BTreeMap<String, usize>,
@@ -75,6 +79,7 @@ impl OperationIndex {
             let Some(operation) = operation_at(segment, position)? else { continue };
             index.by_path.insert(path_key(&operation.method, &operation.path), position);
             if let Some(id) = operation.operation_id {
+                // An operation id should be unique in its document; if it is not, the first one counts.
                 index.by_id.entry(id.trim().to_owned()).or_insert(position);
             }
         }

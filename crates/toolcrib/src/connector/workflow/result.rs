@@ -1,4 +1,5 @@
-//! Results and errors of workflows.
+//! Results and errors of workflows. A failed workflow may have had effects, so its error contains the step that failed
+//! and the outputs so far: the caller can go on from there.
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};

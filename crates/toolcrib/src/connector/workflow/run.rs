@@ -115,6 +115,7 @@ impl WorkflowRun<'_> {
 
     /// Awaits a step or delay until the deadline, or until the caller cancels.
     async fn await_step<T>(&self, step: &str, step_future: impl Future<Output = T>) -> Result<T, CallFailure> {
+        // Cancellation and deadline first: a step that is ready at the same moment must not start another.
         tokio::select! {
             biased;
             () = self.context.cancel.cancelled() => Err(CallFailure::cancelled()),

@@ -1,5 +1,9 @@
 //! Executes one step: calls the tool it refers to on behalf of the workflow's caller, and returns the HTTP response of
 //! the API behind it.
+//!
+//! A response of 400 and above is an outcome and not an error: criteria and actions of the document may expect it.
+//! Errors are left for what no document can handle, such as a policy that forbids the tool or an operation that does
+//! not exist.
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
@@ -34,11 +38,13 @@ impl WorkflowRun<'_> {
         // deadline.
         let recorder = ResponseRecorder::new(expects_redirect(call.step));
         let options = CallOptions {
+            // All steps share the deadline of the workflow; the API's own timeout bounds each of them.
             timeout: Some(self.remaining().min(target.call_timeout)),
             cancel: self.context.cancel.clone(),
             consent: self.context.consent,
             client: self.context.client,
             stateless: self.context.stateless,
+            // The result is not read, so splitting it into pages would be wasted work.
             unpaged: true,
             trace: self.context.trace.clone(),
             ..CallOptions::default()
@@ -112,6 +118,7 @@ fn step_error(call: &OperationCall<'_>, error: Error) -> Error {
             }
         }
     };
+    // Only the details that a program acts on.
     let retryable = error.is_retryable();
     let mut details = json!({ "step": step });
     for name in ["faults", "upstream_status", "by", "retry_after_ms"] {

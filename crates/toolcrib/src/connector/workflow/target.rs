@@ -1,5 +1,9 @@
 //! Finds the tool that a workflow step refers to: the source of the registry for a source description, and the
 //! operation in it.
+//!
+//! A source description such as `{ name: shop, url: ./shop.yaml, type: openapi }` names a document, not a source. The
+//! source is found by the id `shop`, or else by its document; it must be declared, because the workflow document must
+//! not bring servers and credentials of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
