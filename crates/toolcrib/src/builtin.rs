@@ -2,6 +2,10 @@
 //!
 //! A built-in tool is a [`BuiltinDefinition`] and a [`BuiltinHandler`]. Its verdict is only the default: policy is
 //! evaluated by the call path before a handler runs. `crate::connector::builtin` lists and runs the tools as a source.
+//!
+//! Handlers get validated JSON and return content or an [`Error`]. They bound their own work (time, bytes, entries),
+//! because blocking file operations cannot be cancelled. An error of the arguments is `TOOL_INVALID_INPUT`, so that a
+//! model corrects its call; a failure of the machine is `TOOL_EXECUTION_FAILED`.
 
 mod definition;
 mod output;
@@ -83,6 +87,7 @@ pub fn build_tools(
             selected.push(parse_tool_name(name)?);
         }
     }
+    // `all` and a name, or a name twice: each tool once.
     selected.sort_unstable();
     selected.dedup();
     let roots = Arc::new(Roots::new(config.roots.iter().map(PathBuf::from).collect())?);
@@ -142,7 +147,7 @@ fn execution_failed(message: impl Into<String>) -> Error {
     Error::new(Code::ToolExecutionFailed, message)
 }
 
-/// Sanitises untrusted text for a message.
+/// Sanitises untrusted text for a message: one line, at most 120 characters. Arguments come from a model.
 fn sanitize_for_message(text: &str) -> String {
     sanitize_truncated(text, 120)
 }

@@ -17,6 +17,7 @@ use std::sync::LazyLock;
 /// to detect owners that have ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessIdentity {
+    /// As seen in `namespace`.
     pid: u32,
     /// Start time in clock ticks since boot; 0 if unknown.
     start_ticks: u64,

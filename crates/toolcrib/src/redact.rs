@@ -1,5 +1,15 @@
 //! Masks the secrets of a source in text that leaves Toolcrib: errors, logs, history, results. One pass finds every
 //! known value, plain or encoded. Which values count as secret is decided in `values`.
+//!
+//! ```text
+//! values (redact/values)      what is secret: resolved references, literals in secret places, and parts of both
+//! patterns (redact/patterns)  spellings that decoding does not undo: Base64, hexadecimal, shell quoting
+//! text (redact/decode)        the searched text, with percent-encoding and backslash escapes removed up to twice
+//! ```
+//!
+//! `Authorization: Bearer s3cret-token` in a message becomes `Authorization: Bearer ***`; so does `s3cret%2Dtoken`, or
+//! the token within the Base64 of a longer text. Matches are mapped back to the original text, and their ranges are
+//! masked there; nothing else of the text changes.
 
 mod values;
 
@@ -26,13 +36,14 @@ use patterns::build_patterns;
 
 /// Replaces each secret.
 const MASK: &str = "***";
-/// Levels of escaping that are removed: JSON inside a JSON string, or a URL in one.
+/// Levels of escaping that are removed: JSON inside a JSON string, or a URL in one. Each level is another pass over
+/// texts that contain escapes; most contain none.
 const MAX_DECODINGS: usize = 2;
 /// Minimum length of a secret's beginning that is masked before an ellipsis, where a message was truncated.
 const MIN_TRUNCATED_LEN: usize = 4;
 /// Bytes of such a beginning that are compared; a longer one is masked as a whole.
 const MAX_COMPARED_LEN: usize = 512;
-/// Maximum number of ellipses in a text that are examined.
+/// Maximum number of ellipses in a text that are examined. Each is compared with every pattern.
 const MAX_TRUNCATIONS: usize = 16;
 
 /// Finds secret values in texts and replaces them by `***`.
@@ -90,6 +101,7 @@ impl Redactor {
                     *text = redacted;
                 }
             }
+            // The recursion is bounded: serde_json refuses documents of more than 127 levels.
             Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item)),
             Value::Object(fields) => {
                 // Field names are rewritten only if one contains a secret, which keeps the order of all others.
@@ -176,6 +188,7 @@ impl Redactor {
         let Some(automaton) = &self.automaton else { return Vec::new() };
         let mut ranges: Vec<Range<usize>> = automaton.find_overlapping_iter(text).map(|found| found.range()).collect();
         self.add_truncated(text.as_bytes(), |range| range, &mut ranges);
+        // The same search in the decoded text. An escaped secret differs from its pattern only by the escapes.
         let mut decoded = DecodedText::new(text);
         for _ in 0..max_decodings {
             if !decoded.decode() {
@@ -254,6 +267,7 @@ fn mask_ranges(text: &str, ranges: Vec<Range<usize>>) -> Cow<'_, str> {
     let mut redacted = String::with_capacity(text.len());
     let mut position = 0;
     for range in ranges {
+        // Ranges begin and end at character boundaries: patterns are whole characters.
         redacted.push_str(&text[position..range.start]);
         redacted.push_str(MASK);
         position = range.end;
@@ -283,6 +297,7 @@ pub(crate) struct SourceRedactor(Mutex<KnownValues>);
 /// Secrets seen so far.
 #[derive(Debug, Default)]
 struct KnownValues {
+    /// Whole values and their parts, in plain spelling.
     values: BTreeSet<String>,
     /// Built from `values` on demand.
     redactor: Option<Arc<Redactor>>,
@@ -319,6 +334,7 @@ impl SourceRedactor {
         if values.is_subset(&known.values) {
             return;
         }
+        // Start over. `is_resolved` is reset with it, so `get` adds the values of the configuration again.
         if known.values.len() + values.len() > MAX_SECRET_VALUES {
             *known = KnownValues::default();
         }
@@ -326,7 +342,8 @@ impl SourceRedactor {
         known.redactor = None;
     }
 
-    /// Returns the redactor for all values so far.
+    /// Returns the redactor for all values so far. Building one compiles an automaton, so it is kept until values are
+    /// added. Resolves the source's references first if no connection has done so.
     pub(crate) fn get(&self, kind: &SourceKind) -> Arc<Redactor> {
         let is_resolved = self.lock_known().is_resolved;
         if !is_resolved {

@@ -73,6 +73,7 @@ pub(crate) fn basic_credentials(user: &str, password: &str) -> String {
 /// if a reference cannot be resolved in this process: then nothing is known to have changed.
 pub fn connection_fingerprint(key: &[u8; 32], kind: &SourceKind) -> Option<Fingerprint> {
     let resolved = resolve_kind(kind).ok()?;
+    // Inherited variables are part of what a server gets, though no text of the configuration contains them.
     let inherited: Vec<(&String, Option<String>)> = match kind {
         SourceKind::Stdio(stdio) => stdio.inherit_env.iter().map(|name| (name, std::env::var(name).ok())).collect(),
         SourceKind::Http(_)

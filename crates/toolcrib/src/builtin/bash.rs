@@ -1,4 +1,8 @@
 //! `bash`: runs a shell command in the first root, bounded in time and output. The whole process tree ends with it.
+//!
+//! The command is not confined to the roots: it runs with the rights of Toolcrib's user, which is why its default
+//! verdict is to ask. It runs under a guard like a stdio server, so nothing that it leaves in the background survives
+//! it. A command that fails is a result with `isError`, not an error of the call: the model must see its output.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -26,10 +30,13 @@ const PIPE_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    /// Passed to the shell as it is, with `-c`.
     command: String,
+    /// Seconds; the call's own timeout applies as well.
     timeout_s: Option<u64>,
 }
 
+/// Builds the tool. Commands run in the first of `roots`, under `guard`.
 pub(super) fn tool(roots: Arc<Roots>, guard: GuardExe) -> Result<(BuiltinDefinition, BuiltinHandler)> {
     let definition = BuiltinDefinition::new(
         "bash",
@@ -70,7 +77,7 @@ async fn run_command(roots: &Roots, guard: &GuardExe, arguments: Arguments) -> R
     let directory = roots.first()?;
     let mut process = match guard.start(Launch { cwd: Some(directory.clone()), ..launch("bash") }).await {
         Ok(process) => process,
-        // Minimal systems have no bash.
+        // Minimal systems have no bash. Another reason to fail is reported by the second attempt.
         Err(_) => guard.start(Launch { cwd: Some(directory), ..launch("sh") }).await?,
     };
     // Outside of the timeout, so that output captured before a timeout is returned.
@@ -117,7 +124,9 @@ async fn wait_and_capture(
 /// Beginning of an output stream. The rest is read and dropped, so that the command does not block on a full pipe.
 #[derive(Default)]
 struct CapturedStream {
+    /// At most [`MAX_STREAM_BYTES`].
     bytes: Vec<u8>,
+    /// Bytes after those, for the note in the output.
     omitted_bytes: usize,
 }
 

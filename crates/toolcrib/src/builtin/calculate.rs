@@ -1,4 +1,6 @@
 //! `calculate`: evaluates arithmetic expressions with a small parser.
+//!
+//! `number` holds the arithmetic, `parser` the grammar and the functions. Both are pure.
 
 mod number;
 mod parser;
@@ -12,9 +14,11 @@ use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, handler, invalid_i
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    /// Operators, functions and constants as the description of the tool lists them.
     expression: String,
 }
 
+/// Builds the tool, which needs neither configuration nor context.
 pub(super) fn tool() -> Result<(BuiltinDefinition, BuiltinHandler)> {
     let definition = BuiltinDefinition::new(
         "calculate",

@@ -1,4 +1,6 @@
 //! `current_time`: returns date and time in a time zone.
+//!
+//! Models do not know the current date. The result has the time in several forms, so that none has to be computed.
 
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use super::{
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    /// IANA name; UTC if it is not given.
     timezone: Option<String>,
 }
 

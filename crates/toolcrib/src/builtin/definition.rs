@@ -1,4 +1,7 @@
-//! Definition of a built-in tool.
+//! Definition of a built-in tool: all that is listed about it, checked when it is created.
+//!
+//! Built-in tools have no prefix, so their names must not look like prefixed ones and must not take those of the meta
+//! tools.
 
 use serde_json::{Value, json};
 use toolcrib_core::policy::Verdict;
@@ -29,7 +32,7 @@ pub struct BuiltinDefinition {
     pub tags: Vec<String>,
 }
 
-/// Maximum length of a tool name that agents accept.
+/// Maximum length of a tool name that agents accept; the limit of OpenAI and Anthropic.
 const MAX_NAME_LEN: usize = 64;
 /// Names of Toolcrib's own meta tools.
 const RESERVED_NAMES: [&str; 3] = ["search_tools", "describe_tools", "call_tool"];

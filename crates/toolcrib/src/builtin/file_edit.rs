@@ -1,4 +1,7 @@
 //! `file_edit`: replaces an exact text in a file.
+//!
+//! The exact text must be given, and must be unique, so that a model that remembers the file wrongly changes nothing.
+//! The file is replaced as a whole; a reader sees the old or the new content.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -12,19 +15,23 @@ use toolcrib_core::Result;
 use super::files::{Roots, blocking_handler, io_error, open_file, replace_file};
 use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, invalid_input, sanitize_for_message};
 
-/// Maximum size of the file, before and after.
+/// Maximum size of the file, before and after. It is held in memory twice.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     path: String,
+    /// Exact text, white space included.
     old: String,
+    /// May be empty, which deletes `old`.
     new: String,
+    /// Permits several occurrences of `old`, and replaces all.
     #[serde(default)]
     replace_all: bool,
 }
 
+/// Builds the tool for files below `roots`.
 pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandler)> {
     let definition = BuiltinDefinition::new(
         "file_edit",

@@ -1,4 +1,7 @@
 //! `file_find`: finds files and directories by a glob on their path.
+//!
+//! The pattern is matched against paths relative to the start; results are relative to the first root or absolute, so
+//! that they can be passed to the other file tools.
 
 use std::sync::Arc;
 
@@ -15,10 +18,13 @@ const MAX_PATHS: usize = 500;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    /// Glob; see `files::glob`.
     pattern: String,
+    /// Directory to start in; the first root if it is not given.
     path: Option<String>,
 }
 
+/// Builds the tool for files below `roots`.
 pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandler)> {
     let definition = BuiltinDefinition::new(
         "file_find",

@@ -1,4 +1,6 @@
 //! `file_list`: lists a directory.
+//!
+//! Output is one entry a line: `src/`, `Cargo.toml<TAB>1234`, `current<TAB>link`. Links are not followed.
 
 use std::sync::Arc;
 
@@ -17,10 +19,13 @@ const MAX_LIST_DEPTH: usize = 10;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    /// Directory; the first root if it is not given.
     path: Option<String>,
+    /// Levels below the directory; 1 if it is not given.
     depth: Option<usize>,
 }
 
+/// Builds the tool for files below `roots`.
 pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandler)> {
     let definition = BuiltinDefinition::new(
         "file_list",

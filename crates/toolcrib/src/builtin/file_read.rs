@@ -1,4 +1,7 @@
 //! `file_read`: reads lines of a text file.
+//!
+//! Lines are read in portions; the output says which `offset` continues. Memory is bounded by [`MAX_OUTPUT_BYTES`] and
+//! one line, however large the file is.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -24,10 +27,13 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 #[serde(deny_unknown_fields)]
 struct Arguments {
     path: String,
+    /// First line to read, counted from 1.
     offset: Option<u64>,
+    /// Number of lines.
     limit: Option<u64>,
 }
 
+/// Builds the tool for files below `roots`.
 pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandler)> {
     let definition = BuiltinDefinition::new(
         "file_read",

@@ -1,4 +1,7 @@
 //! `file_search`: searches lines of text files with a regular expression.
+//!
+//! The `regex` crate matches in linear time, but a large pattern makes the constant large, so pattern size, line
+//! length, file size and total time are all bounded. A search that reaches a limit says so in its output.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,7 +20,7 @@ use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, invalid_input, san
 const MAX_RESULTS: usize = 1000;
 /// Value of `max_results` if it is not given.
 const DEFAULT_MAX_RESULTS: usize = 100;
-/// Larger files are skipped.
+/// Larger files are skipped: a file is held in memory while it is searched.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 /// Characters of a matching line in the output.
 const MAX_SHOWN_LINE_CHARS: usize = 300;
@@ -30,12 +33,17 @@ const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    /// Regular expression, matched line by line.
     pattern: String,
+    /// File or directory; the first root if it is not given.
     path: Option<String>,
+    /// Selects files by their path below `path`.
     glob: Option<String>,
+    /// Matching lines in the output.
     max_results: Option<usize>,
 }
 
+/// Builds the tool for files below `roots`.
 pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandler)> {
     let definition = BuiltinDefinition::new(
         "file_search",

@@ -1,4 +1,7 @@
 //! `file_write`: writes a whole file, new or replacing another.
+//!
+//! Creating and replacing are separate operations: a new file is created exclusively, so that a file which appears
+//! meanwhile is not overwritten; an existing one is replaced atomically.
 
 use std::sync::Arc;
 
@@ -16,11 +19,14 @@ const MAX_CONTENT_BYTES: usize = 1024 * 1024;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     path: String,
+    /// The whole new content, in UTF-8.
     content: String,
+    /// Permits to replace an existing file.
     #[serde(default)]
     overwrite: bool,
 }
 
+/// Builds the tool for files below `roots`.
 pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandler)> {
     let definition = BuiltinDefinition::new(
         "file_write",

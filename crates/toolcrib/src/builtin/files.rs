@@ -57,6 +57,7 @@ impl Roots {
     /// Resolves a file that need not exist, in an existing directory.
     pub(super) fn resolve_target(&self, path: &str) -> Result<RootedPath> {
         let requested = self.resolve_lexically(path)?;
+        // An existing target is resolved through its links.
         // A dangling link exists, too; following it must not create a file outside.
         if requested.symlink_metadata().is_ok() {
             return self.resolve_existing(path);
@@ -130,7 +131,7 @@ fn normalize_lexically(path: &Path) -> PathBuf {
     normalized
 }
 
-/// Whether a file looks binary: a NUL byte near its beginning.
+/// Whether a file looks binary: a NUL byte near its beginning, much like Git decides.
 pub(super) fn is_binary(prefix: &[u8]) -> bool {
     prefix.iter().take(8192).any(|&byte| byte == 0)
 }

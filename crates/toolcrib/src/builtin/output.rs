@@ -1,4 +1,7 @@
 //! Output of a built-in tool, in the form of an MCP `CallToolResult`.
+//!
+//! A tool that ran and failed returns an output with `isError`; an [`Error`](toolcrib_core::Error) is for calls that
+//! could not be executed.
 
 use serde::Serialize;
 use serde_json::{Value, json};

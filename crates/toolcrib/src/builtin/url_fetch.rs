@@ -26,7 +26,7 @@ const MAX_BODY_BYTES: usize = 1024 * 1024;
 const DEFAULT_BODY_BYTES: usize = 64 * 1024;
 /// Limit for the whole request.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(20);
-/// Redirects followed for one request.
+/// Redirects followed for one request. Each is checked like the first URL.
 const MAX_REDIRECTS: usize = 5;
 
 #[derive(Deserialize)]
@@ -35,6 +35,7 @@ struct Arguments {
     url: String,
     #[serde(default)]
     method: FetchMethod,
+    /// Bytes of the body in the output; the rest is not read.
     max_bytes: Option<usize>,
 }
 
@@ -132,7 +133,7 @@ async fn describe_response(mut response: Response, limit: usize) -> Result<Built
     let status = response.status();
     let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = sanitize_for_message(media_type.unwrap_or("no content type"));
-    // Read no more than the limit, whatever `Content-Length` says.
+    // Read no more than the limit, whatever `Content-Length` says. The connection is dropped with the rest.
     let mut body = Vec::new();
     let mut is_truncated = false;
     while let Some(chunk) = response.chunk().await.map_err(|error| fetch_error(error, &url))? {
@@ -150,6 +151,7 @@ async fn describe_response(mut response: Response, limit: usize) -> Result<Built
         if is_truncated { " and more" } else { "" },
         sanitize_for_message(url.as_str())
     );
+    // The body of an error is shown as well: it often has the reason.
     let mut output = BuiltinOutput { is_error: !status.is_success(), ..BuiltinOutput::text(heading) };
     if is_text(&media_type, &body) {
         output = output.with_text(String::from_utf8_lossy(&body));
@@ -162,6 +164,7 @@ async fn describe_response(mut response: Response, limit: usize) -> Result<Built
 /// Whether a body is shown as text, by media type and content.
 fn is_text(media_type: &str, body: &[u8]) -> bool {
     let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    // The media type first: a PDF may have no NUL byte near its beginning.
     let is_binary_type =
         ["image/", "audio/", "video/", "font/", "application/pdf", "application/zip", "application/gzip"]
             .iter()

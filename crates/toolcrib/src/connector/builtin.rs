@@ -94,6 +94,7 @@ impl BuiltinTools {
         // Replace the tools of this source only.
         tools.retain(|_, registered| registered.owner.as_ref() != Some(&source.id));
         let registered_at = (self.context.now)();
+        // In the order of the definitions, which is by name.
         let mut listed = Vec::new();
         for (definition, handler) in definitions {
             listed.push(tool_json(&definition)?);

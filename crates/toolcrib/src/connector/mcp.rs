@@ -59,12 +59,14 @@ pub(crate) use target::McpHttpClients;
 /// Connector of one MCP source.
 #[derive(Debug)]
 pub(crate) struct McpConnector {
+    /// As declared, with references unresolved; they are resolved for each connection.
     source: Source,
     options: RegistryOptions,
     /// Shared by all sources: building an HTTP client reads the system's certificates.
     clients: Arc<McpHttpClients>,
     /// Passes `tools/list_changed` and resource notifications on to the registry.
     source_events: SourceEvents,
+    /// Knows the values that were resolved for connections, old ones included.
     redactor: Arc<SourceRedactor>,
     /// Open connections; see `ConnectionPool` for how `lifecycle` selects one.
     pool: ConnectionPool,
@@ -240,6 +242,7 @@ impl Connector for McpConnector {
         if is_temporary {
             self.close_temporary(&connection, &tool_list).await;
         }
+        // From here on the list counts; what follows cannot fail.
         let list = tool_list?;
         let ttl_ms = list.ttl_ms;
         let private = modern && !list.public;

@@ -112,6 +112,7 @@ fn sanitize_block(block: &RawValue) -> Option<Box<RawValue>> {
     }
     let mut fields = RawFields::parse(block)?;
     let mut changed = false;
+    // Fields that are shown or read. URIs, names and MIME types are used for lookups and stay as they are.
     for key in ["text", "title", "description"] {
         changed |= sanitize_field(&mut fields, key);
     }
@@ -142,8 +143,11 @@ impl fmt::Debug for ToolResult {
 /// Byte ranges of the known fields in the text of a result.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResultLayout {
+    /// `content`, if it is a list.
     content: Option<Range<usize>>,
+    /// `structuredContent`, unless it is null.
     structured: Option<Range<usize>>,
+    /// `_meta`, unless it is null.
     meta: Option<Range<usize>>,
     /// Value of `isError`; anything but `true` counts as false.
     pub(crate) is_error: bool,
@@ -161,6 +165,7 @@ impl ResultLayout {
             let from = part.get().as_ptr().addr() - start;
             from..from + part.get().len()
         };
+        // Compared as text, so a value with JSON escapes is not recognised.
         let is = |part: Option<&RawValue>, text: &str| part.is_some_and(|part| part.get() == text);
         Some(ResultLayout {
             content: fields_found.content.filter(|part| part.get().starts_with('[')).map(range_of),

@@ -35,6 +35,7 @@ const READER_VERSION: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"), "/1
 /// Connector of one workflow source.
 #[derive(Debug)]
 pub(crate) struct WorkflowConnector {
+    /// As declared, with references unresolved.
     source: Source,
     /// Steps are called through the registry, which owns this connector; hence weak.
     registry: WeakRegistry,

@@ -57,8 +57,11 @@ pub(super) fn run(command_line: impl Iterator<Item = OsString>) -> i32 {
 struct GuardArguments {
     /// File descriptor of the channel to Toolcrib.
     channel: RawFd,
+    /// Chosen by Toolcrib, which must know it to find the tree without the guard.
     mark: GuardMark,
+    /// Name or path of the server.
     program: OsString,
+    /// Arguments of the server.
     arguments: Vec<OsString>,
 }
 

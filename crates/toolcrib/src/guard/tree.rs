@@ -142,8 +142,11 @@ mod linux {
 
     /// Fields of `/proc/PID/stat`.
     struct ProcStat {
+        /// `comm`, at most 15 bytes; a process can change it.
         name: Vec<u8>,
+        /// `Z` for a zombie, `X` for a dead process.
         state: char,
+        /// 0 if the parent is outside of this PID namespace.
         parent: i32,
     }
 

@@ -37,6 +37,7 @@ impl SocketOwnerSearch {
                 return Ok(pid);
             }
         }
+        // Then all processes, the highest ids first.
         let mut all: Vec<i32> = process_ids().collect();
         all.sort_unstable_by(|a, b| b.cmp(a));
         for pid in all {

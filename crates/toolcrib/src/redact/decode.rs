@@ -32,6 +32,7 @@ impl DecodedText {
         let mut origins = Vec::with_capacity(self.bytes.len());
         let mut at = 0;
         while at < self.bytes.len() {
+            // All bytes of a decoded character have the whole escape as origin, so that none of it remains.
             let (decoded, length) = unescape(&self.bytes[at..]);
             let origin = self.origins[at].start..self.origins[at + length - 1].end;
             origins.resize(origins.len() + decoded.len(), origin);
@@ -52,6 +53,7 @@ impl DecodedText {
 /// Bytes of one decoded escape: at most one character.
 struct DecodedChar {
     bytes: [u8; 4],
+    /// Used bytes: 1 for a byte, up to 4 for a character in UTF-8.
     len: usize,
 }
 
@@ -82,6 +84,7 @@ fn unescape(text: &[u8]) -> (DecodedChar, usize) {
     match text {
         [b'%', ..] => match byte_at(1) {
             Some(byte) => (DecodedChar::from_byte(byte), 3),
+            // A percent sign that begins no escape stands for itself, as in `100%`.
             None => (DecodedChar::from_byte(b'%'), 1),
         },
         [b'\\', b'x', ..] if byte_at(2).is_some() => (DecodedChar::from_byte(byte_at(2).unwrap_or_default()), 4),
@@ -102,6 +105,7 @@ fn unescape(text: &[u8]) -> (DecodedChar, usize) {
                 b'r' => b'\r',
                 b'b' => 8,
                 b'f' => 12,
+                // Quotes and backslashes of JSON, and any other character that a shell escapes.
                 other => *other,
             };
             (DecodedChar::from_byte(byte), 2)

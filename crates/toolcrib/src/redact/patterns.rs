@@ -74,6 +74,7 @@ fn base64_fragment(value: &[u8], before: usize, engine: &impl Engine) -> String 
     let mut padded = vec![0; before];
     padded.extend_from_slice(value);
     let encoded = engine.encode(&padded);
+    // Each Base64 character stands for 6 bits. Those at both ends that share bits with a neighbour are left out.
     let first = (before * 8).div_ceil(6);
     let end = padded.len() * 8 / 6;
     encoded.get(first..end).unwrap_or_default().to_owned()

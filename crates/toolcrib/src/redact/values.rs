@@ -1,5 +1,16 @@
 //! Collects the secrets of a source: resolved references, literals in places that usually hold secrets, and the parts
 //! of both that are secret by themselves.
+//!
+//! Secret values are:
+//!
+//! - every value of a `${env:…}` or `${file:…}` reference and of `inherit_env`, unless the variable is listed as
+//!   harmless;
+//! - literals of `auth`, headers, secret query parameters and logins of URLs, and variables and arguments with secret
+//!   names;
+//! - parts of these by which a secret would still leak: the lines of a key file, the strings of a JSON file, the
+//!   password of a URL, the token of `Bearer …`.
+//!
+//! Too short or too common values are left out, because masking them would make every message unreadable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -47,7 +58,7 @@ const NON_SECRET_VARIABLES: [&str; 21] = [
     "LC_TIME",
 ];
 
-/// Headers whose literal values are not secret.
+/// Headers whose literal values are not secret. All others may carry a token under a name that is not known here.
 const NON_SECRET_HEADERS: [&str; 4] = ["accept", "accept-language", "content-type", "user-agent"];
 
 /// All secrets of a source, from its declared and its template-filled configuration.
@@ -228,6 +239,7 @@ impl SecretCollector {
         if value.len() < MIN_SECRET_LEN {
             return;
         }
+        // The whole value, then what it consists of, for each format that it may have.
         self.values.insert(value.to_owned());
         self.add_lines(value);
         self.add_json_strings(value);

@@ -1,4 +1,12 @@
 //! Number that stays an exact integer as long as possible.
+//!
+//! Integers have 128 bits. An operation on two integers gives an integer if the exact result is one and fits;
+//! everything else is computed in 64-bit floats, and a float that is a whole number becomes an integer again:
+//!
+//! ```text
+//! 6 / 3 = 2        exact               7 / 2 = 3.5        float
+//! 2^100            exact               2^200 = 1.60693804425899e60
+//! ```
 
 use serde_json::{Number as JsonNumber, Value};
 
@@ -41,6 +49,7 @@ impl Number {
         })
     }
 
+    /// Exact while the result fits into 128 bits, else a float. The same holds for subtraction and multiplication.
     pub(super) fn add(self, other: Number) -> NumberResult {
         self.apply_exact_or_float(other, i128::checked_add, |a, b| a + b)
     }
@@ -55,6 +64,7 @@ impl Number {
 
     /// Exact if the division has no remainder.
     pub(super) fn divide(self, other: Number) -> NumberResult {
+        // Before dividing: a float division would give infinity, whose message says less.
         if other.to_f64() == 0.0 {
             return Err("division by zero".into());
         }
@@ -79,6 +89,7 @@ impl Number {
         self.apply_exact_or_float(exponent, exact_power, f64::powf)
     }
 
+    /// Subtracts from zero, since the smallest 128-bit integer has no positive counterpart.
     pub(super) fn negate(self) -> NumberResult {
         Number::Integer(0).subtract(self)
     }

@@ -1,4 +1,5 @@
-//! Recursive descent parser that evaluates an expression while parsing it.
+//! Recursive descent parser that evaluates an expression while parsing it. No syntax tree is built; the length and the
+//! nesting of the input bound the work. Errors are messages for the model, with the position in characters.
 //!
 //! ```text
 //! sum     = product (("+" | "-") product)*
@@ -38,6 +39,7 @@ struct CalcParser<'a> {
 }
 
 impl CalcParser<'_> {
+    /// Addition and subtraction. The typographic minus sign is accepted as well.
     fn parse_sum(&mut self) -> NumberResult {
         // Left-associative.
         let mut left = self.parse_product()?;
@@ -52,6 +54,7 @@ impl CalcParser<'_> {
         }
     }
 
+    /// Multiplication, division and remainder, left-associative.
     fn parse_product(&mut self) -> NumberResult {
         let mut left = self.parse_unary()?;
         loop {
@@ -100,6 +103,7 @@ impl CalcParser<'_> {
                 self.expect(')')?;
                 Ok(inner)
             }
+            // A sign is not part of a number: `parse_unary` has handled it.
             Some('0'..='9' | '.') => self.parse_number(),
             Some('π') => {
                 self.consume('π');
@@ -210,6 +214,7 @@ fn call_function(name: &str, arguments: &[Number]) -> NumberResult {
         Number::Integer(_) => Ok(*argument),
         Number::Real(number) => Number::from_f64(function(*number)),
     };
+    // Arguments out of range first, then the functions, then wrong counts, and at last unknown names.
     match (name, arguments) {
         ("sqrt", [x]) if x.to_f64() < 0.0 => Err("the square root of a negative number is not real".into()),
         ("ln" | "log" | "log2" | "log10", [x, ..]) if x.to_f64() <= 0.0 => {

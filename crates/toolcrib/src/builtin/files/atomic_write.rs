@@ -1,4 +1,7 @@
 //! Atomic file writes: readers see the old content or the new, never a part of it.
+//!
+//! All operations are relative to an open directory; see `rooted_path`. A crash while replacing can leave a temporary
+//! file `.toolcrib-<random>` behind. A new file is written in place: a crash can leave a part of it.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};

@@ -1,5 +1,12 @@
 //! Globs on paths: `*` and `?` within a name, `**` across directories, `[a-z]`, `{a,b}`. Translated to a regex, so
 //! matching takes linear time.
+//!
+//! ```text
+//! *.rs           main.rs, src/main.rs          no `/`: the name alone, at any depth
+//! src/*.rs       src/main.rs                   the whole path; `*` does not cross a `/`
+//! src/**/*.rs    src/main.rs, src/a/b/c.rs     `**/` matches any number of directories, also none
+//! *.{rs,toml}    main.rs, Cargo.toml
+//! ```
 
 use regex::{Regex, RegexBuilder};
 use toolcrib_core::Result;
@@ -13,6 +20,7 @@ const MAX_GLOB_LEN: usize = 500;
 #[derive(Debug)]
 pub(in crate::builtin) struct Glob {
     regex: Regex,
+    /// The glob has no `/`.
     name_only: bool,
 }
 
@@ -24,6 +32,7 @@ impl Glob {
         if glob.is_empty() || glob.len() > MAX_GLOB_LEN {
             return Err(invalid());
         }
+        // Relative paths of a walk have no leading `./`.
         let pattern = to_regex(glob.trim_start_matches("./")).ok_or_else(invalid)?;
         let regex = RegexBuilder::new(&pattern).size_limit(1 << 20).build().map_err(|_| invalid())?;
         Ok(Glob { regex, name_only: !glob.contains('/') })

@@ -1,4 +1,7 @@
 //! Bounded walk through a directory tree in name order. Symbolic links are entries and are never followed.
+//!
+//! Depth first, with a list of entries still to visit instead of recursion, so that no tree is too deep. A limit ends
+//! the walk early and marks it as truncated; it is never an error, because the entries found so far are useful.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -14,7 +17,7 @@ use super::{RootedPath, io_error};
 const SKIPPED_DIRECTORIES: [&str; 2] = [".git", "node_modules"];
 /// Maximum number of entries that a walk visits.
 const MAX_WALK_ENTRIES: usize = 200_000;
-/// Time limit of a walk.
+/// Time limit of a walk, against slow file systems.
 const WALK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// File, directory or other entry found by a walk.

@@ -26,7 +26,9 @@ pub(super) const CLIENT_CAPABILITIES: &str = r#"{"elicitation":{"form":{},"url":
 /// Registry of the calls in flight on one connection.
 #[derive(Debug, Default)]
 pub(super) struct ActiveCalls {
+    /// In the order of their start, the newest last.
     calls: Mutex<Vec<ActiveCall>>,
+    /// Number of the next call.
     next_number: AtomicU64,
     /// Notified whenever a call ends.
     call_ended: Notify,
@@ -38,7 +40,9 @@ struct ActiveCall {
     number: u64,
     /// `None` for calls of the embedding program. Such a call makes every question ambiguous.
     client: Option<ClientId>,
+    /// `None` if the client cannot be asked; then no question is forwarded while this call is in flight.
     on_server_request: Option<ServerRequestHandler>,
+    /// Receives log messages; `None` if the caller wants none.
     notifications: Option<mpsc::Sender<CallNotification>>,
     pending_questions: PendingQuestions,
 }

@@ -323,7 +323,9 @@ fn route_notifications(
 
 /// When a connection counts as idle: no call for `timeout`, and no subscription.
 struct IdlePolicy {
+    /// `idle` of the source.
     timeout: Duration,
+    /// Those over this connection; empty for a temporary one.
     subscriptions: Arc<SubscriptionSet>,
 }
 

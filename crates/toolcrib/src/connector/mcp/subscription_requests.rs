@@ -1,5 +1,9 @@
 //! `resources/subscribe` and `resources/unsubscribe` on behalf of clients, and restoring connections that subscriptions
 //! depend on.
+//!
+//! One subscription at the server serves all clients of a connection: each `subscribe` is forwarded, an `unsubscribe`
+//! only when the last client of a resource has left. All changes of one connection are made under its change lock, so
+//! that the server receives them in order.
 
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -56,6 +60,8 @@ impl McpConnector {
         let pooled = self.pool.select(&self.source, &request.context).map_err(CallFailure::Inconclusive)?;
         let _change_guard = self.lock_subscriptions(&pooled, &mut request).await?;
         let too_many = |many| rejected(format!("`{id}` has {many} already, the maximum; unsubscribe from one first"));
+        // Stored before it is sent: a reconnect during the request then renews it. Dropping `pending` on any error
+        // removes it again.
         let pending = pooled.subscriptions.add(&uri, client).map_err(too_many)?;
         let (result, connection) = self.send_request_with_connection(&UpstreamRequest::Request(&request)).await?;
         pooled.subscriptions.mark_established(&uri, &connection);
@@ -77,6 +83,7 @@ impl McpConnector {
         let client = request.context.client;
         let pooled = self.pool.select(&self.source, &request.context).map_err(CallFailure::Inconclusive)?;
         let _change_guard = self.lock_subscriptions(&pooled, &mut request).await?;
+        // Other clients are still subscribed, or this one never was: nothing to tell the server.
         if !pooled.subscriptions.remove(&uri, client) {
             return Ok(empty_object());
         }

@@ -20,9 +20,10 @@ use crate::connectors::SourceEvents;
 const MAX_SUBSCRIPTIONS: usize = 1000;
 /// Maximum number of subscriptions of one client, so that a single client cannot use up all of them.
 const MAX_CLIENT_SUBSCRIPTIONS: usize = 200;
-/// Limit for one request that Toolcrib sends by itself: subscribe, unsubscribe or ping.
+/// Limit for one request that Toolcrib sends by itself: subscribe, unsubscribe or ping. Short, because such requests
+/// are sent one after the other under the change lock.
 pub(super) const SUBSCRIPTION_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Limit for all requests of one run together.
+/// Limit for all requests of one run together. Subscriptions that were not renewed by then are tried by the next check.
 pub(super) const RESUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Initial and maximum interval between attempts to restore a connection; doubled after each.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -35,13 +35,16 @@ const MAX_ERROR_DATA_BYTES: usize = 16 * 1024;
 
 /// A tool call or another request, sent the same way.
 pub(super) enum UpstreamRequest<'a> {
+    /// `tools/call`
     Call(&'a ToolCall),
+    /// Any other method, such as `resources/read`.
     Request(&'a SourceRequest),
 }
 
 /// Failed attempt, with the question counter of its call: a timeout while the user is being asked is not the server's.
 struct FailedAttempt {
     error: WireError,
+    /// Read after the failure: a question that was cut off still counts.
     pending_questions: PendingQuestions,
 }
 
@@ -207,6 +210,7 @@ async fn send_once(
 }
 
 impl UpstreamRequest<'_> {
+    /// Caller, timeout and receivers of the request.
     fn context(&self) -> &CallContext {
         match self {
             UpstreamRequest::Call(call) => &call.context,

@@ -27,6 +27,7 @@ impl OpenApiConnector {
         let deadline = deadline_after(call.context.timeout);
         let (operation, poll) = parse_execution(call).map_err(CallFailure::Inconclusive)?;
         // Cancellation first: a call that is cancelled before it starts must not send anything.
+        // One timer for everything, so that no request needs a timeout of its own.
         tokio::select! {
             biased;
             () = call.context.cancel.cancelled() => Err(CallFailure::cancelled()),

@@ -24,9 +24,13 @@ use crate::secret::basic_credentials;
 /// One credential to send with a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum AuthValue {
+    /// `Authorization: Bearer …`
     Bearer(String),
+    /// `Authorization: Basic …`
     Basic { user: String, password: String },
+    /// A header, query parameter or cookie.
     ApiKey { name: String, location: KeyLocation, value: String },
+    /// Sent as a bearer token once a token has been fetched.
     Oauth2(OauthGrant),
 }
 

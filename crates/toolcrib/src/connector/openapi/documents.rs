@@ -230,6 +230,7 @@ impl<'a> DocumentLoader<'a> {
         {
             directories.extend(canonical.parent().map(Path::to_owned));
         }
+        // Both sides canonical: a link in `allow_refs` or in the document's own path must not matter.
         for directory in directories {
             if tokio::fs::canonicalize(directory).await.is_ok_and(|directory| canonical.starts_with(directory)) {
                 return Ok(canonical);

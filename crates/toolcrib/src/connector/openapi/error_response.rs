@@ -80,6 +80,7 @@ fn parse_body(received: &ReceivedResponse) -> Option<Value> {
     if received.body.is_empty() {
         return None;
     }
+    // Only the beginning is decoded: no more is shown.
     let text = || {
         let prefix = &received.body[..received.body.len().min(MAX_DETAIL_BODY_BYTES)];
         Value::String(sanitize(&decode_body(&received.headers, prefix)))

@@ -29,10 +29,8 @@ const MAX_ETAG_LEN: usize = 1024;
 pub(in crate::connector) enum FetchedDocument {
     /// The server confirmed the known version (304 Not Modified).
     Unchanged,
-    Text {
-        text: String,
-        version: DocumentVersion,
-    },
+    /// Content, with the version to recognise it by next time.
+    Text { text: String, version: DocumentVersion },
 }
 
 /// Request for one remote document.

@@ -54,7 +54,9 @@ struct CachedToken {
 #[derive(Deserialize)]
 struct TokenResponse {
     access_token: String,
+    /// Required by RFC 6749, but a response without it is accepted; only `Bearer` is supported.
     token_type: Option<String>,
+    /// Seconds.
     expires_in: Option<ExpiresIn>,
 }
 
@@ -69,7 +71,9 @@ enum ExpiresIn {
 /// Error response of a token endpoint.
 #[derive(Deserialize, Default)]
 struct TokenErrorResponse {
+    /// Code such as `invalid_client`.
     error: Option<String>,
+    /// Text for people.
     error_description: Option<String>,
 }
 

@@ -212,9 +212,13 @@ impl Poller<'_> {
 /// `$request`.
 #[derive(Default)]
 struct SentArguments<'a> {
+    /// `$request.path.NAME`
     path: Map<String, Value>,
+    /// `$request.query.NAME`
     query: Map<String, Value>,
+    /// `$request.header.NAME`
     headers: Map<String, Value>,
+    /// `$request.body`
     body: Option<&'a Value>,
 }
 
@@ -227,6 +231,7 @@ impl<'a> SentArguments<'a> {
                 ParameterLocation::Path => &mut sent.path,
                 ParameterLocation::Query => &mut sent.query,
                 ParameterLocation::Header => &mut sent.headers,
+                // Expressions have no names for these.
                 ParameterLocation::Cookie | ParameterLocation::Querystring => continue,
             };
             values.insert(parameter.name.clone(), value.clone());

@@ -34,7 +34,9 @@ pub(super) struct ResolvedSource {
 /// Location of a document.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum DocumentLocation {
+    /// Path as configured; relative to the working directory if it is relative.
     File(PathBuf),
+    /// http or https, with login and query as configured.
     Remote(Url),
 }
 

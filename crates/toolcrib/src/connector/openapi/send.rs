@@ -29,6 +29,7 @@ pub(super) struct OutboundRequest {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
+    /// Shared between attempts without a copy.
     pub(super) body: Option<Bytes>,
 }
 

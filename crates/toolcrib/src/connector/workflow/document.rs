@@ -22,7 +22,9 @@ const MAX_DOCUMENT_BYTES: usize = 64 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct WorkflowFile {
     pub(super) url: Url,
+    /// Content, not yet parsed.
     text: String,
+    /// Hash of the content; files have no `ETag`.
     pub(super) version: DocumentVersion,
 }
 

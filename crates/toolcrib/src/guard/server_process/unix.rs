@@ -60,6 +60,7 @@ pub(super) enum ProcessTree {
 /// Our end of the channel to a guard. Dropping it tells the guard to end its tree.
 #[derive(Debug)]
 pub(super) struct GuardChannel {
+    /// Never written to; its end is the message.
     _channel: OwnedWriteHalf,
     /// Notifies the watcher when dropped.
     _until_dropped: oneshot::Sender<()>,
