@@ -29,6 +29,7 @@ pub async fn is_public_url(url: &str) -> bool {
     if check_url(&url, false).is_err() {
         return false;
     }
+    // A literal address was checked above; a name must resolve to public addresses only.
     let Some(Host::Domain(name)) = url.host() else { return true };
     let resolving = tokio::net::lookup_host((name, url.port_or_known_default().unwrap_or(443)));
     match tokio::time::timeout(RESOLVE_TIMEOUT, resolving).await {

@@ -151,6 +151,7 @@ impl Redactor {
         if ranges.is_empty() {
             return RedactedJson::Unchanged;
         }
+        // Masked value by value, so that the result is JSON again.
         let redacted = match serde_json::from_str::<Value>(json.get()) {
             Ok(mut value) => {
                 redact(self, &mut value);
@@ -209,6 +210,8 @@ impl Redactor {
         ranges: &mut Vec<Range<usize>>,
     ) {
         const ELLIPSIS: &[u8] = "…".as_bytes();
+        // Some messages are shortened before they reach the redactor, and the beginning of a secret is worth hiding
+        // too.
         let cuts = text.windows(ELLIPSIS.len()).enumerate().filter(|(_, window)| *window == ELLIPSIS);
         for (end, _) in cuts.take(MAX_TRUNCATIONS) {
             let longest_len =

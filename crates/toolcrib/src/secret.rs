@@ -39,6 +39,7 @@ pub(crate) fn resolve_reference(reference: &Reference<'_>) -> Result<String> {
             (_, None) => Err(missing("the variable is not set")),
         },
         Reference::File { path } => {
+            // Only the home directory of this user; `~other/` is a relative path.
             let home = path.strip_prefix("~/").and_then(|rest| Some(format!("{}/{rest}", std::env::var("HOME").ok()?)));
             let path = home.as_deref().unwrap_or(path);
             // Check before opening: opening a named pipe would block until a process writes to it.

@@ -133,6 +133,7 @@ impl LineMatches {
     /// Matches the lines of one file.
     fn add_matches(&mut self, regex: &Regex, path: &str, text: &str) {
         for (index, line) in text.lines().enumerate() {
+            // Checked for each line: a line takes a bounded time, a file does not.
             self.timed_out |= self.started_at.elapsed() > SEARCH_TIMEOUT;
             if self.is_full() || self.timed_out {
                 return;

@@ -86,6 +86,7 @@ impl Roots {
         if path.contains('\0') {
             return Err(invalid_input("a path must not contain NUL characters"));
         }
+        // An absolute path replaces the root in `join`.
         let requested = first.join(path);
         let normalized = normalize_lexically(&requested);
         // Compare with the configured and the canonical root: the configured one may be a link.

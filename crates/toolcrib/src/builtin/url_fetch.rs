@@ -179,6 +179,7 @@ fn fetch_error(error: reqwest::Error, url: &Url) -> Error {
     if let Some(blocked) = find_blocked_address(&error) {
         return invalid_input(blocked.to_string());
     }
+    // In this order: a timeout while connecting is both.
     let message = if error.is_timeout() {
         format!("`{host}` timed out after 20 s")
     } else if error.is_connect() {

@@ -202,6 +202,7 @@ impl BuiltinTools {
         // Cloned out of the table, which must not stay locked while the handler runs.
         let handler = self.lock_tools().get(tool).map(|registered| registered.handler.clone());
         let handler = handler.ok_or_else(|| Error::new(Code::ToolNotImplemented, format!("no tool named `{tool}`")))?;
+        // A tool without a handler is listed for the host program, which executes it itself.
         let handler = handler.ok_or_else(|| {
             Error::new(Code::ToolNotImplemented, format!("`{tool}` has no handler here; its host executes it"))
         })?;

@@ -40,7 +40,7 @@ impl HttpRejection {
             HttpRejection::Forbidden => Error::new(Code::ToolExecutionFailed, message).with_retryable(false),
             HttpRejection::NoEndpoint => Error::new(Code::ToolUnavailable, message).with_retryable(false),
             HttpRejection::RateLimited(retry_after) => {
-                // Toolcrib has limits of its own; programs tell them apart by this field.
+                // The limit is the source's, not one of Toolcrib's own.
                 details["by"] = json!("source");
                 details["retry_after_ms"] = json!(retry_after.map(|wait| wait.as_millis() as u64));
                 Error::new(Code::RateLimited, message)

@@ -117,6 +117,7 @@ async fn load_documents(documents: &DocumentLoader<'_>) -> Result<DocumentSet> {
     // The main document is required.
     let text = documents.load(documents.main_url()).await?;
     let url = documents.main_url().clone();
+    // `missing` are the documents that the ones read so far refer to; sorted, so that the order is the same each time.
     let (mut set, mut missing) = run_blocking(move || {
         let set = DocumentSet::new(url.clone(), parse(&text)?);
         let missing = set.missing_from(&url);

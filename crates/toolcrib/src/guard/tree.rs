@@ -96,11 +96,13 @@ mod linux {
     /// has the mark of a guard, or a guard among its ancestors. Orphans and processes in sessions of their own keep
     /// both. A process that has ended counts as below a guard, to be on the safe side.
     pub(crate) fn is_below_guard(pid: i32) -> bool {
+        // The mark first: it costs one file and survives the guard. The ancestors cover servers without a mark.
         if mark::is_marked(pid).unwrap_or(true) {
             return true;
         }
         match nearest_guard(pid) {
             Ok(None) => false,
+            // A Toolcrib that itself runs below a guard trusts its siblings below the same guard.
             Ok(guard) => nearest_guard(rustix::process::getpid().as_raw_nonzero().get()) != Ok(guard),
             Err(ProcessEnded) => true,
         }

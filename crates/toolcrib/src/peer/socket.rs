@@ -102,6 +102,7 @@ fn parse_response(message: &[u8], addresses: &[u8; ADDRESSES_LEN]) -> io::Result
         return Err(io::Error::other("unexpected type of netlink response"));
     }
     let body = message.get(HEADER_LEN..HEADER_LEN + RESPONSE_LEN).ok_or_else(truncated)?;
+    // `body[1]` is the state; ports and addresses follow as in the request.
     let found_addresses = &body[4..4 + ADDRESSES_LEN];
     if body[1] != TCP_ESTABLISHED || !has_same_addresses(found_addresses, addresses) {
         return Err(io::Error::new(io::ErrorKind::NotConnected, "the client is not connected any more"));

@@ -27,6 +27,7 @@ pub(super) fn build_patterns(values: &BTreeSet<String>) -> Vec<String> {
             // Also as part of a URL that is encoded as a whole.
             encoded.extend(url_encodings(value).iter().flat_map(|spelling| binary_encodings(spelling.as_bytes())));
         }
+        // Values are sorted by length, so all that follow are too large as well.
         let Some(left) = remaining.checked_sub(encoded.iter().map(String::len).sum()) else { break };
         remaining = left;
         patterns.extend(encoded);

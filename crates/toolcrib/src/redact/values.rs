@@ -161,11 +161,13 @@ impl SecretCollector {
 
     /// Adds an environment variable. Under a harmless name, words, numbers and existing paths count as settings.
     fn add_env_literal(&mut self, name: &str, declared: &str, value: &str) {
+        // `GITHUB_TOKEN` and the like, whatever the value looks like.
         if is_secret_name(name) {
             return self.add_secret(value);
         }
         let is_word = value.len() <= 12 && value.chars().all(|character| character.is_ascii_alphabetic());
         let is_number = value.chars().all(|character| character.is_ascii_digit() || character == '.');
+        // Only paths that exist: a secret may begin with a slash as well.
         let is_path = value.starts_with('/') && Path::new(value).exists();
         let is_harmless = is_word || is_number || is_path || value.len() < MIN_PART_LEN;
         let is_reference = declared.contains("${");
@@ -261,7 +263,7 @@ impl SecretCollector {
     /// `KEY=value` pairs.
     fn add_lines(&mut self, value: &str) {
         for line in value.split("\\n").flat_map(str::lines).map(str::trim) {
-            // `-----BEGIN PRIVATE KEY-----`
+            // `-----BEGIN PRIVATE KEY-----` is the same in every key file.
             if line.starts_with("-----") {
                 continue;
             }

@@ -101,6 +101,7 @@ impl Number {
     /// Rounds to a number of decimal digits, half away from zero.
     pub(super) fn round(self, digits: Number) -> NumberResult {
         match (self, digits) {
+            // An integer has no fraction to round; negative digits round tens, hundreds and so on.
             (Number::Integer(_), Number::Integer(0..)) => Ok(self),
             (_, Number::Integer(digits @ -30..=30)) => {
                 let scale = 10_f64.powi(digits as i32);

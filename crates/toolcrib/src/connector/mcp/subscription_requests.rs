@@ -142,6 +142,7 @@ impl McpConnector {
             if !pooled.subscriptions.has_any() {
                 continue;
             }
+            // An open connection may have lost its session or its notifications; a closed one is replaced.
             let was_open = slot.as_ref().is_some_and(|connection| connection.is_usable());
             let connected =
                 self.get_or_connect_locked(&pooled, &mut slot, self.source.settings.discovery_timeout()).await;

@@ -74,6 +74,7 @@ impl SubscriptionSet {
     /// Fails with a description of the limit that is reached.
     pub(super) fn add<'a>(&'a self, uri: &'a str, client: Option<ClientId>) -> Result<PendingSubscription<'a>, String> {
         let mut by_uri = self.lock_by_uri();
+        // A repeated subscription of the same client is no new one, and no limit applies to it.
         let is_new = !by_uri.get(uri).is_some_and(|subscription| subscription.clients.contains(&client));
         if is_new && by_uri.values().map(|subscription| subscription.clients.len()).sum::<usize>() >= MAX_SUBSCRIPTIONS
         {
@@ -145,6 +146,7 @@ impl SubscriptionSet {
         let mut next = self.next_check.lock().unwrap_or_else(PoisonError::into_inner);
         // A check long after the scheduled time means that all was well in between: start over.
         let recent = next.filter(|(at, _)| now.saturating_duration_since(*at) <= MAX_CHECK_INTERVAL);
+        // The first check is due at once.
         let (at, pause) = recent.unwrap_or((now, MIN_CHECK_INTERVAL));
         let due = at <= now;
         if due {

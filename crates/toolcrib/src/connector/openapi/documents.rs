@@ -74,6 +74,7 @@ impl<'a> DocumentLoader<'a> {
         resolved: &'a ResolvedSource,
         trace: Option<&'a Trace>,
     ) -> Result<DocumentLoader<'a>> {
+        // Files by their absolute path; URLs without what may be secret.
         let main_url = match &resolved.document {
             DocumentLocation::File(path) => {
                 let path = std::path::absolute(path).map_err(|error| unreadable_error(path, &error))?;
@@ -210,6 +211,7 @@ impl<'a> DocumentLoader<'a> {
         if self.main_url.host_str() != Some(PLACEHOLDER_HOST) || url.origin() != self.main_url.origin() {
             return url_text;
         }
+        // The relative path from placeholder to placeholder is the one from document to document.
         let relative = self.main_url.make_relative(url);
         relative.and_then(|relative| document.join(&relative).ok()).map_or(url_text, DocumentLocation::Remote)
     }

@@ -186,7 +186,7 @@ pub(super) fn classify_body(kind: &str, body: &[u8]) -> BodyKind {
     }
 }
 
-/// Media type in lower case without parameters; empty if there is none.
+/// Media type in lower case without parameters; empty if there is none. It is shown in results, hence sanitised.
 pub(super) fn media_type(headers: &HeaderMap) -> String {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     sanitize_truncated(kind.split(';').next().unwrap_or_default().trim(), 120).to_ascii_lowercase()
@@ -227,6 +227,7 @@ fn media_block(block: &str, kind: &str, body: &[u8]) -> Value {
 fn describe_binary(received: &ReceivedResponse, kind: &str) -> Vec<Value> {
     let kind = if kind.is_empty() { "application/octet-stream" } else { kind };
     let length = received.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    // A truncated body was not read to its end, so its size is only known from the header.
     let size = match (received.is_truncated, length.and_then(|length| length.parse::<u64>().ok())) {
         (false, _) => format!("{} bytes", received.body.len()),
         (true, Some(length)) => format!("{length} bytes"),
@@ -241,13 +242,14 @@ fn describe_binary(received: &ReceivedResponse, kind: &str) -> Vec<Value> {
     content
 }
 
-/// `_meta` with status and headers.
+/// `_meta` with status and headers, which a result has no other place for: pagination links, rate limits, request ids.
 fn http_meta(status: StatusCode, headers: &HeaderMap) -> Value {
     json!({ "toolcrib/http": { "status": status.as_u16(), "headers": reported_headers(headers) } })
 }
 
 /// Reported headers of a response, bounded in number and length.
 pub(super) fn reported_headers(headers: &HeaderMap) -> Value {
+    // Repeated headers are joined, as RFC 9110 permits for lists.
     let mut reported = Map::new();
     for name in headers.keys().filter(|name| is_reported_header(name.as_str())).take(MAX_REPORTED_HEADERS) {
         let values: Vec<_> =

@@ -72,6 +72,7 @@ pub(super) struct OutboundSender<'a> {
 impl OutboundSender<'_> {
     /// Sends a request, follows redirects and reads the response.
     pub(super) async fn send(&self, mut request: OutboundRequest) -> Result<ReceivedResponse, OutboundError> {
+        // The scope is decided anew for each other origin on the way.
         let mut scope =
             self.url_policy.scope_for(&request.url).map_err(|blocked| forbidden_error(&request, &blocked))?;
         for _ in 0..=MAX_REDIRECTS {
@@ -101,6 +102,7 @@ impl OutboundSender<'_> {
     ) -> Result<reqwest::Response, OutboundError> {
         let client = self.clients.get(scope, self.connect_timeout).map_err(OutboundError::Rejected)?;
         let mut builder = client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
+        // Methods whose requests have a body by definition, if only an empty one.
         let has_length = matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
         match &request.body {
             Some(body) if !body.is_empty() => builder = builder.body(body.clone()),
@@ -184,6 +186,7 @@ impl OutboundSender<'_> {
 
     /// Classifies an error of the HTTP client. The URL is removed from it: its query may contain a key.
     fn classify_error(&self, request: &OutboundRequest, error: reqwest::Error) -> OutboundError {
+        // Our own resolver refused the address; reqwest reports that as a failed connection.
         if let Some(blocked) = find_blocked_address(&error) {
             return forbidden_error(request, blocked);
         }

@@ -76,6 +76,7 @@ fn classify_error(call: &OperationCall<'_>, error: Error, response: Option<Opera
     if matches!(error.code, Code::Forbidden | Code::ToolInvalidInput) {
         return Err(step_error(call, error));
     }
+    // The recorded response belongs to this error only if the status is the same: a retry may have failed otherwise.
     let status = error.details.as_ref().and_then(|details| details.get("status")?.as_u64());
     match response.filter(|response| status == Some(response.status.into())) {
         // Take the body from the error: it is redacted, the recorded one is not.
@@ -160,6 +161,8 @@ fn compares_with_redirect(condition: &str) -> bool {
     const OPERATORS: [&str; 6] = ["==", "!=", "<=", ">=", "<", ">"];
     let quotes = ['\'', '"'];
     let is_delimiter = |character: char| character.is_whitespace() || "()&|!=<>'\"".contains(character);
+    // Conditions are not parsed here; the words next to each `$statusCode` are enough, and a false positive only keeps
+    // a redirect that would have been followed.
     condition.match_indices("$statusCode").any(|(at, name)| {
         let before = condition[..at].trim_end();
         let after = condition[at + name.len()..].trim_start();

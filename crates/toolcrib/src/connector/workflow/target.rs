@@ -48,6 +48,7 @@ impl WorkflowRun<'_> {
         }
         // Otherwise look into all described APIs, and insist on a unique match.
         let descriptions = self.loaded.document.source_descriptions.iter();
+        // A description without a source is remembered: it explains why an operation was not found.
         let mut found = Vec::new();
         let mut missing = None;
         for description in descriptions.filter(|description| description.kind == SourceDescriptionKind::OpenApi) {
@@ -135,6 +136,7 @@ impl WorkflowRun<'_> {
         let Some((position, operation)) = self.connector.operations.find(catalog_source, reference).await? else {
             return Ok(None);
         };
+        // The schema is that of the list just searched, so name, operation and schema belong together.
         let entry = &catalog_source.segment.entries()[position];
         Ok(Some(TargetTool {
             name: entry.name.clone(),

@@ -95,6 +95,7 @@ impl ProcessTree {
     pub(super) async fn terminate(&mut self, child: &mut Child) {
         match self {
             ProcessTree::Guard { channel, .. } => drop(channel.take()),
+            // Without a guard this process has to wait itself between the two signals.
             ProcessTree::Group(group) => {
                 kill_group(*group, Signal::TERM);
                 if timeout(TERM_TO_KILL_TIMEOUT, child.wait()).await.is_err() {
