@@ -4,7 +4,7 @@
 //! A document passes through these stages:
 //!
 //! ```text
-//! parse.rs     JSON value        -> ArazzoDocument (workflows that can run, the rest in `excluded`)
+//! parse.rs     JSON value        -> ArazzoDocument (workflows that can run, the rest in `skipped`)
 //! tool.rs      Workflow          -> tool with input schema, listed like any other
 //! run.rs       Workflow + inputs -> WorkflowExecution, a state machine that asks for one call at a time
 //! criterion.rs, condition.rs, jsonpath.rs   conditions of steps and actions, under one budget
@@ -30,7 +30,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::execution::ParameterLocation;
-use crate::manifest::ExcludedTool;
+use crate::manifest::SkippedTool;
 
 pub use budget::ConditionBudget;
 pub use criterion::Criterion;
@@ -47,7 +47,7 @@ pub struct ArazzoDocument {
     pub source_descriptions: Vec<SourceDescription>,
     pub workflows: Vec<Workflow>,
     /// Workflows and source descriptions that are invalid, with the reasons.
-    pub excluded: Vec<ExcludedTool>,
+    pub skipped: Vec<SkippedTool>,
     /// `$components` of runtime expressions.
     components: Value,
 }
@@ -177,7 +177,7 @@ pub enum JumpTarget {
 }
 
 impl ArazzoDocument {
-    /// Returns a workflow by id. Excluded workflows are not found.
+    /// Returns a workflow by id. Skipped workflows are not found.
     pub fn workflow(&self, id: &str) -> Option<&Workflow> {
         self.workflows.iter().find(|workflow| workflow.id == id)
     }

@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::fingerprint::Fingerprint;
 use crate::inventory::{SourceState, ToolState};
-use crate::manifest::ExcludedTool;
+use crate::manifest::SkippedTool;
 use crate::policy::{Rules, Verdict};
 use crate::search::SearchIndex;
 use crate::source::{OnConflict, Source, SourceId};
@@ -201,7 +201,7 @@ impl Catalog {
         self
     }
 
-    /// Digest of the tool lists, including excluded tools. Independent of the order of `sources` and of the version.
+    /// Digest of the tool lists, including skipped tools. Independent of the order of `sources` and of the version.
     pub fn hash(&self) -> Fingerprint {
         self.hash.unwrap_or_else(|| Fingerprint::digest(""))
     }
@@ -238,17 +238,17 @@ impl Catalog {
     /// Returns the tools that a source offers but that are not in the catalogue, with the reasons.
     /// Two kinds: those rejected when the manifest was built, and those shadowed by a built-in tool in this catalogue.
     /// Sorted by name.
-    pub fn excluded_tools(&self, id: &SourceId) -> Vec<ExcludedTool> {
+    pub fn skipped_tools(&self, id: &SourceId) -> Vec<SkippedTool> {
         let Some(positioned) = self.find_source(id.as_str()) else { return Vec::new() };
         let segment = &positioned.source.segment;
         let shadowed =
-            positioned.masked.iter().filter_map(|&index| segment.entries().get(index)).map(|entry| ExcludedTool {
+            positioned.masked.iter().filter_map(|&index| segment.entries().get(index)).map(|entry| SkippedTool {
                 name: segment.original_name(entry).to_owned(),
                 reason: "a built-in tool has this name; `on_conflict: keep` on the source keeps both".into(),
             });
-        let mut excluded: Vec<ExcludedTool> = segment.excluded().iter().cloned().chain(shadowed).collect();
-        excluded.sort();
-        excluded
+        let mut skipped: Vec<SkippedTool> = segment.skipped().iter().cloned().chain(shadowed).collect();
+        skipped.sort();
+        skipped
     }
 
     /// Returns the full-text index, which the first search builds.

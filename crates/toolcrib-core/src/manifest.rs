@@ -37,7 +37,7 @@ pub struct Manifest {
     /// Tools with their fingerprints, in byte order of their own names.
     pub tools: Vec<(Tool, Fingerprint)>,
     /// Tools that were offered and cannot be used, sorted by name.
-    pub excluded: Vec<ExcludedTool>,
+    pub skipped: Vec<SkippedTool>,
     /// Description of the source by itself, for search. Not part of the fingerprint.
     pub about: Option<String>,
 }
@@ -46,7 +46,7 @@ pub struct Manifest {
 ///
 /// The reason is part of the manifest's fingerprint: rewording one looks like a changed tool list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ExcludedTool {
+pub struct SkippedTool {
     /// Name of the tool, or its position such as `#3` where it has no usable name.
     pub name: String,
     pub reason: String,
@@ -74,35 +74,35 @@ impl Default for ToolLimits {
 }
 
 impl Manifest {
-    /// Builds a manifest from the tool definitions of a source as they were received. `already_excluded` are tools that
+    /// Builds a manifest from the tool definitions of a source as they were received. `already_skipped` are tools that
     /// were rejected before. The number of tools is not limited here: the maximum size of a tool list is enforced where
     /// the list is read, see [`ToolLimits`]. Never fails; a list of invalid tools is a manifest without tools.
     pub fn new(
         source: &SourceId,
         offered: &[Box<RawValue>],
-        already_excluded: Vec<ExcludedTool>,
+        already_skipped: Vec<SkippedTool>,
         limits: &ToolLimits,
     ) -> Manifest {
         let mut tools = Vec::new();
-        let mut excluded = already_excluded;
+        let mut skipped = already_skipped;
         let mut seen = BTreeSet::new();
         for (position, raw) in offered.iter().enumerate() {
             match normalize::normalize_tool(source, raw, position, limits) {
                 Ok((tool, _)) if !seen.insert(tool.name.clone()) => {
                     let reason = "the source offers this name twice; the first one is kept".into();
-                    excluded.push(ExcludedTool { name: tool.name, reason });
+                    skipped.push(SkippedTool { name: tool.name, reason });
                 }
                 Ok(tool) => tools.push(tool),
-                Err(rejected) => excluded.push(rejected),
+                Err(rejected) => skipped.push(rejected),
             }
         }
         // Servers may list their tools in any order. Sorted, the same tools have the same fingerprint, and lookups can
         // use binary search.
         tools.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-        excluded.sort();
+        skipped.sort();
         let fingerprints = tools.iter().map(|(tool, fingerprint)| (tool.name.as_str(), *fingerprint));
-        let fingerprint = compute_fingerprint(source, fingerprints, &excluded);
-        Manifest { source: source.clone(), fingerprint, tools, excluded, about: None }
+        let fingerprint = compute_fingerprint(source, fingerprints, &skipped);
+        Manifest { source: source.clone(), fingerprint, tools, skipped, about: None }
     }
 
     /// Sets the description of the source, sanitised and truncated.
@@ -118,10 +118,10 @@ impl Manifest {
 fn compute_fingerprint<'a>(
     source: &SourceId,
     tools: impl Iterator<Item = (&'a str, Fingerprint)>,
-    excluded: &[ExcludedTool],
+    skipped: &[SkippedTool],
 ) -> Fingerprint {
     let mut canonical = String::from("{\"set_aside\":[");
-    for (index, tool) in excluded.iter().enumerate() {
+    for (index, tool) in skipped.iter().enumerate() {
         canonical.push_str(if index > 0 { ",[" } else { "[" });
         json::push_json_string(&tool.name, &mut canonical);
         canonical.push(',');

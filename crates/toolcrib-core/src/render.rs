@@ -2,7 +2,7 @@
 //! catalogue gives the same bytes.
 //!
 //! A provider format is a projection of the tool: keywords that the provider does not support are dropped and reported
-//! as [`Loss`]; a tool that cannot be expressed at all is excluded from that format only.
+//! as [`Loss`]; a tool that cannot be expressed at all is skipped from that format only.
 //!
 //! Two paths lead to a provider format. `passthrough` copies the stored text of a schema unless the provider would
 //! reject it at the top level (Anthropic, OpenAI). `strict` and `gemini` rewrite every schema: `schema` reads a node
@@ -36,7 +36,7 @@ use std::sync::OnceLock;
 
 use crate::catalog::{ToolRef, View};
 use crate::error::{Code, Error, Result};
-use crate::manifest::ExcludedTool;
+use crate::manifest::SkippedTool;
 use anthropic::Loading;
 
 pub use json::push_tool as push_json;
@@ -140,10 +140,10 @@ impl View {
         format: Format,
         filter: impl Fn(&ToolRef<'_>) -> bool,
         mut emit: impl FnMut(&str) -> Result<()>,
-    ) -> Result<Vec<ExcludedTool>> {
+    ) -> Result<Vec<SkippedTool>> {
         let mut out = String::with_capacity(CHUNK_BYTES * 2);
         // The own format copies stored texts and includes disabled tools; provider formats project what agents see.
-        let mut excluded = Vec::new();
+        let mut skipped = Vec::new();
         if format == Format::Json {
             out.push_str("{\"tools\":");
             push_array(self.listed_tools().filter(filter), &mut out, &mut emit, CHUNK_BYTES, |tool, out| {
@@ -158,7 +158,7 @@ impl View {
                     (Some(text), _) => out.push_str(text),
                     (None, reason) => {
                         let reason = reason.clone().unwrap_or_default();
-                        excluded.push(ExcludedTool { name: tool.name().to_string(), reason });
+                        skipped.push(SkippedTool { name: tool.name().to_string(), reason });
                         return Ok(PushOutcome::Skipped);
                     }
                 }
@@ -166,7 +166,7 @@ impl View {
             })?;
         }
         emit(&out)?;
-        Ok(excluded)
+        Ok(skipped)
     }
 
     /// Projects one tool to a format.

@@ -268,7 +268,7 @@ fn pack(schemas: &[NamedSchema]) -> PackedManifest {
     let raw_tool = |(name, schema): &NamedSchema| to_raw_value(&json!({"name": name, "inputSchema": schema})).unwrap();
     let raw_tool: Vec<_> = schemas.iter().map(raw_tool).collect();
     let manifest = Manifest::new(&id, &raw_tool, Vec::new(), &ToolLimits::default());
-    assert_eq!(manifest.excluded, [], "every schema is within the bounds");
+    assert_eq!(manifest.skipped, [], "every schema is within the bounds");
     PackedManifest::new(&manifest).unwrap()
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn name_param(method: &str) -> Option<&'static str> {
 }
 
 /// Builds the `Mcp-Param-*` headers of a call. Arguments that are absent or null have none. A schema with invalid
-/// keywords yields none at all; such a tool is excluded when it is listed.
+/// keywords yields none at all; such a tool is skipped when it is listed.
 pub(crate) fn argument_headers(schema: &RawValue, arguments: &RawValue) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for parameter in header_parameters(schema).unwrap_or_default() {

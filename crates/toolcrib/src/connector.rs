@@ -22,7 +22,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::manifest::ExcludedTool;
+use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::{Code, Error, Result};
 use toolcrib_mcp::{Relay, ServerRequestHandler};
 
@@ -104,7 +104,7 @@ pub struct Discovered {
     /// Tool definitions in MCP form, as raw JSON.
     pub tools: Vec<Box<RawValue>>,
     /// Tools left out of the list, with the reason.
-    pub excluded: Vec<ExcludedTool>,
+    pub skipped: Vec<SkippedTool>,
     /// Negotiated MCP protocol version; `None` for sources that are no MCP server.
     pub era: Option<String>,
     /// Names of the MCP capabilities that the server announced.

@@ -9,32 +9,32 @@ use serde_json::{Map, Value};
 use toolcrib::SourceId;
 use toolcrib::core::catalog::{Caller, Catalog, CatalogSource, Segment, SourceOptions, View};
 use toolcrib::core::inventory::{Actor, Event, Inventory, Origin, Record};
-use toolcrib::core::manifest::{ExcludedTool, Manifest, PackedManifest, ToolLimits};
+use toolcrib::core::manifest::{Manifest, PackedManifest, SkippedTool, ToolLimits};
 use toolcrib::core::render::Format;
 use toolcrib::core::time::Timestamp;
 use toolcrib_testkit::programs;
 
 #[test]
-fn every_recorded_tool_is_valid_for_every_provider_or_excluded() {
+fn every_recorded_tool_is_valid_for_every_provider_or_skipped() {
     let Some(view) = recorded_view() else {
         return programs::skip(
-            "formats::every_recorded_tool_is_valid_for_every_provider_or_excluded",
+            "formats::every_recorded_tool_is_valid_for_every_provider_or_skipped",
             "there are no recorded tool lists",
         );
     };
     let Some(rebuilt) = recorded_view() else { return };
     let offered = view.offered_tools().count();
-    for (format, max_excluded, check) in [
+    for (format, max_skipped, check) in [
         (Format::Mcp, 0, check_mcp as fn(&Value)),
         (Format::Anthropic, 0, check_anthropic),
         (Format::Openai, 0, check_openai),
         (Format::OpenaiStrict, offered / 10, check_strict),
         (Format::Gemini, offered / 50, check_gemini),
     ] {
-        let (text, excluded) = render(&view, format);
+        let (text, skipped) = render(&view, format);
         let tools: Vec<Value> = serde_json::from_str(&text).unwrap();
-        assert_eq!(tools.len() + excluded.len(), offered, "{format:?}");
-        assert!(excluded.len() <= max_excluded, "{format:?} excludes {}: {excluded:#?}", excluded.len());
+        assert_eq!(tools.len() + skipped.len(), offered, "{format:?}");
+        assert!(skipped.len() <= max_skipped, "{format:?} excludes {}: {skipped:#?}", skipped.len());
         tools.iter().for_each(check);
         assert!(render(&rebuilt, format).0 == text, "{format:?} is the same when built again");
     }
@@ -53,10 +53,10 @@ fn the_arguments_of_every_recorded_tool_are_validated() {
     }
 }
 
-/// Renders a view; returns the text and the excluded tools.
-fn render(view: &View, format: Format) -> (String, Vec<ExcludedTool>) {
+/// Renders a view; returns the text and the skipped tools.
+fn render(view: &View, format: Format) -> (String, Vec<SkippedTool>) {
     let mut text = String::new();
-    let excluded = view.render_chunks(
+    let skipped = view.render_chunks(
         format,
         |_| true,
         |chunk| {
@@ -64,8 +64,8 @@ fn render(view: &View, format: Format) -> (String, Vec<ExcludedTool>) {
             Ok(())
         },
     );
-    let excluded = excluded.unwrap();
-    (text, excluded)
+    let skipped = skipped.unwrap();
+    (text, skipped)
 }
 
 /// Builds a view of all recorded tools, one source per recorded server.

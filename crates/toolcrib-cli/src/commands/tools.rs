@@ -7,7 +7,7 @@
 use clap::Args;
 use toolcrib::core::ResultExt;
 use toolcrib::core::catalog::ToolRef;
-use toolcrib::core::manifest::ExcludedTool;
+use toolcrib::core::manifest::SkippedTool;
 use toolcrib::core::render::Format;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::DiscoveryStatus;
@@ -68,7 +68,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         Some(format) => {
             // Hold the last chunk back, because an incomplete JSON list gets `missing` at its end.
             let mut last = String::new();
-            let excluded = view.render_chunks(format, is_selected, |chunk| {
+            let skipped = view.render_chunks(format, is_selected, |chunk| {
                 output::print_part(&last)?;
                 chunk.clone_into(&mut last);
                 Ok(())
@@ -77,7 +77,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
                 last = append_missing(&last, &missing)?;
             }
             output::print_line(&last)?;
-            hint_excluded(common, format, &excluded);
+            hint_skipped(common, format, &skipped);
         }
         None => output::print_line(&render_table(view.listed_tools().filter(is_selected))?)?,
     }
@@ -115,15 +115,15 @@ fn resolve_format(common: &CommonArguments, arguments: &Arguments) -> Result<Opt
 }
 
 /// Prints hints about tools that are not available in a provider's format.
-pub(crate) fn hint_excluded(common: &CommonArguments, format: Format, excluded: &[ExcludedTool]) {
+pub(crate) fn hint_skipped(common: &CommonArguments, format: Format, skipped: &[SkippedTool]) {
     /// Further tools are only named.
-    const MAX_EXCLUSION_HINTS: usize = 5;
+    const MAX_SKIPPED_HINTS: usize = 5;
     let format = format.as_str();
-    for ExcludedTool { name, reason } in excluded.iter().take(MAX_EXCLUSION_HINTS) {
+    for SkippedTool { name, reason } in skipped.iter().take(MAX_SKIPPED_HINTS) {
         common.hint(&format!("hint: {name} is not available as `{format}`: {reason}"));
     }
-    if excluded.len() > MAX_EXCLUSION_HINTS {
-        let names: Vec<String> = excluded.iter().skip(MAX_EXCLUSION_HINTS).map(|tool| tool.name.clone()).collect();
+    if skipped.len() > MAX_SKIPPED_HINTS {
+        let names: Vec<String> = skipped.iter().skip(MAX_SKIPPED_HINTS).map(|tool| tool.name.clone()).collect();
         common.hint(&format!(
             "hint: nor are {}; `toolcrib describe NAME --format {format} --explain` shows why",
             names.join(", ")

@@ -1,4 +1,4 @@
-//! Parses Arazzo documents. A workflow that cannot be executed is excluded with the JSON pointer and the reason; the
+//! Parses Arazzo documents. A workflow that cannot be executed is skipped with the JSON pointer and the reason; the
 //! others are not affected.
 //!
 //! Parsing is tolerant where real documents deviate (braces around expressions, `in: body`, a single condition
@@ -18,14 +18,14 @@ use super::{
 use crate::error::{Code, Error, Result};
 use crate::expression::approximate_size;
 use crate::fingerprint::Fingerprint;
-use crate::manifest::ExcludedTool;
+use crate::manifest::SkippedTool;
 use crate::text::sanitize_truncated;
 
 impl ArazzoDocument {
     /// Parses a document.
     ///
     /// # Errors
-    /// `CONFIG_INVALID` if it is no Arazzo 1.x document. Invalid workflows are listed in `excluded` instead.
+    /// `CONFIG_INVALID` if it is no Arazzo 1.x document. Invalid workflows are listed in `skipped` instead.
     pub fn parse(document: &Value) -> Result<ArazzoDocument> {
         let invalid = |reason: String| Err(Error::new(Code::ConfigInvalid, reason));
         // Check the version and the overall structure; errors here concern the whole document.
@@ -51,11 +51,11 @@ impl ArazzoDocument {
         }
         // Parse each workflow on its own, so that an invalid one does not affect the others.
         let mut parser = ArazzoParser { document, sources: Vec::new(), bytes_left: Cell::new(MAX_WORKFLOW_BYTES) };
-        let mut excluded = parser.parse_source_descriptions();
+        let mut skipped = parser.parse_source_descriptions();
         let mut workflows: Vec<(usize, Workflow)> = Vec::new();
         for (index, value) in workflow_values.iter().enumerate() {
             let id = value.get("workflowId").and_then(Value::as_str).filter(|id| !id.is_empty());
-            // A workflow without id is listed as excluded by its number.
+            // A workflow without id is listed as skipped by its number.
             let name = id.map_or_else(|| format!("#{}", index + 1), |id| sanitize_truncated(id, 100));
             let parsed = match id {
                 None => Err(ArazzoParseError::new(format!("/workflows/{index}"), "it has no `workflowId`")),
@@ -67,15 +67,15 @@ impl ArazzoDocument {
             };
             match parsed {
                 Ok(workflow) => workflows.push((index, workflow)),
-                Err(error) => excluded.push(error.into_excluded(name)),
+                Err(error) => skipped.push(error.into_skipped(name)),
             }
         }
         // Remove workflows that cannot run because of missing ones, and name the tools of the rest.
-        remove_dangling_workflows(&mut workflows, &mut excluded);
+        remove_dangling_workflows(&mut workflows, &mut skipped);
         let mut workflows: Vec<Workflow> = workflows.into_iter().map(|(_, workflow)| workflow).collect();
         assign_tool_names(&mut workflows);
         let components = document.get("components").cloned().unwrap_or_default();
-        Ok(ArazzoDocument { source_descriptions: parser.sources, workflows, excluded, components })
+        Ok(ArazzoDocument { source_descriptions: parser.sources, workflows, skipped, components })
     }
 }
 
@@ -83,10 +83,10 @@ impl ArazzoDocument {
 const MAX_WORKFLOWS: usize = 1000;
 /// Maximum number of source descriptions; further ones are ignored.
 const MAX_SOURCE_DESCRIPTIONS: usize = 1000;
-/// Maximum size of all workflows together, in memory. Workflows beyond it are excluded.
+/// Maximum size of all workflows together, in memory. Workflows beyond it are skipped.
 const MAX_WORKFLOW_BYTES: usize = 128 * 1024 * 1024;
 
-/// Error in one workflow, with its JSON pointer. Becomes an [`ExcludedTool`] with the reason and `(at POINTER)`.
+/// Error in one workflow, with its JSON pointer. Becomes an [`SkippedTool`] with the reason and `(at POINTER)`.
 #[derive(Debug)]
 struct ArazzoParseError {
     pointer: String,
@@ -98,9 +98,9 @@ impl ArazzoParseError {
         ArazzoParseError { pointer: pointer.into(), reason: reason.into() }
     }
 
-    /// Converts to an entry of [`ArazzoDocument::excluded`].
-    fn into_excluded(self, name: String) -> ExcludedTool {
-        ExcludedTool { name, reason: format!("{} (at `{}`)", self.reason, sanitize_truncated(&self.pointer, 200)) }
+    /// Converts to an entry of [`ArazzoDocument::skipped`].
+    fn into_skipped(self, name: String) -> SkippedTool {
+        SkippedTool { name, reason: format!("{} (at `{}`)", self.reason, sanitize_truncated(&self.pointer, 200)) }
     }
 }
 
@@ -132,8 +132,8 @@ impl ArazzoParser<'_> {
     }
 
     /// Parses the source descriptions and returns the invalid ones. These only affect workflows that use them.
-    fn parse_source_descriptions(&mut self) -> Vec<ExcludedTool> {
-        let mut excluded = Vec::new();
+    fn parse_source_descriptions(&mut self) -> Vec<SkippedTool> {
+        let mut skipped = Vec::new();
         for (index, value) in
             array_field(self.document, "sourceDescriptions").iter().take(MAX_SOURCE_DESCRIPTIONS).enumerate()
         {
@@ -155,13 +155,12 @@ impl ArazzoParser<'_> {
                     self.sources.push(SourceDescription { name: name.to_owned(), url: url.to_owned(), kind });
                 }
                 Err(reason) => {
-                    excluded.push(
-                        ArazzoParseError::new(format!("/sourceDescriptions/{index}"), reason).into_excluded(name),
-                    );
+                    skipped
+                        .push(ArazzoParseError::new(format!("/sourceDescriptions/{index}"), reason).into_skipped(name));
                 }
             }
         }
-        excluded
+        skipped
     }
 
     /// Parses one workflow; the tool name is assigned later.
@@ -218,7 +217,7 @@ fn parse_outputs(value: &Value) -> Vec<(String, Value)> {
 
 /// Removes workflows that refer to missing ones, and those that refer to them in turn. Takes linear time in the number
 /// of references, however long a broken chain is.
-fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, excluded: &mut Vec<ExcludedTool>) {
+fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, skipped: &mut Vec<SkippedTool>) {
     let known_ids: HashSet<&str> = workflows.iter().map(|(_, workflow)| workflow.id.as_str()).collect();
     // Index the references by target, and start with the targets that do not exist.
     let mut needed_by: HashMap<&str, Vec<usize>> = HashMap::new();
@@ -243,7 +242,7 @@ fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, excluded: &
             if removed.insert(position) {
                 let reason = format!("it refers to the missing workflow `{}`", sanitize_truncated(id, 60));
                 let error = ArazzoParseError::new(format!("/workflows/{index}"), reason);
-                excluded.push(error.into_excluded(sanitize_truncated(&workflow.id, 100)));
+                skipped.push(error.into_skipped(sanitize_truncated(&workflow.id, 100)));
                 missing.push_back(&workflow.id);
             }
         }

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use crate::error::Result;
 use crate::fingerprint::Fingerprint;
-use crate::manifest::{ExcludedTool, PackedManifest, PackedTool};
+use crate::manifest::{PackedManifest, PackedTool, SkippedTool};
 use crate::render;
 use crate::render::CachedProjection;
 use crate::schema::Validator;
@@ -158,8 +158,8 @@ impl Segment {
     }
 
     /// Tools that were rejected when the manifest was built.
-    pub fn excluded(&self) -> &[ExcludedTool] {
-        &self.packed.excluded
+    pub fn skipped(&self) -> &[SkippedTool] {
+        &self.packed.skipped
     }
 
     /// Position of a tool by its name in the catalogue.

@@ -69,14 +69,14 @@ fn tools_are_sorted_by_name_including_builtins() {
 }
 
 #[test]
-fn a_tool_with_the_name_of_a_builtin_is_excluded_and_reported() {
+fn a_tool_with_the_name_of_a_builtin_is_skipped_and_reported() {
     let view = build_view(vec![
         catalog_source("git", false, &["push", "file_read"], &[]),
         catalog_source("core", true, &["file_read"], &[]),
     ]);
     assert_eq!(offered_names(&view), ["file_read", "git__push"]);
     let git = SourceId::parse("git").unwrap();
-    assert_eq!(view.catalog.excluded_tools(&git)[0].name, "file_read");
+    assert_eq!(view.catalog.skipped_tools(&git)[0].name, "file_read");
     assert_eq!(view.catalog.tool_count(&git), 1);
     assert_eq!(view.catalog.find("git__file_read").unwrap_err().code, Code::ToolNotImplemented);
     assert_eq!(view.catalog.find("file_read").unwrap().source().as_str(), "core");

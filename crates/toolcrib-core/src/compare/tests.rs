@@ -12,7 +12,7 @@ use crate::source::SourceId;
 fn tool(tool_with: &Value) -> Tool {
     let id = SourceId::parse("git").unwrap();
     let manifest = Manifest::new(&id, &[to_raw_value(tool_with).unwrap()], Vec::new(), &ToolLimits::default());
-    manifest.tools.into_iter().next().unwrap_or_else(|| panic!("{:?}", manifest.excluded)).0
+    manifest.tools.into_iter().next().unwrap_or_else(|| panic!("{:?}", manifest.skipped)).0
 }
 
 fn compare_json(old: &Value, new: &Value) -> ToolComparison {

@@ -16,7 +16,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{ExcludedTool, ToolLimits};
+use super::{SkippedTool, ToolLimits};
 use crate::fingerprint::Fingerprint;
 use crate::json::{self, RawFields};
 use crate::source::SourceId;
@@ -35,8 +35,8 @@ pub(super) fn normalize_tool(
     raw: &RawValue,
     position: usize,
     limits: &ToolLimits,
-) -> Result<(Tool, Fingerprint), ExcludedTool> {
-    let reject_nameless = |reason: &str| ExcludedTool { name: format!("#{}", position + 1), reason: reason.into() };
+) -> Result<(Tool, Fingerprint), SkippedTool> {
+    let reject_nameless = |reason: &str| SkippedTool { name: format!("#{}", position + 1), reason: reason.into() };
     let mut fields = RawFields::parse(raw).ok_or_else(|| reject_nameless("it is not a JSON object"))?;
     let name = fields
         .remove("name")
@@ -50,7 +50,7 @@ pub(super) fn normalize_tool(
         return Err(reject_nameless("its name is longer than 512 bytes"));
     }
     // From here on the tool has a name that it can be listed under.
-    let reject = |reason: String| ExcludedTool { name: sanitize_truncated(&name, MAX_TOOL_NAME_BYTES), reason };
+    let reject = |reason: String| SkippedTool { name: sanitize_truncated(&name, MAX_TOOL_NAME_BYTES), reason };
     // Invalid UTF-8 was replaced by this character when it was read. A call could not send the original name back.
     if name.contains(char::REPLACEMENT_CHARACTER) {
         return Err(reject("its name is not valid UTF-8".into()));

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ExcludedTool, Manifest};
+use super::{Manifest, SkippedTool};
 use crate::error::{Code, Result, ResultExt};
 use crate::fingerprint::Fingerprint;
 use crate::source::SourceId;
@@ -28,7 +28,7 @@ pub struct PackedManifest {
     pub fingerprint: Fingerprint,
     /// Index of the tools, in byte order of their own names.
     pub tools: Vec<PackedTool>,
-    pub excluded: Vec<ExcludedTool>,
+    pub skipped: Vec<SkippedTool>,
     /// Description of the source by itself, for search.
     pub about: Option<String>,
     /// JSON of all tools, concatenated.
@@ -63,7 +63,7 @@ struct ManifestIndex {
     source: SourceId,
     tools: Vec<PackedTool>,
     #[serde(rename = "set_aside")]
-    excluded: Vec<ExcludedTool>,
+    skipped: Vec<SkippedTool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     about: Option<String>,
 }
@@ -92,7 +92,7 @@ impl PackedManifest {
             source: manifest.source.clone(),
             fingerprint: manifest.fingerprint,
             tools,
-            excluded: manifest.excluded.clone(),
+            skipped: manifest.skipped.clone(),
             about: manifest.about.clone(),
             body: Arc::new(body),
         })
@@ -103,7 +103,7 @@ impl PackedManifest {
         let index = ManifestIndex {
             source: self.source.clone(),
             tools: self.tools.clone(),
-            excluded: self.excluded.clone(),
+            skipped: self.skipped.clone(),
             about: self.about.clone(),
         };
         serde_json::to_string(&index).context(Code::Internal, "cannot serialize the index of a manifest")
@@ -122,8 +122,8 @@ impl PackedManifest {
             let message = format!("the stored manifest `{}` is damaged", fingerprint.short_hex(12));
             return Err(crate::Error::new(Code::Internal, message));
         }
-        let ManifestIndex { source, tools, excluded, about } = index;
-        Ok(PackedManifest { source, fingerprint, tools, excluded, about, body: Arc::new(body) })
+        let ManifestIndex { source, tools, skipped, about } = index;
+        Ok(PackedManifest { source, fingerprint, tools, skipped, about, body: Arc::new(body) })
     }
 
     /// Parses a tool.
@@ -145,7 +145,7 @@ impl PackedManifest {
             }
         }
         let tools = self.tools.iter().map(|tool| (tool.name.as_str(), tool.fingerprint));
-        let matches = super::compute_fingerprint(&self.source, tools, &self.excluded) == self.fingerprint;
+        let matches = super::compute_fingerprint(&self.source, tools, &self.skipped) == self.fingerprint;
         (!matches).then(|| "the stored manifest does not match its fingerprint".to_owned())
     }
 

@@ -20,7 +20,7 @@ fn tool_names(manifest: &Manifest) -> Vec<&str> {
 fn set_aside_reason(tool: &str) -> String {
     let manifest = manifest(&[r#"{"name":"good","description":"x","inputSchema":{}}"#, tool]);
     assert_eq!(tool_names(&manifest), ["good"]);
-    let tool = &manifest.excluded[0];
+    let tool = &manifest.skipped[0];
     format!("{}: {}", tool.name, tool.reason)
 }
 
@@ -192,5 +192,5 @@ fn hidden_characters_in_names_and_values_set_a_tool_aside() {
     // Allowed: line breaks in values, control characters in patterns, and joiners that some scripts need.
     let harmless = r#"{"properties":{"a":{"enum":["\r\n","\n","\t"],"pattern":"[^\u0000-\u001f\u007f]"},"می\u200cخواهم":{"default":"❤\ufe0f"}}}"#;
     let manifest = manifest(&[&format!(r#"{{"name":"b","inputSchema":{harmless}}}"#)]);
-    assert_eq!(tool_names(&manifest), ["b"], "{:?}", manifest.excluded);
+    assert_eq!(tool_names(&manifest), ["b"], "{:?}", manifest.skipped);
 }

@@ -1,7 +1,7 @@
 //! Converts a document into tools, one per operation. Operations that cannot be converted, and faults of their parts,
 //! are reported with a JSON pointer and a reason.
 //!
-//! A fault is reported in `excluded` with the pointer of its operation, whether the operation was skipped or converted
+//! A fault is reported in `skipped` with the pointer of its operation, whether the operation was skipped or converted
 //! without the broken part. Limits apply to the document as a whole (work, bytes, operations), since operations share
 //! definitions, and one definition can be written thousands of times.
 
@@ -14,7 +14,7 @@ use super::document_set::{self, DocumentSet, NodeRef};
 use super::schema::{SchemaDialect, SchemaTranslator};
 use super::{description, operation, security, servers, tool, tool_names};
 use crate::error::{Code, Error, Result};
-use crate::manifest::ExcludedTool;
+use crate::manifest::SkippedTool;
 use crate::policy::glob_matches;
 use crate::source::{OpenApiSource, SourceId};
 use crate::text::sanitize_truncated;
@@ -34,7 +34,7 @@ pub struct ConvertedDocument {
     /// Tools in the form in which a source lists them.
     pub tools: Vec<Box<RawValue>>,
     /// Skipped operations, and faults of parts, by JSON pointer.
-    pub excluded: Vec<ExcludedTool>,
+    pub skipped: Vec<SkippedTool>,
     /// Title, summary and description of the document.
     pub summary: Option<String>,
     /// Origins of the servers that the document lists; empty if the declaration has a `base_url`.
@@ -95,7 +95,7 @@ const MAX_METHOD_LEN: usize = 40;
 const MAX_TOTAL_TOOL_BYTES: usize = 128 * 1024 * 1024;
 
 /// Converts all selected operations of a document into tools. Fails with `CONFIG_INVALID` if the root is no OpenAPI
-/// document; everything else is reported in [`ConvertedDocument::excluded`].
+/// document; everything else is reported in [`ConvertedDocument::skipped`].
 pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Result<ConvertedDocument> {
     let root = documents.root().ok_or_else(|| Error::new(Code::Internal, "the document set has no root document"))?;
     let (version, dialect) = detect_version(root.value)?;
@@ -110,11 +110,11 @@ pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Resul
     // With `base_url`, the servers of the document are not used.
     if options.openapi.base_url.is_none() {
         let warning = context.servers.warning(root.value);
-        converted.excluded.extend(warning.map(|reason| ExcludedTool { name: "#/servers".into(), reason }));
+        converted.skipped.extend(warning.map(|reason| SkippedTool { name: "#/servers".into(), reason }));
         converted.server_origins.extend(context.servers.default_origin());
         converted.server_origins.extend(context.servers.origins(root.value));
     }
-    let operations = find_operations(&context, options.openapi, &mut converted.excluded);
+    let operations = find_operations(&context, options.openapi, &mut converted.skipped);
     // Names depend on all operations of the document, so that `include` and `exclude` do not change them.
     let mut translator = SchemaTranslator::new(documents, dialect, operations.len());
     let names = tool_names::assign_names(&operations, options.source);
@@ -133,7 +133,7 @@ pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Resul
             None
         };
         if let Some(reason) = limit_reason {
-            converted.excluded.push(ExcludedTool { name: operation_ref.pointer.clone(), reason: reason.into() });
+            converted.skipped.push(SkippedTool { name: operation_ref.pointer.clone(), reason: reason.into() });
             break;
         }
         let mut faults: Vec<String> = tool_names::duplicate_id_warning(operation_ref, &name).into_iter().collect();
@@ -151,14 +151,14 @@ pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Resul
             }
             Err(reason) => faults.push(reason),
         }
-        let faults = faults.into_iter().map(|reason| ExcludedTool { name: operation_ref.pointer.clone(), reason });
-        let remaining = MAX_COLLECTED_FAULTS.saturating_sub(converted.excluded.len());
-        converted.excluded.extend(faults.take(remaining));
+        let faults = faults.into_iter().map(|reason| SkippedTool { name: operation_ref.pointer.clone(), reason });
+        let remaining = MAX_COLLECTED_FAULTS.saturating_sub(converted.skipped.len());
+        converted.skipped.extend(faults.take(remaining));
     }
     // Faults of definitions that several operations share are reported once, at the definition.
     let shared_faults = std::mem::take(&mut translator.faults);
-    converted.excluded.extend(shared_faults.into_iter().map(|(name, reason)| ExcludedTool { name, reason }));
-    limit_faults(&mut converted.excluded);
+    converted.skipped.extend(shared_faults.into_iter().map(|(name, reason)| SkippedTool { name, reason }));
+    limit_faults(&mut converted.skipped);
     Ok(converted)
 }
 
@@ -194,7 +194,7 @@ fn detect_version(root: &Value) -> Result<(SpecVersion, SchemaDialect)> {
 fn find_operations<'a>(
     context: &DocumentContext<'a>,
     openapi: &OpenApiSource,
-    excluded: &mut Vec<ExcludedTool>,
+    skipped: &mut Vec<SkippedTool>,
 ) -> Vec<OperationRef<'a>> {
     let mut operations = Vec::new();
     // Includes invalid operations, since many paths may share one path item.
@@ -205,7 +205,7 @@ fn find_operations<'a>(
     let paths = match paths {
         Some(Ok(paths)) => paths,
         Some(Err(reason)) => {
-            excluded.push(ExcludedTool { name: "#/paths".into(), reason });
+            skipped.push(SkippedTool { name: "#/paths".into(), reason });
             return operations;
         }
         None => return operations,
@@ -219,18 +219,18 @@ fn find_operations<'a>(
         let pointer = format!("#/paths/{}", escape_pointer_token(path));
         if path.len() > MAX_PATH_LEN {
             let reason = format!("the path is longer than {MAX_PATH_LEN} bytes");
-            excluded.push(ExcludedTool { name: pointer, reason });
+            skipped.push(SkippedTool { name: pointer, reason });
             continue;
         }
         let node = NodeRef { value, ..paths };
         let path_item = match context.documents.resolve(node) {
             Ok(path_item) if path_item.value.is_object() => path_item,
             Ok(_) => {
-                excluded.push(ExcludedTool { name: pointer, reason: "the path item is not an object".into() });
+                skipped.push(SkippedTool { name: pointer, reason: "the path item is not an object".into() });
                 continue;
             }
             Err(reason) => {
-                excluded.push(ExcludedTool { name: pointer, reason });
+                skipped.push(SkippedTool { name: pointer, reason });
                 continue;
             }
         };
@@ -256,14 +256,14 @@ fn find_operations<'a>(
             visited += 1;
             let truncated = &method[..method.floor_char_boundary(MAX_METHOD_LEN)];
             let pointer = format!("{pointer}/{}", escape_pointer_token(truncated));
-            let exclude = |reason: &str| ExcludedTool { name: pointer.clone(), reason: reason.into() };
+            let exclude = |reason: &str| SkippedTool { name: pointer.clone(), reason: reason.into() };
             if visited > MAX_OPERATIONS {
-                excluded.push(exclude("the document has too many operations"));
+                skipped.push(exclude("the document has too many operations"));
                 return operations;
             } else if !value.is_object() {
-                excluded.push(exclude("the operation is not an object"));
+                skipped.push(exclude("the operation is not an object"));
             } else if truncated != method || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-                excluded.push(exclude("not a valid HTTP method name"));
+                skipped.push(exclude("not a valid HTTP method name"));
             } else {
                 let method = method.to_ascii_uppercase();
                 let path_item = with_parameters(path_item);
@@ -303,19 +303,19 @@ fn document_summary(root: &Value) -> Option<String> {
 }
 
 /// Sorts and deduplicates faults, and truncates the list.
-fn limit_faults(excluded: &mut Vec<ExcludedTool>) {
-    for entry in excluded.iter_mut() {
+fn limit_faults(skipped: &mut Vec<SkippedTool>) {
+    for entry in skipped.iter_mut() {
         entry.name = sanitize_truncated(&entry.name, 300);
     }
     // Sorted, so that the report does not depend on the order of the document.
-    excluded.sort();
-    excluded.dedup();
-    if excluded.len() > MAX_REPORTED_FAULTS {
-        let additional = excluded.len() - MAX_REPORTED_FAULTS;
-        excluded.truncate(MAX_REPORTED_FAULTS);
+    skipped.sort();
+    skipped.dedup();
+    if skipped.len() > MAX_REPORTED_FAULTS {
+        let additional = skipped.len() - MAX_REPORTED_FAULTS;
+        skipped.truncate(MAX_REPORTED_FAULTS);
         let noun = if additional == 1 { "fault" } else { "faults" };
         let reason = format!("and {additional} more {noun} in this document");
-        excluded.push(ExcludedTool { name: "#/".into(), reason });
+        skipped.push(SkippedTool { name: "#/".into(), reason });
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Loss {
     pub edit: String,
 }
 
-/// A part of a schema that a provider does not support. Optional parts are dropped; otherwise the tool is excluded.
+/// A part of a schema that a provider does not support. Optional parts are dropped; otherwise the tool is skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unsupported {
     pub(super) path: String,

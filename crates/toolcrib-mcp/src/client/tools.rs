@@ -1,6 +1,6 @@
 //! `tools/list` with pagination and bounds, and `tools/call` with the headers that repeat its arguments.
 //!
-//! A list is assembled page by page, tool by tool: one malformed tool is excluded with a reason and the others stay.
+//! A list is assembled page by page, tool by tool: one malformed tool is skipped with a reason and the others stay.
 //! Only what the wire needs is checked here (an object with a name, valid `x-mcp-header` keywords); everything else
 //! about a tool is judged by the layer above.
 
@@ -33,7 +33,7 @@ pub struct ToolList {
     pub public: bool,
     /// Names of invalid tools, which are not in `tools`, each with the reason. A tool without a name is listed by its
     /// position, such as `(tool 3)`.
-    pub excluded: Vec<(String, String)>,
+    pub skipped: Vec<(String, String)>,
 }
 
 /// One page of `tools/list`. Fields are raw, so that a wrong type in a hint does not lose the page.
@@ -119,13 +119,13 @@ impl McpClient {
         let tools: Vec<&RawValue> = serde_json::from_str(page.tools.get()).map_err(|_| no_list())?;
         for tool in tools {
             // The position in the whole list, from 1, for tools without a name.
-            let number = list.tools.len() + list.excluded.len() + 1;
+            let number = list.tools.len() + list.skipped.len() + 1;
             match self.check_tool(tool) {
                 Ok(()) => list.tools.push(tool.to_owned()),
                 Err((name, reason)) => {
                     let name = name.unwrap_or_else(|| format!("(tool {number})"));
-                    tracing::warn!(tool = name, reason, "excluded an invalid tool");
-                    list.excluded.push((name, reason));
+                    tracing::warn!(tool = name, reason, "skipped an invalid tool");
+                    list.skipped.push((name, reason));
                 }
             }
         }

@@ -202,7 +202,7 @@ async fn over_http_headers_repeat_the_body() {
     assert_eq!(client.era(), Era::Modern);
     let list = client.list_tools(request_options(30).timeout).await.unwrap();
     assert_eq!((list.tools.len(), list.ttl_ms, list.public), (2, Some(9000), true));
-    assert_eq!(list.excluded[0].0, "bad");
+    assert_eq!(list.skipped[0].0, "bad");
     let (arguments, schema) =
         (to_raw(&json!({ "region": "zürich" })), to_raw(&tool_with_header("", "Region")["inputSchema"]));
     client.call_tool("good", &arguments, Some(&schema), None, &request_options(30)).await.unwrap();

@@ -181,10 +181,10 @@ async fn one_malformed_tool_does_not_lose_the_others() {
     let list = list.unwrap();
     assert_eq!(list.tools.len(), 2);
     assert_eq!(list.tools[1].get(), deep_tool);
-    let excluded: Vec<String> = list.excluded.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
+    let skipped: Vec<String> = list.skipped.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
     let expected =
         ["(tool 2): it is not an object", "(tool 3): it has no name", "(tool 4): its name is not valid Unicode"];
-    assert_eq!(excluded, expected);
+    assert_eq!(skipped, expected);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! `/sources/{id}`: state, declaration, checks, tools, excluded tools and history of one source.
+//! `/sources/{id}`: state, declaration, checks, tools, skipped tools and history of one source.
 //!
 //! Checks and history are read from the store. If that fails, the page says so in their place and shows the rest.
 
@@ -68,7 +68,7 @@ pub(super) async fn show(
             }
             section.card aria-labelledby="checks-title" { h2 id="checks-title" { "Last checks" } (render_checks(&checks)) }
         }
-        @if !source.excluded.is_empty() { (render_excluded(&source)) }
+        @if !source.skipped.is_empty() { (render_skipped(&source)) }
         (render_tools(&app, &source))
         section aria-labelledby="history-title" { h2 id="history-title" { "Changes" } (records) }
         @if !recent.is_empty() {
@@ -165,13 +165,13 @@ fn render_checks(checks: &Result<Vec<DiscoveryCheck>, Error>) -> Markup {
 }
 
 /// Renders the tools that are not offered to agents, with the reasons.
-fn render_excluded(source: &SourceView) -> Markup {
+fn render_skipped(source: &SourceView) -> Markup {
     html! {
         section aria-labelledby="aside-title" {
-            h2 id="aside-title" { "Excluded tools" }
+            h2 id="aside-title" { "Skipped tools" }
             p.faint { "Offered by the source, but not listed for agents." }
             dl.aside {
-                @for tool in &source.excluded {
+                @for tool in &source.skipped {
                     div { dt { code { (sanitize_truncated(&tool.name, 120)) } } dd { (sanitize(&tool.reason)) } }
                 }
             }

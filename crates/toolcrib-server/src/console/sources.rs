@@ -80,8 +80,8 @@ fn render_row(context: &PageContext<'_>, source: &SourceView) -> Markup {
             }
             td.number data-label="Tools" {
                 (format_number(source.tool_count as u64))
-                @if !source.excluded.is_empty() {
-                    span.under { (format_number(source.excluded.len() as u64)) " excluded" }
+                @if !source.skipped.is_empty() {
+                    span.under { (format_number(source.skipped.len() as u64)) " skipped" }
                 }
             }
             td data-label="Checked" { (time_ago_or(source.last_checked, "never")) }

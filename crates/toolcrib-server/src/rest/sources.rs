@@ -1,7 +1,7 @@
 //! Reads sources. Makes no network requests and starts no process.
 //!
 //! The fields of a source are those of `SourceView`. Some keep the word of an earlier version, because programs read
-//! them: `connection: "resting"` is an open circuit breaker, `set_aside` are the excluded tools.
+//! them: `connection: "resting"` is an open circuit breaker, `set_aside` are the skipped tools.
 
 use std::sync::Arc;
 
@@ -49,8 +49,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("state", string_enum(&["closed", "open", "half_open"])),
         ("retry_at", nullable(json!({ "type": "string", "format": "date-time" }))),
     ]);
-    let excluded_tool =
-        object_schema(&[("name", json!({ "type": "string" })), ("reason", json!({ "type": "string" }))]);
+    let skipped_tool = object_schema(&[("name", json!({ "type": "string" })), ("reason", json!({ "type": "string" }))]);
     let text = || json!({ "type": "string" });
     let count = || json!({ "type": "integer", "minimum": 0 });
     let source = object_schema(&[
@@ -80,7 +79,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ),
         ("failing_since", nullable(json!({ "type": "string", "format": "date-time" }))),
         ("breaker", schema_ref("Breaker")),
-        ("set_aside", json!({ "type": "array", "items": excluded_tool })),
+        ("set_aside", json!({ "type": "array", "items": skipped_tool })),
     ]);
     let sources = object_schema(&[("sources", json!({ "type": "array", "items": schema_ref("Source") }))]);
     vec![("Source", source), ("Sources", sources), ("Failure", failure), ("Breaker", breaker)]

@@ -44,7 +44,7 @@ async fn toolcrib_can_call_its_own_api() {
     let id = source.id.clone();
     let outcome = registry.declare(source, toolcrib::core::inventory::Actor::new("test"), None).await.unwrap();
     assert_eq!((outcome.added.len(), outcome.error), (operations, None));
-    assert_eq!(registry.source(&id).unwrap().excluded, []);
+    assert_eq!(registry.source(&id).unwrap().skipped, []);
 
     let caller = Caller { name: "test".into() };
     let call = async |tool: &str, input: Value| {

@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolcrib_core::json::RawFields;
-use toolcrib_core::manifest::ExcludedTool;
+use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::source::Lifecycle;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
@@ -248,21 +248,12 @@ impl Connector for McpConnector {
         let private = modern && !list.public;
         // Secrets of the source must not reach the manifest. What cannot be masked excludes the tool.
         let redactor = self.redactor.get(&self.source.kind);
-        let mut excluded = excluded_tools(&list.excluded, &redactor);
+        let mut skipped = skipped_tools(&list.skipped, &redactor);
         let tools = list.tools.into_iter().map(|tool| redactor.redact_tool(strip_execution_spec(tool)));
         let (leaking, tools): (Vec<_>, Vec<_>) = tools.partition(|tool| redactor.is_leaked_by(tool));
-        excluded.extend(leaking.iter().map(|tool| exclude_leaking_tool(tool, &redactor)));
+        skipped.extend(leaking.iter().map(|tool| skip_leaking_tool(tool, &redactor)));
         let about = about.map(|about| redactor.redact(&about).into_owned());
-        Ok(Discovered {
-            tools,
-            excluded,
-            era: Some(era),
-            capabilities,
-            about,
-            ttl_ms,
-            private,
-            ..Discovered::default()
-        })
+        Ok(Discovered { tools, skipped, era: Some(era), capabilities, about, ttl_ms, private, ..Discovered::default() })
     }
 
     /// Sends `tools/call`. A result with `isError` is a result; only a missing or unusable one is a failure.
@@ -352,19 +343,19 @@ fn strip_execution_spec(tool: Box<RawValue>) -> Box<RawValue> {
     }
 }
 
-/// Excluded tools with redacted, sanitised names and reasons.
-fn excluded_tools(excluded: &[(String, String)], redactor: &Redactor) -> Vec<ExcludedTool> {
+/// Skipped tools with redacted, sanitised names and reasons.
+fn skipped_tools(skipped: &[(String, String)], redactor: &Redactor) -> Vec<SkippedTool> {
     // Redact before truncating: the cut-off beginning of a secret is harder to recognise.
     let clean = |text: &str| sanitize_truncated(&redactor.redact(text), 512);
-    excluded.iter().map(|(name, reason)| ExcludedTool { name: clean(name), reason: clean(reason) }).collect()
+    skipped.iter().map(|(name, reason)| SkippedTool { name: clean(name), reason: clean(reason) }).collect()
 }
 
-/// Entry for a tool that is excluded because it contains a secret of its source where it cannot be masked.
-fn exclude_leaking_tool(tool: &RawValue, redactor: &Redactor) -> ExcludedTool {
+/// Entry for a tool that is skipped because it contains a secret of its source where it cannot be masked.
+fn skip_leaking_tool(tool: &RawValue, redactor: &Redactor) -> SkippedTool {
     let name = RawFields::parse(tool).and_then(|fields| serde_json::from_str::<String>(fields.get("name")?.get()).ok());
     let name = sanitize_truncated(&redactor.redact(&name.unwrap_or_default()), 512);
     let reason = "it contains a secret value of its source in a name, an enumeration or a default";
-    ExcludedTool { name, reason: reason.into() }
+    SkippedTool { name, reason: reason.into() }
 }
 
 /// Names of the capabilities that a server announced, bounded in number and length.
@@ -389,15 +380,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn excluded_tools_show_no_secrets() {
+    fn skipped_tools_show_no_secrets() {
         let redactor = Redactor::new(&["hunter2".to_owned()].into());
-        let excluded = [("read_hunter2".to_owned(), "its schema has `hunter2`".to_owned())];
-        let expected = ExcludedTool { name: "read_***".into(), reason: "its schema has `***`".into() };
-        assert_eq!(excluded_tools(&excluded, &redactor), [expected]);
+        let skipped = [("read_hunter2".to_owned(), "its schema has `hunter2`".to_owned())];
+        let expected = SkippedTool { name: "read_***".into(), reason: "its schema has `***`".into() };
+        assert_eq!(skipped_tools(&skipped, &redactor), [expected]);
     }
 
     #[test]
-    fn a_tool_that_repeats_a_secret_where_calls_depend_on_it_is_excluded() {
+    fn a_tool_that_repeats_a_secret_where_calls_depend_on_it_is_skipped() {
         let redactor = Redactor::new(&["hunter2-hunter2".to_owned(), "europe".to_owned()].into());
         for (tool, repeats) in [
             (r#"{"name":"read","description":"with hunter2-hunter2","_meta":{"k":"hunter2-hunter2"}}"#, false),
@@ -409,8 +400,8 @@ mod tests {
         ] {
             let redacted = redactor.redact_tool(RawValue::from_string(tool.to_owned()).unwrap());
             assert_eq!(redactor.is_leaked_by(&redacted), repeats, "{tool}");
-            let excluded = exclude_leaking_tool(&redacted, &redactor);
-            assert!(!excluded.name.contains("hunter2"), "{}", excluded.name);
+            let skipped = skip_leaking_tool(&redacted, &redactor);
+            assert!(!skipped.name.contains("hunter2"), "{}", skipped.name);
         }
     }
 

@@ -106,13 +106,13 @@ impl OpenApiConnector {
             convert(&set, ConversionOptions { source: &source.id, openapi })
         });
         let converted = converted.await?;
-        let ConvertedDocument { tools, excluded, summary: about, server_origins: servers } = converted;
-        Ok(Discovered { tools, excluded, about, servers, versions: documents.versions(), ..Discovered::default() })
+        let ConvertedDocument { tools, skipped, summary: about, server_origins: servers } = converted;
+        Ok(Discovered { tools, skipped, about, servers, versions: documents.versions(), ..Discovered::default() })
     }
 }
 
 /// Loads the main document and everything it references. A referenced document that cannot be loaded is recorded with
-/// its error; only the operations that need it are excluded.
+/// its error; only the operations that need it are skipped.
 async fn load_documents(documents: &DocumentLoader<'_>) -> Result<DocumentSet> {
     // The main document is required.
     let text = documents.load(documents.main_url()).await?;

@@ -68,7 +68,7 @@ impl WorkflowConnector {
         let tools = tools.await?;
         Ok(Discovered {
             tools,
-            excluded: loaded.document.excluded.clone(),
+            skipped: loaded.document.skipped.clone(),
             about: loaded.about.clone(),
             servers: loaded.document.described_apis(),
             versions,

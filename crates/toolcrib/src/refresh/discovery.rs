@@ -365,7 +365,7 @@ impl RegistryInner {
         let known = self.snapshot.load().catalog.source(&id).map(|source| source.segment.clone());
         // Hashing and packing a large list takes a while, so it runs on a blocking thread.
         let packed = tokio::task::spawn_blocking(move || {
-            let manifest = Manifest::new(&id, &discovered.tools, discovered.excluded, &bounds);
+            let manifest = Manifest::new(&id, &discovered.tools, discovered.skipped, &bounds);
             let mut packed = PackedManifest::new(&manifest.with_about(discovered.about.as_deref()))?;
             // Token counts of unchanged tools are kept; new tools are counted on demand, so that no discovery loads the
             // tokenizer.

@@ -11,7 +11,7 @@ use toolcrib_core::config::show::{mask_args, mask_text, mask_url};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::inventory::{Origin, SourceState};
-use toolcrib_core::manifest::ExcludedTool;
+use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::{Code, Source, SourceId, Timestamp};
@@ -57,9 +57,9 @@ pub struct SourceView {
     pub failures: u32,
     pub failing_since: Option<Timestamp>,
     pub breaker: BreakerView,
-    /// Tools that were excluded, each with the reason.
+    /// Tools that were skipped, each with the reason.
     #[serde(rename = "set_aside")]
-    pub excluded: Vec<ExcludedTool>,
+    pub skipped: Vec<SkippedTool>,
 }
 
 /// Outcome of the last discovery.
@@ -186,7 +186,7 @@ impl RegistryInner {
             failures: status.failures.saturating_add(slot_status.failures),
             failing_since: failing_since(&status, &slot_status),
             breaker: slot_status.breaker,
-            excluded: snapshot.catalog.excluded_tools(id),
+            skipped: snapshot.catalog.skipped_tools(id),
         })
     }
 
@@ -304,6 +304,6 @@ fn invalid_source_view(id: &SourceId, error: &ErrorSummary) -> SourceView {
         failures: 0,
         failing_since: None,
         breaker: BreakerView { state: BreakerState::Closed, retry_at: None },
-        excluded: Vec::new(),
+        skipped: Vec::new(),
     }
 }

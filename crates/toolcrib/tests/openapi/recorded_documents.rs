@@ -42,7 +42,7 @@ fn convert_document(document: Value) -> (Vec<Tool>, ConvertedDocument) {
     let openapi = OpenApiSource::default();
     let converted = convert(&document_set, ConversionOptions { source: &source, openapi: &openapi }).unwrap();
     let manifest = Manifest::new(&source, &converted.tools, Vec::new(), &ToolLimits::default());
-    assert_eq!(manifest.excluded, []);
+    assert_eq!(manifest.skipped, []);
     (manifest.tools.into_iter().map(|(tool, _)| tool).collect(), converted)
 }
 

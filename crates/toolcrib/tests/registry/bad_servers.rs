@@ -1,4 +1,4 @@
-//! Faulty servers: each discovery ends within its deadline, failed or with one tool excluded, with a readable reason, and
+//! Faulty servers: each discovery ends within its deadline, failed or with one tool skipped, with a readable reason, and
 //! without an effect on other sources.
 #![cfg(target_os = "linux")]
 
@@ -14,7 +14,7 @@ use crate::support::{SqliteRegistry, cached_tools, call, id, output_text, script
 enum ExpectedOutcome {
     /// The discovery fails, and the message contains all of these.
     Failed(Code, &'static [&'static str]),
-    /// The discovery succeeds with this many tools, and these are excluded for a reason that contains the text.
+    /// The discovery succeeds with this many tools, and these are skipped for a reason that contains the text.
     Succeeded(usize, &'static [(&'static str, &'static str)]),
 }
 use ExpectedOutcome::{Failed, Succeeded};
@@ -132,10 +132,10 @@ async fn bad_servers_fail_alone_with_a_reason() {
                 }
                 assert!(failure.message.len() < 600, "{name}: {}", failure.message);
             }
-            Succeeded(count, excluded) => {
+            Succeeded(count, skipped) => {
                 assert_eq!((outcome.status, view.tool_count), (RefreshStatus::Success, *count), "{name}: {outcome:?}");
-                assert_eq!(view.excluded.len(), excluded.len(), "{name}: {:?}", view.excluded);
-                for ((tool, reason), actual) in excluded.iter().zip(&view.excluded) {
+                assert_eq!(view.skipped.len(), skipped.len(), "{name}: {:?}", view.skipped);
+                for ((tool, reason), actual) in skipped.iter().zip(&view.skipped) {
                     assert_eq!(actual.name, *tool);
                     assert!(actual.reason.contains(reason), "{name}: {}", actual.reason);
                 }

@@ -61,7 +61,7 @@ async fn a_tool_without_a_handler_is_listed_but_not_callable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_named_like_a_builtin_is_excluded_and_reported() {
+async fn a_tool_named_like_a_builtin_is_skipped_and_reported() {
     let git = ScriptedSource::new(["push", "greet"]);
     let hub = ScriptedSource::new(["greet"]);
     let yaml = "sources: { git: { command: x }, hub: { command: x, on_conflict: keep } }";
@@ -70,9 +70,9 @@ async fn a_tool_named_like_a_builtin_is_excluded_and_reported() {
     fixture.register_builtin(definition("greet"), None).unwrap();
     assert_eq!(cached_tools(&fixture), ["git__push", "greet", "hub__greet"]);
     let view = fixture.source_view("git");
-    assert_eq!((view.tool_count, view.excluded.len()), (1, 1));
-    assert_eq!(view.excluded[0].name, "greet");
-    assert_eq!(view.excluded[0].reason, "a built-in tool has this name; `on_conflict: keep` on the source keeps both");
+    assert_eq!((view.tool_count, view.skipped.len()), (1, 1));
+    assert_eq!(view.skipped[0].name, "greet");
+    assert_eq!(view.skipped[0].reason, "a built-in tool has this name; `on_conflict: keep` on the source keeps both");
 }
 
 #[tokio::test(start_paused = true)]

@@ -158,7 +158,7 @@ fn no_hidden_character_of_the_collected_attacks_reaches_an_agent() {
                     let may_change = is_trick && entry["label"] != "benign";
                     assert!(may_change || listed.original.is_empty(), "{} changed without a reason", entry["name"]);
                 }
-                None => assert!(is_trick, "{} was excluded: {:?}", entry["name"], manifest.excluded),
+                None => assert!(is_trick, "{} was skipped: {:?}", entry["name"], manifest.skipped),
             }
         }
     }
@@ -181,7 +181,7 @@ fn no_text_of_a_real_list_is_changed() {
             let is_changed = tool.notes.contains(&ToolNote::TextCleaned);
             assert!(!is_changed, "{} of {}: {:?}", tool.name, recording.server, tool.original);
         }
-        let hidden = manifest.excluded.iter().find(|refused| refused.reason.contains("hidden"));
+        let hidden = manifest.skipped.iter().find(|refused| refused.reason.contains("hidden"));
         assert!(hidden.is_none(), "{hidden:?}");
     }
     assert!(count > 1_500 && emoji >= 30, "{count} tools, {emoji} emoji in emoji style");

@@ -24,7 +24,7 @@ use crate::session::CliSession;
 
 // Limits of the text for people; the JSON report has everything.
 const MAX_LISTED_NAMES: usize = 8;
-const MAX_LISTED_EXCLUSIONS: usize = 10;
+const MAX_LISTED_SKIPPED_TOOLS: usize = 10;
 const MAX_LISTED_SCHEMES: usize = 5;
 const MAX_LISTED_SERVERS: usize = 3;
 
@@ -97,7 +97,7 @@ impl AddReport {
                 lines.extend((!self.names.is_empty()).then(|| join_truncated(&self.names, MAX_LISTED_NAMES)));
                 lines.extend(self.no_tools_reason());
                 lines.extend(self.api.iter().flat_map(ApiReport::render_lines));
-                lines.extend(self.exclusion_lines());
+                lines.extend(self.skipped_lines());
                 lines.join("\n  ")
             }
         }
@@ -121,12 +121,12 @@ impl AddReport {
     }
 
     /// One line per skipped tool.
-    fn exclusion_lines(&self) -> Vec<String> {
-        let excluded = &self.view.excluded;
+    fn skipped_lines(&self) -> Vec<String> {
+        let skipped = &self.view.skipped;
         let line = |name: &str, reason: &str| format!("skipped: `{}`: {reason}", sanitize_truncated(name, 80));
         let mut lines: Vec<String> =
-            excluded.iter().take(MAX_LISTED_EXCLUSIONS).map(|tool| line(&tool.name, &tool.reason)).collect();
-        if let Some(more) = excluded.len().checked_sub(MAX_LISTED_EXCLUSIONS).filter(|more| *more > 0) {
+            skipped.iter().take(MAX_LISTED_SKIPPED_TOOLS).map(|tool| line(&tool.name, &tool.reason)).collect();
+        if let Some(more) = skipped.len().checked_sub(MAX_LISTED_SKIPPED_TOOLS).filter(|more| *more > 0) {
             lines.push(format!("skipped: {more} more; `toolcrib sources --json` lists all"));
         }
         lines
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lists_ten_excluded_tools_and_counts_the_rest() {
+    async fn lists_ten_skipped_tools_and_counts_the_rest() {
         let bad = |number: usize| to_raw_value(&json!({ "name": format!("t{number:02}"), "inputSchema": 5 })).unwrap();
         let (text, report) = check("", (0..12).map(bad).collect()).await;
         assert_eq!(text.lines().count(), 12, "{text}");

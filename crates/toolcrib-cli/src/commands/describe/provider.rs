@@ -5,13 +5,13 @@
 
 use serde_json::json;
 use toolcrib::Result;
-use toolcrib::core::manifest::ExcludedTool;
+use toolcrib::core::manifest::SkippedTool;
 use toolcrib::core::render::{Format, Loss, ProjectedTool};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::ToolDetail;
 
 use crate::arguments::CommonArguments;
-use crate::commands::tools::hint_excluded;
+use crate::commands::tools::hint_skipped;
 use crate::session::CliSession;
 use crate::{color, output};
 
@@ -41,9 +41,9 @@ pub(super) fn print_provider_array(common: &CommonArguments, format: Format, too
     let texts: Vec<&str> = tools.iter().filter_map(|(_, tool)| tool.text.as_deref()).collect();
     output::print_line(&format!("[{}]", texts.join(",")))?;
     let unsupported = |(name, tool): &NamedProjection| {
-        tool.unsupported_reason.clone().map(|reason| ExcludedTool { name: name.clone(), reason })
+        tool.unsupported_reason.clone().map(|reason| SkippedTool { name: name.clone(), reason })
     };
-    hint_excluded(common, format, &tools.iter().filter_map(unsupported).collect::<Vec<_>>());
+    hint_skipped(common, format, &tools.iter().filter_map(unsupported).collect::<Vec<_>>());
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use toolcrib::core::Source;
 use toolcrib::core::config::show::mask_text;
 use toolcrib::core::freshness::Freshness;
-use toolcrib::core::manifest::ExcludedTool;
+use toolcrib::core::manifest::SkippedTool;
 use toolcrib::core::reference::{self, ReferencePart};
 use toolcrib::core::source::SourceKind;
 use toolcrib::core::text::sanitize_truncated;
@@ -47,7 +47,7 @@ pub(super) fn check_source(
     if checks.is_empty() {
         checks.push(check_status(&name, source, probed));
     }
-    checks.extend(check_excluded_tools(session, source));
+    checks.extend(check_skipped_tools(session, source));
     checks
 }
 
@@ -147,12 +147,12 @@ fn check_status(name: &str, source: &SourceView, probed: Option<&RefreshOutcome>
 }
 
 /// Reports tools that agents do not get: invalid ones, and those with the name of a built-in tool.
-fn check_excluded_tools(session: &CliSession, source: &SourceView) -> Vec<DoctorCheck> {
+fn check_skipped_tools(session: &CliSession, source: &SourceView) -> Vec<DoctorCheck> {
     // The segment knows the invalid tools; the source's list adds those that a built-in shadows.
     let catalog = session.registry.catalog();
-    let invalid_tools = catalog.source(&source.id).map(|entry| entry.segment.excluded().to_vec()).unwrap_or_default();
-    let (invalid, shadowed): (Vec<&ExcludedTool>, Vec<&ExcludedTool>) =
-        source.excluded.iter().partition(|tool| invalid_tools.contains(tool));
+    let invalid_tools = catalog.source(&source.id).map(|entry| entry.segment.skipped().to_vec()).unwrap_or_default();
+    let (invalid, shadowed): (Vec<&SkippedTool>, Vec<&SkippedTool>) =
+        source.skipped.iter().partition(|tool| invalid_tools.contains(tool));
     let name = format!("tools of {}", source.id);
     let mut checks: Vec<DoctorCheck> = invalid
         .iter()

@@ -22,7 +22,7 @@ fn document(workflows: Value) -> Value {
 fn reasons(document: &Value) -> Vec<String> {
     ArazzoDocument::parse(document)
         .unwrap()
-        .excluded
+        .skipped
         .into_iter()
         .map(|aside| format!("{}: {}", aside.name, aside.reason))
         .collect()
@@ -71,7 +71,7 @@ fn operations_are_referenced_by_id_path_or_url() {
 }
 
 #[test]
-fn an_invalid_workflow_is_excluded_with_pointer_and_reason() {
+fn an_invalid_workflow_is_skipped_with_pointer_and_reason() {
     let step = |more: Value| {
         let mut step = json!({"stepId": "s", "operationId": "o"});
         step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -150,7 +150,7 @@ fn an_invalid_workflow_is_excluded_with_pointer_and_reason() {
 }
 
 #[test]
-fn workflows_that_need_a_missing_one_are_excluded_and_tool_names_are_unique() {
+fn workflows_that_need_a_missing_one_are_skipped_and_tool_names_are_unique() {
     let step = json!({"stepId": "s", "operationId": "o"});
     let document = document(json!([
         {"workflowId": "a", "steps": [{"stepId": "s", "workflowId": "b"}]},
@@ -198,9 +198,9 @@ fn repeated_references_to_a_large_component_are_bounded() {
     let mut document = document(json!(workflows));
     document["components"]["parameters"]["page"]["value"] = json!("x".repeat(1024 * 1024));
     let read = ArazzoDocument::parse(&document).unwrap();
-    assert_eq!((read.workflows.len(), read.excluded.len()), (127, 173));
+    assert_eq!((read.workflows.len(), read.skipped.len()), (127, 173));
     assert_eq!(
-        read.excluded[0].reason,
+        read.skipped[0].reason,
         "the document is too large once its references are followed (at `/workflows/127/steps/0/parameters/0`)"
     );
     let steps: Vec<Value> = (0..1001).map(|number| json!({"stepId": number.to_string(), "operationId": "o"})).collect();
@@ -224,7 +224,7 @@ fn an_invalid_source_description_is_reported() {
 }
 
 #[test]
-fn a_chain_of_workflows_to_a_missing_one_is_excluded() {
+fn a_chain_of_workflows_to_a_missing_one_is_skipped() {
     let workflow = |n: usize| {
         let actions: Vec<Value> = (0..50)
             .map(|action| json!({"name": format!("a{action}"), "type": "goto", "workflowId": format!("w{}", n + 1)}))
@@ -233,8 +233,8 @@ fn a_chain_of_workflows_to_a_missing_one_is_excluded() {
         json!({"workflowId": format!("w{n}"), "steps": [step]})
     };
     let read = ArazzoDocument::parse(&document((0..1_000).map(workflow).collect())).unwrap();
-    assert_eq!((read.workflows.len(), read.excluded.len()), (0, 1_000));
-    let first = read.excluded.first().map(|aside| aside.reason.as_str());
+    assert_eq!((read.workflows.len(), read.skipped.len()), (0, 1_000));
+    let first = read.skipped.first().map(|aside| aside.reason.as_str());
     assert_eq!(first, Some("it refers to the missing workflow `w1000` (at `/workflows/999`)"));
 }
 

@@ -9,7 +9,7 @@ fn check(workflows: Value, inputs: Value, responses: &[ScriptedResponse], expect
         "workflows": workflows,
     });
     let document = ArazzoDocument::parse(&document).unwrap();
-    assert_eq!(document.excluded.iter().map(|aside| &aside.reason).collect::<Vec<_>>(), Vec::<&String>::new());
+    assert_eq!(document.skipped.iter().map(|aside| &aside.reason).collect::<Vec<_>>(), Vec::<&String>::new());
     let mut execution = WorkflowExecution::new(&document, &document.workflows[0].id, inputs).unwrap();
     let mut responses = responses.iter();
     let mut events = Vec::new();

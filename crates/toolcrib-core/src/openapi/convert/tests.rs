@@ -19,7 +19,7 @@ fn converted_names(converted: &ConvertedDocument) -> Vec<String> {
 }
 
 fn faults(converted: &ConvertedDocument) -> Vec<String> {
-    converted.excluded.iter().map(|entry| format!("{}: {}", entry.name, entry.reason)).collect()
+    converted.skipped.iter().map(|entry| format!("{}: {}", entry.name, entry.reason)).collect()
 }
 
 /// Converts a document with one operation and returns its tool.
@@ -333,13 +333,13 @@ fn shared_path_items_are_bounded() {
     };
     let methods: Map<String, Value> = (0..3_000).map(|n| (format!("no method {n}"), json!({}))).collect();
     let converted = convert_document(document(json!({ "additionalOperations": methods })), OpenApiSource::default());
-    assert_eq!(converted.excluded.len(), 501);
+    assert_eq!(converted.skipped.len(), 501);
     let converted = convert_document(
         document(json!({ "get": { "description": "word ".repeat(200_000) } })),
         OpenApiSource::default(),
     );
     let reason = "the document exceeds the work limit for conversion; the remaining operations are skipped";
-    assert_eq!(converted.excluded.last().map(|entry| entry.reason.as_str()), Some(reason));
+    assert_eq!(converted.skipped.last().map(|entry| entry.reason.as_str()), Some(reason));
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn a_path_of_kilobytes_is_skipped() {
     let paths = json!({ format!("/{templates}"): { "get": {}, "additionalOperations": methods }, "/a": { "get": {} } });
     let converted = convert_document(json!({ "openapi": "3.2.0", "paths": paths }), OpenApiSource::default());
     assert_eq!(converted_names(&converted), ["get_a"]);
-    assert_eq!(converted.excluded[0].reason, "the path is longer than 2000 bytes");
+    assert_eq!(converted.skipped[0].reason, "the path is longer than 2000 bytes");
 }
 
 #[test]

@@ -73,11 +73,11 @@ fn build_source(
     let offered = |with_schema: &dyn Fn(&str) -> bool| -> Result<Vec<Box<RawValue>>> {
         records.iter().map(|record| to_raw_tool(record, with_schema(&record.name))).collect()
     };
-    // First with all schemas; tools that are excluded because of theirs are offered again without it.
+    // First with all schemas; tools that are skipped because of theirs are offered again without it.
     let mut manifest = Manifest::new(id, &offered(&|_| true)?, Vec::new(), &ToolLimits::default());
-    if !manifest.excluded.is_empty() {
+    if !manifest.skipped.is_empty() {
         // Keep tools with an unusable schema searchable by name and description: list them without the schema.
-        let unusable: BTreeSet<String> = manifest.excluded.into_iter().map(|refused| refused.name).collect();
+        let unusable: BTreeSet<String> = manifest.skipped.into_iter().map(|refused| refused.name).collect();
         manifest = Manifest::new(id, &offered(&|name| !unusable.contains(name))?, Vec::new(), &ToolLimits::default());
     }
     let description = records.iter().find_map(|record| record.server_description.as_deref()).unwrap_or_default();

@@ -172,7 +172,7 @@ async fn a_document_is_parsed_again_only_after_a_change() {
     );
     registry.invalidate(None).await.unwrap();
     registry.refresh_source("errands").await;
-    let set_aside = registry.catalog().excluded_tools(&SourceId::parse("errands").unwrap());
+    let set_aside = registry.catalog().skipped_tools(&SourceId::parse("errands").unwrap());
     assert_eq!(set_aside[0].reason, "it has no steps (at `/workflows/1/steps`)");
 
     std::fs::remove_file(registry.home.path().join("flow.json")).unwrap();

@@ -193,7 +193,7 @@ async fn a_resolved_reference_in_a_url_is_only_sent_to_its_server() {
     let offer = connector.discover(discovery).await.unwrap();
     let expected = ["GET /v1/t0ken-123/api.json", "GET /v1/t0ken-123/gone.json", "GET /v1/common.json"];
     assert_eq!(server.request_lines(), expected);
-    let stored = format!("{:?} {:?} {:?}", offer.tools, offer.excluded, offer.versions);
+    let stored = format!("{:?} {:?} {:?}", offer.tools, offer.skipped, offer.versions);
     assert!(!stored.contains("t0ken-123") && stored.contains("v1/***/gone.json"), "{stored}");
     assert!(stored.contains(r#""server":"/""#) || stored.contains(r#"\"server\":\"/\""#), "{stored}");
 
