@@ -93,7 +93,7 @@ fn an_incomplete_list_is_not_locked() {
         .assert_stderr("`hangs` failed: it was not discovered within 1s");
     assert!(!project.path("project/toolcrib.lock").exists());
     project.write("toolcrib.lock", &project.run(&["lock", "--cached", "--json"]).assert_code(0).stdout);
-    project.run(&["diff", "--ci", "--wait", "1s"]).assert_code(1).assert_stderr("did not answer in time: `hangs`");
+    project.run(&["diff", "--ci", "--wait", "1s"]).assert_code(1).assert_stderr("no response in time from `hangs`");
 }
 
 #[test]

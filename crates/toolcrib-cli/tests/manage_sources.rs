@@ -45,7 +45,7 @@ fn a_source_that_cannot_be_discovered_is_kept_as_failed() {
     let server = scripted_server();
     let view = toolcrib.json(&["add", "worse", "--", &server, "--exit", "3"]);
     assert_eq!((&view["status"], &view["tool_count"]), (&json!("failed"), &json!(0)));
-    assert!(view["last_error"]["message"].as_str().unwrap().contains("exit status: 3"), "{view}");
+    assert!(view["last_error"]["message"].as_str().unwrap().contains("exit status 3"), "{view}");
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn render_compact(listings: &Listings, tool: &ToolView) -> Result<String, Error>
     }
     // Not part of the budget: without this line an agent would take the short form for all there is.
     if is_incomplete {
-        text.push_str("\n(truncated; `full`: true shows all)");
+        text.push_str("\n(`full`: true shows all)");
     }
     Ok(text)
 }

@@ -379,5 +379,5 @@ async fn a_full_description_has_the_complete_schemas() {
     assert_eq!((&full["inputSchema"], &full["outputSchema"]), (&whole, &json!({ "type": "object" })));
     assert_eq!(full.get("x-toolcrib-backing"), None);
     let short = fixture.call_text("describe_tools", json!({ "names": "shop__order" })).await;
-    assert!(short.ends_with("(truncated; `full`: true shows all)"), "{short}");
+    assert!(short.ends_with("(`full`: true shows all)"), "{short}");
 }

@@ -42,7 +42,7 @@ async fn bad_servers_fail_alone_with_a_reason() {
                 unavailable,
                 &[
                     "the server exited while connecting (exit status 3)",
-                    "; stderr: scripted-server: exits with code 3; `toolcrib logs exits` shows more",
+                    "; stderr: scripted-server: exits with code 3, as requested; `toolcrib logs exits` shows more",
                 ],
             ),
         ),
