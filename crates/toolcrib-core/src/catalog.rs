@@ -201,7 +201,8 @@ impl Catalog {
         self
     }
 
-    /// Digest of the tool lists, including skipped tools. Independent of the order of `sources` and of the version.
+    /// Digest of the tool lists, including skipped tools. Independent of the version and of the order of
+    /// `sources`, except among built-in ones.
     pub fn hash(&self) -> Fingerprint {
         self.hash.unwrap_or_else(|| Fingerprint::digest(""))
     }

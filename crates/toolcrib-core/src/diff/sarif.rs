@@ -22,7 +22,7 @@ pub struct Artifact {
     pub lines: LockfileLines,
 }
 
-/// All rules, the most severe changes first. Results refer to them by index. Each rule is listed in every report,
+/// All rules in a fixed order, since results refer to them by index. Each rule is listed in every report,
 /// whether it has results or not.
 const RULES: [DiffKind; 11] = [
     DiffKind::Changed(ChangeClass::Breaking),
