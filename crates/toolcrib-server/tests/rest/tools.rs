@@ -1,9 +1,13 @@
 //! Tests tool lists with their pages and ETags, single tools, search and summary.
 
-use serde_json::{Value, json};
-use toolcrib::testkit::ScriptedSource;
+use std::path::Path;
 
-use crate::support::{RestTestServer, start_discovered, start_undiscovered};
+use serde_json::{Value, json};
+use toolcrib::core::config::Config;
+use toolcrib::testkit::ScriptedSource;
+use toolcrib::{Refresh, RegistryOptions};
+
+use crate::support::{RestTestServer, start_discovered, start_undiscovered, start_with};
 
 fn numbered_tools(count: usize) -> Vec<Value> {
     (0..count).map(|number| json!(format!("tool_{number:03}"))).collect()
@@ -44,6 +48,22 @@ async fn pages_contain_every_tool_once() {
     assert_eq!(tool_names(&gone), ["shop__tool_000", "shop__tool_001", "shop__tool_002"]);
     assert!(gone["next_cursor"].is_string());
     assert_eq!(list_all_pages(&server, "state=deprecated&limit=3").await.len(), 10);
+}
+
+#[tokio::test]
+async fn a_hidden_tool_stays_hidden_after_its_removal() {
+    let shop = ScriptedSource::new(["list", "order.delete"]);
+    let yaml = "sources: { shop: { command: x, tools: { order_delete: hide } } }";
+    let config = Config::read(yaml, "toolcrib.yaml", Path::new("/")).unwrap();
+    let connector_factory = Some(ScriptedSource::connector_factory([("shop", &shop)]));
+    let server = start_with(config, RegistryOptions { connector_factory, ..RegistryOptions::default() }).await;
+    server.registry.refresh(Refresh::default()).await;
+    let tools = server.get("/api/tools").await.expect_json(200);
+    assert_eq!(tool_names(&tools), ["shop__list"]);
+    shop.set_tools([json!("other")]);
+    server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(200);
+    let removed = server.get("/api/tools?state=deprecated").await.expect_json(200);
+    assert_eq!(tool_names(&removed), ["shop__list"]);
 }
 
 #[tokio::test]

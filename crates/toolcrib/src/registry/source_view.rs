@@ -14,6 +14,7 @@ use toolcrib_core::inventory::{Origin, SourceState};
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::SourceKind;
+use toolcrib_core::tool::ToolName;
 use toolcrib_core::{Code, Source, SourceId, Timestamp};
 
 use super::{Registry, RegistryInner, Snapshot};
@@ -243,7 +244,10 @@ impl Snapshot {
 /// disabled source, so the inventory is counted.
 fn known_tool_count(state: &SourceState, source: &Source) -> usize {
     let rules = &source.settings.tools;
-    let is_hidden = |name: &str| rules.verdict(&[name], Verdict::Allow) == Verdict::Hide;
+    let is_hidden = |name: &str| {
+        let legal_name = ToolName::from_original("", name);
+        rules.verdict(&[name, legal_name.as_str()], Verdict::Allow) == Verdict::Hide
+    };
     state.tools.iter().filter(|(name, tool)| !tool.deprecated && !is_hidden(name)).count()
 }
 

@@ -38,8 +38,10 @@ fn collect_removed(tools: &mut Vec<(ToolName, Value)>, id: &SourceId, state: &So
     let prefix = if state.kind == "builtin" { String::new() } else { format!("{id}{SEPARATOR}") };
     for (original_name, tool) in state.tools.iter().filter(|(_, tool)| tool.deprecated) {
         let name = ToolName::from_original(&prefix, original_name);
+        // Rules apply to the same two names as before the removal.
+        let unprefixed = name.as_str().strip_prefix(&prefix).unwrap_or(name.as_str());
         let verdict =
-            rules.map_or_else(Verdict::default, |rules| rules.verdict(&[original_name, name.as_str()], Verdict::Allow));
+            rules.map_or_else(Verdict::default, |rules| rules.verdict(&[original_name, unprefixed], Verdict::Allow));
         if verdict != Verdict::Hide {
             let json = tool_json(id, &state.kind, original_name, &name, tool, verdict);
             tools.push((name, json));
