@@ -37,7 +37,7 @@ impl Freshness {
 }
 
 /// Maximum pause after failures: five minutes, as long as the default `ttl`. A stored pause that ends later is ignored,
-/// because the wall clock was set back then.
+/// because then the wall clock was set back.
 pub const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
 /// Pause after a number of consecutive failures: doubles from 1 second to [`MAX_BACKOFF`]. `jitter` from 0 to 1

@@ -49,7 +49,7 @@ pub struct Rules {
 /// Verdict on the tools whose names match a glob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Matched against all names of a tool: its own, and those that agents see.
+    /// Matched against the tool's own name and its name in the catalogue without the prefix `source__`.
     pub glob: String,
     pub verdict: Verdict,
 }
@@ -102,8 +102,8 @@ impl Rules {
         std::iter::once(self.own.as_slice()).chain(self.restrictions.iter().map(Vec::as_slice))
     }
 
-    /// Returns the verdict on a tool with these names: its own and those that agents see. `default` applies where the
-    /// source has no rule for it.
+    /// Returns the verdict on a tool with these names: its own, and its name in the catalogue without the prefix
+    /// `source__`. `default` applies where the source has no rule for it.
     pub fn verdict(&self, names: &[&str], default: Verdict) -> Verdict {
         let own = first_match(&self.own, names).unwrap_or(default);
         let restrictions = self.restrictions.iter().filter_map(|list| first_match(list, names));

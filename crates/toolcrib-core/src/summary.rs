@@ -27,8 +27,8 @@ use crate::tokens;
 pub struct SummaryBudget(NonZeroUsize);
 
 impl SummaryBudget {
-    /// Budget when the caller sets none. Paid by every conversation, so far below the schemas that the summary
-    /// replaces.
+    /// Budget when the caller sets none. Every conversation costs these tokens, so they are far fewer than those of the
+    /// schemas that the summary replaces.
     pub const DEFAULT_TOKENS: usize = 500;
 
     /// Creates a budget; `BAD_REQUEST` for 0.

@@ -195,7 +195,7 @@ impl WireConnection {
         sending.await.map_err(|_| WireError::Timeout { sent: true })?.map(drop)
     }
 
-    /// Handles text from the server that belongs to no particular request.
+    /// Handles text that did not come from the event stream of a request.
     pub(crate) fn dispatch(self: &Arc<Self>, text: &str) -> DispatchOutcome {
         self.dispatch_for_request(text, None)
     }

@@ -86,8 +86,8 @@ impl Bridge {
     async fn open_with_headers(url: Url, headers: HeaderMap) -> Result<Bridge> {
         let bridge = Bridge { url, headers, remote: Arc::default() };
         let unavailable = || format!("no MCP server answers at `{}`; start `toolcrib serve` there", bridge.url);
-        // A connection without the client's capabilities, closed again: the client has not introduced itself yet. So
-        // that a wrong URL or token is an error at the start, where a person sees it, and not at the first request.
+        // A connection without the client's capabilities, closed again: the client has not introduced itself yet.
+        // This makes a wrong URL or token an error at the start, where a person sees it, and not at the first request.
         let probe = bridge.connect(&RawValue::from_string("{}".into()).context(Code::Internal, "connect")?).await;
         let client = probe.map_err(|error| match error {
             WireError::Unauthorized { status: 403, .. } => {

@@ -335,8 +335,8 @@ impl ConnectionHandler {
                 self.tasks.wait().await;
             }
         };
-        // The MCP endpoint drains its own requests concurrently, with the same timeout. A last bound for clients that
-        // do not read. Without it, one of them could hold up the process for ever.
+        // The MCP endpoint drains its own requests concurrently, with the same timeout. The outer timeout is the last
+        // bound for clients that do not read. Without it, one of them could hold up the process for ever.
         let draining = futures_util::future::join(self.app.endpoint.close(), requests);
         if timeout(drain_timeout + FINAL_RESPONSE_TIMEOUT, draining).await.is_err() {
             tracing::warn!("some clients did not read their response in time; their connections are closed");

@@ -39,8 +39,8 @@ const MAX_OPEN_DURATION: Duration = Duration::from_secs(30);
 pub(crate) struct Breaker {
     /// Counted failures since the last success. A failed probe counts too, so the number in messages keeps growing.
     failures: u32,
-    /// Time of the last counted failure. Calls that started before it were lost with the same connection and are not
-    /// counted again.
+    /// Time of the last failure counted while the breaker was closed. Calls that started before it were lost with the
+    /// same connection and are not counted again.
     last_failure_at: Option<Instant>,
     /// Time of the last success. A call that started before it and timed out says nothing about the source.
     last_success_at: Option<Instant>,

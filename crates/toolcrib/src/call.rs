@@ -5,13 +5,13 @@
 //! to the connectors.
 //!
 //! ```text
-//! step                               code if it fails
-//! discover the source, if unknown    TOOL_UNAVAILABLE
-//! find the tool, which is enabled    TOOL_NOT_IMPLEMENTED; TOOL_UNAVAILABLE if its source has no list
-//! policy                             FORBIDDEN
-//! validate the arguments             TOOL_INVALID_INPUT
-//! circuit breaker, connection        TOOL_UNAVAILABLE
-//! after the request was sent         TOOL_EXECUTION_FAILED
+//! step                                       code if it fails
+//! discover the source, if unknown            TOOL_UNAVAILABLE
+//! find the tool, check that it is enabled    TOOL_NOT_IMPLEMENTED; TOOL_UNAVAILABLE if its source has no list
+//! policy                                     FORBIDDEN
+//! validate the arguments                     TOOL_INVALID_INPUT
+//! circuit breaker, connection                TOOL_UNAVAILABLE
+//! after the request was sent                 TOOL_EXECUTION_FAILED
 //! ```
 
 // Parameters and results.
@@ -71,8 +71,8 @@ pub struct CallFinished {
     pub elapsed_ms: u64,
 }
 
-/// A discovery before a call that took less time did not contact the source: its tools were known already. Such a call
-/// keeps the full timeout of its source, and a timeout counts for the circuit breaker.
+/// If the discovery step before a call takes less than this, the source counts as known already: the call keeps the
+/// full timeout, and a timeout counts for the circuit breaker.
 const MIN_DISCOVERY_DURATION: Duration = Duration::from_millis(100);
 
 /// A request to call a tool.

@@ -31,8 +31,8 @@ const MAX_CONFIG_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// A configuration with the files it was read from.
 #[derive(Debug, Clone)]
 pub struct LoadedConfig {
-    /// Effective configuration: the project's or named file merged over the user's own, or the user's own alone while
-    /// the project's file is not trusted.
+    /// Effective configuration: the project's or named file merged over the user's own, or the user's own, with the
+    /// restrictions of the last trusted version, while the project's file is not trusted.
     pub config: Config,
     /// The project's or named file.
     pub file: Option<PathBuf>,

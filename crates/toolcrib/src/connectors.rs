@@ -1,7 +1,7 @@
 //! The connectors of all sources, created on first use, each with its circuit breaker; and the table of built-in tools.
 //!
 //! A slot lives as long as the declaration it was created for. When a declaration changes, the slot is replaced: the
-//! connector is kept if it would connect to the same thing in the same way (then only settings such as `ttl` changed),
+//! connector is kept if it would connect to the same server in the same way (then only settings such as `ttl` changed),
 //! and closed otherwise. Slots are created without connecting; a connector connects when it is first asked for
 //! something.
 

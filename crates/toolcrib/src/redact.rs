@@ -308,8 +308,8 @@ struct KnownValues {
     is_resolved: bool,
 }
 
-/// Maximum number of values of one source. Beyond it old values are forgotten, which only happens with credentials that
-/// change constantly.
+/// Maximum number of values of one source. Beyond it all earlier values are forgotten, which only happens with
+/// credentials that change constantly.
 const MAX_SECRET_VALUES: usize = 10_000;
 
 impl SourceRedactor {

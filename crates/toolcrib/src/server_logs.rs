@@ -1,7 +1,7 @@
 //! Stderr output of stdio servers: the last lines in memory, and a bounded log file per source if there is a directory
 //! for it.
 //!
-//! The last output of a server is often the only explanation of why it ended, so error messages quote its last line.
+//! The last output of a server is often the only explanation of why it ended, so error messages quote its last lines.
 //! Lines are redacted before they are kept anywhere. The file survives restarts of server and Toolcrib; `toolcrib logs`
 //! shows it.
 
@@ -22,7 +22,7 @@ use toolcrib_core::{Result, SourceId};
 use crate::private_dir::ensure_private_directory;
 use crate::redact::Redactor;
 
-/// Number of lines kept in memory. Only the last line that is not empty is used.
+/// Number of lines kept in memory; error messages quote the last [`MAX_SHOWN_LINES`] that are not empty.
 const MAX_TAIL_LINES: usize = 50;
 /// Lines that an error message shows: Python prints the reason last, Node a stack trace and its version after it.
 const MAX_SHOWN_LINES: usize = 5;
@@ -30,7 +30,8 @@ const MAX_SHOWN_LINES: usize = 5;
 const MAX_SHOWN_LINE_CHARS: usize = 200;
 /// Maximum length of a line; the rest of a longer one is skipped.
 const MAX_LINE_BYTES: u64 = 4 * 1024;
-/// Size at which a log file is cut to its newer half. A log file never takes more than this and one line.
+/// Size at which a log file is cut to its newer half. With one server, the file takes at most this and one line;
+/// several servers of one source count separately.
 const MAX_LOG_FILE_BYTES: u64 = 256 * 1024;
 
 /// Returns the path of a source's log file.
@@ -50,7 +51,7 @@ impl StderrTail {
     /// Waits briefly until the output of a server that has ended is read completely. A child process that it left
     /// running may keep stderr open.
     pub(crate) async fn drain(&self) {
-        // Paid only if a descendant keeps stderr open; otherwise the stream ends with the server.
+        // Waited for in full only if a descendant keeps stderr open; otherwise the stream ends with the server.
         const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
         // A timeout only means that the tail may be incomplete.
         let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.finished.cancelled()).await;
@@ -134,7 +135,7 @@ struct LogFile {
     size: u64,
 }
 
-/// Opens the log file of a source; `None`, logged if the directory is the reason, if that is impossible.
+/// Opens the log file of a source. Returns `None` if that is impossible; logs the reason if it is the directory.
 async fn open_log_file(path: &Path) -> Option<LogFile> {
     if let Some(directory) = path.parent() {
         let directory = directory.to_owned();

@@ -1,5 +1,5 @@
-//! `toolcrib add`: declares a source at run time, discovers it and reports its tools. The declaration is stored in the
-//! journal, not in a configuration file.
+//! `toolcrib add`: declares a source at run time, discovers it and reports its tools. The definition becomes a
+//! row of the store, and an event of the journal refers to it by a keyed hash; no configuration file is changed.
 //!
 //! The arguments become the keys of a configuration file, so that both ways to declare a source have the same rules
 //! and messages:

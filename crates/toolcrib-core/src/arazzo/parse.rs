@@ -86,7 +86,7 @@ const MAX_SOURCE_DESCRIPTIONS: usize = 1000;
 /// Maximum size of all workflows together, in memory. Workflows beyond it are skipped.
 const MAX_WORKFLOW_BYTES: usize = 128 * 1024 * 1024;
 
-/// Error in one workflow, with its JSON pointer. Becomes an [`SkippedTool`] with the reason and `(at POINTER)`.
+/// Error in one workflow, with its JSON pointer. Becomes a [`SkippedTool`] with the reason and `(at POINTER)`.
 #[derive(Debug)]
 struct ArazzoParseError {
     pointer: String,

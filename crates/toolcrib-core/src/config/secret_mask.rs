@@ -58,7 +58,7 @@ pub fn mask_args_for_trust(args: &[String]) -> Vec<String> {
 }
 
 /// Masks the value of an environment variable for a trust prompt: shown unless its name is secret or it is a known kind
-/// of token. A URL is shown without its login.
+/// of token. A URL is shown without its login and the secret values of its query.
 pub fn mask_variable_for_trust(name: &str, value: &str) -> String {
     let mut mask = SecretMasker::for_trust();
     if is_secret_name(name) || is_known_token(value) {
@@ -143,7 +143,7 @@ enum NextArg {
     Secret,
     /// `user:password`, or a plain value such as the name of a script.
     Login,
-    /// `KEY=VALUE` or `Name: value` behind `--env` or `-H`, secret whatever the name is.
+    /// `KEY=VALUE` or `Name: value` behind `--env` or `-H`, secret unless it is one of [`NON_SECRET_HEADERS`].
     Pair,
     /// Behind `-e`: `KEY=VALUE` for docker, code for node.
     PairOrCode,
@@ -461,7 +461,7 @@ impl SecretMasker {
     }
 }
 
-/// Masks all literal text: references stay, the rest becomes `***`.
+/// Masks literal text by `***`; references and the name of an authentication scheme stay.
 pub fn mask_literals(text: &str) -> String {
     SecretMasker::default().mask_value(text)
 }
@@ -506,8 +506,8 @@ fn is_auth_scheme(word: &str) -> bool {
     ["bearer", "basic", "token", "digest", "apikey", "negotiate"].contains(&word.to_ascii_lowercase().as_str())
 }
 
-/// Whether this is a flag rather than the value of the flag before it. A token may start with `-` as well, but a flag
-/// of more than one letter consists of letters only.
+/// Whether this is a flag rather than the value of the flag before it. A token may start with `-` as well:
+/// everything with `--` counts as a flag; with one `-`, a single character or a word of letters and hyphens.
 fn is_flag_like(arg: &str) -> bool {
     let Some(name) = arg.strip_prefix('-') else { return false };
     arg.starts_with("--") || arg.len() <= 2 || name.chars().all(|c| c.is_ascii_alphabetic() || c == '-')

@@ -115,8 +115,8 @@ pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Resul
         converted.server_origins.extend(context.servers.origins(root.value));
     }
     let operations = find_operations(&context, options.openapi, &mut converted.skipped);
-    // Names depend on all operations of the document, so that `include` and `exclude` do not change them.
     let mut translator = SchemaTranslator::new(documents, dialect, operations.len());
+    // Names depend on all operations of the document, so that `include` and `exclude` do not change them.
     let names = tool_names::assign_names(&operations, options.source);
     // Size of all tools so far.
     let mut bytes = 0;
@@ -181,7 +181,7 @@ fn detect_version(root: &Value) -> Result<(SpecVersion, SchemaDialect)> {
             "the document is of OpenAPI `{}`; Swagger 2.0 and OpenAPI 3.0 to 3.2 are read",
             sanitize_truncated(&version, 20)
         )),
-        // A likely mistake, since both are declared by a document.
+        // A likely mistake: both kinds of source are declared with a document.
         (None, None) if root.get("arazzo").is_some() => {
             invalid("this is an Arazzo document; declare it with `workflow` instead of `openapi`".into())
         }
@@ -197,8 +197,7 @@ fn find_operations<'a>(
     skipped: &mut Vec<SkippedTool>,
 ) -> Vec<OperationRef<'a>> {
     let mut operations = Vec::new();
-    // Includes invalid operations, since many paths may share one path item.
-    // A path item can be shared by thousands of paths through `$ref`, so operations are counted as they are visited.
+    // Counts invalid operations too: thousands of paths may share one path item through `$ref`.
     let mut visited = 0;
     let paths =
         context.root.value.get("paths").map(|value| context.documents.resolve(NodeRef { value, ..context.root }));

@@ -31,8 +31,8 @@ pub enum DefaultVerdict {
 }
 
 /// Whether `new` could give some tool a less strict verdict than `old`. `prefix` is the prefix of the source's tools in
-/// the names that agents see. May return true where it does not; never false where it does. A new restriction list can
-/// only restrict, so only the old ones are looked at.
+/// the names that agents see. May return true for rules that widen nothing, but never false for rules that do. A new
+/// restriction list can only restrict, so only the old ones are looked at.
 pub fn widens(old: &Rules, new: &Rules, prefix: &str, default: DefaultVerdict) -> bool {
     let restrictions_widen = old.restrictions.iter().enumerate().any(|(index, restriction)| {
         let replacement = new.restrictions.get(index).map_or(&[][..], Vec::as_slice);
@@ -127,7 +127,8 @@ fn hashed_name_glob(sanitized: &str, prefix: &str) -> String {
     format!("{head}*_????????")
 }
 
-/// Whether `general` matches every text that `specific` matches. May return false where it does.
+/// Whether `general` matches every text that `specific` matches. May return false for globs
+/// that do, but never true for globs that do not.
 fn glob_covers(general: &str, specific: &str) -> bool {
     // `specific` is treated as a text in which only a `*` of `general` can match a `*`.
     wildcard_match(general, specific, |character| character != '*')

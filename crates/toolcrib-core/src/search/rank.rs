@@ -2,7 +2,8 @@
 //! reranks them and collapses duplicates.
 //!
 //! The first pass touches every tool and must be cheap: one addition per posting of a query term. The second pass
-//! (`rerank`) is more expensive per tool and sees only the best [`MIN_CANDIDATES`] or so.
+//! (`rerank`) is more expensive per tool and sees only the best [`MIN_CANDIDATES`] tools, or twice the limit if that is
+//! more, and the tools matched by name.
 
 use std::cmp::Ordering;
 
@@ -80,7 +81,7 @@ fn score_terms(index: &SearchIndex, resolved: &ResolvedQuery<'_>) -> Vec<f32> {
 }
 
 /// Returns the `keep` tools with the highest positive scores, unsorted. Faster than a selection over all tools: scores
-/// are dealt out to columns, the `keep`-th highest column maximum is a lower bound for the result, and only columns
+/// are distributed over columns, the `keep`-th highest column maximum is a lower bound for the result, and only columns
 /// that reach it are scanned.
 fn select_best(scores: &[f32], keep: usize) -> Vec<ScoredTool> {
     let mut columns = [0.0_f32; SCORE_COLUMNS];

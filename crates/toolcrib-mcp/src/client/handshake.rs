@@ -2,8 +2,9 @@
 //!
 //! Over stdio the client sends `initialize` first: nearly all stdio servers are legacy, and many start so slowly that a
 //! probe with a deadline would misjudge them. Over HTTP it sends `server/discover` first. It falls back to the other
-//! request when the server answers with an error, never on a network failure. An era that is known from an earlier
-//! connection decides which request comes first, but not the result, because servers are upgraded.
+//! request when the server answers with an error, or does not answer `server/discover` within half of the time; never
+//! when the connection fails. An era that is known from an earlier connection decides which request comes first, but
+//! not the result, because servers are upgraded.
 //!
 //! ```text
 //! stdio:  initialize ── error ──▶ server/discover
@@ -27,8 +28,8 @@ use crate::{
     message::{self, RawObject, to_raw},
 };
 
-/// Maximum time to wait for the legacy GET event stream to open before the first request is sent. It is paid by each
-/// connection to a server that holds back its response headers, so it is short.
+/// Maximum time to wait for the legacy GET event stream to open before the first request is sent. Each
+/// connection to a server that holds back its response headers waits this long, so it is short.
 const LISTEN_START_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Handshake request to try first. The other one remains the fallback.

@@ -175,10 +175,11 @@ impl McpConnector {
 
 #[async_trait]
 impl Connector for McpConnector {
-    /// Lists the tools over the shared connection if one is open, else over a temporary one.
+    /// Lists the tools over the shared connection if one is open. Otherwise opens one: the shared one if a call follows
+    /// (`keep_connection`), else a temporary one.
     async fn discover(&self, discovery: Discovery) -> Result<Discovered> {
         {
-            // The version that the store remembers. A connection that was made in this process knows better.
+            // The version that the store remembers. That of a connection made in this process takes precedence.
             let mut era = self.era.lock().unwrap_or_else(PoisonError::into_inner);
             if era.is_none() {
                 *era = discovery.era.clone();
@@ -242,7 +243,7 @@ impl Connector for McpConnector {
         if is_temporary {
             self.close_temporary(&connection, &tool_list).await;
         }
-        // From here on the list counts; what follows cannot fail.
+        // Fail only after the temporary connection is closed; nothing below the `?` can fail.
         let list = tool_list?;
         let ttl_ms = list.ttl_ms;
         let private = modern && !list.public;

@@ -77,7 +77,8 @@ impl RegistryInner {
     }
 
     /// Discovers a source under its lease, unless another process has done so meanwhile. An `Err` is a problem of the
-    /// store or of the wait for another process; a failure of the source is an `Ok` outcome.
+    /// store or of the wait for another process, or a source that must not be contacted; a failure of the source is an
+    /// `Ok` outcome.
     async fn discover_with_lease(
         &self,
         source: &Source,

@@ -27,7 +27,7 @@ const MAX_QUOTED_FAULTS: usize = 2;
 const DAMAGE_CONSEQUENCES: &str = "revoked tokens, disabled tools and sources added at run time may be lost, so calls and changes are \
                             refused; run `toolcrib verify`";
 
-/// Damage that no administrator has accepted yet.
+/// Damage of the journal; `faults` returns what no administrator has accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct JournalDamage {
     /// Damage found while reading records, and which of it was accepted.

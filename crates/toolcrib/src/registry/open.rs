@@ -1,5 +1,5 @@
-//! Opening a registry (store, journal, catalogue, configuration) and its periodic maintenance. Makes no network
-//! requests and starts no process.
+//! Opening a registry (store, journal, catalogue, configuration) and its periodic maintenance. Opening makes no
+//! network requests and starts no process; maintenance may restore connections and refresh announced sources.
 //!
 //! Reconciling compares the configuration with the inventory and executes only the differences as commands, so a start
 //! with an unchanged configuration writes nothing and takes no lock in the store. Maintenance is one task per registry

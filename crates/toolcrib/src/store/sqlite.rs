@@ -62,7 +62,7 @@ enum ExpectedFile {
     Existing,
 }
 
-/// Runs one function of a submodule on a connection, and returns the connection if it succeeded.
+/// Runs one function of a submodule on a connection, and keeps the connection for reuse if that succeeded.
 macro_rules! with_connection {
     ($serial:expr, $work:path $(, $argument:expr)*) => {{
         let mut connection = $serial.acquire().await?;

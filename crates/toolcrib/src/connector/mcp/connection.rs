@@ -32,7 +32,8 @@ use crate::guard::ServerProcess;
 use crate::redact::{RedactedJson, Redactor};
 use crate::server_logs::StderrTail;
 
-/// Time for a server to exit after its stdin was closed; then its process tree is killed.
+/// Time for a server to exit after its stdin was closed. On Unix its process tree then gets SIGTERM, and SIGKILL after
+/// `TERM_TO_KILL_TIMEOUT` of `guard/process.rs`; on Windows the server is killed at once.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time to wait for the exit status of a server whose pipes have closed. A server that crashes closes its pipes just
@@ -153,7 +154,8 @@ impl McpConnection {
         });
         // The monitor holds a weak reference: the pool, or the one request, decides how long the connection lives.
         let idle = IdlePolicy { timeout: source.settings.idle(), subscriptions };
-        // A temporary connection lists the tools after any announcement it gets, so that triggers no refresh.
+        // A temporary connection reports no changes of tools: discovery lists them again itself, and a transient call
+        // ends with its connection.
         let source_events = is_persistent.then_some(source_events);
         connection.track_task(tokio::spawn(monitor_connection(
             Arc::downgrade(&connection),

@@ -226,7 +226,8 @@ impl UpstreamRequest<'_> {
         }
     }
 
-    /// Whether the request may be repeated after it was sent. Reading and completing is safe for other methods.
+    /// Whether the request may be repeated after it was sent. Of the other methods, all of `resources/`, `prompts/` and
+    /// `logging/`, and `completion/complete`, may be repeated.
     fn is_idempotent(&self) -> bool {
         match self {
             UpstreamRequest::Call(call) => call.is_idempotent,

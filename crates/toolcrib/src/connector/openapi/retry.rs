@@ -53,7 +53,7 @@ impl RetryState {
         if !is_transient || !self.is_idempotent || self.answered_attempts == MAX_RESPONSE_RETRIES {
             return None;
         }
-        // The server's wish is not shortened: an earlier retry would be rejected again. If it ends after the deadline,
+        // `Retry-After` is not shortened: an earlier retry would be rejected again. If it ends after the deadline,
         // the response is final, and the caller learns the wait from it.
         let wait = retry_after.unwrap_or_else(|| backoff(self.answered_attempts));
         self.answered_attempts += 1;

@@ -7,7 +7,7 @@ use super::journal;
 /// One migration from each version to the next. Existing stores depend on them: migrations are added, never changed.
 const MIGRATIONS: [&str; 4] = [CREATE_TABLES, DESCRIBE_RECORDS, NAME_LEASE_HOLDERS, ADD_CHECKSUMS];
 
-/// Version 1.
+/// Version 1. The table `standings` holds values of `SourceStatus`, `need_counts` those of `CacheCount`.
 const CREATE_TABLES: &str = "
     CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
     CREATE TABLE journal (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT NOT NULL, body TEXT NOT NULL) STRICT;
