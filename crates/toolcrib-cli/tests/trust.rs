@@ -126,7 +126,7 @@ fn a_changed_server_in_a_document_needs_trust() {
     toolcrib.write("shop.json", &document("http://127.0.0.1:9/v1", "An API"));
     toolcrib.write("toolcrib.yaml", "sources:\n  shop: { openapi: ./shop.json, auth: { bearer: '${env:HOME}' } }\n");
     let stdout = toolcrib.run_ok(&["trust"]).stdout;
-    assert!(stdout.contains("    its document leads to http://127.0.0.1:9\n"), "{stdout}");
+    assert!(stdout.contains("    its document sends requests to http://127.0.0.1:9\n"), "{stdout}");
     toolcrib.run_ok(&["refresh", "shop"]);
     toolcrib.write("shop.json", &document("http://127.0.0.1:9/v2", "An API, explained better"));
     assert!(!asks_for_trust(&toolcrib), "another path and another description need no trust");
@@ -155,7 +155,7 @@ fn a_changed_api_in_a_workflow_document_needs_trust() {
     toolcrib.write("flows.json", &document("shop", "Flows"));
     toolcrib.write("toolcrib.yaml", "sources:\n  flows: { workflow: ./flows.json }\n");
     let stdout = toolcrib.run_ok(&["trust"]).stdout;
-    assert!(stdout.contains("    its document leads to shop (./shop.json)\n"), "{stdout}");
+    assert!(stdout.contains("    its document sends requests to shop (./shop.json)\n"), "{stdout}");
     toolcrib.write("flows.json", &document("shop", "Flows, explained better"));
     assert!(!asks_for_trust(&toolcrib));
     toolcrib.write("flows.json", &document("bank", "Flows"));
@@ -263,8 +263,8 @@ fn trust_covers_referenced_documents_and_symlinked_roots() {
         "sources:\n  api: { openapi: '${env:PROJECT}/api.json' }\n  core: { builtin: all, roots: [./data] }\n",
     );
     let stdout = toolcrib.run_ok(&["trust"]).stdout;
-    assert!(stdout.contains("    its document leads to http://127.0.0.1:9\n"), "{stdout}");
-    assert!(stdout.contains(&format!("    its roots are {}\n", project.join("one").display())), "{stdout}");
+    assert!(stdout.contains("    its document sends requests to http://127.0.0.1:9\n"), "{stdout}");
+    assert!(stdout.contains(&format!("    its file tools may access {}\n", project.join("one").display())), "{stdout}");
     assert!(!asks_for_trust(&toolcrib));
     toolcrib.write("api.json", &document("http://127.0.0.2:9"));
     assert!(asks_for_trust(&toolcrib));

@@ -152,7 +152,7 @@ impl HttpTransport {
             DispatchOutcome::Response(answered) if answered == id => Ok(DeliveryStatus::Sent),
             DispatchOutcome::ErrorWithoutId(error) => Err(WireError::Rpc(error)),
             DispatchOutcome::Response(_) | DispatchOutcome::Other => {
-                Err(WireError::Protocol("it answered another request".to_owned()))
+                Err(WireError::Protocol("the body does not answer the request".to_owned()))
             }
             DispatchOutcome::Ignored => {
                 let excerpt = sanitize_excerpt(&text);

@@ -226,8 +226,8 @@ impl Authenticator {
         // not 401, so that the client does not throw its token away.
         registry.ensure_tokens_reliable()?;
         self.rate_limit.record_failure(registry.now())?;
-        let message =
-            "unknown, revoked or expired token; `toolcrib token list` on the server's machine lists the valid ones";
+        let message = "unknown, revoked or expired token; create a new one on the server's machine with \
+                       `toolcrib token create`";
         Err(Error::new(Code::Unauthorized, message))
     }
 

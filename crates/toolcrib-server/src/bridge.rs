@@ -85,7 +85,16 @@ impl Bridge {
     /// The error of a failed probe tells what to do: start the remote, send a token, or send another one.
     async fn open_with_headers(url: Url, headers: HeaderMap) -> Result<Bridge> {
         let bridge = Bridge { url, headers, remote: Arc::default() };
-        let unavailable = || format!("no MCP server answers at `{}`; start `toolcrib serve` there", bridge.url);
+        let unavailable = |error: WireError| {
+            let attempt = if let WireError::Connect(reason) = &error {
+                // The reason names the URL.
+                format!("cannot connect: {reason}")
+            } else {
+                format!("cannot connect to `{}`: {error}", bridge.url)
+            };
+            let message = format!("{attempt}; is `toolcrib serve` running there?");
+            Error::new(Code::ToolUnavailable, message).with_cause(error)
+        };
         // A connection without the client's capabilities, closed again: the client has not introduced itself yet.
         // This makes a wrong URL or token an error at the start, where a person sees it, and not at the first request.
         let probe = bridge.connect(&RawValue::from_string("{}".into()).context(Code::Internal, "connect")?).await;
@@ -100,7 +109,8 @@ impl Bridge {
             }
             WireError::Unauthorized { .. } => {
                 let message = format!(
-                    "`{}` requires a token; pass one with the role agent with `--token '${{env:NAME}}'`, or in TOOLCRIB_TOKEN",
+                    "`{}` requires a token; create one with the role `agent` and pass it with \
+                     `--token '${{env:NAME}}'`, or in TOOLCRIB_TOKEN",
                     bridge.url
                 );
                 Error::new(Code::Unauthorized, message)
@@ -113,7 +123,7 @@ impl Bridge {
             | WireError::TooLarge { .. }
             | WireError::Rpc(_)
             | WireError::Protocol(_)
-            | WireError::Cancelled { .. } => Error::new(Code::ToolUnavailable, unavailable()).with_cause(error),
+            | WireError::Cancelled { .. } => unavailable(error),
         })?;
         client.close().await;
         Ok(bridge)

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// `KEY=VALUE`, typed by the tool's schema, or `KEY:=JSON`
     #[arg(value_name = "KEY=VALUE")]
     pairs: Vec<String>,
-    /// All arguments as a JSON object: as text, from a file, or from stdin (`-`); pairs override them
+    /// All arguments as a JSON object: as text, from a file (`@FILE`), or from stdin (`-`); pairs override them
     #[arg(long, value_name = "JSON|@FILE|-")]
     args: Option<String>,
     /// Timeout of the call, such as `30s` or `2m`; by default the `call_timeout` of the source

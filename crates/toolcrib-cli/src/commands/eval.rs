@@ -19,7 +19,6 @@ use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
 use crate::model::ModelArguments;
 use crate::output;
-use crate::plural::pluralize;
 use crate::table::Table;
 
 /// Measure search on a labelled set: recall, NDCG, MRR and times
@@ -69,8 +68,12 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
     )?;
     // Unknown ids are most likely mistakes in the set, which would lower the scores silently.
     if let Some(first) = set.unknown_ids.first() {
-        let unknown = pluralize(set.unknown_ids.len(), "relevant id");
-        common.hint(&format!("warning: no tool has {unknown} (`{first}`), which counts as not found"));
+        common.hint(&match set.unknown_ids.len() {
+            1 => format!("warning: 1 relevant id matches no tool and counts as not found: `{first}`"),
+            unknown => {
+                format!("warning: {unknown} relevant ids match no tool and count as not found; the first is `{first}`")
+            }
+        });
     }
     // Warm up: the first search builds the index that the others read.
     let searcher = search_mode.into_searcher(set.view.clone());

@@ -40,7 +40,8 @@ pub(crate) struct Arguments {
     /// Output format; a provider's format is the array that the provider expects
     #[arg(long, value_name = "FORMAT", value_parser = ["table", "json", "mcp", "anthropic", "openai", "openai-strict", "gemini"])]
     format: Option<String>,
-    /// With `anthropic`: defer tools that are not essential to the provider's own tool search
+    /// With `--format anthropic`: set `defer_loading` on all but the essential tools, so that the provider's tool
+    /// search loads them
     #[arg(long)]
     defer: bool,
     #[command(flatten)]
@@ -125,7 +126,7 @@ pub(crate) fn hint_skipped(common: &CommonArguments, format: Format, skipped: &[
     if skipped.len() > MAX_SKIPPED_HINTS {
         let names: Vec<String> = skipped.iter().skip(MAX_SKIPPED_HINTS).map(|tool| tool.name.clone()).collect();
         common.hint(&format!(
-            "hint: nor are {}; `toolcrib describe NAME --format {format} --explain` shows why",
+            "hint: not available as `{format}` either: {}; `toolcrib describe NAME --format {format} --explain` shows why",
             names.join(", ")
         ));
     }

@@ -134,10 +134,10 @@ fn source_lines(
     if let Some(servers) = servers.get(id) {
         let names: Vec<String> = servers.iter().map(|server| source_summary::escape_invisible(server)).collect();
         lines.push(match (source.kind.is_builtin(), names.join(", ").as_str()) {
-            (true, "") => "    its roots cannot be read".to_owned(),
+            (true, "") => "    the directories in `roots` cannot be read".to_owned(),
             (false, "") => "    its document cannot be read, or names no server".to_owned(),
-            (true, names) => format!("    its roots are {names}"),
-            (false, names) => format!("    its document leads to {names}"),
+            (true, names) => format!("    its file tools may access {names}"),
+            (false, names) => format!("    its document sends requests to {names}"),
         });
     }
     // All remaining keys: rules, timeouts, lifecycle.

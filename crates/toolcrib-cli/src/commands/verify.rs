@@ -115,7 +115,11 @@ fn render_report(report: &VerifyReport, accept_requested: bool) -> String {
         let skipped = pluralize(*unknown_events as usize, "record");
         lines.push(format!("skipped {skipped} written by a newer version of Toolcrib"));
     }
-    lines.extend(upgrade.iter().map(|reason| format!("fault: {reason}; until then calls and changes are refused")));
+    lines.extend(
+        upgrade
+            .iter()
+            .map(|reason| format!("fault: {reason}; calls and changes are refused until Toolcrib is upgraded")),
+    );
     // Damage that this run accepted is listed above already.
     if report.acceptance.is_none() {
         lines.extend(accepted.iter().map(|fault| format!("accepted before: {fault}")));

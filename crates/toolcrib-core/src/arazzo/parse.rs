@@ -33,7 +33,7 @@ impl ArazzoDocument {
             Some(version) if version == "1" || version.starts_with("1.") => {}
             Some(version) => {
                 return invalid(format!(
-                    "Arazzo `{}` is not supported; write `arazzo: 1.0.1`",
+                    "Arazzo `{}` is not supported; Arazzo 1.x documents are supported",
                     sanitize_truncated(version, 20)
                 ));
             }

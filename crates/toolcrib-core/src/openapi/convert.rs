@@ -257,7 +257,9 @@ fn find_operations<'a>(
             let pointer = format!("{pointer}/{}", escape_pointer_token(truncated));
             let exclude = |reason: &str| SkippedTool { name: pointer.clone(), reason: reason.into() };
             if visited > MAX_OPERATIONS {
-                skipped.push(exclude("the document has too many operations"));
+                skipped.push(exclude(&format!(
+                    "the document has more than {MAX_OPERATIONS} operations; the rest is skipped"
+                )));
                 return operations;
             } else if !value.is_object() {
                 skipped.push(exclude("the operation is not an object"));

@@ -126,15 +126,17 @@ fn next_step(source: &SourceView, code: Code) -> String {
         Code::ConfigInvalid => "Its declaration is invalid: remove the source and add it again.",
         Code::Forbidden => "It has to be trusted first: run `toolcrib trust`.",
         Code::Unauthorized | Code::AuthRequired => "Check its credentials: the source rejects them.",
-        Code::ToolUnavailable | Code::StoreUnavailable | Code::RateLimited if !is_stdio => {
+        Code::ToolUnavailable if !is_stdio => {
             "Check that it answers at its URL and can be reached from this machine. Then refresh."
         }
-        Code::ToolUnavailable | Code::StoreUnavailable | Code::RateLimited => {
+        Code::ToolUnavailable => {
             let id = &source.id;
             return format!(
                 "Check that the server starts; `toolcrib logs {id}` shows its last stderr output. Then refresh."
             );
         }
+        Code::RateLimited => "The source limits requests: wait, then refresh.",
+        Code::StoreUnavailable => "Toolcrib's store is not available; `toolcrib doctor` shows why.",
         Code::ToolExecutionFailed if is_stdio => {
             let id = &source.id;
             return format!(

@@ -247,7 +247,7 @@ fn render_try_form(
         section.card.attempt id="try" aria-labelledby="try-title" data-keep=(keep_key) {
             h2 id="try-title" { "Try it" }
             @if !context.is_allowed(Permission::Use) { p.empty { "Calls need the agent role: " a href="/login" { "sign in" } "." } }
-            @else if view.policy == Verdict::Deny { p.empty { "A policy denies every call of this tool." } }
+            @else if view.policy == Verdict::Deny { p.empty { "A rule under " code { "tools" } " of its source denies every call of this tool." } }
             @else if view.state == catalog::ToolStatus::Disabled { p.empty { "The tool is disabled; enable it to call it." } }
             @else {
                 form.stack method="post" action=(format!("{}/call#try", tool_path(view.name.as_str()))) data-call {

@@ -236,7 +236,7 @@ impl RegistryInner {
         let critical = new_entries.iter().filter_map(JournalEntry::newer_record).filter(|newer| newer.critical);
         let newest_newer_record = NewerRecord::latest(writer.newer_record.clone(), critical);
         if let Some(newer) = newest_newer_record.as_ref().filter(|_| newest_newer_record != writer.newer_record) {
-            tracing::error!("{}; until then calls and changes are refused", newer.to_error());
+            tracing::error!("{}; calls and changes are refused until Toolcrib is upgraded", newer.to_error());
         }
         log_ignored_records(&new_entries);
         // From here on nothing can fail: replace the writer's state, then publish it.

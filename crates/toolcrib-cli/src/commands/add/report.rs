@@ -175,12 +175,12 @@ fn server_lines(servers: &[ApiServer]) -> Vec<String> {
         several => {
             let each = several.iter().map(|server| {
                 // An operation whose server is unknown cannot be called until `base_url` is set.
-                let url = if server.url.is_empty() { "nowhere".to_owned() } else { display_url(server) };
+                let url = if server.url.is_empty() { "no known server".to_owned() } else { display_url(server) };
                 format!("{url} ({})", pluralize(server.tools, "tool"))
             });
             let each: Vec<String> = each.collect();
             vec![format!(
-                "requests go to {}; `base_url` chooses one for all",
+                "requests go to {}; `--base-url URL` sets one server for all",
                 join_truncated(&each, MAX_LISTED_SERVERS)
             )]
         }
@@ -261,7 +261,8 @@ mod tests {
             text,
             format!(
                 "  shop__a, shop__b, shop__c\n  \
-                 requests go to http://one.example (2 tools), http://two.example (1 tool); `base_url` chooses one for all\n  \
+                 requests go to http://one.example (2 tools), http://two.example (1 tool); \
+                 `--base-url URL` sets one server for all\n  \
                  auth missing: `token` (bearer) for 1 tool; `--bearer '${{env:NAME}}'` gives a token\n  \
                  tokens: {} for its tools in full, {} for the summary of the catalogue",
                 tokens["full"], tokens["summary"]

@@ -36,7 +36,10 @@ fn other_documents_are_rejected() {
             json!({"openapi": "3.1.0"}),
             "this is not an Arazzo document: the string `arazzo` with the version is missing",
         ),
-        (json!({"arazzo": "2.0.0", "workflows": []}), "Arazzo `2.0.0` is not supported; write `arazzo: 1.0.1`"),
+        (
+            json!({"arazzo": "2.0.0", "workflows": []}),
+            "Arazzo `2.0.0` is not supported; Arazzo 1.x documents are supported",
+        ),
         (json!({"arazzo": "1.0.0"}), "the Arazzo document has no list `workflows`"),
     ] {
         assert_eq!(ArazzoDocument::parse(&document).unwrap_err().message, reason);

@@ -308,7 +308,9 @@ fn route_notifications(
             match params.map_or(RedactedJson::Unchanged, |params| redactor.redact_json(params)) {
                 RedactedJson::Unchanged => active_calls.forward_notification(method, params),
                 RedactedJson::Changed(params) => active_calls.forward_notification(method, Some(&params)),
-                RedactedJson::Unreadable => tracing::debug!(source = %id, "a log message of the server was dropped"),
+                RedactedJson::Unreadable => {
+                    tracing::debug!(source = %id, "a log message of the server was dropped: a secret in it cannot be masked")
+                }
             }
         }
         ("notifications/elicitation/complete", _) => active_calls.forward_notification(method, params),
