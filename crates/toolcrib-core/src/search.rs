@@ -148,11 +148,11 @@ impl View {
         })
     }
 
-    /// Searches with a hook `mix` that may change the term scores before ranking.
-    fn search_with(&self, query: &Query, mix: impl FnOnce(&str, &mut [f32])) -> SearchResults {
+    /// Searches with a hook `adjust_scores` that may change the term scores before ranking.
+    fn search_with(&self, query: &Query, adjust_scores: impl FnOnce(&str, &mut [f32])) -> SearchResults {
         // The first search in a catalogue builds the index; later ones share it.
         let index = self.catalog.search_index();
-        let Ranking { hits: ranked, total } = rank::rank_tools(index, query, mix);
+        let Ranking { hits: ranked, total } = rank::rank_tools(index, query, adjust_scores);
         let hits: Vec<Hit> = ranked.into_iter().filter_map(|hit| build_hit(index, hit)).collect();
         let hint = hits.is_empty().then(|| no_match_hint(query));
         SearchResults { hits, hint, total }

@@ -70,7 +70,7 @@ pub(crate) struct HttpTransport {
     /// The caller's headers, sent with every request.
     headers: HeaderMap,
     /// Maximum size of a body or an event in bytes.
-    body_bytes: usize,
+    max_body_bytes: usize,
     /// Session id from the response to `initialize`; `None` if the server has no sessions.
     session: RwLock<Option<HeaderValue>>,
     /// Whether a task reads the GET stream or tries to open it. The task may outlive a session.
@@ -97,13 +97,13 @@ enum StreamStop {
 
 impl HttpTransport {
     /// Creates the transport without any request. Credentials in the URL become a header.
-    pub(crate) fn new(client: reqwest::Client, url: Url, headers: HeaderMap, body_bytes: usize) -> HttpTransport {
+    pub(crate) fn new(client: reqwest::Client, url: Url, headers: HeaderMap, max_body_bytes: usize) -> HttpTransport {
         let (url, headers) = move_credentials_to_header(&client, url, headers);
         HttpTransport {
             client,
             url,
             headers,
-            body_bytes,
+            max_body_bytes,
             session: RwLock::default(),
             listening: AtomicBool::new(false),
         }
@@ -147,7 +147,7 @@ impl HttpTransport {
         if is_event_stream(&response) {
             return self.follow_response_stream(connection, response, id).await;
         }
-        let text = read_body(response, self.body_bytes).await?;
+        let text = read_body(response, self.max_body_bytes).await?;
         match connection.dispatch(&text) {
             DispatchOutcome::Response(answered) if answered == id => Ok(DeliveryStatus::Sent),
             DispatchOutcome::ErrorWithoutId(error) => Err(WireError::Rpc(error)),
@@ -197,7 +197,7 @@ impl HttpTransport {
     ) -> Result<DeliveryStatus, WireError> {
         let status = response.status();
         let in_session = era != Era::Modern && message.method != "initialize" && self.session().is_some();
-        let error = error_from_response(response, self.body_bytes).await;
+        let error = error_from_response(response, self.max_body_bytes).await;
         // Many servers answer 400 "no valid session" where the specification requires 404.
         let mentions_session =
             matches!(&error, WireError::Rpc(error) if error.message.to_lowercase().contains("session"));
@@ -230,7 +230,7 @@ impl HttpTransport {
         position: &mut StreamPosition,
         id: Option<u64>,
     ) -> Result<StreamStop, WireError> {
-        let mut events = EventStreamParser::new(self.body_bytes);
+        let mut events = EventStreamParser::new(self.max_body_bytes);
         loop {
             while let Some(event) = events.next()? {
                 // Any event shows that the server makes progress.

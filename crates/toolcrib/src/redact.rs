@@ -132,7 +132,7 @@ impl Redactor {
         match self.redact_document(&tool, Redactor::redact_descriptions) {
             RedactedJson::Unchanged => tool,
             RedactedJson::Changed(redacted) => redacted,
-            RedactedJson::Unreadable => json::raw_string(MASK),
+            RedactedJson::Unmaskable => json::raw_string(MASK),
         }
     }
 
@@ -161,7 +161,7 @@ impl Redactor {
             // number does not leave valid JSON.
             Err(_) => RawValue::from_string(mask_ranges(json.get(), ranges).into_owned()),
         };
-        redacted.map_or(RedactedJson::Unreadable, RedactedJson::Changed)
+        redacted.map_or(RedactedJson::Unmaskable, RedactedJson::Changed)
     }
 
     /// Masks descriptions, titles, examples and `_meta`, recursively.
@@ -229,7 +229,7 @@ pub(crate) enum RedactedJson {
     /// Document with secrets masked.
     Changed(Box<RawValue>),
     /// The document contains secrets that cannot be masked, and must not be passed on.
-    Unreadable,
+    Unmaskable,
 }
 
 /// Cause of an error reduced to its redacted text.

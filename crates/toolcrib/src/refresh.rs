@@ -160,7 +160,7 @@ impl Registry {
 
     /// Returns the enabled sources that are not fresh. Both stale and missing ones; whether they are in a backoff
     /// period is not considered.
-    pub fn outdated_sources(&self) -> Vec<SourceId> {
+    pub fn due_sources(&self) -> Vec<SourceId> {
         let snapshot = self.inner.snapshot.load_full();
         let enabled = snapshot.inventory.sources().filter(|(id, state)| self.inner.is_enabled(id, state.enabled));
         enabled.map(|(id, _)| id.clone()).filter(|id| self.inner.freshness(&snapshot, id) != Freshness::Fresh).collect()

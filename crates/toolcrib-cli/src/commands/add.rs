@@ -33,7 +33,7 @@ use report::AddReport;
        toolcrib add [OPTIONS] NAME --url URL
        toolcrib add [OPTIONS] NAME --openapi FILE-OR-URL
        toolcrib add NAME --workflow FILE")]
-#[command(group = ArgGroup::new("made_from").args(["url", "openapi", "workflow", "command"]).required(true))]
+#[command(group = ArgGroup::new("source_kind").args(["url", "openapi", "workflow", "command"]).required(true))]
 #[command(after_help = "Examples:
   toolcrib add time -- uvx mcp-server-time
   toolcrib add files --cwd . --env LOG=debug -- npx -y @modelcontextprotocol/server-filesystem .

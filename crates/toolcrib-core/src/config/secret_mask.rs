@@ -38,16 +38,16 @@ pub fn mask_text(text: &str) -> String {
 /// Returns the literal texts that [`mask_args`] masks, for redaction elsewhere.
 /// May contain texts that are not secret; redacting too much is the lesser mistake.
 pub fn secrets_in_args(args: &[String]) -> Vec<String> {
-    let mut mask = SecretMasker::default();
-    mask.mask_args(args);
-    mask.masked_secrets
+    let mut masker = SecretMasker::default();
+    masker.mask_args(args);
+    masker.masked_secrets
 }
 
 /// Returns the literal texts that [`mask_url`] masks, for redaction elsewhere.
 pub fn secrets_in_url(url: &str) -> Vec<String> {
-    let mut mask = SecretMasker::default();
-    mask.mask_url(url);
-    mask.masked_secrets
+    let mut masker = SecretMasker::default();
+    masker.mask_url(url);
+    masker.masked_secrets
 }
 
 /// Masks arguments for a trust prompt, where a user decides by reading them. Masks only values that a flag, a name or a
@@ -60,17 +60,17 @@ pub fn mask_args_for_trust(args: &[String]) -> Vec<String> {
 /// Masks the value of an environment variable for a trust prompt: shown unless its name is secret or it is a known kind
 /// of token. A URL is shown without its login and the secret values of its query.
 pub fn mask_variable_for_trust(name: &str, value: &str) -> String {
-    let mut mask = SecretMasker::for_trust();
+    let mut masker = SecretMasker::for_trust();
     if is_secret_name(name) || is_known_token(value) {
-        return mask.mask_value(value);
+        return masker.mask_value(value);
     }
     if is_url(value) {
-        return mask.mask_url(value);
+        return masker.mask_url(value);
     }
     // A proxy may be written without a scheme: `user:password@host:port`.
     let is_proxy = name.to_ascii_lowercase().ends_with("_proxy");
     match value.rsplit_once('@').filter(|_| is_proxy) {
-        Some((login, host)) => format!("{}@{host}", mask.mask_login(login)),
+        Some((login, host)) => format!("{}@{host}", masker.mask_login(login)),
         None => value.to_owned(),
     }
 }

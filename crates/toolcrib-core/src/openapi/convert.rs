@@ -255,16 +255,16 @@ fn find_operations<'a>(
             visited += 1;
             let truncated = &method[..method.floor_char_boundary(MAX_METHOD_LEN)];
             let pointer = format!("{pointer}/{}", escape_pointer_token(truncated));
-            let exclude = |reason: &str| SkippedTool { name: pointer.clone(), reason: reason.into() };
+            let skip = |reason: &str| SkippedTool { name: pointer.clone(), reason: reason.into() };
             if visited > MAX_OPERATIONS {
-                skipped.push(exclude(&format!(
+                skipped.push(skip(&format!(
                     "the document has more than {MAX_OPERATIONS} operations; the rest is skipped"
                 )));
                 return operations;
             } else if !value.is_object() {
-                skipped.push(exclude("the operation is not an object"));
+                skipped.push(skip("the operation is not an object"));
             } else if truncated != method || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-                skipped.push(exclude("not a valid HTTP method name"));
+                skipped.push(skip("not a valid HTTP method name"));
             } else {
                 let method = method.to_ascii_uppercase();
                 let path_item = with_parameters(path_item);

@@ -40,13 +40,13 @@ pub(super) struct Ranking {
     pub(super) total: usize,
 }
 
-/// Ranks all searchable tools. `mix` may change the term scores, e.g. add semantic similarity.
-pub(super) fn rank_tools(index: &SearchIndex, query: &Query, mix: impl FnOnce(&str, &mut [f32])) -> Ranking {
+/// Ranks all searchable tools. `adjust_scores` may change the term scores, e.g. add semantic similarity.
+pub(super) fn rank_tools(index: &SearchIndex, query: &Query, adjust_scores: impl FnOnce(&str, &mut [f32])) -> Ranking {
     // Score every tool.
     let parsed = ParsedQuery::parse(&query.text);
     let resolved = ResolvedQuery::new(index, &parsed);
     let mut scores = score_terms(index, &resolved);
-    mix(parsed.text, &mut scores);
+    adjust_scores(parsed.text, &mut scores);
     fuzzy::add_fuzzy_scores(index, &parsed, &mut scores);
     let named = name_match::match_names(index, &parsed);
     for &tool in named.keys() {

@@ -32,7 +32,7 @@ pub(crate) struct LegacySseTransport {
     /// The caller's headers, sent with every request.
     headers: HeaderMap,
     /// Maximum size of an error body in bytes.
-    body_bytes: usize,
+    max_body_bytes: usize,
 }
 
 /// The open event stream after its first event.
@@ -48,21 +48,21 @@ impl LegacySseTransport {
         client: reqwest::Client,
         url: Url,
         headers: HeaderMap,
-        body_bytes: usize,
+        max_body_bytes: usize,
     ) -> Result<(LegacySseTransport, LegacySseStream), WireError> {
         let mut request_headers = headers.clone();
         request_headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
         let request = client.get(url.clone()).headers(request_headers);
         let response = request.send().await.map_err(|error| request_error(&error, &url))?;
         if !response.status().is_success() {
-            return Err(error_from_response(response, body_bytes).await);
+            return Err(error_from_response(response, max_body_bytes).await);
         }
         if !is_event_stream(&response) {
             return Err(WireError::NotMcp("its response is not an event stream".to_owned()));
         }
-        let mut stream = LegacySseStream { response, events: EventStreamParser::new(body_bytes) };
+        let mut stream = LegacySseStream { response, events: EventStreamParser::new(max_body_bytes) };
         let endpoint = stream.read_endpoint(&url).await?;
-        Ok((LegacySseTransport { client, endpoint, headers, body_bytes }, stream))
+        Ok((LegacySseTransport { client, endpoint, headers, max_body_bytes }, stream))
     }
 
     /// POSTs a message. The server answers 202 and sends the response on the event stream.
@@ -73,7 +73,11 @@ impl LegacySseTransport {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let request = self.client.post(self.endpoint.clone()).headers(headers).body(std::mem::take(&mut message.text));
         let response = request.send().await.map_err(|error| request_error(&error, &self.endpoint))?;
-        if response.status().is_success() { Ok(()) } else { Err(error_from_response(response, self.body_bytes).await) }
+        if response.status().is_success() {
+            Ok(())
+        } else {
+            Err(error_from_response(response, self.max_body_bytes).await)
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use axum::http::{HeaderMap, HeaderValue, header};
 use toolcrib::{Code, Error, Result};
 
-use super::sessions::MAX_SESSION_AGE;
+use super::sessions::MAX_CONSOLE_SESSION_AGE;
 
 /// Returns a cookie name with the port in it: browsers share cookies between all ports of a host, and several servers may
 /// run on one machine.
@@ -34,7 +34,7 @@ pub(super) fn session_id(address: SocketAddr, headers: &HeaderMap) -> Option<&st
 /// Builds the `Set-Cookie` value of a new session. `HttpOnly` hides the cookie from scripts; `SameSite=Strict` keeps
 /// browsers from sending it with requests of other sites.
 pub(super) fn session_cookie(address: SocketAddr, headers: &HeaderMap, id: &str) -> Result<HeaderValue> {
-    build_cookie(address, headers, id, MAX_SESSION_AGE.as_secs())
+    build_cookie(address, headers, id, MAX_CONSOLE_SESSION_AGE.as_secs())
 }
 
 /// Builds the `Set-Cookie` value that deletes the cookie.

@@ -2,7 +2,7 @@
 //! by the digests of their ids and keys.
 //!
 //! With digests as keys, neither a memory dump nor the time that a lookup takes reveals a usable id. A session has no
-//! idle timeout; it ends after [`MAX_SESSION_AGE`], by logout, or when its token is revoked.
+//! idle timeout; it ends after [`MAX_CONSOLE_SESSION_AGE`], by logout, or when its token is revoked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,13 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::random_secret;
 
 /// A session ends this long after the login, whether it is used or not. The cookie expires at the same time.
-pub(super) const MAX_SESSION_AGE: Duration = Duration::from_secs(12 * 3600);
+pub(super) const MAX_CONSOLE_SESSION_AGE: Duration = Duration::from_secs(12 * 3600);
 /// How long a login link works. It is printed on a terminal, where it may stay readable for long.
 const MAX_LOGIN_LINK_AGE: Duration = Duration::from_secs(600);
 /// Maximum number of sessions; beyond it the oldest one ends.
-const MAX_SESSIONS: usize = 1_000;
+const MAX_CONSOLE_SESSIONS: usize = 1_000;
 /// Maximum number of sessions of one credential, which then evicts its own oldest session and not those of others.
-const MAX_SESSIONS_PER_CREDENTIAL: usize = 100;
+const MAX_CONSOLE_SESSIONS_PER_CREDENTIAL: usize = 100;
 /// Maximum number of unused login links; beyond it the oldest one is dropped.
 const MAX_LOGIN_LINKS: usize = 16;
 
@@ -59,9 +59,9 @@ impl ConsoleSessions {
         let id = random_secret();
         let csrf = random_secret().into();
         let mut table = self.lock();
-        table.sessions.retain(|_, session| now.since(session.started_at) < MAX_SESSION_AGE);
-        table.evict_oldest(MAX_SESSIONS_PER_CREDENTIAL, |session| session.credential == credential);
-        table.evict_oldest(MAX_SESSIONS, |_| true);
+        table.sessions.retain(|_, session| now.since(session.started_at) < MAX_CONSOLE_SESSION_AGE);
+        table.evict_oldest(MAX_CONSOLE_SESSIONS_PER_CREDENTIAL, |session| session.credential == credential);
+        table.evict_oldest(MAX_CONSOLE_SESSIONS, |_| true);
         table.sessions.insert(Fingerprint::digest(&id), ConsoleSession { credential, csrf, started_at: now });
         id
     }
@@ -70,7 +70,8 @@ impl ConsoleSessions {
     pub(super) fn find(&self, id: &str, now: Timestamp) -> Option<(Credential, Arc<str>)> {
         let table = self.lock();
         let session = table.sessions.get(&Fingerprint::digest(id))?;
-        (now.since(session.started_at) < MAX_SESSION_AGE).then(|| (session.credential.clone(), session.csrf.clone()))
+        (now.since(session.started_at) < MAX_CONSOLE_SESSION_AGE)
+            .then(|| (session.credential.clone(), session.csrf.clone()))
     }
 
     /// Ends a session, if it exists.
@@ -134,13 +135,13 @@ mod tests {
     fn the_oldest_session_is_evicted_and_sessions_end_after_twelve_hours() {
         let sessions = ConsoleSessions::default();
         let of_token = sessions.start(Credential::Token("t".into()), Timestamp(0));
-        let ids: Vec<String> = (0..=MAX_SESSIONS_PER_CREDENTIAL as i64)
+        let ids: Vec<String> = (0..=MAX_CONSOLE_SESSIONS_PER_CREDENTIAL as i64)
             .map(|at| sessions.start(Credential::Admin, Timestamp(at)))
             .collect();
         let now = Timestamp(2_000);
         assert!(sessions.find(&of_token, now).is_some());
         assert!(sessions.find(&ids[0], now).is_none() && sessions.find(&ids[1], now).is_some());
-        assert!(sessions.find(&ids[1], Timestamp(1).plus(MAX_SESSION_AGE)).is_none());
+        assert!(sessions.find(&ids[1], Timestamp(1).plus(MAX_CONSOLE_SESSION_AGE)).is_none());
         sessions.end(&ids[2]);
         assert!(sessions.find(&ids[2], now).is_none());
     }

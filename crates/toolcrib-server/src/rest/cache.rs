@@ -1,9 +1,9 @@
-//! Cache of rendered responses that depend on the catalogue and the URI alone. Reads are lock-free; an insert copies
-//! one shard, which is small, and swaps it in.
+//! Cache of rendered responses that depend on the catalogue and the URI alone. The cache key is path and query of the
+//! URI. Reads are lock-free; an insert copies one shard, which is small, and swaps it in.
 //!
 //! A response is valid as long as the catalogue is the same object. Nothing is invalidated: when the catalogue changes,
 //! the old entries stop matching, and the next insert into a shard drops them. At most 8 × 64 responses and 8 × 4 MiB
-//! are kept. Roles are not part of the key, because every cached route shows the same to all who may read.
+//! are kept. Roles are not part of the cache key, because every cached route shows the same to all who may read.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -78,19 +78,19 @@ impl ResponseCache {
 
     /// Looks up a response here and in the client's own cache (`If-None-Match`).
     fn lookup(&self, registry: &Registry, uri: &Uri, headers: &HeaderMap) -> CacheLookup {
-        let uri = request_uri(uri);
+        let key = cache_key(uri);
         let catalog = registry.catalog();
-        if let Some(response) = self.find(&catalog, uri, headers) {
+        if let Some(response) = self.find(&catalog, key, headers) {
             return CacheLookup::Hit(response);
         }
         // Derived from the inputs of the response and not from its body, so that 304 needs no rendering. The version of
         // Toolcrib is among them, because another version may render differently.
-        let etag = make_etag(format!("{} {} {} {uri}", env!("CARGO_PKG_VERSION"), catalog.version, catalog.hash()));
+        let etag = make_etag(format!("{} {} {} {key}", env!("CARGO_PKG_VERSION"), catalog.version, catalog.hash()));
         if lists_etag(headers, &etag) {
             return CacheLookup::Hit(not_modified(&etag));
         }
         let view = View { catalog, caller: Caller { name: "rest".into() } };
-        CacheLookup::Miss(PendingResponse { view, uri: uri.into(), etag })
+        CacheLookup::Miss(PendingResponse { view, uri: key.into(), etag })
     }
 
     /// Stores a rendered body, unless a newer catalogue is cached already, and returns the response. The response is
@@ -149,8 +149,8 @@ impl CacheShard {
     }
 }
 
-/// Returns path and query of a URI, the key of the cache.
-fn request_uri(uri: &Uri) -> &str {
+/// Returns the cache key of a request: path and query of its URI.
+fn cache_key(uri: &Uri) -> &str {
     uri.path_and_query().map_or("/", |path_and_query| path_and_query.as_str())
 }
 
@@ -167,7 +167,7 @@ impl AppState {
         if request.method() != Method::GET || !can_read(self, request.headers(), locality) {
             return None;
         }
-        self.response_cache.find(&self.registry.catalog(), request_uri(request.uri()), request.headers())
+        self.response_cache.find(&self.registry.catalog(), cache_key(request.uri()), request.headers())
     }
 
     /// Responds from the cache, or renders the body on a blocking thread and caches it.

@@ -43,13 +43,13 @@ impl RegistryInner {
         let snapshot = self.snapshot.load();
         let enabled = snapshot.inventory.sources().filter(|(id, state)| self.is_enabled(id, state.enabled));
         // The tool may belong to one of these.
-        let unknown: Vec<&SourceId> =
+        let undiscovered: Vec<&SourceId> =
             enabled.map(|(id, _)| id).filter(|id| self.freshness(&snapshot, id) == Freshness::Missing).collect();
-        if unknown.is_empty() {
+        if undiscovered.is_empty() {
             return None;
         }
-        let listed: Vec<String> = unknown.iter().take(MAX_LISTED_SOURCES).map(|id| format!("`{id}`")).collect();
-        let more = if unknown.len() > MAX_LISTED_SOURCES { " and others" } else { "" };
+        let listed: Vec<String> = undiscovered.iter().take(MAX_LISTED_SOURCES).map(|id| format!("`{id}`")).collect();
+        let more = if undiscovered.len() > MAX_LISTED_SOURCES { " and others" } else { "" };
         let message = format!(
             "no tool named `{}`; not discovered yet: {}{more}; call it as `SOURCE__TOOL`, or discover them",
             sanitize_truncated(name, 80),

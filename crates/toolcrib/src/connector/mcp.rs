@@ -199,8 +199,8 @@ impl Connector for McpConnector {
         let (connection, is_temporary) = match existing {
             Some(connection) => (connection, false),
             None if keep => {
-                let existing = self.get_or_connect(&self.pool.shared, discovery.timeout).await;
-                (existing.map_err(CallFailure::into_error)?, false)
+                let connected = self.get_or_connect(&self.pool.shared, discovery.timeout).await;
+                (connected.map_err(CallFailure::into_error)?, false)
             }
             None => {
                 (self.connect(discovery.timeout, Lifetime::Temporary).await.map_err(CallFailure::into_error)?, true)

@@ -87,7 +87,7 @@ impl ToolResult {
         let redacted = match redactor.redact_json(&self.raw) {
             RedactedJson::Unchanged => return self,
             RedactedJson::Changed(raw) => ToolResult::parse(raw),
-            RedactedJson::Unreadable => None,
+            RedactedJson::Unmaskable => None,
         };
         redacted.unwrap_or_else(|| {
             let text = "the tool's error contains a secret of its source and is withheld";

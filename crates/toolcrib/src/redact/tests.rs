@@ -166,7 +166,7 @@ fn redact_json(json: &str, secret: &str) -> Option<String> {
     match redactor(&[secret]).redact_json(&json) {
         RedactedJson::Unchanged => Some(json.get().to_owned()),
         RedactedJson::Changed(redacted) => Some(redacted.get().to_owned()),
-        RedactedJson::Unreadable => None,
+        RedactedJson::Unmaskable => None,
     }
 }
 

@@ -172,7 +172,7 @@ impl RegistryInner {
         // A rewritten secret file changes the connection data, which makes a list outdated whatever its age.
         self.rehash_references(among);
         let snapshot = self.snapshot.load_full();
-        let mut outdated_sources = Vec::new();
+        let mut due_sources = Vec::new();
         let mut stale = Vec::new();
         let all = among.is_none().then(|| snapshot.inventory.sources()).into_iter().flatten();
         let some = among.unwrap_or_default().iter().filter_map(|id| Some((id, snapshot.inventory.source(id)?)));
@@ -194,7 +194,7 @@ impl RegistryInner {
             match (is_due, freshness) {
                 // In its backoff period: the last known list, if there is one, is served with the error beside it.
                 (true, _) if backoff == BackoffPolicy::Respect && self.is_backing_off(&snapshot, id) => {}
-                (true, _) => outdated_sources.push(id.clone()),
+                (true, _) => due_sources.push(id.clone()),
                 (false, Freshness::Stale) => stale.push(id.clone()),
                 (false, Freshness::Fresh | Freshness::Missing) => {}
             }
@@ -202,7 +202,7 @@ impl RegistryInner {
         if self.options.revalidate {
             self.revalidate(stale, keep, trace);
         }
-        outdated_sources
+        due_sources
     }
 
     /// Refreshes stale sources in the background, after their lists were served.

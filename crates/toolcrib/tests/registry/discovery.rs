@@ -25,7 +25,7 @@ async fn opening_contacts_no_source() {
         (git.status, git.freshness, git.health),
         (DiscoveryStatus::Never, Freshness::Missing, SourceHealth::Unknown)
     );
-    assert_eq!(fixture.outdated_sources(), [id("git"), id("hub")]);
+    assert_eq!(fixture.due_sources(), [id("git"), id("hub")]);
 }
 
 #[tokio::test(start_paused = true)]

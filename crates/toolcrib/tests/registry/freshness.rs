@@ -36,7 +36,7 @@ async fn a_list_is_fresh_for_its_ttl() {
         );
     }
     assert_eq!(fixture.source_view("git").ttl_ms, 120_000);
-    assert_eq!(fixture.outdated_sources(), [id("git"), id("hub")]);
+    assert_eq!(fixture.due_sources(), [id("git"), id("hub")]);
 }
 
 #[tokio::test(start_paused = true)]

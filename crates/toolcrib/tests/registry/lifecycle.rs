@@ -70,7 +70,7 @@ async fn a_connected_source_is_refreshed_over_its_connection() {
 async fn a_call_of_a_stale_source_starts_one_process() {
     let fixture = open_scripted(&COUNT_FLAGS, json!({"ttl": "1ms"})).await;
     list_tools(&fixture).await;
-    wait_until("it is stale", || fixture.outdated_sources() == [id("s")]).await;
+    wait_until("it is stale", || fixture.due_sources() == [id("s")]).await;
     let before = fixture.checks(&id("s")).await.unwrap().len();
     call_echo(&fixture).await;
     wait_until("it was looked at", || connection_state(&fixture) == ConnectionState::Connected).await;

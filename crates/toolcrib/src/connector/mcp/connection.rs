@@ -123,7 +123,7 @@ impl McpConnection {
                 // A remote server has its own connect timeout; a process may use the whole call timeout to install
                 // itself.
                 let own_timeout = if server.is_none() { settings.connect_timeout() } else { settings.call_timeout() };
-                let is_hurried = matches!(error, WireError::Timeout { .. }) && handshake_timeout < own_timeout;
+                let has_shorter_timeout = matches!(error, WireError::Timeout { .. }) && handshake_timeout < own_timeout;
                 // A closed pipe usually means that the process is exiting: wait briefly for its status.
                 let exit = match (&error, server.as_mut()) {
                     (WireError::Closed { .. }, Some(server)) => {
@@ -133,7 +133,8 @@ impl McpConnection {
                     _ => None,
                 };
                 let failure = describe_failure(connector, doing, handshake_timeout, error, exit, &stderr_tail).await;
-                let failure = if is_hurried { CallFailure::Inconclusive(failure.into_error()) } else { failure };
+                let failure =
+                    if has_shorter_timeout { CallFailure::Inconclusive(failure.into_error()) } else { failure };
                 return Err(failure.map_error(|mut error| {
                     if let Some(line) = first_output.non_protocol_line() {
                         error.message.push_str(&format!("; it printed `{line}`, so it is probably not an MCP server"));
@@ -308,7 +309,7 @@ fn route_notifications(
             match params.map_or(RedactedJson::Unchanged, |params| redactor.redact_json(params)) {
                 RedactedJson::Unchanged => active_calls.forward_notification(method, params),
                 RedactedJson::Changed(params) => active_calls.forward_notification(method, Some(&params)),
-                RedactedJson::Unreadable => {
+                RedactedJson::Unmaskable => {
                     tracing::debug!(source = %id, "a log message of the server was dropped: a secret in it cannot be masked")
                 }
             }

@@ -32,6 +32,9 @@ use crate::trace::Trace;
 
 /// Error data larger than this is left out of the details, which are stored and shown with the error.
 const MAX_ERROR_DATA_BYTES: usize = 16 * 1024;
+/// Maximum number of times that a request is sent when its connection closes. A server that dies on this very request
+/// must not be started over and over.
+const MAX_SEND_ATTEMPTS: u32 = 2;
 
 /// A tool call or another request, sent the same way.
 pub(super) enum UpstreamRequest<'a> {
@@ -78,7 +81,6 @@ impl McpConnector {
         }
         // Shared or per-client connection. The pool entry is selected once; its connection may be replaced in between.
         let pooled = self.pool.select(&self.source, context).map_err(CallFailure::Inconclusive)?;
-        // At most two attempts: a server that dies on this very request must not be started over and over.
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -89,7 +91,7 @@ impl McpConnector {
                 // A connection found dead before sending is replaced. After sending, only idempotent requests are
                 // repeated. Over HTTP `Closed` may concern one stream only; a dead connection closes itself.
                 Err(FailedAttempt { error: WireError::Closed { sent, .. }, .. })
-                    if attempts < 2 && (!sent || request.is_idempotent()) => {}
+                    if attempts < MAX_SEND_ATTEMPTS && (!sent || request.is_idempotent()) => {}
                 Err(attempt) => return Err(self.to_call_failure(&attempt, request, &connection, deadline).await),
             }
         }
