@@ -1,7 +1,7 @@
 //! Classifies IP addresses as public or link-local, checks URLs against that, and provides DNS resolvers that return
 //! only permitted addresses. Protects against server-side request forgery.
 //!
-//! A URL is checked twice. [`check_url`] checks scheme and literal addresses before anything is sent; a host name
+//! A URL is checked twice. `check_url` checks scheme and literal addresses before anything is sent; a host name
 //! passes, because its addresses are not known yet. The resolvers check those when the connection itself resolves the
 //! name, so that a name which changes its address between check and connection (DNS rebinding) gains nothing. Which
 //! check applies to which URL is decided by the callers: `connector::openapi::url_policy` and the built-in tool
