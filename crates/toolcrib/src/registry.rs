@@ -13,6 +13,7 @@
 mod assemble;
 mod journal;
 mod open;
+mod options;
 mod publish;
 
 // States in which calls and writes are refused.
@@ -44,7 +45,6 @@ mod history;
 mod lockfile;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,23 +56,18 @@ use toolcrib_core::catalog::{Caller, Catalog, View};
 use toolcrib_core::config::{Expose, WarmPolicy};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Inventory, Origin};
-use toolcrib_core::manifest::ToolLimits;
 use toolcrib_core::source::SourceSettings;
 use toolcrib_core::text::{closest_match, sanitize_truncated};
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
 use crate::builtin::{BuiltinDefinition, BuiltinHandler};
 use crate::call::ValidationPermits;
-use crate::clock::Clock;
 use crate::connectors::Connectors;
-use crate::guard::GuardExe;
 use crate::metrics::{Metrics, MetricsSnapshot};
 use crate::refresh::{InFlightDiscoveries, Refresh, RefreshOutcome};
 use crate::result_pages::PageStore;
 use crate::spans::SpanQueue;
-use crate::store::{
-    Commit, CommitOutcome, DiscoveryCheck, ErrorSummary, HeadFile, JournalPosition, SourceStatus, Store,
-};
+use crate::store::{Commit, CommitOutcome, DiscoveryCheck, ErrorSummary, JournalPosition, SourceStatus, Store};
 use crate::trace::Trace;
 use crate::usage::UsageCounters;
 
@@ -85,6 +80,7 @@ pub use enable::{EnableOutcome, EnableTarget, EnabledState};
 pub use historical::{HistoricalTool, ToolVersion};
 pub use history::{HistoryPage, HistoryQuery, HistoryRecord};
 pub use list_hints::ListHints;
+pub use options::{RegistryOptions, Trust, UntrustedFile};
 pub use publish::{DiscoveryStage, RegistryNotice};
 pub(crate) use publish::{PrecomputedDelta, WriterState};
 pub(crate) use readiness::MaintenanceState;
@@ -108,100 +104,6 @@ pub struct Registry {
     pub(crate) inner: Arc<RegistryInner>,
     /// Cancels `shutdown` when the last clone is dropped, which ends the registry's tasks, connections and processes.
     _shutdown_guard: Arc<DropGuard>,
-}
-
-/// Settings of a registry. The default suits an embedder: a store in memory, writes of other processes followed, stale
-/// tool lists revalidated.
-#[derive(Debug, Clone)]
-pub struct RegistryOptions {
-    /// Storage of the journal, manifests and measurements; `None` for a store in memory.
-    pub store: Option<Arc<dyn Store>>,
-    /// File that remembers the end of the store's journal, as returned by
-    /// [`store::open_with_head`](crate::store::open_with_head). Without it, a journal that lost its newest records goes
-    /// unnoticed.
-    pub head_file: Option<HeadFile>,
-    /// Directory for the stderr output of stdio servers, one file per source; `None` writes no files.
-    pub logs_directory: Option<PathBuf>,
-    /// Source of the wall-clock time; tests use [`Clock::manual`].
-    pub clock: Clock,
-    /// Executable that starts and supervises stdio servers.
-    pub guard: GuardExe,
-    /// Maximum number of sources that are discovered at once. Discovery mostly waits for other processes, so the number
-    /// does not depend on the number of cores; it bounds the child processes and sockets that are open at the same
-    /// time.
-    pub max_parallel_discoveries: usize,
-    /// Size limits of a single tool; the limits on a whole list are in `toolcrib_mcp::ClientLimits`.
-    pub tool_limits: ToolLimits,
-    /// Whether to pick up, within two seconds, what other processes write to the same store.
-    pub follow_writes: bool,
-    /// Whether a stale tool list, served at once, is refreshed in the background.
-    pub revalidate: bool,
-    /// Environment variables named `TOOLCRIB_SOURCE_…`, which override single sources for this process.
-    pub environment: Vec<(String, String)>,
-    /// Trust in the project's configuration file.
-    pub trust: Trust,
-    /// Parent trace for work that has none of its own, e.g. the span of the running CLI command.
-    pub trace: Option<Trace>,
-    /// Queue of finished spans for export. When set, every request to a source carries trace context.
-    pub span_queue: Option<SpanQueue>,
-    /// Replaces the connectors of some sources, for tests.
-    pub connector_factory: Option<crate::connectors::ConnectorFactory>,
-}
-
-/// Extent of the trust in a project's configuration file.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Trust {
-    /// Set when the file is not trusted. Its sources that are in the store already stay there and are not contacted.
-    pub untrusted: Option<UntrustedFile>,
-    /// Servers to which the documents of a source may send requests: those they named when the file was trusted. A
-    /// source without an entry is not restricted.
-    pub document_servers: BTreeMap<SourceId, BTreeSet<String>>,
-}
-
-impl Trust {
-    /// Returns the sources of an untrusted file, each with the reason why it is blocked.
-    fn blocked_sources(&self) -> BTreeMap<SourceId, String> {
-        let untrusted = self.untrusted.iter();
-        untrusted.flat_map(|file| file.sources.iter().map(|id| (id.clone(), file.reason.clone()))).collect()
-    }
-}
-
-/// A project's configuration file that the user has not trusted (yet).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UntrustedFile {
-    /// Why the sources are not contacted, and what to do about it.
-    pub reason: String,
-    /// Sources that the file declares.
-    pub sources: Vec<SourceId>,
-}
-
-impl Default for RegistryOptions {
-    fn default() -> Self {
-        RegistryOptions {
-            store: None,
-            head_file: None,
-            logs_directory: None,
-            clock: Clock::system(),
-            guard: GuardExe::detect(),
-            max_parallel_discoveries: 32,
-            tool_limits: ToolLimits::default(),
-            follow_writes: true,
-            revalidate: true,
-            environment: override_variables(),
-            trust: Trust::default(),
-            trace: None,
-            span_queue: None,
-            connector_factory: None,
-        }
-    }
-}
-
-/// Reads the override variables of this process. A variable that is not Unicode is ignored: it can match no source, and
-/// `std::env::vars` would panic on it.
-fn override_variables() -> Vec<(String, String)> {
-    let readable =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    readable.filter(|(name, _)| name.starts_with("TOOLCRIB_SOURCE_")).collect()
 }
 
 /// State behind every clone of a [`Registry`]; background tasks hold it too.
