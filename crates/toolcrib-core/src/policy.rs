@@ -105,9 +105,14 @@ impl Rules {
     /// Returns the verdict on a tool with these names: its own, and its name in the catalogue without the prefix
     /// `source__`. `default` applies where the source has no rule for it.
     pub fn verdict(&self, names: &[&str], default: Verdict) -> Verdict {
-        let own = first_match(&self.own, names).unwrap_or(default);
+        let own = first_match(&self.own, names).map_or(default, |rule| rule.verdict);
         let restrictions = self.restrictions.iter().filter_map(|list| first_match(list, names));
-        restrictions.fold(own, Verdict::max)
+        restrictions.map(|rule| rule.verdict).fold(own, Verdict::max)
+    }
+
+    /// Returns the rule that led to a verdict of [`Rules::verdict`] on these names; `None` if that was the default.
+    pub fn deciding_rule(&self, names: &[&str], verdict: Verdict) -> Option<&Rule> {
+        self.lists().filter_map(|list| first_match(list, names)).find(|rule| rule.verdict == verdict)
     }
 }
 
@@ -122,10 +127,9 @@ fn most_specific_first(mut rules: Vec<Rule>) -> Vec<Rule> {
     rules
 }
 
-/// Verdict of the first rule that matches any of the names.
-fn first_match(rules: &[Rule], names: &[&str]) -> Option<Verdict> {
-    let matches = |rule: &&Rule| names.iter().any(|name| glob_matches(&rule.glob, name));
-    rules.iter().find(matches).map(|rule| rule.verdict)
+/// Returns the first rule that matches any of the names. Lists are sorted by specificity, so it is their decision.
+fn first_match<'r>(rules: &'r [Rule], names: &[&str]) -> Option<&'r Rule> {
+    rules.iter().find(|rule| names.iter().any(|name| glob_matches(&rule.glob, name)))
 }
 
 impl From<StoredRules> for Rules {

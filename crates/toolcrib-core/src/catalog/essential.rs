@@ -5,7 +5,7 @@
 //! tools, and only a configuration adds to them; [`Essentials::contains`] also applies the default words,
 //! for summaries and text lists.
 
-use super::{Catalog, CatalogSource, ToolRef, View};
+use super::{Catalog, ToolRef, View};
 use crate::policy::{Verdict, glob_matches};
 
 /// Tools with one of these words in their name are essential when nothing is configured. The words are services and
@@ -52,10 +52,8 @@ impl Essentials<'_> {
         if !self.catalog.essential_configured {
             return false;
         }
-        let CatalogSource { segment, options, .. } = tool.catalog_source;
-        let name = tool.name().as_str();
-        let names = [name, name.strip_prefix(segment.prefix()).unwrap_or(name), tool.original_name()];
-        let mut globs = self.catalog.essential_globs.iter().chain(&options.essential);
+        let names = [tool.name().as_str(), tool.unprefixed_name(), tool.original_name()];
+        let mut globs = self.catalog.essential_globs.iter().chain(&tool.catalog_source.options.essential);
         globs.any(|glob| names.iter().any(|name| glob_matches(glob, name)))
     }
 }

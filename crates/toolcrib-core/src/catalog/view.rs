@@ -18,7 +18,7 @@ use super::{CallSpec, Catalog, CatalogSource, PositionedSource, SegmentEntry};
 use crate::error::Result;
 use crate::execution::ExecutionSpec;
 use crate::inventory::ToolState;
-use crate::policy::Verdict;
+use crate::policy::{Rule, Verdict};
 use crate::source::SourceId;
 use crate::tool::{Tool, ToolId, ToolName};
 
@@ -127,6 +127,12 @@ impl<'a> ToolRef<'a> {
         self.catalog_source.segment.original_name(self.entry)
     }
 
+    /// Name in the catalogue without the prefix `source__`.
+    pub fn unprefixed_name(&self) -> &'a str {
+        let name = self.name().as_str();
+        name.strip_prefix(self.catalog_source.segment.prefix()).unwrap_or(name)
+    }
+
     /// Identity of the tool: source and original name.
     pub fn id(&self) -> ToolId {
         ToolId { source: self.source().clone(), name: self.original_name().to_owned() }
@@ -150,9 +156,13 @@ impl<'a> ToolRef<'a> {
 
     /// Policy verdict for the tool.
     pub fn verdict(&self) -> Verdict {
-        let shown = self.name().as_str();
-        let shown = shown.strip_prefix(self.catalog_source.segment.prefix()).unwrap_or(shown);
-        self.catalog_source.options.verdict(self.original_name(), shown)
+        self.catalog_source.options.verdict(self.original_name(), self.unprefixed_name())
+    }
+
+    /// Rule that led to the [`verdict`](ToolRef::verdict); `None` if it is the default.
+    pub fn deciding_rule(&self) -> Option<&'a Rule> {
+        let names = [self.original_name(), self.unprefixed_name()];
+        self.catalog_source.options.rules.deciding_rule(&names, self.verdict())
     }
 
     /// Whether it is a built-in tool that appears in no list.

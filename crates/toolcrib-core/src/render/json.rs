@@ -13,9 +13,7 @@ use crate::text::sanitize;
 /// Formats `source:tool`. Uses the original name, or the one in the catalogue if sanitising changed it: ids must be
 /// unique.
 fn format_tool_id(tool: &ToolRef<'_>, original: &str) -> String {
-    let name = tool.name().as_str();
-    let sanitized_name = name.strip_prefix(tool.catalog_source.segment.prefix()).unwrap_or(name);
-    let tool_name = if original == tool.original_name() { original } else { sanitized_name };
+    let tool_name = if original == tool.original_name() { original } else { tool.unprefixed_name() };
     format!("{}:{tool_name}", tool.source())
 }
 

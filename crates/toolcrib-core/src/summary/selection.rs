@@ -39,8 +39,7 @@ pub(super) fn select_sources(view: &View) -> Vec<SummarySource<'_>> {
     let mut tools: BTreeMap<&SourceId, (bool, Vec<RankedName<'_>>)> = BTreeMap::new();
     for tool in view.offered_tools() {
         let prefix = tool.catalog_source.segment.prefix();
-        let name = tool.name().as_str();
-        let name = name.strip_prefix(prefix).unwrap_or(name);
+        let name = tool.unprefixed_name();
         let words = name.split(['_', '-']).filter(|word| !word.is_empty()).count();
         let ranked_name =
             RankedName { essential: Reverse(essentials.contains(&tool)), words, length: name.len(), name };

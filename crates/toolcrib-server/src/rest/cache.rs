@@ -50,11 +50,11 @@ struct CacheShard {
     bytes: usize,
 }
 
-/// Identity of a response that is about to be rendered: URI, and the catalogue it is rendered from.
+/// Identity of a response that is about to be rendered: its cache key, and the catalogue it is rendered from.
 #[derive(Debug, Clone)]
 pub(super) struct PendingResponse {
     pub(super) view: View,
-    uri: Arc<str>,
+    cache_key: Arc<str>,
     /// Known before the body is rendered.
     etag: HeaderValue,
 }
@@ -70,9 +70,9 @@ pub(super) enum CacheLookup {
 
 impl ResponseCache {
     /// Returns the cached response for the current catalogue.
-    fn find(&self, catalog: &Arc<Catalog>, uri: &str, headers: &HeaderMap) -> Option<Response> {
-        let shard = self.shard(uri).load();
-        let cached = shard.responses.get(uri).filter(|_| shard.is_for(catalog))?;
+    fn find(&self, catalog: &Arc<Catalog>, cache_key: &str, headers: &HeaderMap) -> Option<Response> {
+        let shard = self.shard(cache_key).load();
+        let cached = shard.responses.get(cache_key).filter(|_| shard.is_for(catalog))?;
         Some(cached.to_response(headers))
     }
 
@@ -90,26 +90,26 @@ impl ResponseCache {
             return CacheLookup::Hit(not_modified(&etag));
         }
         let view = View { catalog, caller: Caller { name: "rest".into() } };
-        CacheLookup::Miss(PendingResponse { view, uri: key.into(), etag })
+        CacheLookup::Miss(PendingResponse { view, cache_key: key.into(), etag })
     }
 
     /// Stores a rendered body, unless a newer catalogue is cached already, and returns the response. The response is
     /// returned even if it is too large to be cached.
-    pub(super) fn insert(&self, key: &PendingResponse, rendered: RenderedBody, headers: &HeaderMap) -> Response {
+    pub(super) fn insert(&self, pending: &PendingResponse, rendered: RenderedBody, headers: &HeaderMap) -> Response {
         // A link that is not a valid header value is left out; the page itself is complete without it.
         let link = rendered.link.and_then(|link| HeaderValue::from_str(&link).ok());
-        let tagged = TaggedResponse { body: rendered.body, etag: key.etag.clone(), link };
+        let tagged = TaggedResponse { body: rendered.body, etag: pending.etag.clone(), link };
         let response = tagged.to_response(headers);
-        if key.uri.len() <= MAX_CACHED_URI_LEN && entry_size(key, &tagged) <= MAX_SHARD_BYTES {
-            self.shard(&key.uri).rcu(|shard| shard.with_response(key, &tagged));
+        if pending.cache_key.len() <= MAX_CACHED_URI_LEN && entry_size(pending, &tagged) <= MAX_SHARD_BYTES {
+            self.shard(&pending.cache_key).rcu(|shard| shard.with_response(pending, &tagged));
         }
         response
     }
 
-    /// Returns the shard of a URI.
-    fn shard(&self, uri: &str) -> &ArcSwap<CacheShard> {
+    /// Returns the shard of a cache key.
+    fn shard(&self, cache_key: &str) -> &ArcSwap<CacheShard> {
         let mut hasher = DefaultHasher::new();
-        uri.hash(&mut hasher);
+        cache_key.hash(&mut hasher);
         &self.0[hasher.finish() as usize % SHARD_COUNT]
     }
 }
@@ -123,23 +123,23 @@ pub(super) struct RenderedBody {
 
 impl CacheShard {
     /// Returns the shard with one more response. Starts empty when the catalogue changed or the shard is full.
-    fn with_response(&self, key: &PendingResponse, tagged: &TaggedResponse) -> CacheShard {
-        let catalog = &key.view.catalog;
+    fn with_response(&self, pending: &PendingResponse, tagged: &TaggedResponse) -> CacheShard {
+        let catalog = &pending.view.catalog;
         if catalog.version < self.version {
             return self.clone();
         }
         // The size is checked before the insert. Replacing an entry of the same URI counts twice for a moment, which
         // may empty the shard a little early.
         let has_room =
-            self.responses.len() < MAX_SHARD_RESPONSES && self.bytes + entry_size(key, tagged) <= MAX_SHARD_BYTES;
+            self.responses.len() < MAX_SHARD_RESPONSES && self.bytes + entry_size(pending, tagged) <= MAX_SHARD_BYTES;
         let mut next = if has_room && self.is_for(catalog) {
             self.clone()
         } else {
             CacheShard { catalog: Arc::downgrade(catalog), version: catalog.version, ..CacheShard::default() }
         };
-        let replaced = next.responses.insert(key.uri.clone(), tagged.clone());
-        next.bytes += entry_size(key, tagged);
-        next.bytes -= replaced.map_or(0, |replaced| entry_size(key, &replaced));
+        let replaced = next.responses.insert(pending.cache_key.clone(), tagged.clone());
+        next.bytes += entry_size(pending, tagged);
+        next.bytes -= replaced.map_or(0, |replaced| entry_size(pending, &replaced));
         next
     }
 
@@ -155,8 +155,8 @@ fn cache_key(uri: &Uri) -> &str {
 }
 
 /// Returns the size of an entry as it counts for [`MAX_SHARD_BYTES`]; the overhead of the map is not included.
-fn entry_size(key: &PendingResponse, tagged: &TaggedResponse) -> usize {
-    key.uri.len() + tagged.body.len()
+fn entry_size(pending: &PendingResponse, tagged: &TaggedResponse) -> usize {
+    pending.cache_key.len() + tagged.body.len()
 }
 
 impl AppState {

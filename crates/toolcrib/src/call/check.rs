@@ -6,7 +6,7 @@
 
 use toolcrib_core::catalog::{Catalog, ToolRef, ToolStatus};
 use toolcrib_core::freshness::Freshness;
-use toolcrib_core::policy::{Rule, Verdict, glob_matches};
+use toolcrib_core::policy::Verdict;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
 use toolcrib_core::{Code, Error, Result, SourceId};
@@ -109,18 +109,17 @@ pub(super) fn check_enabled(tool: &ToolRef<'_>) -> Result<()> {
 /// decided, because the most specific of several matching rules applies and the strictest of several files.
 pub(super) fn check_policy(tool: &ToolRef<'_>, consent: bool) -> Result<()> {
     let name = tool.name();
-    let verdict = tool.verdict();
-    match verdict {
+    match tool.verdict() {
         Verdict::Allow => Ok(()),
         Verdict::Ask if consent => Ok(()),
         Verdict::Ask => {
-            let reason = describe_rule(tool, verdict);
+            let reason = describe_rule(tool);
             let message = format!("`{name}` needs consent before each call ({reason})");
             let error = Error::new(Code::Forbidden, message);
             Err(error.with_next_step("toolcrib call --yes", "\"yes\": true", "gives it"))
         }
         Verdict::Deny => {
-            let reason = describe_rule(tool, verdict);
+            let reason = describe_rule(tool);
             let source = tool.source();
             let message =
                 format!("`{name}` is denied ({reason}); to allow it, change the rules under `tools` of `{source}`");
@@ -133,15 +132,9 @@ pub(super) fn check_policy(tool: &ToolRef<'_>, consent: bool) -> Result<()> {
 
 /// Describes why a tool has its verdict: ``rule `delete_*: deny` ``, spelled as in the configuration. Without a
 /// matching rule it is the default of a built-in tool.
-fn describe_rule(tool: &ToolRef<'_>, verdict: Verdict) -> String {
-    let segment = &tool.catalog_source.segment;
-    let shown = tool.name().as_str();
-    let names = [tool.original_name(), shown.strip_prefix(segment.prefix()).unwrap_or(shown)];
-    let is_match = |rule: &&Rule| names.iter().any(|name| glob_matches(&rule.glob, name));
-    // Each list is sorted by specificity, so its first match is its decision; one of them led to the verdict.
-    let mut decisions = tool.catalog_source.options.rules.lists().filter_map(|list| list.iter().find(is_match));
-    match decisions.find(|rule| rule.verdict == verdict) {
-        Some(rule) => format!("rule `{}: {}`", sanitize_truncated(&rule.glob, 80), verdict.as_str()),
+fn describe_rule(tool: &ToolRef<'_>) -> String {
+    match tool.deciding_rule() {
+        Some(rule) => format!("rule `{}: {}`", sanitize_truncated(&rule.glob, 80), rule.verdict.as_str()),
         None => "its default".to_owned(),
     }
 }
