@@ -25,31 +25,37 @@ mod recorder;
 mod requests;
 mod send;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
-use toolcrib_core::catalog::Caller;
+use toolcrib_core::catalog::{Caller, CatalogSource};
 use toolcrib_core::source::{ResultText, SourceSettings};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
-use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp};
+use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
-use crate::connector::{CallContext, CallFailure, ResponseRecorder, ToolCall, ToolResult};
+use crate::connector::{CallContext, CallFailure, ResponseRecorder, ToolCall, ToolCaller, ToolResult};
+use crate::connectors::Connectors;
+use crate::monitoring::Monitoring;
 use crate::redact::Redactor;
-use crate::refresh::RequiredFreshness;
-use crate::registry::{Registry, RegistryInner};
-use crate::result_pages::PageShape;
+use crate::refresh::{Refresher, RequiredFreshness};
+use crate::registry::Registry;
+use crate::result_pages::{PageShape, PageStore};
+use crate::state::State;
 use crate::store::ErrorSummary;
+use crate::tasks::Tasks;
 use crate::trace::Trace;
-use arguments::{Deadline, ValidatedArguments, invalid_arguments_error};
+use arguments::{Deadline, ValidatedArguments, ValidationPermits, invalid_arguments_error};
 use check::{check_enabled, check_policy};
 use recorder::{CallError, CallProgress, CallRecorder};
 
-pub(crate) use arguments::ValidationPermits;
+pub(crate) use check::{explain_source, find_tool};
 pub use options::{CallNotification, CallOptions, ClientId};
 pub use output::{CallOutput, ResultPage};
 pub use requests::McpCapability;
@@ -75,6 +81,20 @@ pub struct CallFinished {
 /// full timeout, and a timeout counts for the circuit breaker.
 const MIN_DISCOVERY_DURATION: Duration = Duration::from_millis(100);
 
+/// Dispatches calls: finds the tool, checks policy and arguments, and sends the call to its source.
+#[derive(Debug)]
+pub(crate) struct Dispatcher {
+    pub(crate) state: Arc<State>,
+    refresher: Arc<Refresher>,
+    connectors: Arc<Connectors>,
+    pub(crate) monitoring: Arc<Monitoring>,
+    tasks: Tasks,
+    /// Large results that clients read page by page.
+    result_pages: PageStore,
+    /// Bounds the argument validations that run on blocking threads.
+    validation_permits: ValidationPermits,
+}
+
 /// A request to call a tool.
 pub(crate) struct CallRequest<'a> {
     /// Name of the tool, in any accepted spelling.
@@ -91,43 +111,58 @@ impl Registry {
     /// the timeout of the call. A tool that reports an error (`isError`) is an `Ok` output; `Err` means that the call
     /// itself failed.
     pub async fn call(&self, caller: &Caller, name: &str, input: Value, options: CallOptions) -> Result<CallOutput> {
-        self.inner.call(caller, CallRequest { name, input, options, response_recorder: None }).await
+        self.dispatcher.call(caller, CallRequest { name, input, options, response_recorder: None }).await
     }
 
     /// Returns why the tools of a source are unknown, or `None` if they are known.
     pub fn source_failure(&self, id: &SourceId) -> Option<Error> {
-        self.inner.explain_source(id)
+        explain_source(&self.state.snapshot(), id, self.state.now())
     }
 
     /// Returns a page of a large result. Does not call the tool again. Fails with `TOOL_INVALID_INPUT` if the cursor is
     /// unknown, expired, or belongs to another client.
     pub fn result_page(&self, client: Option<ClientId>, cursor: &str) -> Result<CallOutput> {
-        self.inner.result_pages.read_page(client, cursor)
+        self.dispatcher.result_pages.read_page(client, cursor)
     }
 
     /// Releases what belongs to a disconnected client: its own connections to sources and its stored result pages.
     /// Returns at once; the connections are closed in the background.
     pub fn client_disconnected(&self, client: ClientId) {
-        self.inner.result_pages.remove_client(client);
-        for connector in self.inner.connectors.connectors() {
-            self.inner.tasks.spawn(async move { connector.client_disconnected(client).await });
-        }
+        self.dispatcher.client_disconnected(client);
     }
 
     /// Returns the source that a tool name refers to: the source it names if that exists, or for a bare name the source
     /// of the known tool. `None` means that no discovery could find the tool.
     pub fn source_for_tool_name(&self, name: &str) -> Result<Option<SourceId>> {
-        self.inner.source_for_tool_name(name)
+        self.dispatcher.source_for_tool_name(name)
     }
 
     /// Discovers the source in a tool name ahead of a call if it was never discovered. Waits at most as long as the
     /// call may take. A failed discovery is not an error here: the call explains it when it does not find the tool.
     pub async fn discover_for_call(&self, name: &str, options: &CallOptions) -> Result<()> {
-        self.inner.discover_for_call(name, options, options.trace.as_ref()).await
+        self.dispatcher.discover_for_call(name, options, options.trace.as_ref()).await
     }
 }
 
-impl RegistryInner {
+impl Dispatcher {
+    pub(crate) fn new(
+        state: Arc<State>,
+        refresher: Arc<Refresher>,
+        connectors: Arc<Connectors>,
+        monitoring: Arc<Monitoring>,
+        tasks: Tasks,
+    ) -> Dispatcher {
+        Dispatcher {
+            state,
+            refresher,
+            connectors,
+            monitoring,
+            tasks,
+            result_pages: PageStore::default(),
+            validation_permits: ValidationPermits::default(),
+        }
+    }
+
     /// Calls a tool. The only path to a tool, for agents as well as for workflow steps.
     pub(crate) async fn call(self: &Arc<Self>, caller: &Caller, request: CallRequest<'_>) -> Result<CallOutput> {
         let mut recorder = CallRecorder::start(self, request.name, &caller.name, request.options.trace.clone());
@@ -165,17 +200,17 @@ impl RegistryInner {
         self.discover_for_call(name, &options, Some(trace)).await?;
         let discovered_in = began.elapsed();
         // One snapshot for the whole call: lookup, policy and source must be of the same version.
-        let snapshot = self.snapshot.load_full();
+        let snapshot = self.state.snapshot();
         snapshot.ensure_usable()?;
-        let tool = self.find_tool(&snapshot.catalog, name)?;
+        let tool = find_tool(&snapshot, name, self.state.now())?;
         progress.found_tool = Some((tool.source().clone(), tool.name().to_string()));
         // Refused calls end here. They are counted for their source in the metrics, but not in the tool's statistics.
         check_enabled(&tool)?;
         check_policy(&tool, options.consent)?;
         let call_spec = tool.call_spec()?;
         let source = snapshot.effective_sources.get(tool.source());
-        let defaults = self.default_settings.load_full();
-        let settings = source.map_or(&*defaults, |source| &source.settings);
+        let configured = self.state.settings.load_full();
+        let settings = source.map_or(&configured.defaults, |source| &source.settings);
         // Without a timeout of the caller, the source's own one applies; a discovery before the call counts towards it.
         let is_own_timeout = options.timeout.is_none() && discovered_in < MIN_DISCOVERY_DURATION;
         let timeout = options.timeout.unwrap_or(settings.call_timeout()).saturating_sub(discovered_in);
@@ -198,6 +233,7 @@ impl RegistryInner {
                 caller: caller.name.clone(),
                 trace: Some(trace.clone()),
                 response_recorder,
+                tool_caller: Some(self.clone()),
                 configured_timeout: options.timeout.unwrap_or(settings.call_timeout()),
                 // Only a call with the source's full timeout says something about the source when it times out: then it
                 // counts for the circuit breaker, so that timeout is passed on unshortened.
@@ -229,9 +265,10 @@ impl RegistryInner {
         let declared = options.enforce_output_schema && tool.tool().is_ok_and(|tool| tool.output_schema.is_some());
         let shape = if declared { PageShape::Declared } else { PageShape::Free };
         // Splitting a very large result takes a while, so it runs on a blocking thread.
-        let shared = self.clone();
+        let dispatcher = self.clone();
         let owner = options.result_owner();
-        let splitting = tokio::task::spawn_blocking(move || shared.result_pages.store(id, owner, result, limit, shape));
+        let splitting =
+            tokio::task::spawn_blocking(move || dispatcher.result_pages.store(id, owner, result, limit, shape));
         splitting.await.context(Code::Internal, "a result could not be split")?
     }
 
@@ -246,22 +283,22 @@ impl RegistryInner {
     ) -> Result<()> {
         let required = if options.skip_discovery { RequiredFreshness::Cached } else { RequiredFreshness::Discovered };
         let Some(id) = self.source_for_tool_name(name)? else {
-            if required != RequiredFreshness::Cached && self.options.revalidate {
+            if required != RequiredFreshness::Cached && self.state.options.revalidate {
                 // A bare name may belong to a source that is not discovered yet: a later call may find it.
-                self.refresh_in_background();
+                self.refresher.refresh_in_background();
             }
             return Ok(());
         };
         let limit = options.timeout.unwrap_or_else(|| {
-            let snapshot = self.snapshot.load();
+            let snapshot = self.state.snapshot();
             let settings = snapshot.effective_sources.get(&id).map(|source| &source.settings);
-            settings.map_or_else(|| self.default_settings.load().call_timeout(), SourceSettings::call_timeout)
+            settings.map_or_else(|| self.state.settings.load().defaults.call_timeout(), SourceSettings::call_timeout)
         });
         tokio::select! {
             // `biased`: a discovery that has ended is used even if the call was cancelled or timed out at the same
             // moment.
             biased;
-            _outcomes = self.ensure_freshness(required, Some(std::slice::from_ref(&id)), true, trace) => Ok(()),
+            _outcomes = self.refresher.ensure_freshness(required, Some(std::slice::from_ref(&id)), true, trace) => Ok(()),
             () = options.cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
             () = tokio::time::sleep(limit) => {
                 let limit = format_duration(limit);
@@ -271,15 +308,57 @@ impl RegistryInner {
         }
     }
 
+    /// See [`Registry::client_disconnected`].
+    fn client_disconnected(&self, client: ClientId) {
+        self.result_pages.remove_client(client);
+        for connector in self.connectors.connectors() {
+            self.tasks.spawn(async move { connector.client_disconnected(client).await });
+        }
+    }
+
+    /// Removes result pages that were not read for too long.
+    pub(crate) fn remove_expired_pages(&self) {
+        self.result_pages.remove_expired();
+    }
+
     /// See [`Registry::source_for_tool_name`].
     fn source_for_tool_name(&self, name: &str) -> Result<Option<SourceId>> {
-        let snapshot = self.snapshot.load();
+        let snapshot = self.state.snapshot();
         Ok(match parse_tool_name(name)? {
             ParsedToolName::Qualified { source, .. } => {
                 SourceId::from_name(source).ok().filter(|id| snapshot.inventory.source(id).is_some())
             }
             ParsedToolName::Bare(_) => snapshot.catalog.find(name).ok().map(|tool| tool.source().clone()),
         })
+    }
+}
+
+#[async_trait]
+impl ToolCaller for Dispatcher {
+    fn sources(&self) -> Arc<BTreeMap<SourceId, Arc<Source>>> {
+        self.state.snapshot().effective_sources.clone()
+    }
+
+    async fn source_tools(&self, id: &SourceId, trace: Option<&Trace>) -> Result<Arc<CatalogSource>> {
+        let among = Some(std::slice::from_ref(id));
+        self.refresher.ensure_freshness(RequiredFreshness::Discovered, among, true, trace).await;
+        // Load the snapshot after waiting: discovery has replaced it.
+        let snapshot = self.state.snapshot();
+        snapshot.catalog.source(id).cloned().ok_or_else(|| {
+            explain_source(&snapshot, id, self.state.now()).unwrap_or_else(|| {
+                let error = Error::new(Code::ToolUnavailable, format!("the tools of `{id}` are unknown"));
+                let route = format!("POST /api/sources/{id}/refresh");
+                error.with_next_step(&format!("toolcrib refresh {id}"), &route, "tries again")
+            })
+        })
+    }
+
+    fn ensure_servers_are_trusted(&self, id: &SourceId, servers: &BTreeSet<String>) -> Result<()> {
+        self.state.ensure_servers_are_trusted(id, servers)
+    }
+
+    async fn call_tool(self: Arc<Self>, caller: &Caller, request: CallRequest<'_>) -> Result<CallOutput> {
+        self.call(caller, request).await
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) use openapi::{DocumentLocation, read_file_blocking};
 pub(crate) use response_recorder::ResponseRecorder;
 pub(crate) use tool_result::ResultLayout;
 pub use tool_result::{NOTES_KEY, ToolResult};
+pub(crate) use workflow::ToolCaller;
 
 /// Speaks one source's protocol. An implementation keeps no catalogue, makes no policy decision, and ends every wait at
 /// the deadline it is given.
@@ -186,6 +187,8 @@ pub struct CallContext {
     pub trace: Option<Trace>,
     /// Records HTTP responses for the steps of a workflow.
     pub(crate) response_recorder: Option<ResponseRecorder>,
+    /// Calls tools of other sources, for the steps of a workflow.
+    pub(crate) tool_caller: Option<Arc<dyn ToolCaller>>,
 }
 
 /// Failure of a call, classified by what it says about the health of the source.

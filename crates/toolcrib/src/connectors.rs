@@ -6,7 +6,6 @@
 //! something.
 
 mod source_events;
-mod weak_registry;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -27,7 +26,6 @@ use crate::redact::{Redactor, SourceRedactor};
 use crate::registry::RegistryOptions;
 
 pub use source_events::SourceEvents;
-pub(crate) use weak_registry::WeakRegistry;
 
 /// The connectors of all sources.
 #[derive(Debug)]
@@ -43,8 +41,6 @@ pub(crate) struct Connectors {
     options: RegistryOptions,
     /// Receives what sources announce.
     pub(crate) source_events: SourceEvents,
-    /// The registry, for workflows, which call tools of other sources.
-    pub(crate) registry: WeakRegistry,
 }
 
 /// Maximum number of concurrent calls of one tool; further calls wait, so that a tool that hangs does not occupy its
@@ -99,7 +95,6 @@ impl Connectors {
             api_clients: Arc::default(),
             options: options.clone(),
             source_events,
-            registry: WeakRegistry::default(),
         }
     }
 
@@ -156,7 +151,7 @@ impl Connectors {
                 let clock = self.options.clock.clone();
                 Arc::new(OpenApiConnector::new(source.clone(), clients, clock, redactor.clone()))
             }
-            SourceKind::Workflow(_) => Arc::new(WorkflowConnector::new(source.clone(), self.registry.clone())),
+            SourceKind::Workflow(_) => Arc::new(WorkflowConnector::new(source.clone())),
             SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) => {
                 let clients = self.http_clients.clone();
                 let source_events = self.source_events.clone();

@@ -1,9 +1,9 @@
 //! One catalogue of every tool an AI agent may use: discovers tools lazily, stores them durably, and dispatches each
 //! call to its source, subject to policy. [`Registry`] is the entry point.
 //!
-//! `registry` opens the store and publishes the catalogue; `refresh` discovers tool lists; `call` checks and sends
-//! calls; `connector` implements the protocols behind both. Inventory, catalogue, search, rendering and configuration
-//! are pure functions in `toolcrib_core`, re-exported as `core`.
+//! `registry` is the interface; `state` writes the journal and publishes the catalogue; `refresh` discovers tool lists;
+//! `call` checks and sends calls; `connector` implements the protocols behind both. Inventory, catalogue, search,
+//! rendering and configuration are pure functions in `toolcrib_core`, re-exported as `core`.
 //!
 //! The library prints nothing. It logs through `tracing`, reports changes through [`Registry::subscribe`], and returns
 //! every failure as an [`Error`] with a [`Code`]. A program that embeds it calls `guard::run_if_requested` at the start
@@ -12,9 +12,11 @@
 // The registry, and what it does: refresh tool lists, call tools, store the journal.
 pub mod call;
 pub mod config_file;
+mod maintenance;
 pub mod refresh;
 pub mod registry;
 mod result_pages;
+mod state;
 pub mod store;
 
 // Sources: their connectors, circuit breakers, child processes and credentials.
@@ -33,9 +35,11 @@ mod templates;
 // Time, monitoring and files.
 pub mod clock;
 pub mod metrics;
+mod monitoring;
 pub mod private_dir;
 pub mod server_logs;
 pub mod spans;
+mod tasks;
 pub mod trace;
 mod usage;
 

@@ -19,18 +19,21 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde::Serialize;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{Semaphore, watch};
 use toolcrib_core::compare::ToolRename;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::freshness::{Freshness, MAX_BACKOFF};
+use toolcrib_core::freshness::Freshness;
 use toolcrib_core::manifest::{Delta, ToolChange};
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 use tracing::field::display;
 
-use crate::registry::{Registry, RegistryInner, Snapshot};
+use crate::connectors::Connectors;
+use crate::monitoring::Monitoring;
+use crate::registry::Registry;
+use crate::state::{Snapshot, State};
 use crate::store::ErrorSummary;
+use crate::tasks::Tasks;
 use crate::trace::Trace;
 
 pub use ensure::{BackoffPolicy, PendingDiscovery, PendingSource, RequiredFreshness};
@@ -106,9 +109,21 @@ const ANNOUNCEMENT_DEBOUNCE: Duration = Duration::from_millis(100);
 /// announcing changes in a loop.
 const MIN_ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Discovers the tool lists of sources: decides which are due, runs the discoveries and records their results.
+#[derive(Debug)]
+pub(crate) struct Refresher {
+    state: Arc<State>,
+    connectors: Arc<Connectors>,
+    monitoring: Arc<Monitoring>,
+    tasks: Tasks,
+    in_flight: InFlightDiscoveries,
+    /// Bounds the discoveries that run at once, whichever request started them.
+    permits: Semaphore,
+}
+
 /// Discoveries that are running in this process. Requests for the same source wait for the same run.
 #[derive(Debug, Default)]
-pub(crate) struct InFlightDiscoveries {
+struct InFlightDiscoveries {
     /// Running discovery of each source, with the declaration it was started for.
     running: Mutex<HashMap<SourceId, (Arc<Source>, OutcomeReceiver)>>,
     /// Sources with announced changes that a task is handling; `true` if there is an announcement it has not handled
@@ -147,7 +162,7 @@ impl Registry {
     /// Refreshes sources now. Returns one outcome per source, ordered by id. A source that fails does not affect the
     /// others; its outcome holds the error.
     pub async fn refresh(&self, refresh: Refresh) -> Vec<RefreshOutcome> {
-        self.inner.refresh(refresh).await
+        self.refresher.refresh(refresh).await
     }
 
     /// Refreshes one source now; `refresh.sources` is ignored. An unknown or failing source is an `Ok` outcome with an
@@ -161,22 +176,33 @@ impl Registry {
     /// Returns the enabled sources that are not fresh. Both stale and missing ones; whether they are in a backoff
     /// period is not considered.
     pub fn due_sources(&self) -> Vec<SourceId> {
-        let snapshot = self.inner.snapshot.load_full();
-        let enabled = snapshot.inventory.sources().filter(|(id, state)| self.inner.is_enabled(id, state.enabled));
-        enabled.map(|(id, _)| id.clone()).filter(|id| self.inner.freshness(&snapshot, id) != Freshness::Fresh).collect()
+        let snapshot = self.state.snapshot();
+        let now = self.state.now();
+        let ids = snapshot.enabled_sources().map(|(id, _)| id);
+        ids.filter(|id| snapshot.freshness(id, now) != Freshness::Fresh).cloned().collect()
     }
 }
 
-impl RegistryInner {
+impl Refresher {
+    pub(crate) fn new(
+        state: Arc<State>,
+        connectors: Arc<Connectors>,
+        monitoring: Arc<Monitoring>,
+        tasks: Tasks,
+    ) -> Refresher {
+        let permits = Semaphore::new(state.options.max_parallel_discoveries.max(1));
+        Refresher { state, connectors, monitoring, tasks, in_flight: InFlightDiscoveries::default(), permits }
+    }
+
     /// See [`Registry::refresh`].
     pub(crate) async fn refresh(self: &Arc<Self>, refresh: Refresh) -> Vec<RefreshOutcome> {
         if refresh.force
-            && let Err(error) = self.catch_up().await
+            && let Err(error) = self.state.catch_up().await
         {
             // Only an optimisation: without the records of other processes, a source may be contacted once too often.
             tracing::debug!(%error, "records of other processes cannot be read before a refresh");
         }
-        let snapshot = self.snapshot.load_full();
+        let snapshot = self.state.snapshot();
         let mut ids = match &refresh.sources {
             Some(ids) => ids.clone(),
             None => {
@@ -194,32 +220,29 @@ impl RegistryInner {
 
     /// Logs the number of servers that a refresh is about to contact.
     fn log_discovery_start(&self, ids: &[SourceId], force: bool, trace: Option<&Trace>) {
-        let snapshot = self.snapshot.load();
+        let snapshot = self.state.snapshot();
         let servers = ids.iter().filter(|id| self.will_contact(&snapshot, id, force)).count();
         if servers > 0 {
-            let trace_id = self.parent_trace(trace).map(|trace| display(trace.id()));
+            let trace_id = self.monitoring.parent_trace(trace).map(|trace| display(trace.id()));
             tracing::info!(trace_id, server_count = servers, "tools.discovery.started");
         }
     }
 
     /// Handles an announced change of a source's tools: refreshes it after a short delay, once for all announcements
     /// until then.
-    pub(crate) fn on_tools_changed(self: Arc<Self>, id: SourceId) {
+    pub(crate) fn on_tools_changed(self: &Arc<Self>, id: SourceId) {
         // `true` tells the task of an earlier announcement to run once more.
-        let is_handled = self.discoveries.announced().insert(id.clone(), true).is_some();
+        let is_handled = self.in_flight.announced().insert(id.clone(), true).is_some();
         if is_handled {
             return;
         }
-        let tasks = self.tasks.clone();
-        let shutdown = self.shutdown.clone();
-        tasks.spawn(async move {
-            shutdown.run_until_cancelled(self.coalesce_announcements(id)).await;
-        });
+        let refresher = self.clone();
+        self.tasks.spawn_until_shutdown(async move { refresher.coalesce_announcements(id).await });
     }
 
     /// Refreshes a source until it has no further announcements, at most once per [`MIN_ANNOUNCEMENT_INTERVAL`].
-    async fn coalesce_announcements(self: Arc<Self>, id: SourceId) {
-        let discoveries = &self.discoveries;
+    async fn coalesce_announcements(self: &Arc<Self>, id: SourceId) {
+        let discoveries = &self.in_flight;
         while discoveries.take_announcement(&id) {
             tokio::time::sleep(ANNOUNCEMENT_DEBOUNCE).await;
             // Announcements until here are covered by the refresh that follows; later ones set it to `true` again.
@@ -237,36 +260,34 @@ impl RegistryInner {
 
     /// Invalidates a source again after a running discovery has ended: that run may have read the list before the
     /// invalidation, and would mark it as fresh.
-    pub(crate) fn invalidate_after_run(self: Arc<Self>, id: SourceId) {
-        let running = self.discoveries.running().get(&id).cloned();
+    pub(crate) fn invalidate_after_run(&self, id: SourceId) {
+        let running = self.in_flight.running().get(&id).cloned();
         let Some((_, mut running)) = running else { return };
-        let tasks = self.tasks.clone();
-        let shutdown = self.shutdown.clone();
-        tasks.spawn(shutdown.run_until_cancelled_owned(async move {
+        let state = self.state.clone();
+        self.tasks.spawn_until_shutdown(async move {
             drop(running.wait_for(Option::is_some).await);
             let invalidate = async {
-                self.store.invalidate(&id).await?;
-                self.catch_up().await
+                state.store.invalidate(&id).await?;
+                state.catch_up().await
             };
             if let Err(error) = invalidate.await {
                 tracing::warn!(%error, server_name = %id, "a source that was invalidated during its discovery counts as fresh");
             }
-        }));
+        });
     }
 
     /// Whether a refresh contacts a source. Built-in tools are part of this process: reading them contacts nothing.
     fn will_contact(&self, snapshot: &Snapshot, id: &SourceId, force: bool) -> bool {
-        let is_enabled = snapshot.inventory.source(id).is_some_and(|state| self.is_enabled(id, state.enabled));
         let is_server = snapshot.effective_sources.get(id).is_some_and(|source| !source.kind.is_builtin());
-        is_enabled && is_server && (force || self.freshness(snapshot, id) != Freshness::Fresh)
+        snapshot.is_enabled(id) && is_server && (force || snapshot.freshness(id, self.state.now()) != Freshness::Fresh)
     }
 
     /// Counts a request for a source's tools as cache hit or miss.
     fn count_cache_lookup(&self, id: &SourceId, freshness: Freshness, trace: Option<&Trace>) {
         let hit = freshness == Freshness::Fresh;
-        self.usage.count_lookup(id, hit);
-        self.metrics.record_lookup(id, hit);
-        let trace_id = self.parent_trace(trace).map(|trace| display(trace.id()));
+        self.monitoring.usage.count_lookup(id, hit);
+        self.monitoring.metrics.record_lookup(id, hit);
+        let trace_id = self.monitoring.parent_trace(trace).map(|trace| display(trace.id()));
         if hit {
             tracing::info!(trace_id, server_name = %id, "tools.cache.hit");
         } else {
@@ -274,39 +295,22 @@ impl RegistryInner {
         }
     }
 
-    /// Whether a failed source is still in its backoff period.
-    pub(crate) fn is_backing_off(&self, snapshot: &Snapshot, id: &SourceId) -> bool {
-        let now = self.options.clock.now();
-        let not_before = snapshot.statuses.get(id).and_then(|status| status.not_before);
-        // A longer backoff than the maximum was stored before the wall clock was set back, and is ignored.
-        let retry_at = not_before.filter(|not_before| *not_before <= now.plus(MAX_BACKOFF));
-        self.has_failed_before(snapshot, id) && retry_at.is_some_and(|not_before| not_before > now)
-    }
-
-    /// Whether the last discovery of a source failed. A failure with other connection data (address, credentials) than
-    /// now does not count.
-    fn has_failed_before(&self, snapshot: &Snapshot, id: &SourceId) -> bool {
-        let Some(status) = snapshot.statuses.get(id) else { return false };
-        let current = snapshot.connection_fingerprints.get(id).copied().flatten();
-        status.failures > 0 && current.is_none_or(|current| status.attempted_fingerprint == Some(current))
-    }
-
     /// Joins the running discovery of a source, or starts one. The run belongs to the registry, so that a caller that
     /// disconnects does not cancel it for the others.
     async fn refresh_source(self: Arc<Self>, id: SourceId, refresh: Refresh) -> RefreshOutcome {
-        let snapshot = self.snapshot.load_full();
+        let snapshot = self.state.snapshot();
         let Some(source) = snapshot.effective_sources.get(&id).cloned() else {
             let error = match snapshot.invalid_sources.get(&id) {
                 Some(error) => error.clone(),
-                None => ErrorSummary::from_error(&self.unknown_source_error(id.as_str())),
+                None => ErrorSummary::from_error(&snapshot.unknown_source_error(id.as_str())),
             };
             return RefreshOutcome { error: Some(error), ..RefreshOutcome::new(id, RefreshStatus::Failed) };
         };
         // A disabled source is not contacted, even by a forced refresh.
-        if !snapshot.inventory.source(&id).is_some_and(|state| self.is_enabled(&id, state.enabled)) {
+        if !snapshot.is_enabled(&id) {
             return RefreshOutcome::new(id, RefreshStatus::Disabled);
         }
-        if !refresh.force && self.freshness(&snapshot, &id) == Freshness::Fresh {
+        if !refresh.force && snapshot.freshness(&id, self.state.now()) == Freshness::Fresh {
             let inventory_hash = snapshot.inventory.source(&id).and_then(|state| state.manifest);
             let unchanged = snapshot.catalog.tool_count(&id);
             let outcome = RefreshOutcome { inventory_hash, unchanged, ..RefreshOutcome::new(id, RefreshStatus::Fresh) };
@@ -324,7 +328,7 @@ impl RegistryInner {
 
     /// Returns a receiver for the outcome of the running discovery, or of a new one.
     fn join_or_start(self: Arc<Self>, id: &SourceId, source: Arc<Source>, refresh: Refresh) -> OutcomeReceiver {
-        let mut running = self.discoveries.running();
+        let mut running = self.in_flight.running();
         // Do not join a run that was dropped without an outcome, or was started for another declaration.
         let joined = running.get(id).filter(|(declaration, run)| *declaration == source && run.has_changed().is_ok());
         if let Some((_, run)) = joined {
@@ -333,19 +337,19 @@ impl RegistryInner {
         let (done, run) = watch::channel(None);
         // Read before the task waits for its permit: until then another process may discover the source, and this run
         // can then be skipped.
-        let before = self.source_status(id);
+        let before = self.state.snapshot().source_status(id);
         running.insert(id.clone(), (source.clone(), run.clone()));
-        let shared = self.clone();
-        let shutdown: CancellationToken = self.shutdown.clone();
+        let refresher = self.clone();
+        let shutdown = self.tasks.shutdown().clone();
         let span = tracing::Span::current();
         let task = async move {
             // Dropping the discovery when the registry closes ends its connection and child process.
             let discovery = async {
-                let _permit = shared.discovery_permits.acquire().await;
-                shared.discover(&source, &refresh, &before).await
+                let _permit = refresher.permits.acquire().await;
+                refresher.discover(&source, &refresh, &before).await
             };
             let outcome = shutdown.run_until_cancelled(discovery).await;
-            let mut running = shared.discoveries.running();
+            let mut running = refresher.in_flight.running();
             // The source may have been declared anew meanwhile, and another discovery started for it: leave that one.
             if running.get(&source.id).is_some_and(|(declaration, _)| Arc::ptr_eq(declaration, &source)) {
                 running.remove(&source.id);

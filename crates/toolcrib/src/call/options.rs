@@ -61,8 +61,8 @@ pub struct CallOptions {
 }
 
 impl CallOptions {
-    /// Builds the context that is passed to the connector. Caller, trace and recorder are left for the caller to fill
-    /// in.
+    /// Builds the context that is passed to the connector. Caller, trace, recorder and tool caller are left for
+    /// the dispatcher to fill in.
     pub(crate) fn call_context(&self, timeout: Duration) -> CallContext {
         CallContext {
             caller: String::new(),
@@ -79,6 +79,7 @@ impl CallOptions {
             log_level: self.log_level.clone(),
             trace: None,
             response_recorder: None,
+            tool_caller: None,
         }
     }
 

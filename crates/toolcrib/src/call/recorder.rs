@@ -9,16 +9,16 @@ use tokio::time::Instant;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, SourceId, ToolId};
 
-use super::CallFinished;
+use super::{CallFinished, Dispatcher};
 use crate::metrics::InFlightCall;
-use crate::registry::{RegistryInner, RegistryNotice};
 use crate::spans::{FinishedSpan, SpanDetails, SpanError, SpanSource};
+use crate::state::RegistryNotice;
 use crate::store::ErrorSummary;
 use crate::trace::Trace;
 
 /// RAII recorder of a running call. If dropped before `finish`, the call is recorded as failed.
 pub(super) struct CallRecorder<'a> {
-    shared: &'a RegistryInner,
+    dispatcher: &'a Dispatcher,
     /// Name of the tool as requested.
     name: &'a str,
     caller: &'a str,
@@ -51,15 +51,15 @@ pub(super) struct CallError {
 impl<'a> CallRecorder<'a> {
     /// Starts the trace and the clock of a call.
     pub(super) fn start(
-        shared: &'a RegistryInner,
+        dispatcher: &'a Dispatcher,
         name: &'a str,
         caller: &'a str,
         parent: Option<Trace>,
     ) -> CallRecorder<'a> {
-        let trace = shared.start_trace(parent.as_ref());
-        let in_flight = Some(shared.metrics.start_call());
+        let trace = dispatcher.monitoring.start_trace(parent.as_ref());
+        let in_flight = Some(dispatcher.monitoring.metrics.start_call());
         CallRecorder {
-            shared,
+            dispatcher,
             name,
             caller,
             parent,
@@ -80,7 +80,7 @@ impl<'a> CallRecorder<'a> {
     fn record(&mut self, error: Option<CallError>) -> u64 {
         // Marks the call as recorded, so that `drop` does not record it again.
         self.in_flight = None;
-        let shared = self.shared;
+        let dispatcher = self.dispatcher;
         let elapsed = self.started_at.elapsed();
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         let code = error.as_ref().map_or("OK", |error| error.failure.code.as_str());
@@ -100,13 +100,13 @@ impl<'a> CallRecorder<'a> {
         self.export_span(&tool, error.as_ref(), elapsed);
         // Metrics count errors reported by tools apart from error codes.
         let metric_code = error.as_ref().is_none_or(|error| !error.reported_by_tool).then_some(code);
-        shared.metrics.record_call(source.as_ref(), metric_code, elapsed);
-        let at = shared.options.clock.now();
+        dispatcher.monitoring.metrics.record_call(source.as_ref(), metric_code, elapsed);
+        let at = dispatcher.state.now();
         let finished = CallFinished { tool, source, caller: self.caller.to_owned(), code, at, elapsed_ms };
         // Fails only without subscribers.
-        let _ = shared.notices.send(RegistryNotice::CallFinished(Arc::new(finished)));
+        let _ = dispatcher.state.notices.send(RegistryNotice::CallFinished(Arc::new(finished)));
         if let Some(id) = &self.progress.called_tool {
-            shared.usage.count_call(id, at, error.map(|error| error.failure));
+            dispatcher.monitoring.usage.count_call(id, at, error.map(|error| error.failure));
         }
         elapsed_ms
     }
@@ -114,10 +114,11 @@ impl<'a> CallRecorder<'a> {
     /// Exports the call as a span, if its trace is sampled. The source is named only if the call got as far as
     /// contacting it.
     fn export_span(&self, tool: &str, error: Option<&CallError>, elapsed: Duration) {
-        let Some(span_queue) = self.shared.options.span_queue.as_ref().filter(|_| self.trace.is_sampled()) else {
+        let Some(span_queue) = self.dispatcher.monitoring.span_queue.as_ref().filter(|_| self.trace.is_sampled())
+        else {
             return;
         };
-        let snapshot = self.shared.snapshot.load();
+        let snapshot = self.dispatcher.state.snapshot();
         let source = self.progress.called_tool.as_ref().map(|id| {
             let source = snapshot.effective_sources.get(&id.source);
             SpanSource {
@@ -135,8 +136,8 @@ impl<'a> CallRecorder<'a> {
         });
         span_queue.record(FinishedSpan {
             trace: self.trace.clone(),
-            parent: self.shared.parent_trace(self.parent.as_ref()).map(Trace::span_id),
-            ended_at: self.shared.options.clock.system_time(),
+            parent: self.dispatcher.monitoring.parent_trace(self.parent.as_ref()).map(Trace::span_id),
+            ended_at: self.dispatcher.state.options.clock.system_time(),
             elapsed,
             details: SpanDetails::Call { tool: tool.to_owned(), source, caller: self.caller.to_owned() },
             error,

@@ -32,9 +32,8 @@ impl Registry {
     /// Returns the enabled sources that announced a capability at their last discovery, ordered by id. Reads the
     /// snapshot only; sources of an untrusted file are left out, because they must not be contacted.
     pub fn sources_with_capability(&self, capability: McpCapability) -> Vec<SourceId> {
-        let snapshot = self.inner.snapshot.load_full();
-        let enabled = snapshot.inventory.sources().filter(|(id, state)| self.inner.is_enabled(id, state.enabled));
-        let trusted = enabled.map(|(id, _)| id).filter(|id| self.inner.ensure_trusted(id).is_ok());
+        let snapshot = self.state.snapshot();
+        let trusted = snapshot.enabled_sources().map(|(id, _)| id).filter(|id| snapshot.ensure_trusted(id).is_ok());
         let has_capability = |id: &&SourceId| {
             let status = snapshot.statuses.get(*id);
             status.is_some_and(|status| status.capabilities.iter().any(|name| name == capability.name()))
@@ -51,14 +50,14 @@ impl Registry {
         params: Option<Box<RawValue>>,
         options: CallOptions,
     ) -> Result<Box<RawValue>> {
-        let snapshot = self.inner.snapshot.load_full();
-        let source = snapshot.effective_sources.get(id).ok_or_else(|| self.inner.unknown_source_error(id.as_str()))?;
-        if !snapshot.inventory.source(id).is_some_and(|state| self.inner.is_enabled(id, state.enabled)) {
+        let snapshot = self.state.snapshot();
+        let source = snapshot.effective_sources.get(id).ok_or_else(|| snapshot.unknown_source_error(id.as_str()))?;
+        if !snapshot.is_enabled(id) {
             return Err(disabled_source_error(id));
         }
         // Trust and the state of the journal are checked where the request is sent.
         let context = options.call_context(options.timeout.unwrap_or(source.settings.call_timeout()));
         let request = SourceRequest { method: method.to_owned(), params, meta: options.meta, context };
-        self.inner.send_request(source, request).await
+        self.dispatcher.send_request(source, request).await
     }
 }

@@ -14,18 +14,17 @@ use tokio::time::Instant;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
-use super::redact_result;
+use super::{Dispatcher, redact_result};
 use crate::breaker::{BreakerDecision, BreakerPermit, NoResponseReason};
 use crate::clock::{Clock, deadline_after};
 use crate::connector::{CallContext, CallFailure, SourceRequest, ToolCall, ToolResult};
 use crate::connectors::{ConnectorSlot, MAX_CALLS_PER_TOOL};
-use crate::registry::RegistryInner;
 use crate::store::ErrorSummary;
 
-impl RegistryInner {
+impl Dispatcher {
     /// Sends a call to its source and reports the outcome to the circuit breaker.
     pub(super) async fn send_call(&self, source: &Source, mut call: ToolCall) -> Result<ToolResult> {
-        self.ensure_can_contact(&source.id)?;
+        self.state.snapshot().ensure_can_contact(&source.id)?;
         // One deadline for both waits and the call itself: each wait shortens what is left for the next step.
         let slot = self.connectors.slot(source);
         let deadline = deadline_after(call.context.timeout);
@@ -40,7 +39,7 @@ impl RegistryInner {
 
     /// Sends any other request to its source. The concurrency limit of tools does not apply.
     pub(super) async fn send_request(&self, source: &Source, mut request: SourceRequest) -> Result<Box<RawValue>> {
-        self.ensure_can_contact(&source.id)?;
+        self.state.snapshot().ensure_can_contact(&source.id)?;
         let slot = self.connectors.slot(source);
         let deadline = deadline_after(request.context.timeout);
         let guard = self.admit_call(&slot, &source.id, &mut request.context, deadline).await?;
@@ -63,7 +62,7 @@ impl RegistryInner {
             let decision = slot.breaker().admit(Instant::now());
             match decision {
                 BreakerDecision::Allow(permit) => {
-                    return Ok(BreakerGuard { slot, clock: &self.options.clock, permit, reported: false });
+                    return Ok(BreakerGuard { slot, clock: &self.state.options.clock, permit, reported: false });
                 }
                 // Not waited for: the caller may have an alternative, and knows from the details when to try again.
                 BreakerDecision::Reject(wait) => return Err(breaker_open_error(slot, id, wait)),

@@ -1,6 +1,6 @@
 //! Connector for workflows described by an Arazzo document: each workflow is a tool, and its steps are calls to tools
-//! of other sources through the registry. It sends no requests itself, so every step is subject to policy, breaker and
-//! statistics like any other call.
+//! of other sources through a [`ToolCaller`]. It sends no requests itself, so every step is subject to policy, breaker
+//! and statistics like any other call.
 //!
 //! The state machine of a workflow (which step is next, criteria, retries, outputs) is `toolcrib_core::arazzo`, without
 //! I/O. This module reads the document, finds the tool that a step means, calls it, and feeds the response back.
@@ -15,16 +15,19 @@ mod target;
 mod document;
 mod result;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::arazzo::build_workflow_tool;
-use toolcrib_core::{Code, Result, ResultExt, Source};
+use toolcrib_core::catalog::{Caller, CatalogSource};
+use toolcrib_core::{Code, Result, ResultExt, Source, SourceId};
 
 use super::openapi::{discover_in_time, run_blocking, unsupported_request};
 use super::{CallFailure, Connector, Discovered, Discovery, DocumentVersions, SourceRequest, ToolCall, ToolResult};
-use crate::connectors::WeakRegistry;
+use crate::call::{CallOutput, CallRequest};
+use crate::trace::Trace;
 use document::LoadedDocument;
 use operations::OperationLookup;
 
@@ -37,17 +40,32 @@ const READER_VERSION: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"), "/1
 pub(crate) struct WorkflowConnector {
     /// As declared, with references unresolved.
     source: Source,
-    /// Steps are called through the registry, which owns this connector; hence weak.
-    registry: WeakRegistry,
     /// Last parsed document, reused while the file is unchanged.
     loaded: Mutex<Option<Arc<LoadedDocument>>>,
     /// Finds the tools that steps refer to.
     operations: OperationLookup,
 }
 
+/// Gives the steps of a workflow access to the other sources of the registry. The context of each call carries one, so
+/// that no connector holds a reference to its registry.
+#[async_trait]
+pub(crate) trait ToolCaller: Send + Sync {
+    /// Returns every source with default settings and overrides applied.
+    fn sources(&self) -> Arc<BTreeMap<SourceId, Arc<Source>>>;
+
+    /// Returns the tools of a source; discovers it first if it never was. Fails if its tools stay unknown.
+    async fn source_tools(&self, id: &SourceId, trace: Option<&Trace>) -> Result<Arc<CatalogSource>>;
+
+    /// Fails when the document of a source names a server that it did not name when the project's file was trusted.
+    fn ensure_servers_are_trusted(&self, id: &SourceId, servers: &BTreeSet<String>) -> Result<()>;
+
+    /// Calls a tool like any other caller does, with policy, circuit breaker and statistics.
+    async fn call_tool(self: Arc<Self>, caller: &Caller, request: CallRequest<'_>) -> Result<CallOutput>;
+}
+
 impl WorkflowConnector {
-    pub(crate) fn new(source: Source, registry: WeakRegistry) -> WorkflowConnector {
-        WorkflowConnector { source, registry, loaded: Mutex::default(), operations: OperationLookup::default() }
+    pub(crate) fn new(source: Source) -> WorkflowConnector {
+        WorkflowConnector { source, loaded: Mutex::default(), operations: OperationLookup::default() }
     }
 
     /// Reads the file and lists its workflows as tools, unless it is unchanged since the last discovery.

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{Notify, broadcast};
 use toolcrib_core::SourceId;
 
-use crate::registry::RegistryNotice;
+use crate::state::RegistryNotice;
 
 /// Through this, connectors report the announcements of their sources. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -15,11 +15,11 @@ use toolcrib_core::manifest::{Delta, Manifest, PackedManifest, ToolChange};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
 
-use super::{PendingSource, Refresh, RefreshOutcome, RefreshStatus};
+use super::{PendingSource, Refresh, RefreshOutcome, RefreshStatus, Refresher};
 use crate::clock::deadline_after;
 use crate::connector::{Discovered, Discovery};
-use crate::registry::{DiscoveryStage, PrecomputedDelta, RegistryInner, RegistryNotice, WriteOutcome, WriterState};
 use crate::secret::connection_fingerprint;
+use crate::state::{DiscoveryStage, PrecomputedDelta, RegistryNotice, WriteOutcome, WriterState};
 use crate::store::{DiscoveryCheck, ErrorSummary, Lease, SourceStatus};
 use crate::trace::Trace;
 
@@ -49,14 +49,14 @@ struct FailedDiscovery {
     previous_status: SourceStatus,
 }
 
-impl RegistryInner {
+impl Refresher {
     /// Discovers a source and reports the outcome to log, metrics, spans and subscribers. `before` is the status when
     /// the discovery was requested. Never fails: an error is part of the outcome, beside the list that is still served.
     pub(super) async fn discover(&self, source: &Source, refresh: &Refresh, before: &SourceStatus) -> RefreshOutcome {
         let started = tokio::time::Instant::now();
-        let trace = self.start_trace(refresh.trace.as_ref());
+        let trace = self.monitoring.start_trace(refresh.trace.as_ref());
         // Fails only without subscribers, here and below.
-        let _ = self.notices.send(RegistryNotice::DiscoveryStarted(source.id.clone()));
+        let _ = self.state.notices.send(RegistryNotice::DiscoveryStarted(source.id.clone()));
         let result = self.discover_with_lease(source, refresh, before, &trace).await;
         let mut outcome =
             result.unwrap_or_else(|error| self.current_outcome(&source.id, Some(ErrorSummary::from_error(&error))));
@@ -71,8 +71,8 @@ impl RegistryInner {
         let elapsed = started.elapsed();
         outcome.elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         self.record_discovery_span(source, &outcome, elapsed, &trace, refresh.trace.as_ref());
-        self.metrics.record_discovery(source.kind.name(), outcome.status.name(), elapsed);
-        let _ = self.notices.send(RegistryNotice::DiscoveryFinished(Arc::new(outcome.clone())));
+        self.monitoring.metrics.record_discovery(source.kind.name(), outcome.status.name(), elapsed);
+        let _ = self.state.notices.send(RegistryNotice::DiscoveryFinished(Arc::new(outcome.clone())));
         outcome
     }
 
@@ -86,13 +86,13 @@ impl RegistryInner {
         before: &SourceStatus,
         trace: &Trace,
     ) -> Result<RefreshOutcome> {
-        self.ensure_can_contact(&source.id)?;
+        self.state.snapshot().ensure_can_contact(&source.id)?;
         // Unique per discovery: two registries in one process are two holders.
         let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
         let mut retry_interval = MIN_LEASE_RETRY_INTERVAL;
         // The other process may be in a first start, which has the longest timeout.
         let deadline = deadline_after(self.discovery_timeout(source, false).saturating_add(DISCOVERY_GRACE_PERIOD));
-        while let Lease::HeldFor(_) = self.store.acquire_lease(&source.id, &holder, LEASE_DURATION).await? {
+        while let Lease::HeldFor(_) = self.state.store.acquire_lease(&source.id, &holder, LEASE_DURATION).await? {
             if tokio::time::Instant::now() > deadline {
                 let message = "another process has been discovering it for too long; try again";
                 return Err(Error::new(Code::ToolUnavailable, message));
@@ -102,7 +102,7 @@ impl RegistryInner {
             retry_interval = (retry_interval * 2).min(MAX_LEASE_RETRY_INTERVAL);
         }
         // Another process may have discovered the source between the request and the lease.
-        self.catch_up().await?;
+        self.state.catch_up().await?;
         if let Some(outcome) = self.outcome_of_other_process(&source.id, before, refresh.force) {
             self.release_lease(&source.id, &holder).await;
             return Ok(outcome);
@@ -111,7 +111,7 @@ impl RegistryInner {
         let renewal = async {
             loop {
                 tokio::time::sleep(LEASE_RENEW_INTERVAL).await;
-                match self.store.acquire_lease(&source.id, &holder, LEASE_DURATION).await {
+                match self.state.store.acquire_lease(&source.id, &holder, LEASE_DURATION).await {
                     Ok(Lease::Granted) => {}
                     Ok(Lease::HeldFor(_)) => {
                         tracing::warn!(server_name = %source.id, "the discovery lease was lost; the source may be contacted twice");
@@ -131,31 +131,27 @@ impl RegistryInner {
 
     /// Releases the lease. A failure is only logged: the outcome is recorded by now, and the lease expires by itself.
     async fn release_lease(&self, id: &SourceId, holder: &str) {
-        let released = self.store.release_lease(id, holder).await;
+        let released = self.state.store.release_lease(id, holder).await;
         if let Err(error) = match released {
-            Ok(()) => self.catch_up().await,
+            Ok(()) => self.state.catch_up().await,
             Err(error) => Err(error),
         } {
             tracing::debug!(%error, "a discovery lease cannot be released");
         }
     }
 
-    /// Returns the status of a source; the default if it was never discovered.
-    pub(super) fn source_status(&self, id: &SourceId) -> SourceStatus {
-        self.snapshot.load().statuses.get(id).cloned().unwrap_or_default()
-    }
-
     /// Returns what another process discovered since `before`, if that satisfies this request. A forced refresh is
     /// satisfied by any attempt that has ended since the request, even a failed one; otherwise by a fresh list or a new
     /// failure.
     fn outcome_of_other_process(&self, id: &SourceId, before: &SourceStatus, force: bool) -> Option<RefreshOutcome> {
-        let after = self.source_status(id);
+        let snapshot = self.state.snapshot();
+        let after = snapshot.source_status(id);
         // No other process contacts the overridden address.
-        if self.is_overridden(id) {
+        if snapshot.environment.changes_connection(id) {
             return None;
         }
         let has_new_attempt = after.started_at != before.started_at;
-        let is_fresh = self.freshness(&self.snapshot.load(), id) == Freshness::Fresh;
+        let is_fresh = snapshot.freshness(id, self.state.now()) == Freshness::Fresh;
         let is_satisfied =
             if force { has_new_attempt } else { is_fresh || (has_new_attempt && after.last_error.is_some()) };
         is_satisfied.then(|| self.current_outcome(id, after.last_error))
@@ -163,7 +159,7 @@ impl RegistryInner {
 
     /// Returns an outcome without changes: the manifest that is served, and why there is no newer one.
     fn current_outcome(&self, id: &SourceId, error: Option<ErrorSummary>) -> RefreshOutcome {
-        let snapshot = self.snapshot.load();
+        let snapshot = self.state.snapshot();
         let status = if error.is_some() { RefreshStatus::Failed } else { RefreshStatus::Unchanged };
         let inventory_hash = snapshot.inventory.source(id).and_then(|state| state.manifest);
         let unchanged = snapshot.catalog.tool_count(id);
@@ -175,17 +171,19 @@ impl RegistryInner {
     async fn discover_now(&self, source: &Source, refresh: &Refresh, trace: &Trace) -> Result<RefreshOutcome> {
         // Monotonic for the duration, wall clock for the record.
         let started = tokio::time::Instant::now();
-        let started_at = self.options.clock.now();
-        let status = self.source_status(&source.id);
-        let fingerprint = connection_fingerprint(&self.store_key, &source.kind);
+        let started_at = self.state.now();
+        let status = self.state.snapshot().source_status(&source.id);
+        let fingerprint = connection_fingerprint(&self.state.store_key, &source.kind);
         let timeout = self.discovery_timeout(source, status.checked_at.is_some());
         let same_connection = fingerprint.is_some() && fingerprint == status.connection_fingerprint;
-        let is_loaded = self.snapshot.load().catalog.source(&source.id).is_some();
+        let is_loaded = self.state.snapshot().catalog.source(&source.id).is_some();
         // Conditional discovery (ETag, hash) only if the known list is of the same address and is still loaded.
-        let known_versions = status
-            .document_versions
-            .clone()
-            .filter(|_| same_connection && is_loaded && !refresh.force && !self.is_overridden(&source.id));
+        let known_versions = status.document_versions.clone().filter(|_| {
+            same_connection
+                && is_loaded
+                && !refresh.force
+                && !self.state.snapshot().environment.changes_connection(&source.id)
+        });
         let era = status.era.clone();
         let discovery = Discovery {
             timeout,
@@ -212,7 +210,7 @@ impl RegistryInner {
         };
         // A document that sends requests to servers outside of the trust is a failed discovery.
         let discovered = discovered.and_then(|discovered| {
-            self.ensure_servers_are_trusted(&source.id, &discovered.servers)?;
+            self.state.ensure_servers_are_trusted(&source.id, &discovered.servers)?;
             Ok(discovered)
         });
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -228,10 +226,10 @@ impl RegistryInner {
             // Unchanged documents: only the check is recorded, the stored manifest stays current. The failures and the
             // backoff are cleared, as after any success.
             Ok(discovered) if discovered.unchanged => {
-                let tool_count = self.snapshot.load().catalog.tool_count(&source.id);
+                let tool_count = self.state.snapshot().catalog.tool_count(&source.id);
                 let status = SourceStatus {
                     started_at,
-                    checked_at: Some(self.options.clock.now()),
+                    checked_at: Some(self.state.now()),
                     attempted_fingerprint: fingerprint,
                     document_versions: discovered.versions,
                     failures: 0,
@@ -243,7 +241,7 @@ impl RegistryInner {
                 };
                 let check = check(tool_count);
                 let decide = |writer: &WriterState| writer.inventory.require_source(&source.id).map(|_| Vec::new());
-                self.write(&Actor::refresh(), Some((&check, &status)), decide).await?;
+                self.state.write(&Actor::refresh(), Some((&check, &status)), decide).await?;
                 slot.record_discovery();
                 log_success(source, tool_count, duration_ms, trace);
                 Ok(RefreshOutcome { contacted: true, ..self.current_outcome(&source.id, None) })
@@ -253,7 +251,7 @@ impl RegistryInner {
                 self.notify_stage(source, DiscoveryStage::Recording { tools: discovered.tools.len() });
                 let status = SourceStatus {
                     started_at,
-                    checked_at: Some(self.options.clock.now()),
+                    checked_at: Some(self.state.now()),
                     connection_fingerprint: fingerprint.or(status.connection_fingerprint),
                     attempted_fingerprint: fingerprint,
                     era: discovered.era.clone(),
@@ -289,19 +287,19 @@ impl RegistryInner {
     /// See [`Registry::record_wait_timeout`](crate::Registry::record_wait_timeout).
     pub(super) async fn record_wait_timeout(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
         let id = &pending.source;
-        let Some(source) = self.snapshot.load().effective_sources.get(id).cloned() else { return Ok(()) };
-        let status = self.source_status(id);
+        let Some(source) = self.state.snapshot().effective_sources.get(id).cloned() else { return Ok(()) };
+        let status = self.state.snapshot().source_status(id);
         if status.started_at != pending.started_at {
             // It ended after all, in this or another process, and its outcome is recorded.
             return Ok(());
         }
         let waited_ms = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
         let attempt = FailedDiscovery {
-            began_at: Timestamp(self.options.clock.now().0.saturating_sub(waited_ms)),
+            began_at: Timestamp(self.state.now().0.saturating_sub(waited_ms)),
             // The reader's timeout is no attempt of its own and must not supersede a discovery that is still running.
             started_at: status.started_at,
             duration_ms: waited_ms.unsigned_abs(),
-            connection_fingerprint: connection_fingerprint(&self.store_key, &source.kind),
+            connection_fingerprint: connection_fingerprint(&self.state.store_key, &source.kind),
             previous_status: status,
         };
         let message = format!("it was not discovered within {}", format_duration(waited));
@@ -320,7 +318,7 @@ impl RegistryInner {
         } = attempt;
         let failure = ErrorSummary::from_error(&self.connectors.slot(source).redactor().redact_error(error));
         let failures = status.failures.saturating_add(1);
-        let now = self.options.clock.now();
+        let now = self.state.now();
         // Random, so that processes and sources that failed together do not retry together.
         let not_before = now.plus(backoff(failures, rand::random::<f64>()));
         let status = SourceStatus {
@@ -332,15 +330,15 @@ impl RegistryInner {
             not_before: Some(not_before),
             ..status
         };
-        if self.is_overridden(&source.id) {
-            self.record_local(source, None, status).await?;
+        if self.state.snapshot().environment.changes_connection(&source.id) {
+            self.state.record_local(source, None, status).await?;
         } else {
             let error = Some(failure.clone());
             let check =
                 DiscoveryCheck { source: source.id.clone(), at: began_at, duration_ms, tool_count: None, error };
             // `require_source` fails if the source was removed meanwhile: its failure is of no interest then.
             let decide = |writer: &WriterState| writer.inventory.require_source(&source.id).map(|_| Vec::new());
-            self.write(&Actor::refresh(), Some((&check, &status)), decide).await?;
+            self.state.write(&Actor::refresh(), Some((&check, &status)), decide).await?;
         }
         Ok(failure)
     }
@@ -348,7 +346,7 @@ impl RegistryInner {
     /// Notifies subscribers of the progress of a discovery.
     fn notify_stage(&self, source: &Source, stage: DiscoveryStage) {
         // Fails only without subscribers.
-        let _ = self.notices.send(RegistryNotice::DiscoveryProgress { source: source.id.clone(), stage });
+        let _ = self.state.notices.send(RegistryNotice::DiscoveryProgress { source: source.id.clone(), stage });
     }
 
     /// Records a discovered tool list: first the manifest, then the event that refers to it. An unchanged list writes
@@ -362,8 +360,8 @@ impl RegistryInner {
         check: impl Fn(usize) -> DiscoveryCheck,
     ) -> Result<RefreshOutcome> {
         let id = source.id.clone();
-        let bounds = self.options.tool_limits;
-        let known = self.snapshot.load().catalog.source(&id).map(|source| source.segment.clone());
+        let bounds = self.state.options.tool_limits;
+        let known = self.state.snapshot().catalog.source(&id).map(|source| source.segment.clone());
         // Hashing and packing a large list takes a while, so it runs on a blocking thread.
         let packed = tokio::task::spawn_blocking(move || {
             let manifest = Manifest::new(&id, &discovered.tools, discovered.skipped, &bounds);
@@ -382,24 +380,24 @@ impl RegistryInner {
         let check = check(after.tools.len());
         let after = Arc::new(after);
         // A list from an overridden address holds for this process alone and is not stored.
-        if self.is_overridden(&source.id) {
-            let delta = self.record_local(source, Some((after.clone(), precomputed)), status).await?;
+        if self.state.snapshot().environment.changes_connection(&source.id) {
+            let delta = self.state.record_local(source, Some((after.clone(), precomputed)), status).await?;
             let changed = !delta.is_empty();
             return Ok(self.build_outcome(source, delta, changed, &after));
         }
         // The manifest first: an event must never refer to content that is not stored.
-        self.store.put_manifest(&after).await?;
+        self.state.store.put_manifest(&after).await?;
         let decide = |writer: &WriterState| {
             let before = writer.previous_manifest(&source.id);
             let delta = precomputed.delta(&before);
             let update = ManifestUpdate { before, after: after.clone(), delta };
             writer.inventory.decide(&Command::Record(update))
         };
-        Ok(match self.write(&Actor::refresh(), Some((&check, &status)), decide).await? {
+        Ok(match self.state.write(&Actor::refresh(), Some((&check, &status)), decide).await? {
             WriteOutcome::Applied(events) => {
                 // Same fingerprint: an older version may have packed the list differently.
                 if events.is_empty() && !source.kind.is_builtin() {
-                    self.replace_segment(&after).await;
+                    self.state.replace_segment(&after).await;
                 }
                 self.build_outcome(source, recorded_delta(&events, after.tools.len()), !events.is_empty(), &after)
             }
@@ -410,7 +408,7 @@ impl RegistryInner {
     /// Builds an outcome with the tool names that agents see. The journal stores the source's own names, so they are
     /// translated here.
     fn build_outcome(&self, source: &Source, delta: Delta, changed: bool, after: &PackedManifest) -> RefreshOutcome {
-        let snapshot = self.snapshot.load();
+        let snapshot = self.state.snapshot();
         let catalog_source = snapshot.catalog.source(&source.id);
         // Removed tools have no entry any more; their name is derived as the catalogue would.
         let name = |original: &String| {

@@ -15,8 +15,8 @@ use futures_util::future::BoxFuture;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::{Result, SourceId, Timestamp};
 
-use super::{Refresh, RefreshOutcome};
-use crate::registry::{Registry, RegistryInner};
+use super::{Refresh, RefreshOutcome, Refresher};
+use crate::registry::Registry;
 use crate::trace::Trace;
 
 /// Time after which another background refresh may start, although discoveries of the last one may still be running.
@@ -77,25 +77,14 @@ impl Registry {
         backoff: BackoffPolicy,
         keep: bool,
     ) -> Vec<PendingDiscovery> {
-        let shared = &self.inner;
-        let due = shared.sources_to_discover(required, among, backoff, keep, None);
-        shared.log_discovery_start(&due, false, None);
-        let snapshot = shared.snapshot.load_full();
-        let pending = |id: SourceId| {
-            let failed_before = shared.has_failed_before(&snapshot, &id);
-            let started_at = snapshot.statuses.get(&id).map(|status| status.started_at).unwrap_or_default();
-            let refresh = Refresh { keep_connection: keep, ..Refresh::default() };
-            let outcome = shared.clone().refresh_source(id.clone(), refresh).boxed();
-            PendingDiscovery { source: PendingSource { source: id, failed_before, started_at }, outcome }
-        };
-        due.into_iter().map(pending).collect()
+        self.refresher.pending_discoveries(required, among, backoff, keep)
     }
 
     /// Records that a source did not answer while a reader waited for it. Counts as a failure, so that the backoff
     /// spares the next reader the same wait. Does nothing if a discovery of the source has ended since `pending` was
     /// returned.
     pub async fn record_wait_timeout(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
-        self.inner.record_wait_timeout(pending, waited).await
+        self.refresher.record_wait_timeout(pending, waited).await
     }
 
     /// Discovers sources until `required` is satisfied. `among` limits this to some sources; `keep` keeps connections
@@ -106,37 +95,58 @@ impl Registry {
         among: Option<&[SourceId]>,
         keep: bool,
     ) -> Vec<RefreshOutcome> {
-        self.inner.ensure_freshness(required, among, keep, None).await
+        self.refresher.ensure_freshness(required, among, keep, None).await
     }
 
     /// Like [`Registry::ensure_freshness`], but waits no longer than `limit`. Discoveries that were started continue
     /// and are published when they end.
     pub async fn ensure_freshness_within(&self, required: RequiredFreshness, limit: Duration) {
         // Started discoveries belong to the registry and continue after the timeout.
-        let _ = tokio::time::timeout(limit, self.inner.ensure_freshness(required, None, false, None)).await;
+        let _ = tokio::time::timeout(limit, self.refresher.ensure_freshness(required, None, false, None)).await;
     }
 
     /// Discovers missing and stale sources in the background, unless that is running already. Returns at once.
     pub fn refresh_in_background(&self) {
-        self.inner.refresh_in_background();
+        self.refresher.refresh_in_background();
     }
 }
 
-impl RegistryInner {
+impl Refresher {
+    /// See [`Registry::pending_discoveries`].
+    fn pending_discoveries(
+        self: &Arc<Self>,
+        required: RequiredFreshness,
+        among: Option<&[SourceId]>,
+        backoff: BackoffPolicy,
+        keep: bool,
+    ) -> Vec<PendingDiscovery> {
+        let due = self.sources_to_discover(required, among, backoff, keep, None);
+        self.log_discovery_start(&due, false, None);
+        let snapshot = self.state.snapshot();
+        let pending = |id: SourceId| {
+            let failed_before = snapshot.has_failed_before(&id);
+            let started_at = snapshot.statuses.get(&id).map(|status| status.started_at).unwrap_or_default();
+            let refresh = Refresh { keep_connection: keep, ..Refresh::default() };
+            let outcome = self.clone().refresh_source(id.clone(), refresh).boxed();
+            PendingDiscovery { source: PendingSource { source: id, failed_before, started_at }, outcome }
+        };
+        due.into_iter().map(pending).collect()
+    }
+
     /// See [`Registry::refresh_in_background`].
     pub(crate) fn refresh_in_background(self: &Arc<Self>) {
-        let shared = self.clone();
-        if shared.shutdown.is_cancelled() || shared.discoveries.background_refresh.swap(true, Ordering::SeqCst) {
+        if self.tasks.shutdown().is_cancelled() || self.in_flight.background_refresh.swap(true, Ordering::SeqCst) {
             return;
         }
+        let refresher = self.clone();
         self.tasks.spawn(async move {
             // A source that hangs must not block the next background refresh; discoveries that were started continue.
             let refresh = tokio::time::timeout(
                 BACKGROUND_REFRESH_TIMEOUT,
-                shared.ensure_freshness(RequiredFreshness::Fresh, None, false, None),
+                refresher.ensure_freshness(RequiredFreshness::Fresh, None, false, None),
             );
-            shared.shutdown.run_until_cancelled(refresh).await;
-            shared.discoveries.background_refresh.store(false, Ordering::SeqCst);
+            refresher.tasks.shutdown().run_until_cancelled(refresh).await;
+            refresher.in_flight.background_refresh.store(false, Ordering::SeqCst);
         });
     }
 
@@ -170,17 +180,18 @@ impl RegistryInner {
             return Vec::new();
         }
         // A rewritten secret file changes the connection data, which makes a list outdated whatever its age.
-        self.rehash_references(among);
-        let snapshot = self.snapshot.load_full();
+        self.state.rehash_references(among);
+        let snapshot = self.state.snapshot();
+        let now = self.state.now();
         let mut due_sources = Vec::new();
         let mut stale = Vec::new();
         let all = among.is_none().then(|| snapshot.inventory.sources()).into_iter().flatten();
         let some = among.unwrap_or_default().iter().filter_map(|id| Some((id, snapshot.inventory.source(id)?)));
         for (id, state) in all.chain(some) {
-            if !self.is_enabled(id, state.enabled) || self.ensure_can_contact(id).is_err() {
+            if !snapshot.environment.is_enabled(id, state) || snapshot.ensure_can_contact(id).is_err() {
                 continue;
             }
-            let freshness = self.freshness(&snapshot, id);
+            let freshness = snapshot.freshness(id, now);
             self.count_cache_lookup(id, freshness, trace);
             let invalidated = snapshot.statuses.get(id).is_some_and(|status| status.invalidated);
             // Invalidated lists and lists of another address or of other credentials are not served to a reader that
@@ -193,13 +204,13 @@ impl RegistryInner {
             };
             match (is_due, freshness) {
                 // In its backoff period: the last known list, if there is one, is served with the error beside it.
-                (true, _) if backoff == BackoffPolicy::Respect && self.is_backing_off(&snapshot, id) => {}
+                (true, _) if backoff == BackoffPolicy::Respect && snapshot.is_backing_off(id, now) => {}
                 (true, _) => due_sources.push(id.clone()),
                 (false, Freshness::Stale) => stale.push(id.clone()),
                 (false, Freshness::Fresh | Freshness::Missing) => {}
             }
         }
-        if self.options.revalidate {
+        if self.state.options.revalidate {
             self.revalidate(stale, keep, trace);
         }
         due_sources
@@ -207,18 +218,18 @@ impl RegistryInner {
 
     /// Refreshes stale sources in the background, after their lists were served.
     fn revalidate(self: &Arc<Self>, stale: Vec<SourceId>, keep: bool, trace: Option<&Trace>) {
-        let snapshot = self.snapshot.load_full();
+        let snapshot = self.state.snapshot();
+        let now = self.state.now();
         // A stale source that keeps failing is not tried again by every reader either.
-        let stale: Vec<SourceId> = stale.into_iter().filter(|id| !self.is_backing_off(&snapshot, id)).collect();
-        if stale.is_empty() || self.shutdown.is_cancelled() {
+        let stale: Vec<SourceId> = stale.into_iter().filter(|id| !snapshot.is_backing_off(id, now)).collect();
+        if stale.is_empty() || self.tasks.shutdown().is_cancelled() {
             return;
         }
-        let shared = self.clone();
+        let refresher = self.clone();
         let trace = trace.cloned();
-        self.tasks.spawn(async move {
-            let refresh =
-                shared.refresh(Refresh { sources: Some(stale), keep_connection: keep, trace, ..Refresh::default() });
-            shared.shutdown.run_until_cancelled(refresh).await;
+        self.tasks.spawn_until_shutdown(async move {
+            let refresh = Refresh { sources: Some(stale), keep_connection: keep, trace, ..Refresh::default() };
+            refresher.refresh(refresh).await
         });
     }
 }

@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use toolcrib_core::Source;
 
-use super::RefreshOutcome;
-use crate::registry::RegistryInner;
+use super::{RefreshOutcome, Refresher};
 use crate::spans::{FinishedSpan, SpanDetails, SpanError, limit_names};
 use crate::trace::Trace;
 
-impl RegistryInner {
+impl Refresher {
     /// Records a span for a list that was fresh, as a cache hit. A trace then shows that the list was served from the
     /// cache, and not that a discovery is missing.
     pub(super) fn record_fresh_span(&self, source: &Source, outcome: &RefreshOutcome, parent: Option<&Trace>) {
-        if self.options.span_queue.is_some() {
-            let trace = self.start_trace(parent);
+        if self.monitoring.span_queue.is_some() {
+            let trace = self.monitoring.start_trace(parent);
             self.record_discovery_span(source, outcome, Duration::ZERO, &trace, parent);
         }
     }
@@ -32,13 +31,13 @@ impl RegistryInner {
     ) {
         // Reading built-in tools is no discovery.
         let is_exported = trace.is_sampled() && !source.kind.is_builtin();
-        let Some(span_queue) = self.options.span_queue.as_ref().filter(|_| is_exported) else { return };
-        let snapshot = self.snapshot.load();
+        let Some(span_queue) = self.monitoring.span_queue.as_ref().filter(|_| is_exported) else { return };
+        let snapshot = self.state.snapshot();
         let entries = snapshot.catalog.source(&source.id).map(|source| source.segment.entries()).unwrap_or_default();
         span_queue.record(FinishedSpan {
             trace: trace.clone(),
-            parent: self.parent_trace(parent).map(Trace::span_id),
-            ended_at: self.options.clock.system_time(),
+            parent: self.monitoring.parent_trace(parent).map(Trace::span_id),
+            ended_at: self.state.options.clock.system_time(),
             elapsed,
             details: SpanDetails::Discovery {
                 source: source.id.clone(),
@@ -48,7 +47,7 @@ impl RegistryInner {
                 tools: limit_names(entries.iter().map(|entry| entry.name.as_str())),
                 cache_hit: outcome.status == super::RefreshStatus::Fresh,
                 // For this process; the stored counts of other processes are not part of it.
-                hit_ratio: self.metrics.hit_ratio(&source.id),
+                hit_ratio: self.monitoring.metrics.hit_ratio(&source.id),
             },
             error: outcome
                 .error

@@ -61,7 +61,7 @@ pub fn random_token() -> String {
 impl Registry {
     /// Returns the current time by the registry's clock.
     pub fn now(&self) -> Timestamp {
-        self.inner.options.clock.now()
+        self.state.now()
     }
 
     /// Creates a token. Without `expires` it is valid until revoked. Fails with `BAD_REQUEST` for a duration of zero,

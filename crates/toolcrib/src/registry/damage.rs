@@ -1,42 +1,18 @@
-//! Damage of the journal. What can be read of a damaged journal is served, but calls and writes are refused until an
-//! administrator accepts the damage: a lost record may have disabled a tool or revoked a token.
+//! Accepting damage of the journal, and reading what is left of a damaged store.
 //!
-//! Three kinds are told apart. Damage of records is found while reading: a gap in the sequence, a wrong checksum,
-//! invalid JSON. Damage of the head is found by comparing with `DATA/head`: the journal is shorter than remembered, or
-//! has another record at that position. Damage of the store's file means that it is missing or no database; accepting
-//! it needs a new file.
+//! While there is unaccepted damage, calls and writes are refused. Accepting it is a decision of an administrator: it
+//! is recorded in the journal, and revokes every token, because the record that revoked one may be lost.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use serde::Serialize;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::inventory::{Actor, Command, Damage, DamageLog, Event, Origin, StoredEvent};
-use toolcrib_core::{Code, Error, Result};
+use toolcrib_core::inventory::{Actor, Command, Event, Origin, StoredEvent};
+use toolcrib_core::{Error, Result};
 
-use super::journal::{EntryStatus, JournalEntry};
-use super::publish::WriterState;
-use super::{Registry, RegistryInner, Snapshot};
-use crate::store::{JournalPosition, Salvage, StoreState};
-
-/// Maximum number of faults quoted in an error message; `verify` lists all of them. Every refused call repeats the
-/// message, so it stays short.
-const MAX_QUOTED_FAULTS: usize = 2;
-
-/// Rest of the message: what the damage means, and the next step.
-const DAMAGE_CONSEQUENCES: &str = "revoked tokens, disabled tools and sources added at run time may be lost, so calls and changes are \
-                            refused; run `toolcrib verify`";
-
-/// Damage of the journal; `faults` returns what no administrator has accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct JournalDamage {
-    /// Damage found while reading records, and which of it was accepted.
-    pub(super) log: DamageLog,
-    /// Damage found by comparing the journal with the head file.
-    pub(super) head: Option<Damage>,
-    /// Damage of the store's file as a whole.
-    pub(super) store: Option<(StoreState, Damage)>,
-}
+use super::Registry;
+use crate::state::JournalDamage;
+use crate::store::Salvage;
 
 /// Result of accepting damage: what was revoked, and what may be lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -53,195 +29,10 @@ pub struct DamageAcceptance {
     pub seq: u64,
 }
 
-impl JournalDamage {
-    /// Checks the next record after `before`: sequence numbers have no gaps, and the record must be readable. Called
-    /// for every record in order; `before` is the sequence number of the previous one.
-    pub(super) fn add_record(&mut self, before: u64, entry: &JournalEntry) {
-        let seq = entry.record.seq;
-        if seq > before + 1 {
-            self.log.add(Damage::Missing { first: before + 1, last: seq - 1 });
-        }
-        match &entry.status {
-            EntryStatus::Damaged(reason) => self.log.add(Damage::Unreadable { seq, reason: reason.to_string() }),
-            EntryStatus::Understood | EntryStatus::Newer(_) => {}
-        }
-        // A `DamageAccepted` without a checksum may be a garbled record of another type, so it accepts nothing.
-        if let Event::DamageAccepted { records, .. } = &entry.record.event
-            && entry.has_checksum
-        {
-            self.log.accept(seq, records.as_deref());
-            self.head = None;
-        }
-    }
-
-    /// Returns every fault: of the store, of the head, of records.
-    pub(super) fn faults(&self) -> impl Iterator<Item = &Damage> {
-        let store = self.store.iter().map(|(_, damage)| damage);
-        store.chain(&self.head).chain(self.log.unaccepted())
-    }
-
-    /// Whether there is no unaccepted damage.
-    pub(super) fn is_empty(&self) -> bool {
-        self.faults().next().is_none()
-    }
-
-    /// Returns the state of the store that `/readyz` reports.
-    pub(super) fn state(&self) -> StoreState {
-        self.store.as_ref().map_or(StoreState::Damaged, |(state, _)| *state)
-    }
-
-    /// Returns a description of each fault.
-    pub(super) fn describe(&self) -> Vec<String> {
-        let mut faults: Vec<String> = self.faults().map(ToString::to_string).collect();
-        if self.log.unlisted_count() > 0 {
-            faults.push(format!("and {} more", self.log.unlisted_count()));
-        }
-        faults
-    }
-
-    /// Returns the ranges of records that an acceptance has to name; `None` if it covers everything. An acceptance that
-    /// names ranges does not cover damage that happens to other records later.
-    fn damaged_records(&self) -> Option<Vec<(u64, u64)>> {
-        let end = match &self.head {
-            Some(Damage::MissingEnd { head, remembered }) => Some((head + 1, *remembered)),
-            Some(_) | None => None,
-        };
-        let records = self.log.records().filter(|_| self.store.is_none())?;
-        Some(records.into_iter().chain(end).collect())
-    }
-
-    /// Whether the store's file cannot be appended to, so that a new one is needed.
-    fn needs_new_store(&self) -> bool {
-        self.store.is_some()
-            // Unreadable pages: appending to such a database could destroy more.
-            || self.log.unaccepted().iter().any(|damage| matches!(damage, Damage::UnreadableAfter { .. }))
-    }
-
-    /// Returns the error with which calls and writes are refused.
-    pub(crate) fn to_error(&self) -> Error {
-        let mut quoted: Vec<String> = self.faults().take(MAX_QUOTED_FAULTS).map(ToString::to_string).collect();
-        let more = self.faults().count() - quoted.len() + self.log.unlisted_count();
-        if more > 0 {
-            quoted.push(format!("and {more} more"));
-        }
-        let message = format!("the journal is damaged ({}): {DAMAGE_CONSEQUENCES}", quoted.join("; "));
-        self.state().annotate(Error::new(Code::StoreUnavailable, message))
-    }
-
-    /// Like `to_error` for clients without credentials: reveals no paths and no details. Used by `/readyz` and for
-    /// requests with a token that cannot be checked.
-    pub(super) fn to_public_error(&self) -> Error {
-        let message = format!("the journal is damaged: {DAMAGE_CONSEQUENCES}");
-        self.state().annotate(Error::new(Code::StoreUnavailable, message))
-    }
-}
-
-impl WriterState {
-    /// Fails while there is unaccepted damage.
-    pub(super) fn ensure_undamaged(&self) -> Result<()> {
-        if self.damage.is_empty() { Ok(()) } else { Err(self.damage.to_error()) }
-    }
-}
-
-/// Checks while reading that records which must be in the store are there, unchanged.
-pub(super) struct HeadCheck {
-    /// Last record that this process read earlier.
-    last_read: JournalPosition,
-    /// Last record according to the head file.
-    remembered: Option<JournalPosition>,
-    /// Whether the record at `last_read` was seen again.
-    last_read_found: bool,
-    /// Sequence number of a record that has another checksum than expected: the journal was replaced, e.g. by a backup.
-    replaced: Option<u64>,
-}
-
-impl HeadCheck {
-    /// Starts a check; `last_read` is the default position before the first read.
-    pub(super) fn new(last_read: JournalPosition, remembered: Option<JournalPosition>) -> HeadCheck {
-        HeadCheck { last_read_found: last_read.seq == 0, last_read, remembered, replaced: None }
-    }
-
-    /// Returns the sequence number to read after, so that the last record read earlier is read again. One record per
-    /// catch-up is the price for noticing a store that was replaced under a running process.
-    pub(super) fn read_after(&self) -> u64 {
-        self.last_read.seq.saturating_sub(1)
-    }
-
-    /// Compares a record with the expected ones.
-    pub(super) fn observe(&mut self, entry: &JournalEntry) {
-        let seq = entry.record.seq;
-        self.last_read_found |= seq == self.last_read.seq;
-        for expected in [Some(&self.last_read), self.remembered.as_ref()].into_iter().flatten() {
-            if expected.seq == seq && expected.checksum != *entry.checksum {
-                self.replaced = Some(seq);
-            }
-        }
-    }
-
-    /// Adds what was found to `damage`, after all records up to `last` were observed. `last` is the sequence number of
-    /// the last record in the store. A head file that is behind the journal is no damage: a process may end between the
-    /// commit and the update of the file.
-    pub(super) fn finish(self, last: u64, damage: &mut JournalDamage) {
-        // Losses before the record that accepted them are no damage any more.
-        let accepted = damage.log.accepted_through();
-        if !self.last_read_found && self.last_read.seq > accepted {
-            damage.log.add(Damage::Missing { first: self.last_read.seq, last: self.last_read.seq });
-        }
-        if let Some(seq) = self.replaced.filter(|seq| *seq > accepted) {
-            damage.head = Some(Damage::Replaced { seq });
-            return;
-        }
-        let Some(remembered) = self.remembered else { return };
-        if remembered.seq > last && remembered.seq > accepted {
-            damage.head = Some(Damage::MissingEnd { head: last, remembered: remembered.seq });
-        } else if !matches!(damage.head, Some(Damage::Replaced { .. })) {
-            damage.head = None;
-        }
-    }
-}
-
-impl Snapshot {
-    /// Fails while the journal is damaged.
-    pub(crate) fn ensure_undamaged(&self) -> Result<()> {
-        match &self.damage {
-            Some(damage) => Err(damage.to_error()),
-            None => Ok(()),
-        }
-    }
-}
-
-impl RegistryInner {
-    /// Writes the position of the last applied record to the head file. A failure is only logged: the record itself is
-    /// durable.
-    pub(super) async fn remember_head(&self) {
-        let Some(head) = &self.options.head_file else { return };
-        let position = {
-            let snapshot = self.snapshot.load();
-            // The head file is evidence of the damage and stays as it is.
-            if snapshot.damage.is_some() {
-                return;
-            }
-            snapshot.position.clone()
-        };
-        if let Err(error) = head.remember(position).await {
-            tracing::warn!(%error, cause = error.cause_chain(), "the head of the journal cannot be written");
-        }
-    }
-
-    /// Stops calls and writes if an error says that the store is damaged. Stays so until the registry is opened again.
-    pub(super) fn note_store_error(&self, writer: &mut WriterState, error: &Error) {
-        if StoreState::from_error(error) == StoreState::Damaged && writer.damage.store.is_none() {
-            tracing::error!(%error, "the store is damaged; calls and writes are refused from now on");
-            writer.damage.store = Some((StoreState::Damaged, Damage::Unusable { reason: error.message.clone() }));
-            self.publish_damage(writer);
-        }
-    }
-}
-
 impl Registry {
     /// Fails while stored tokens are not reliable: the record that revoked one may be lost.
     pub fn ensure_tokens_reliable(&self) -> Result<()> {
-        match &self.inner.snapshot.load().damage {
+        match &self.state.snapshot().damage {
             Some(damage) => Err(damage.to_public_error()),
             None => Ok(()),
         }
@@ -249,20 +40,20 @@ impl Registry {
 
     /// Returns the error with which calls and writes are refused, if the journal is damaged.
     pub fn damage_error(&self) -> Option<Error> {
-        self.inner.snapshot.load().ensure_undamaged().err()
+        self.state.snapshot().ensure_undamaged().err()
     }
 
     /// Whether the store's file is unusable, so that accepting the damage requires a new one.
     pub fn needs_new_store(&self) -> bool {
-        self.inner.snapshot.load().damage.as_ref().is_some_and(|damage| damage.needs_new_store())
+        self.state.snapshot().damage.as_ref().is_some_and(|damage| damage.needs_new_store())
     }
 
     /// Records that the damage of the journal is accepted: every token is revoked, and calls and writes resume with
     /// what can be read. Returns `None` if nothing is damaged. Writes one `DamageAccepted` and a `TokenRevoked` for
     /// each known token. If [`Registry::needs_new_store`] is true, salvage and rebuild the store instead.
     pub async fn accept_damage(&self, actor: Actor) -> Result<Option<DamageAcceptance>> {
-        self.inner.catch_up().await?;
-        let Some(damage) = self.inner.snapshot.load().damage.clone() else { return Ok(None) };
+        self.state.catch_up().await?;
+        let Some(damage) = self.state.snapshot().damage.clone() else { return Ok(None) };
         let records = damage.damaged_records();
         self.record_acceptance(damage.describe(), records, actor).await.map(Some)
     }
@@ -270,7 +61,7 @@ impl Registry {
     /// Returns a description of each fault of the journal and of the store's file.
     pub async fn describe_damage(&self) -> Vec<String> {
         let mut descriptions =
-            self.inner.snapshot.load().damage.as_ref().map(|damage| damage.describe()).unwrap_or_default();
+            self.state.snapshot().damage.as_ref().map(|damage| damage.describe()).unwrap_or_default();
         descriptions.extend(self.integrity_faults().await);
         descriptions
     }
@@ -278,7 +69,7 @@ impl Registry {
     /// Reads everything that can still be read from the store, to fill a new one. Measurements are not part of it: they
     /// can be measured again.
     pub async fn salvage(&self) -> Result<Salvage> {
-        let store = &self.inner.store;
+        let store = &self.state.store;
         let records = self.read_journal(&mut JournalDamage::default()).await?;
         let inventory = self.inventory();
         let fingerprints: Vec<Fingerprint> = inventory.sources().map(|(_, state)| state.definition).collect();
@@ -311,13 +102,13 @@ impl Registry {
     ) -> Result<DamageAcceptance> {
         let before = self.inventory();
         let command = Command::AcceptDamage { damage: descriptions.clone(), records };
-        self.inner.write_despite_damage(&actor, |writer| writer.inventory.decide(&command)).await?;
-        let position = self.inner.snapshot.load().position.clone();
+        self.state.write_despite_damage(&actor, |writer| writer.inventory.decide(&command)).await?;
+        let position = self.state.snapshot().position.clone();
         let seq = position.seq;
-        if let Some(head) = &self.inner.options.head_file {
+        if let Some(head) = &self.state.options.head_file {
             head.reset(position).await?;
         }
-        self.inner.catch_up().await?;
+        self.state.catch_up().await?;
         let disabled_sources = before.sources().filter(|(_, state)| !state.enabled);
         let disabled_tools = before.sources().flat_map(|(id, state)| {
             let disabled = state.tools.iter().filter(|(_, tool)| tool.disabled);
@@ -335,15 +126,4 @@ impl Registry {
             seq,
         })
     }
-}
-
-/// Logs damage when it is first found; returns it for the snapshot.
-pub(super) fn log_new_damage(before: &JournalDamage, after: &JournalDamage) -> Option<Arc<JournalDamage>> {
-    if after.is_empty() {
-        return None;
-    }
-    if before != after {
-        tracing::error!("{}", after.to_error());
-    }
-    Some(Arc::new(after.clone()))
 }

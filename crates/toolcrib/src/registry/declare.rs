@@ -30,22 +30,22 @@ impl Registry {
     pub async fn declare_lazily(&self, source: &Source, actor: Actor) -> Result<DeclareOutcome> {
         let outcome = self.preview_declare(source)?;
         if outcome != DeclareOutcome::Same {
-            self.inner.ensure_usable()?;
-            let declaration = self.inner.declaration(source, Origin::Runtime)?;
+            self.state.snapshot().ensure_usable()?;
+            let declaration = self.state.declaration(source, Origin::Runtime)?;
             // First the content, then the event that refers to it.
-            self.inner.store.put_definition(declaration.definition, source).await?;
+            self.state.store.put_definition(declaration.definition, source).await?;
             let id = declaration.source.clone();
             let definition = declaration.definition;
             self.execute(Command::Declare(declaration), actor).await?;
             // An old definition may hold secrets.
-            self.inner.store.remove_definitions(&id, Some(definition)).await?;
+            self.state.store.remove_definitions(&id, Some(definition)).await?;
         }
         Ok(outcome)
     }
 
     /// Returns what declaring a source would do, or why it would be rejected. Reads the snapshot only.
     pub fn preview_declare(&self, source: &Source) -> Result<DeclareOutcome> {
-        let snapshot = self.inner.snapshot.load();
+        let snapshot = self.state.snapshot();
         let state = snapshot.inventory.source(&source.id);
         // `Forbidden` marks a source of an untrusted file, which does not count as declared.
         let is_invalid = snapshot.invalid_sources.get(&source.id).is_some_and(|error| error.code != Code::Forbidden);
@@ -54,7 +54,7 @@ impl Registry {
                 format!("`{}` is declared in the configuration, which takes precedence; change it there", source.id);
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
-        let command = Command::Declare(self.inner.declaration(source, Origin::Runtime)?);
+        let command = Command::Declare(self.state.declaration(source, Origin::Runtime)?);
         Ok(match state {
             None => DeclareOutcome::New,
             Some(_) if snapshot.inventory.decide(&command)?.is_empty() => DeclareOutcome::Same,
@@ -65,7 +65,7 @@ impl Registry {
     /// Returns every source as it was declared, ordered by id, without default settings and environment overrides.
     /// Reflects whether a command has enabled or disabled it since.
     pub fn declarations(&self) -> Vec<(Origin, Source)> {
-        let snapshot = self.inner.snapshot.load();
+        let snapshot = self.state.snapshot();
         let declared = snapshot
             .declared_sources
             .values()
@@ -82,6 +82,6 @@ impl Registry {
 
     /// Returns one source as it was declared, whatever commands have changed since.
     pub fn declaration(&self, id: &SourceId) -> Option<Arc<Source>> {
-        self.inner.snapshot.load().declared_sources.get(id).cloned()
+        self.state.snapshot().declared_sources.get(id).cloned()
     }
 }

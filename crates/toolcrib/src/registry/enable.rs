@@ -9,7 +9,9 @@ use toolcrib_core::inventory::{Actor, Command};
 use toolcrib_core::tool::{ToolId, ToolName};
 use toolcrib_core::{Result, SourceId};
 
-use super::{Registry, WriteOutcome};
+use super::Registry;
+use crate::call::find_tool;
+use crate::state::WriteOutcome;
 
 /// The requested state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +41,9 @@ impl Registry {
     /// Resolves a tool name, in any accepted spelling. Fails like a call that finds no tool.
     pub fn tool_target(&self, tool: &str) -> Result<EnableTarget> {
         // On a damaged journal the tool may only seem to be unknown.
-        self.inner.snapshot.load().ensure_undamaged()?;
-        let catalog = self.catalog();
-        let tool = self.inner.find_tool(&catalog, tool)?;
+        let snapshot = self.state.snapshot();
+        snapshot.ensure_undamaged()?;
+        let tool = find_tool(&snapshot, tool, self.state.now())?;
         Ok(EnableTarget::Tool(tool.id(), tool.name().clone()))
     }
 
@@ -53,7 +55,7 @@ impl Registry {
             (EnableTarget::Tool(id, _), EnabledState::Enabled) => Command::EnableTool(id.clone()),
             (EnableTarget::Tool(id, _), EnabledState::Disabled) => Command::DisableTool(id.clone()),
         };
-        let outcome = self.inner.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
+        let outcome = self.state.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
         let changed = match outcome {
             WriteOutcome::Applied(events) => !events.is_empty(),
             WriteOutcome::Superseded => false,

@@ -23,7 +23,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, Tool, T
 
 use super::Registry;
 use super::blocking::run_blocking;
-use super::journal::{JournalEntry, READ_BATCH_SIZE};
+use crate::state::{JournalEntry, READ_BATCH_SIZE};
 
 /// A tool as it was at a time in the past.
 #[derive(Debug, Clone, Serialize)]
@@ -181,7 +181,7 @@ impl Registry {
 
     /// Resolves a tool name among the current tools first, then among deprecated ones.
     pub(super) fn resolve_tool_name(&self, name: &str) -> Result<ToolMatcher> {
-        let inventory = self.inner.snapshot.load().inventory.clone();
+        let inventory = self.state.snapshot().inventory.clone();
         let current = ToolMatcher::find(&inventory, name, |tool| !tool.deprecated)?;
         match current {
             ToolMatcher::Tool(_) => Ok(current),
@@ -209,7 +209,7 @@ impl Registry {
 
     /// Reads a manifest as a segment, which has the names that agents saw.
     pub(super) async fn load_segment(&self, manifest: Fingerprint, is_builtin: bool) -> Result<Segment> {
-        let packed = self.inner.store.manifests(&[manifest]).await?.pop();
+        let packed = self.state.store.manifests(&[manifest]).await?.pop();
         let lost = || Error::new(Code::NotFound, "that tool list is no longer in the store");
         let packed = std::sync::Arc::new(packed.ok_or_else(lost)?);
         Ok(if is_builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) })
@@ -218,10 +218,10 @@ impl Registry {
     /// Replays the journal from its first record, in batches, until `each` breaks. Reads from memory as far as that
     /// goes back. Parsing runs on a blocking thread, batch by batch, because long journals take a while.
     async fn replay(&self, mut each: impl FnMut(JournalEntry) -> ControlFlow<()>) -> Result<()> {
-        let journal = self.inner.snapshot.load().journal.clone();
+        let journal = self.state.snapshot().journal.clone();
         let mut after = 0;
         while journal.starts_after(after) {
-            let stored = self.inner.store.records(after, READ_BATCH_SIZE).await?;
+            let stored = self.state.store.records(after, READ_BATCH_SIZE).await?;
             let Some(last) = stored.last() else { break };
             after = last.seq;
             let entries = run_blocking("the journal could not be read", || {
@@ -248,7 +248,7 @@ impl Registry {
         source: &SourceId,
         matcher: &ToolMatcher,
     ) -> Result<Option<Box<RawValue>>> {
-        let Some(packed) = self.inner.store.manifests(&[manifest]).await?.pop() else { return Ok(None) };
+        let Some(packed) = self.state.store.manifests(&[manifest]).await?.pop() else { return Ok(None) };
         find_definition(&packed, source, matcher)
     }
 }

@@ -19,7 +19,7 @@ use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::Registry;
 use super::blocking::run_blocking;
-use super::journal::{EntryStatus, JournalEntry, READ_BATCH_SIZE};
+use crate::state::{EntryStatus, JournalEntry, READ_BATCH_SIZE};
 use crate::store::DiscoveryCheck;
 
 /// Which records of the journal to return; by default all that are in memory.
@@ -108,7 +108,7 @@ impl Registry {
 
     /// Scans the journal for matching records: the store first, then memory.
     async fn scan_journal(&self, query: &HistoryQuery) -> Result<HistoryPage> {
-        let journal = self.inner.snapshot.load().journal.clone();
+        let journal = self.state.snapshot().journal.clone();
         let limit = query.limit.unwrap_or(usize::MAX);
         let matcher = query.tool.as_deref().map(|name| self.resolve_tool_name(name)).transpose()?;
         let filter = Arc::new(HistoryFilter { query: query.clone(), matcher });
@@ -130,7 +130,7 @@ impl Registry {
             // Without a filter, read no more records than are returned.
             let batch =
                 if query.is_filtered() { READ_BATCH_SIZE } else { READ_BATCH_SIZE.min(limit - scan.records.len()) };
-            let stored = self.inner.store.records(scan.last_seq, batch).await?;
+            let stored = self.state.store.records(scan.last_seq, batch).await?;
             if stored.is_empty() {
                 // The store has lost records that are still in memory: continue there, so that the scan ends.
                 in_memory = true;
@@ -160,7 +160,7 @@ impl Registry {
     /// used. A notice carries the parsed record only, in which an unknown event has no content.
     pub fn history_record(&self, record: &Record) -> HistoryRecord {
         if record.event == Event::Unknown {
-            let journal = self.inner.snapshot.load().journal.clone();
+            let journal = self.state.snapshot().journal.clone();
             let entry = journal.entries_after(record.seq.saturating_sub(1)).next();
             if let Some(entry) = entry.filter(|entry| entry.record.seq == record.seq) {
                 return HistoryRecord::from_entry(entry);
@@ -172,7 +172,7 @@ impl Registry {
     /// Returns the last discovery checks of a source, newest first. Each is one attempt, successful or not. Reads the
     /// store.
     pub async fn checks(&self, id: &SourceId) -> Result<Vec<DiscoveryCheck>> {
-        self.inner.store.checks(id).await
+        self.state.store.checks(id).await
     }
 }
 

@@ -15,8 +15,8 @@ impl Registry {
     /// Returns the combined hints of all enabled sources. They do not affect when a source is refreshed; its `ttl`
     /// setting does.
     pub fn list_hints(&self) -> ListHints {
-        let snapshot = self.inner.snapshot.load_full();
-        let enabled = snapshot.inventory.sources().filter(|(id, state)| self.inner.is_enabled(id, state.enabled));
+        let snapshot = self.state.snapshot();
+        let enabled = snapshot.inventory.sources().filter(|(id, state)| snapshot.environment.is_enabled(id, state));
         let statuses = enabled.filter_map(|(id, _)| snapshot.statuses.get(id));
         statuses.fold(ListHints::default(), |hints, status| ListHints {
             ttl_ms: hints.ttl_ms.into_iter().chain(status.hint_ttl_ms.filter(|ttl| *ttl > 0)).min(),

@@ -15,7 +15,8 @@ use toolcrib_core::lockfile::{LockedSource, Lockfile};
 use toolcrib_core::{Code, Result, SourceId, Timestamp};
 
 use super::blocking::run_blocking;
-use super::{DiscoveryStatus, Registry, Snapshot};
+use super::{DiscoveryStatus, Registry};
+use crate::state::Snapshot;
 
 /// Message of an internal error.
 const COMPARISON_FAILED: &str = "tool lists could not be compared";
@@ -23,7 +24,7 @@ const COMPARISON_FAILED: &str = "tool lists could not be compared";
 impl Registry {
     /// Builds a lockfile of the current tools of every enabled source. Tools of the host program are not included.
     pub async fn lockfile(&self) -> Result<Lockfile> {
-        let segments = self.segments_by_source(&self.inner.snapshot.load_full());
+        let segments = self.segments_by_source(&self.state.snapshot());
         run_blocking(COMPARISON_FAILED, move || Lockfile::from_segments(segments.values().map(|segment| &**segment)))
             .await
     }
@@ -32,7 +33,7 @@ impl Registry {
     /// full; otherwise only by what the lockfile records of them. A lockfile holds the normal form of short schemas, so
     /// that a build server without the store classifies changes the same way.
     pub async fn diff_from_lockfile(&self, lockfile: &Lockfile) -> Result<CatalogDiff> {
-        let snapshot = self.inner.snapshot.load_full();
+        let snapshot = self.state.snapshot();
         let segments = self.segments_by_source(&snapshot);
         let mut diffs: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
         // Locked sources: compared, or missing.
@@ -61,7 +62,7 @@ impl Registry {
     /// discovered then count as new. Fails with `BAD_REQUEST` for a time in the future.
     pub async fn diff_since(&self, at: Timestamp) -> Result<CatalogDiff> {
         let then = self.inventory_at(at).await?;
-        let snapshot = self.inner.snapshot.load_full();
+        let snapshot = self.state.snapshot();
         let segments = self.segments_by_source(&snapshot);
         let mut diffs: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
         // Sources that were enabled at that time.
@@ -104,7 +105,7 @@ impl Registry {
 
     /// Returns the segment of each source in the catalogue, without the tools of the host program.
     fn segments_by_source(&self, snapshot: &Snapshot) -> BTreeMap<SourceId, Arc<Segment>> {
-        let embedded = self.inner.connectors.builtins().embedded_id();
+        let embedded = self.state.connectors.builtins().embedded_id();
         let sources = snapshot.catalog.sources().filter(|source| source.segment.source() != embedded);
         sources.map(|source| (source.segment.source().clone(), source.segment.clone())).collect()
     }

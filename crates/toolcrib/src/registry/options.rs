@@ -63,7 +63,7 @@ pub struct Trust {
 
 impl Trust {
     /// Returns the sources of an untrusted file, each with the reason why it is blocked.
-    pub(super) fn blocked_sources(&self) -> BTreeMap<SourceId, String> {
+    pub(crate) fn blocked_sources(&self) -> BTreeMap<SourceId, String> {
         let untrusted = self.untrusted.iter();
         untrusted.flat_map(|file| file.sources.iter().map(|id| (id.clone(), file.reason.clone()))).collect()
     }

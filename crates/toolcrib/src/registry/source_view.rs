@@ -17,9 +17,10 @@ use toolcrib_core::source::SourceKind;
 use toolcrib_core::tool::ToolName;
 use toolcrib_core::{Code, Source, SourceId, Timestamp};
 
-use super::{Registry, RegistryInner, Snapshot};
+use super::Registry;
 use crate::breaker::{BreakerState, BreakerView};
 use crate::connectors::SlotStatus;
+use crate::state::Snapshot;
 use crate::store::{ErrorSummary, SourceStatus};
 
 /// A source as `sources`, REST and the console show it. Serialized as is. Field names are part of the REST interface.
@@ -102,9 +103,9 @@ pub enum ConnectionState {
 impl Registry {
     /// Returns every source, ordered by id. Makes no requests.
     pub fn sources(&self) -> Vec<SourceView> {
-        let snapshot = self.inner.snapshot.load_full();
+        let snapshot = self.state.snapshot();
         let mut views: Vec<SourceView> =
-            snapshot.inventory.sources().filter_map(|(id, _)| self.inner.source_view(&snapshot, id)).collect();
+            snapshot.inventory.sources().filter_map(|(id, _)| self.build_source_view(&snapshot, id)).collect();
         let undeclared = snapshot.invalid_sources.iter().filter(|(id, _)| snapshot.inventory.source(id).is_none());
         views.extend(undeclared.map(|(id, error)| invalid_source_view(id, error)));
         views.sort_by(|a, b| a.id.cmp(&b.id));
@@ -113,26 +114,23 @@ impl Registry {
 
     /// Returns one source.
     pub fn source(&self, id: &SourceId) -> Option<SourceView> {
-        let snapshot = self.inner.snapshot.load_full();
-        self.inner
-            .source_view(&snapshot, id)
+        let snapshot = self.state.snapshot();
+        self.build_source_view(&snapshot, id)
             .or_else(|| snapshot.invalid_sources.get(id).map(|error| invalid_source_view(id, error)))
     }
 
     /// Returns a source with default settings and overrides applied.
     pub fn effective_source(&self, id: &SourceId) -> Option<std::sync::Arc<Source>> {
-        self.inner.snapshot.load().effective_sources.get(id).cloned()
+        self.state.snapshot().effective_sources.get(id).cloned()
     }
 
     /// Returns what the environment of this process overrides of a source.
     pub fn source_override(&self, id: &SourceId) -> Option<Override> {
-        self.inner.source_override(id)
+        self.state.snapshot().environment.get(id)
     }
-}
 
-impl RegistryInner {
     /// Builds the view of a declared source.
-    fn source_view(&self, snapshot: &Snapshot, id: &SourceId) -> Option<SourceView> {
+    fn build_source_view(&self, snapshot: &Snapshot, id: &SourceId) -> Option<SourceView> {
         let state = snapshot.inventory.source(id)?;
         let source = snapshot.effective_sources.get(id)?;
         let status = snapshot.statuses.get(id).cloned().unwrap_or_default();
@@ -140,8 +138,8 @@ impl RegistryInner {
         // source.
         let config_error = snapshot.invalid_sources.get(id).filter(|error| error.code != Code::Forbidden).cloned();
         let catalog_source = snapshot.catalog.source(id);
-        let enabled = self.is_enabled(id, state.enabled);
-        let slot_status = self.connectors.slot_status(id);
+        let enabled = snapshot.environment.is_enabled(id, state);
+        let slot_status = self.state.connectors.slot_status(id);
         // Command lines and URLs may contain secrets: masked.
         let (command, args, url) = match &source.kind {
             SourceKind::Stdio(stdio) => (Some(mask_text(&stdio.command)), Some(mask_args(&stdio.args)), None),
@@ -160,12 +158,8 @@ impl RegistryInner {
             args,
             url,
             enabled,
-            status: if config_error.is_some() {
-                DiscoveryStatus::Failed
-            } else {
-                RegistryInner::discovery_status(&status)
-            },
-            freshness: self.freshness(snapshot, id),
+            status: if config_error.is_some() { DiscoveryStatus::Failed } else { discovery_status(&status) },
+            freshness: snapshot.freshness(id, self.state.now()),
             health: source_health(&status, state.manifest.is_some() || catalog_source.is_some(), &slot_status),
             // The tools of a disabled source are not listed, but known.
             tool_count: if enabled { snapshot.catalog.listed_count(id) } else { known_tool_count(state, source) },
@@ -190,53 +184,17 @@ impl RegistryInner {
             skipped: snapshot.catalog.skipped_tools(id),
         })
     }
-
-    /// Returns the outcome of the last discovery, or that one is running.
-    fn discovery_status(status: &SourceStatus) -> DiscoveryStatus {
-        if status.is_being_discovered() {
-            return DiscoveryStatus::Discovering;
-        }
-        match (&status.last_error, status.checked_at) {
-            (Some(_), _) => DiscoveryStatus::Failed,
-            (None, Some(_)) => DiscoveryStatus::Success,
-            (None, None) => DiscoveryStatus::Never,
-        }
-    }
-
-    /// Returns the freshness of a source's tool list: by age, but stale if it was invalidated or the connection data
-    /// changed. Built-in tools are part of this process and never become stale.
-    pub(crate) fn freshness(&self, snapshot: &Snapshot, id: &SourceId) -> Freshness {
-        let (Some(source), Some(state)) = (snapshot.effective_sources.get(id), snapshot.inventory.source(id)) else {
-            return Freshness::Missing;
-        };
-        let status = snapshot.statuses.get(id);
-        // A manifest that cannot be loaded counts as missing; that of a disabled source is not loaded.
-        let is_disabled = state.manifest.is_some() && !self.is_enabled(id, state.enabled);
-        let checked_at = status
-            .and_then(|status| status.checked_at)
-            .filter(|_| is_disabled || snapshot.catalog.source(id).is_some());
-        if source.kind.is_builtin() && checked_at.is_some() {
-            return Freshness::Fresh;
-        }
-        let freshness = Freshness::evaluate(checked_at, source.settings.ttl(), self.options.clock.now());
-        match freshness {
-            Freshness::Fresh
-                if status.is_some_and(|status| status.invalidated) || snapshot.has_connection_changed(id) =>
-            {
-                Freshness::Stale
-            }
-            Freshness::Fresh | Freshness::Stale | Freshness::Missing => freshness,
-        }
-    }
 }
 
-impl Snapshot {
-    /// Whether a source's connection data (address, command, credentials) is known to have changed since its discovery.
-    /// False if the current fingerprint is unknown because a reference cannot be resolved here: the list then stays as
-    /// fresh as its age says.
-    pub(crate) fn has_connection_changed(&self, id: &SourceId) -> bool {
-        let discovered = self.statuses.get(id).and_then(|status| status.connection_fingerprint);
-        self.connection_fingerprints.get(id).copied().flatten().is_some_and(|current| discovered != Some(current))
+/// Returns the outcome of the last discovery, or that one is running.
+fn discovery_status(status: &SourceStatus) -> DiscoveryStatus {
+    if status.is_being_discovered() {
+        return DiscoveryStatus::Discovering;
+    }
+    match (&status.last_error, status.checked_at) {
+        (Some(_), _) => DiscoveryStatus::Failed,
+        (None, Some(_)) => DiscoveryStatus::Success,
+        (None, None) => DiscoveryStatus::Never,
     }
 }
 

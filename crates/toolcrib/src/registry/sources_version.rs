@@ -9,8 +9,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use toolcrib_core::Timestamp;
 
-use super::{Registry, RegistryInner, Snapshot};
+use super::Registry;
 use crate::connectors::SlotStatuses;
+use crate::state::Snapshot;
 
 /// Identifies a state of all sources. It is current as long as no record was written, no connection was opened or
 /// closed, and no list became stale by age.
@@ -29,27 +30,9 @@ impl Registry {
     /// Returns the current version. Take it before [`Registry::sources`]; the list is outdated once
     /// [`Registry::is_current`] is false.
     pub fn sources_version(&self) -> SourcesVersion {
-        self.inner.sources_version()
-    }
-
-    /// Whether the sources are still in the state that a version identifies. Cheap enough to be asked before every
-    /// cached response: no list is rendered.
-    pub fn is_current(&self, version: &SourcesVersion) -> bool {
-        let now = self.inner.options.clock.now();
-        Arc::ptr_eq(&version.snapshot, &self.inner.snapshot.load())
-            && now >= version.taken_at
-            && now < version.valid_until
-            && version.first_lease_end.is_none_or(|end| Instant::now() < end)
-            && self.inner.connectors.slot_statuses() == version.slot_statuses
-    }
-}
-
-impl RegistryInner {
-    /// See [`Registry::sources_version`].
-    fn sources_version(&self) -> SourcesVersion {
-        let snapshot = self.snapshot.load_full();
-        let taken_at = self.options.clock.now();
-        let slot_statuses = self.connectors.slot_statuses();
+        let snapshot = self.state.snapshot();
+        let taken_at = self.state.now();
+        let slot_statuses = self.state.connectors.slot_statuses();
         // Lists that are stale already do not change by growing older.
         let expiries = snapshot.effective_sources.iter().filter_map(|(id, source)| {
             let checked_at = snapshot.statuses.get(id)?.checked_at?;
@@ -59,5 +42,16 @@ impl RegistryInner {
         let leases = snapshot.statuses.values().filter_map(|status| status.discovering_until);
         let first_lease_end = leases.filter(|end| *end > Instant::now()).min();
         SourcesVersion { snapshot, slot_statuses, taken_at, valid_until, first_lease_end }
+    }
+
+    /// Whether the sources are still in the state that a version identifies. Cheap enough to be asked before every
+    /// cached response: no list is rendered.
+    pub fn is_current(&self, version: &SourcesVersion) -> bool {
+        let now = self.state.now();
+        Arc::ptr_eq(&version.snapshot, &self.state.snapshot())
+            && now >= version.taken_at
+            && now < version.valid_until
+            && version.first_lease_end.is_none_or(|end| Instant::now() < end)
+            && self.state.connectors.slot_statuses() == version.slot_statuses
     }
 }

@@ -52,24 +52,24 @@ impl Registry {
     /// Reads the counts from the store. A registry that follows writes of other processes does so by itself. A
     /// short-lived command calls it once before [`Registry::stats`].
     pub async fn load_counts(&self) -> Result<()> {
-        self.inner.usage.load(&*self.inner.store).await
+        self.dispatcher.monitoring.usage.load(&*self.state.store).await
     }
 
     /// Returns the counts of this process, and of other processes on the same store as of the last read.
     pub fn stats(&self) -> Stats {
-        let snapshot = self.inner.snapshot.load_full();
-        let UsageCounts { calls, cache_lookups } = self.inner.usage.total();
+        let snapshot = self.state.snapshot();
+        let UsageCounts { calls, cache_lookups } = self.dispatcher.monitoring.usage.total();
         let sources: Vec<SourceStats> = snapshot
             .inventory
             .sources()
             .map(|(id, _)| {
                 let checked_at = snapshot.statuses.get(id).and_then(|status| status.checked_at);
-                let age = checked_at.map(|at| self.inner.options.clock.now().since(at).as_millis() as u64);
+                let age = checked_at.map(|at| self.state.now().since(at).as_millis() as u64);
                 let lookups = cache_lookups.get(id);
                 SourceStats {
                     id: id.clone(),
                     cache_age_ms: age,
-                    expired: self.inner.freshness(&snapshot, id) != Freshness::Fresh,
+                    expired: snapshot.freshness(id, self.state.now()) != Freshness::Fresh,
                     hits: lookups.map_or(0, |lookups| lookups.hits),
                     misses: lookups.map_or(0, |lookups| lookups.misses),
                 }

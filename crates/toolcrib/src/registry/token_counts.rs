@@ -1,41 +1,53 @@
 //! Counting the tokens of tool definitions, once per tool: counts are stored with the manifest. Readers that show how
 //! many tokens a list costs ask for it first; everything else never loads the tokenizer.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 use toolcrib_core::catalog::Catalog;
 use toolcrib_core::manifest::PackedManifest;
 
-use super::{Registry, RegistryInner};
+use crate::state::State;
+use crate::tasks::Tasks;
 
-impl Registry {
-    /// Counts the tokens of tools that were not counted yet, on blocking threads in parallel, so that
-    /// [`View::full_token_count`](toolcrib_core::catalog::View::full_token_count) only has to add them up. Neither a
-    /// start nor a discovery counts tokens: loading the tokenizer alone would take too long. Waits for the counting
+/// Counts the tokens of tools and stores the counts.
+#[derive(Debug)]
+pub(crate) struct TokenCounter {
+    state: Arc<State>,
+    tasks: Tasks,
+    /// Held while tokens are counted, so that concurrent requests count each tool once.
+    lock: tokio::sync::Mutex<()>,
+}
+
+impl TokenCounter {
+    pub(super) fn new(state: Arc<State>, tasks: Tasks) -> TokenCounter {
+        TokenCounter { state, tasks, lock: tokio::sync::Mutex::default() }
+    }
+
+    /// Counts the tokens of tools that were not counted yet, on blocking threads in parallel. Waits for the counting
     /// only; the counts are stored in the background, even if the caller stops waiting.
-    pub async fn count_tokens(&self) {
-        let catalog = self.catalog();
+    pub(super) async fn count_tokens(self: &Arc<Self>) {
+        let catalog = self.state.snapshot().catalog.clone();
         if catalog.sources().all(|source| source.segment.has_token_counts()) {
             return;
         }
-        let shared = self.inner.clone();
+        let counter = self.clone();
         let (done, counted) = oneshot::channel();
-        self.inner.tasks.spawn(async move {
-            let manifests = shared.count_missing(&catalog).await;
+        self.tasks.spawn(async move {
+            let manifests = counter.count_missing(&catalog).await;
             // Fails only if the caller stopped waiting.
             let _ = done.send(());
-            shared.store_token_counts(&manifests).await;
+            counter.store_token_counts(&manifests).await;
         });
         // An error means that the registry was closed.
         let _ = counted.await;
     }
-}
 
-impl RegistryInner {
     /// Counts what is missing; returns the manifests that have new counts. A task that panics leaves its manifest
     /// uncounted; the next reader tries again.
     async fn count_missing(&self, catalog: &Catalog) -> Vec<PackedManifest> {
         // A caller that waits here finds everything counted afterwards.
-        let _guard = self.token_count_lock.lock().await;
+        let _guard = self.lock.lock().await;
         let uncounted =
             catalog.sources().map(|source| source.segment.clone()).filter(|segment| !segment.has_token_counts());
         let tasks: Vec<_> =
@@ -51,11 +63,12 @@ impl RegistryInner {
     async fn store_token_counts(&self, manifests: &[PackedManifest]) {
         for manifest in manifests {
             // Manifests of local overrides are not in the store.
-            let recorded = self.snapshot.load().inventory.source(&manifest.source).and_then(|state| state.manifest);
-            if recorded != Some(manifest.fingerprint) || self.ensure_usable().is_err() {
+            let snapshot = self.state.snapshot();
+            let recorded = snapshot.inventory.source(&manifest.source).and_then(|state| state.manifest);
+            if recorded != Some(manifest.fingerprint) || snapshot.ensure_usable().is_err() {
                 continue;
             }
-            if let Err(error) = self.store.put_manifest(manifest).await {
+            if let Err(error) = self.state.store.put_manifest(manifest).await {
                 tracing::debug!(%error, "token counts cannot be stored now; they will be counted again");
             }
         }

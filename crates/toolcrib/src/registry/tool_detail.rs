@@ -20,6 +20,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Timestamp};
 use super::Registry;
 use super::api_requirements::server_url;
 use super::tools::ToolView;
+use crate::call::find_tool;
 use crate::store::{CallCount, ErrorSummary};
 
 /// Everything that is known of one tool.
@@ -64,9 +65,9 @@ impl Registry {
     /// Returns a tool by any spelling of its name, from what is known. Makes no requests. Fails like a call that finds
     /// no tool; a denied or disabled tool is found.
     pub fn tool_detail(&self, name: &str) -> Result<ToolDetail> {
-        let catalog = self.catalog();
-        let tool = self.inner.find_tool(&catalog, name)?;
-        let count = self.inner.usage.tool_count(&tool.id());
+        let snapshot = self.state.snapshot();
+        let tool = find_tool(&snapshot, name, self.state.now())?;
+        let count = self.dispatcher.monitoring.usage.tool_count(&tool.id());
         let definition = self.effective_source(tool.source());
         ToolDetail::from_tool(&tool, definition.as_ref().map(|source| &source.kind), count)
     }

@@ -12,6 +12,7 @@ use toolcrib_core::tool::{ToolName, ToolNote};
 use toolcrib_core::{Result, SourceId};
 
 use super::Registry;
+use crate::call::find_tool;
 use crate::connector::Discovered;
 use crate::refresh::{RefreshOutcome, RequiredFreshness};
 use crate::secret::connection_fingerprint;
@@ -55,16 +56,16 @@ impl Registry {
 
     /// Returns a tool by any spelling of its name, from what is known.
     pub fn tool(&self, name: &str) -> Result<ToolView> {
-        let catalog = self.catalog();
-        ToolView::from_tool(&self.inner.find_tool(&catalog, name)?)
+        ToolView::from_tool(&find_tool(&self.state.snapshot(), name, self.state.now())?)
     }
 
     /// Records a tool list that the host discovered by other means, as if the source had been contacted now. `tools`
     /// are definitions as in an MCP list; those that cannot be offered are skipped with a reason.
     pub async fn record_tools(&self, id: &SourceId, tools: Vec<Box<RawValue>>) -> Result<RefreshOutcome> {
-        let source = self.effective_source(id).ok_or_else(|| self.inner.unknown_source_error(id.as_str()))?;
-        let now = self.inner.options.clock.now();
-        let fingerprint = connection_fingerprint(&self.inner.store_key, &source.kind);
+        let source =
+            self.effective_source(id).ok_or_else(|| self.state.snapshot().unknown_source_error(id.as_str()))?;
+        let now = self.state.now();
+        let fingerprint = connection_fingerprint(&self.state.store_key, &source.kind);
         // As after a discovery of this process: fresh, without failures.
         let status = SourceStatus {
             started_at: now,
@@ -81,7 +82,7 @@ impl Registry {
             tool_count: Some(count),
             error: None,
         };
-        self.inner.record_tools(&source, discovered, status, check).await
+        self.refresher.record_tools(&source, discovered, status, check).await
     }
 }
 

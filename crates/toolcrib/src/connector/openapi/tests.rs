@@ -53,6 +53,7 @@ fn call_context() -> CallContext {
         log_level: None,
         trace: None,
         response_recorder: None,
+        tool_caller: None,
     }
 }
 

@@ -11,21 +11,19 @@ use toolcrib_core::execution::{ExecutionMode, ExecutionSpec};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
-use super::WorkflowConnector;
 use super::document::LoadedDocument;
 use super::result::{build_result, failure_error};
 use super::step::StepOutcome;
+use super::{ToolCaller, WorkflowConnector};
 use crate::clock::{deadline_after, format_limit};
 use crate::connector::{CallContext, CallFailure, ToolCall, ToolResult};
-use crate::registry::RegistryInner;
 
 /// One run of one workflow.
-#[derive(Debug)]
 pub(super) struct WorkflowRun<'a> {
     /// Finds the tools of operations.
     pub(super) connector: &'a WorkflowConnector,
-    /// Calls the tools of the steps.
-    pub(super) registry: &'a Arc<RegistryInner>,
+    /// Finds and calls the tools of the steps.
+    pub(super) tools: &'a Arc<dyn ToolCaller>,
     /// One version of the document for the whole run, even if the file changes meanwhile.
     pub(super) loaded: &'a LoadedDocument,
     /// `workflowId` of the document.
@@ -42,7 +40,10 @@ impl WorkflowConnector {
         // All steps together share the caller's timeout.
         let deadline = deadline_after(call.context.timeout);
         let (workflow_id, inputs) = parse_call(call).map_err(CallFailure::Rejected)?;
-        let registry = self.registry.upgrade().map_err(CallFailure::Rejected)?;
+        let tools = call.context.tool_caller.as_ref().ok_or_else(|| {
+            let message = "a workflow can only be called through a registry";
+            CallFailure::Rejected(Error::new(Code::Internal, message))
+        })?;
         // Read the document first: the file is the source of truth, not the tool list that was discovered from it.
         let loaded = tokio::time::timeout_at(deadline, self.load_document()).await;
         let timed_out = |_| Error::new(Code::ToolUnavailable, "the document of the workflow was not read in time");
@@ -53,13 +54,11 @@ impl WorkflowConnector {
         })?;
         // The file may have changed since discovery: check its APIs against the trust settings again.
         let apis = loaded.document.described_apis();
-        registry.ensure_servers_are_trusted(&self.source.id, &apis).map_err(CallFailure::Rejected)?;
+        tools.ensure_servers_are_trusted(&self.source.id, &apis).map_err(CallFailure::Rejected)?;
         let run = WorkflowExecution::new(&loaded.document, &workflow_id, inputs).map_err(CallFailure::Rejected)?;
-        let registry = &registry;
         let loaded = &loaded;
         let context = &call.context;
-        let workflow_run =
-            WorkflowRun { connector: self, registry, loaded, workflow_id: &workflow_id, context, deadline };
+        let workflow_run = WorkflowRun { connector: self, tools, loaded, workflow_id: &workflow_id, context, deadline };
         workflow_run.run_to_end(run).await
     }
 }

@@ -52,7 +52,7 @@ impl WorkflowRun<'_> {
         let caller = delegate_caller(&self.context.caller, &self.connector.source.id);
         let call_request = CallRequest { name: tool, input, options, response_recorder: Some(recorder.clone()) };
         // The result itself is not needed: expressions see the recorded HTTP response.
-        match self.registry.call(&caller, call_request).await {
+        match self.tools.clone().call_tool(&caller, call_request).await {
             Ok(_) => Ok(recorder.take().map_or_else(
                 || StepOutcome::NoResponse(format!("`{tool}` is not an HTTP API")),
                 StepOutcome::Answered,

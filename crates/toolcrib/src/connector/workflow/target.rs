@@ -19,7 +19,6 @@ use url::Url;
 use super::document::file_url;
 use super::run::WorkflowRun;
 use crate::connector::openapi::DocumentLocation;
-use crate::refresh::RequiredFreshness;
 use crate::secret::resolve;
 
 /// Tool of a step. Its source is an OpenAPI source, so a workflow never calls a workflow through this path.
@@ -82,8 +81,8 @@ impl WorkflowRun<'_> {
     /// Finds the source of a description by its name, or else by its document.
     fn find_source(&self, description: &SourceDescription) -> Result<Arc<Source>> {
         // By name: a description `shop` means the source `shop`, wherever its document is.
-        let snapshot = self.registry.snapshot.load();
-        let named = SourceId::from_name(&description.name).ok().and_then(|id| snapshot.effective_sources.get(&id));
+        let sources = self.tools.sources();
+        let named = SourceId::from_name(&description.name).ok().and_then(|id| sources.get(&id));
         if let Some(source) = named.filter(|source| as_openapi(source).is_some()) {
             return Ok(source.clone());
         }
@@ -93,7 +92,7 @@ impl WorkflowRun<'_> {
             let url = as_openapi(source).and_then(|openapi| document_url(&openapi.document));
             url.is_some() && url == described_url
         };
-        let mut matching = snapshot.effective_sources.values().filter(has_document);
+        let mut matching = sources.values().filter(has_document);
         match (matching.next(), matching.next()) {
             (Some(source), None) => Ok(source.clone()),
             (Some(first), Some(second)) => {
@@ -104,35 +103,14 @@ impl WorkflowRun<'_> {
                     format!("`{first}` and `{second}` both have the document of `{name}`; call one of them `{name}`");
                 Err(unavailable_error(message))
             }
-            (None, _) => Err(unknown_source_error(description, snapshot.effective_sources.values())),
+            (None, _) => Err(unknown_source_error(description, sources.values())),
         }
     }
 
     /// Finds the tool of an operation. Discovers the source first if it never was.
     async fn find_operation(&self, source: &Source, reference: &OperationReference) -> Result<Option<TargetTool>> {
         let id = &source.id;
-        // A source that was never discovered has no tools in the catalogue yet.
-        self.registry
-            .ensure_freshness(
-                RequiredFreshness::Discovered,
-                Some(std::slice::from_ref(id)),
-                true,
-                self.context.trace.as_ref(),
-            )
-            .await;
-        // Load the snapshot after waiting: discovery has replaced it.
-        let snapshot = self.registry.snapshot.load_full();
-        let Some(catalog_source) = snapshot.catalog.source(id) else {
-            let unknown = || {
-                let route = format!("POST /api/sources/{id}/refresh");
-                unavailable_error(format!("the tools of `{id}` are unknown")).with_next_step(
-                    &format!("toolcrib refresh {id}"),
-                    &route,
-                    "tries again",
-                )
-            };
-            return Err(self.registry.explain_source(id).unwrap_or_else(unknown));
-        };
+        let catalog_source = &self.tools.source_tools(id, self.context.trace.as_ref()).await?;
         let Some((position, operation)) = self.connector.operations.find(catalog_source, reference).await? else {
             return Ok(None);
         };

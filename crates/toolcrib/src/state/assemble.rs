@@ -8,16 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use toolcrib_core::catalog::{CatalogSource, Segment, SourceOptions};
-use toolcrib_core::config::{Override, overrides_from_env};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::Inventory;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Result, Source, SourceId};
 
-use super::RegistryInner;
+use super::State;
 use super::publish::WriterState;
 
-impl RegistryInner {
+impl State {
     /// Returns the definitions of all sources in `inventory`; reads those of `touched` sources that changed.
     pub(super) async fn load_definitions(
         &self,
@@ -104,12 +103,7 @@ impl RegistryInner {
         inventory: &'a Inventory,
         id: &SourceId,
     ) -> Option<&'a Arc<toolcrib_core::inventory::SourceState>> {
-        inventory.source(id).filter(|state| self.is_enabled(id, state.enabled))
-    }
-
-    /// Whether a source is enabled in this process: the environment overrides the inventory's `enabled`.
-    pub(crate) fn is_enabled(&self, id: &SourceId, enabled: bool) -> bool {
-        self.source_override(id).and_then(|overrides| overrides.enabled).unwrap_or(enabled)
+        inventory.source(id).filter(|state| self.snapshot.load().environment.is_enabled(id, state))
     }
 
     /// Returns all sources with defaults and overrides applied.
@@ -119,18 +113,10 @@ impl RegistryInner {
         Arc::new(sources.collect())
     }
 
-    /// Returns what the environment of this process overrides of a source.
-    pub(super) fn source_override(&self, id: &SourceId) -> Option<Override> {
-        if self.options.environment.is_empty() {
-            return None;
-        }
-        overrides_from_env(self.options.environment.iter().cloned(), [id]).by_source.remove(id)
-    }
-
     /// Returns a source with the environment's overrides and the default settings applied.
     pub(super) fn effective_source(&self, source: &Source) -> Source {
-        let overridden = self.source_override(&source.id).map(|overrides| overrides.apply(source));
+        let overridden = self.snapshot.load().environment.get(&source.id).map(|overrides| overrides.apply(source));
         let source = overridden.unwrap_or_else(|| source.clone());
-        Source { settings: source.settings.with_defaults(&self.default_settings.load()), ..source }
+        Source { settings: source.settings.with_defaults(&self.settings.load().defaults), ..source }
     }
 }

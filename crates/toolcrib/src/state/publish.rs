@@ -19,9 +19,10 @@ use toolcrib_core::{Result, Source, SourceId};
 use super::damage::{HeadCheck, JournalDamage, log_new_damage};
 use super::journal::{Journal, JournalEntry, READ_BATCH_SIZE};
 use super::newer_records::{NewerRecord, log_ignored_records};
-use super::{RegistryInner, RegistryOptions, Snapshot};
+use super::{Snapshot, State};
 use crate::call::CallFinished;
 use crate::refresh::RefreshOutcome;
+use crate::registry::RegistryOptions;
 use crate::secret::{connection_fingerprint, refers_to_file};
 use crate::store::{ErrorSummary, JournalPosition, SourceStatus, StoreState};
 
@@ -153,7 +154,7 @@ impl WriterState {
     }
 }
 
-impl RegistryInner {
+impl State {
     /// Reads new records, applies them to a copy and swaps it in last: an error on the way changes nothing. An error
     /// that reveals a damaged store stops calls and writes.
     pub(crate) async fn apply_new_records(&self, writer: &mut WriterState) -> Result<()> {
@@ -259,9 +260,8 @@ impl RegistryInner {
         }
         // Readers see the new state from here on; connections, log and subscribers follow.
         self.publish(writer, statuses);
-        let snapshot = self.snapshot.load_full();
-        let enabled = |id: &SourceId| self.enabled_source(&snapshot.inventory, id).is_some();
-        for connector in self.connectors.take_changed(&snapshot.effective_sources, enabled) {
+        let snapshot = self.snapshot();
+        for connector in self.connectors.take_changed(&snapshot.effective_sources, |id| snapshot.is_enabled(id)) {
             // Runs in the background: calls in flight may finish first.
             self.tasks.spawn(async move { connector.close().await });
         }
@@ -276,7 +276,7 @@ impl RegistryInner {
     }
 
     /// Returns the position in the head file. A file that cannot be read counts as damage until it can be read again.
-    pub(super) fn remembered_position(&self, damage: &mut JournalDamage) -> Option<JournalPosition> {
+    pub(crate) fn remembered_position(&self, damage: &mut JournalDamage) -> Option<JournalPosition> {
         let remembered = self.options.head_file.as_ref()?.read();
         if matches!(damage.head, Some(Damage::HeadUnreadable { .. })) {
             damage.head = None;
@@ -302,12 +302,6 @@ impl RegistryInner {
     pub(super) fn publish_damage(&self, writer: &WriterState) {
         let damage = Some(Arc::new(writer.damage.clone())).filter(|damage| !damage.is_empty());
         self.update_snapshot(|snapshot| snapshot.damage = damage.clone());
-    }
-
-    /// Whether this process's environment overrides the URL or the token of a source, so that its discoveries hold for
-    /// this process alone.
-    pub(crate) fn is_overridden(&self, id: &SourceId) -> bool {
-        self.source_override(id).is_some_and(|overrides| overrides.url.is_some() || overrides.token.is_some())
     }
 
     /// Records a discovery of an overridden source for this process alone: a new manifest, or only the status of a
@@ -405,7 +399,7 @@ impl RegistryInner {
 
     /// Builds a catalogue and marks the tools that the configuration calls essential.
     fn build_catalog(&self, version: u64, sources: Vec<Arc<CatalogSource>>) -> Catalog {
-        Catalog::build(version, sources).with_essential(self.expose.load().essential.clone())
+        Catalog::build(version, sources).with_essential(self.settings.load().expose.essential.clone())
     }
 
     /// Resolves references again where they may have changed since the last time, and publishes the new connection
@@ -434,7 +428,10 @@ impl RegistryInner {
     /// Returns the connection fingerprint of a source. The references of a source that must not be contacted are not
     /// resolved: an untrusted file could name any secret of the user.
     fn connection_fingerprint(&self, source: &Source) -> Option<Fingerprint> {
-        self.ensure_trusted(&source.id).ok().and_then(|()| connection_fingerprint(&self.store_key, &source.kind))
+        self.snapshot()
+            .ensure_trusted(&source.id)
+            .ok()
+            .and_then(|()| connection_fingerprint(&self.store_key, &source.kind))
     }
 
     /// Returns the connection fingerprints of all sources.
@@ -456,6 +453,12 @@ impl RegistryInner {
             snapshot.catalog = Arc::new(self.build_catalog(snapshot.catalog.version, sources));
         });
         self.notify_catalog_changed(&self.snapshot.load().catalog);
+    }
+
+    /// Publishes the sources that must not be contacted.
+    pub(super) fn publish_blocked(&self, blocked: BTreeMap<SourceId, String>) {
+        let blocked = Arc::new(blocked);
+        self.update_snapshot(|snapshot| snapshot.blocked_sources = blocked.clone());
     }
 
     /// Publishes the sources whose configuration is invalid.

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use serde_json::json;
 use toolcrib_core::inventory::compare_versions;
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::{Code, Error, Result};
+use toolcrib_core::{Code, Error};
 
 use super::journal::{EntryStatus, JournalEntry};
-use super::{RegistryInner, Snapshot};
 
 /// Version of this build.
 const BUILD_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -80,24 +79,6 @@ impl JournalEntry {
             EntryStatus::Newer(newer) => Some(newer),
             EntryStatus::Understood | EntryStatus::Damaged(_) => None,
         }
-    }
-}
-
-impl Snapshot {
-    /// Fails while the journal is damaged or holds a critical record that this build does not understand.
-    pub(crate) fn ensure_usable(&self) -> Result<()> {
-        self.ensure_undamaged()?;
-        match &self.newer_record {
-            Some(newer) => Err(newer.to_error()),
-            None => Ok(()),
-        }
-    }
-}
-
-impl RegistryInner {
-    /// Like [`Snapshot::ensure_usable`], for the current snapshot.
-    pub(crate) fn ensure_usable(&self) -> Result<()> {
-        self.snapshot.load().ensure_usable()
     }
 }
 

@@ -14,7 +14,7 @@ use super::newer_records::{NewerRecord, is_newer_version};
 use crate::store::StoredRecord;
 
 /// Number of records read from the store at once. Bounds the memory of one step; a long journal is read in several.
-pub(super) const READ_BATCH_SIZE: usize = 5_000;
+pub(crate) const READ_BATCH_SIZE: usize = 5_000;
 /// Minimum number of records that stay in memory, unless they exceed [`MAX_CACHED_BYTES`].
 const MIN_CACHED_RECORDS: usize = 10_000;
 /// Approximate limit on the size of the cached event bodies.

@@ -1,0 +1,269 @@
+//! State of a registry: the journal's only write path, and the immutable [`Snapshot`] that readers see.
+//!
+//! A write decides on the folded journal, appends with the expected version, catches up, and publishes
+//! ([`State::write`]). Readers load the snapshot and never take a lock. The inventory is derived from the journal;
+//! definitions, manifests and measurements are rows of the store.
+//!
+//! `WriterState` (in `publish`) is what the next snapshot is built from, behind the writer lock. `State` knows the
+//! connectors only to say which sources changed, so that their connections are closed; it never contacts a source.
+
+mod snapshot;
+
+// From the journal to the published snapshot.
+mod assemble;
+mod journal;
+mod publish;
+mod reconcile;
+
+// States in which calls and writes are refused.
+mod damage;
+mod newer_records;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::broadcast;
+use toolcrib_core::config::{Config, Expose, WarmPolicy};
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Origin};
+use toolcrib_core::source::SourceSettings;
+use toolcrib_core::text::sanitize_truncated;
+use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
+
+use crate::connectors::Connectors;
+use crate::registry::{RegistryOptions, Trust};
+use crate::store::{Commit, CommitOutcome, DiscoveryCheck, SourceStatus, Store};
+use crate::tasks::Tasks;
+
+pub(crate) use damage::{HeadCheck, JournalDamage};
+pub(crate) use journal::{EntryStatus, JournalEntry, READ_BATCH_SIZE};
+pub(crate) use newer_records::NewerRecord;
+pub use publish::{DiscoveryStage, RegistryNotice};
+pub(crate) use publish::{PrecomputedDelta, WriterState};
+pub(crate) use snapshot::{EnvironmentOverrides, Snapshot};
+
+/// The only write path to the journal, and the snapshot that readers see.
+///
+/// More than twenty methods, because every way to change the snapshot is one of them: an owner of a part of it could
+/// publish a snapshot in which the parts do not fit together.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) store: Arc<dyn Store>,
+    /// Secret of the store: key of the hashes over definitions and connection data, which must not be guessable.
+    pub(crate) store_key: [u8; 32],
+    pub(crate) options: RegistryOptions,
+    /// Settings of the configuration that hold for all sources; replaced by `reconfigure`.
+    pub(crate) settings: ArcSwap<ConfiguredSettings>,
+    /// Extent of the trust in the project's file.
+    pub(crate) trust: ArcSwap<Trust>,
+    /// State of the write path; the only lock that writers take. Readers use `snapshot`.
+    writer: tokio::sync::Mutex<WriterState>,
+    /// Current state for readers; replaced as a whole.
+    snapshot: ArcSwap<Snapshot>,
+    /// Sends to every subscriber of the registry.
+    pub(crate) notices: broadcast::Sender<RegistryNotice>,
+    /// Told which sources changed; also holds the built-in tools.
+    pub(crate) connectors: Arc<Connectors>,
+    /// Connections of changed sources are closed in the background.
+    pub(crate) tasks: Tasks,
+}
+
+/// Settings of the configuration that hold for all sources.
+#[derive(Debug)]
+pub(crate) struct ConfiguredSettings {
+    /// Default settings of sources.
+    pub(crate) defaults: SourceSettings,
+    /// Which tools agents are shown.
+    pub(crate) expose: Arc<Expose>,
+    /// Policy for discovering due sources ahead of requests.
+    pub(crate) warm: WarmPolicy,
+}
+
+impl ConfiguredSettings {
+    pub(crate) fn from_config(config: &Config) -> ConfiguredSettings {
+        ConfiguredSettings {
+            defaults: config.defaults.clone(),
+            expose: Arc::new(config.expose.clone()),
+            warm: config.warm,
+        }
+    }
+}
+
+/// Result of an append to the journal.
+#[derive(Debug)]
+pub(crate) enum WriteOutcome {
+    /// The events that were written; empty when the state was already as requested.
+    Applied(Vec<Event>),
+    /// A discovery that started later has already been recorded, so this one was dropped.
+    Superseded,
+}
+
+impl State {
+    /// Creates the state before any record was read; `catch_up` reads the journal.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        store_key: [u8; 32],
+        config: &Config,
+        options: RegistryOptions,
+        notices: broadcast::Sender<RegistryNotice>,
+        connectors: Arc<Connectors>,
+        tasks: Tasks,
+    ) -> State {
+        let snapshot = Snapshot {
+            environment: EnvironmentOverrides::new(&options.environment),
+            blocked_sources: Arc::new(options.trust.blocked_sources()),
+            ..Snapshot::default()
+        };
+        State {
+            store,
+            store_key,
+            settings: ArcSwap::from_pointee(ConfiguredSettings::from_config(config)),
+            trust: ArcSwap::from_pointee(options.trust.clone()),
+            writer: tokio::sync::Mutex::new(WriterState::new(&options)),
+            snapshot: ArcSwap::from_pointee(snapshot),
+            notices,
+            connectors,
+            tasks,
+            options,
+        }
+    }
+
+    /// Returns the current snapshot, to be held for the length of one request.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// Returns the wall-clock time of the registry's clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.options.clock.now()
+    }
+
+    /// Replaces the trust and the sources that it blocks. The configuration must be reconciled afterwards.
+    pub(crate) fn set_trust(&self, trust: Trust) {
+        self.publish_blocked(trust.blocked_sources());
+        self.trust.store(Arc::new(trust));
+    }
+
+    /// Builds the content of a `Declare` command for a source.
+    pub(crate) fn declaration(&self, source: &Source, origin: Origin) -> Result<Declaration> {
+        Ok(Declaration {
+            source: source.id.clone(),
+            kind: source.kind.name().to_owned(),
+            origin,
+            definition: self.definition_fingerprint(source)?,
+            enabled: source.settings.enabled,
+        })
+    }
+
+    /// Returns the keyed hash under which the store keeps a definition. Keyed, because a definition may hold literal
+    /// secrets.
+    fn definition_fingerprint(&self, source: &Source) -> Result<Fingerprint> {
+        let failed = || Error::new(Code::Internal, format!("the definition of `{}` cannot be hashed", source.id));
+        let text = serde_json::to_string(source).map_err(|error| failed().with_cause(error))?;
+        crate::secret::keyed_hash(&self.store_key, &text).ok_or_else(failed)
+    }
+
+    /// Decides and writes a command; returns the version of the journal afterwards.
+    pub(crate) async fn execute(&self, command: Command, actor: Actor) -> Result<u64> {
+        self.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
+        Ok(self.snapshot().inventory.version)
+    }
+
+    /// The only write path to the journal: catch up, decide, append, catch up; repeated when another process appended
+    /// meanwhile. `check` is written with the events, in one transaction. `decide` may run several times.
+    pub(crate) async fn write(
+        &self,
+        actor: &Actor,
+        check: Option<(&DiscoveryCheck, &SourceStatus)>,
+        decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
+    ) -> Result<WriteOutcome> {
+        let decide = |writer: &WriterState| {
+            writer.ensure_undamaged()?;
+            decide(writer)
+        };
+        self.append(actor, check, decide).await
+    }
+
+    /// Like `write`, for the one decision that is allowed on a damaged journal: accepting the damage.
+    pub(crate) async fn write_despite_damage(
+        &self,
+        actor: &Actor,
+        decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
+    ) -> Result<WriteOutcome> {
+        self.append(actor, None, decide).await
+    }
+
+    async fn append(
+        &self,
+        actor: &Actor,
+        check: Option<(&DiscoveryCheck, &SourceStatus)>,
+        decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
+    ) -> Result<WriteOutcome> {
+        let written = self.append_locked(actor, check, decide).await?;
+        // After the writer lock is released: other writers need not wait for the file, and one write serves several of
+        // them.
+        self.remember_head().await;
+        Ok(written)
+    }
+
+    async fn append_locked(
+        &self,
+        actor: &Actor,
+        check: Option<(&DiscoveryCheck, &SourceStatus)>,
+        decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
+    ) -> Result<WriteOutcome> {
+        // Each conflict means that another process made progress; 20 in a row are a livelock or a broken store.
+        const MAX_COMMIT_ATTEMPTS: usize = 20;
+        let mut writer = self.writer.lock().await;
+        for _ in 0..MAX_COMMIT_ATTEMPTS {
+            self.apply_new_records(&mut writer).await?;
+            if let Some(newer) = &writer.newer_record {
+                return Err(newer.to_error());
+            }
+            let events = decide(&writer)?;
+            if events.is_empty() && check.is_none() {
+                return Ok(WriteOutcome::Applied(events));
+            }
+            // The store rejects the commit if the journal has grown since `inventory` was folded.
+            let expected_head = writer.inventory.version;
+            let at = self.options.clock.now();
+            let commit = Commit { expected_head, first_seq: writer.next_seq(), at, actor, events: &events, check };
+            let written = match self.store.commit(commit).await? {
+                CommitOutcome::Committed => WriteOutcome::Applied(events),
+                CommitOutcome::Superseded => WriteOutcome::Superseded,
+                CommitOutcome::Conflict => continue,
+            };
+            // The records are read back instead of being applied directly: all processes then derive the same state
+            // from the same bytes.
+            writer.statuses_dirty = check.is_some();
+            self.apply_new_records(&mut writer).await?;
+            return Ok(written);
+        }
+        Err(Error::new(Code::Conflict, "other processes keep writing to the store; try again"))
+    }
+
+    /// Applies and publishes the records and measurements that were written since, by any process.
+    pub(crate) async fn catch_up(&self) -> Result<()> {
+        let mut writer = self.writer.lock().await;
+        // Leases and measurements change without a record.
+        writer.statuses_dirty = true;
+        self.apply_new_records(&mut writer).await?;
+        drop(writer);
+        self.remember_head().await;
+        Ok(())
+    }
+
+    /// Fails when a source's document names a server that it did not name when the project's file was trusted.
+    pub(crate) fn ensure_servers_are_trusted(&self, id: &SourceId, servers: &BTreeSet<String>) -> Result<()> {
+        let trust = self.trust.load();
+        let unknown = trust.document_servers.get(id).and_then(|trusted| servers.difference(trusted).next());
+        let Some(unknown) = unknown else { return Ok(()) };
+        let unknown = sanitize_truncated(unknown, 200);
+        let message = format!(
+            "the document of `{id}` sends requests to `{unknown}`, which it did not when the project's file was trusted; \
+             review it, then run `toolcrib trust`"
+        );
+        Err(Error::new(Code::Forbidden, message))
+    }
+}

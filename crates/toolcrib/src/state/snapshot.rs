@@ -1,0 +1,202 @@
+//! [`Snapshot`]: the immutable state that readers see, and the questions it answers about sources.
+//!
+//! Everything here is decided in memory, from one version of the state: which sources are enabled, how fresh their
+//! lists are, whether they may be contacted. Time is an argument.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use toolcrib_core::catalog::Catalog;
+use toolcrib_core::config::{ConfigDiagnostic, Override, overrides_from_env};
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::freshness::{Freshness, MAX_BACKOFF};
+use toolcrib_core::inventory::{Inventory, Origin, SourceState};
+use toolcrib_core::text::closest_match;
+use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
+
+use super::damage::JournalDamage;
+use super::journal::Journal;
+use super::newer_records::NewerRecord;
+use crate::store::{ErrorSummary, JournalPosition, SourceStatus};
+
+/// Immutable state that readers see; replaced as a whole.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) inventory: Arc<Inventory>,
+    /// Each source as it was declared.
+    pub(crate) declared_sources: Arc<BTreeMap<SourceId, Arc<Source>>>,
+    /// Each source with the default settings and this process's overrides applied.
+    pub(crate) effective_sources: Arc<BTreeMap<SourceId, Arc<Source>>>,
+    /// Result of the latest discoveries of each source.
+    pub(crate) statuses: Arc<BTreeMap<SourceId, SourceStatus>>,
+    /// Keyed hash of what each source connects to (address, command, credentials); `None` when a reference cannot be
+    /// resolved in this process.
+    pub(crate) connection_fingerprints: Arc<BTreeMap<SourceId, Option<Fingerprint>>>,
+    /// Sources whose configuration is invalid, or that are blocked and unknown to the store.
+    pub(crate) invalid_sources: Arc<BTreeMap<SourceId, ErrorSummary>>,
+    /// Newest records of the journal, up to the inventory's version.
+    pub(crate) journal: Arc<Journal>,
+    /// A critical record that only a newer Toolcrib understands. While it is set, calls and writes are refused.
+    pub(crate) newer_record: Option<Arc<NewerRecord>>,
+    /// Damage of the journal. While it is set, calls and writes are refused.
+    pub(crate) damage: Option<Arc<JournalDamage>>,
+    /// Sequence number and checksum of the last record that was applied.
+    pub(crate) position: JournalPosition,
+    /// Sources that must not be contacted, each with the reason; derived from the trust and the declared sources.
+    pub(crate) blocked_sources: Arc<BTreeMap<SourceId, String>>,
+    /// Overrides of single sources by the environment of this process.
+    pub(crate) environment: EnvironmentOverrides,
+}
+
+/// Environment variables of this process that override single sources. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EnvironmentOverrides(Arc<[(String, String)]>);
+
+impl EnvironmentOverrides {
+    pub(crate) fn new(environment: &[(String, String)]) -> EnvironmentOverrides {
+        EnvironmentOverrides(environment.into())
+    }
+
+    /// Returns what the environment overrides of a source.
+    pub(crate) fn get(&self, id: &SourceId) -> Option<Override> {
+        if self.0.is_empty() {
+            return None;
+        }
+        overrides_from_env(self.0.iter().cloned(), [id]).by_source.remove(id)
+    }
+
+    /// Whether a source is enabled in this process: the environment overrides the inventory's `enabled`.
+    pub(crate) fn is_enabled(&self, id: &SourceId, state: &SourceState) -> bool {
+        self.get(id).and_then(|overrides| overrides.enabled).unwrap_or(state.enabled)
+    }
+
+    /// Whether the URL or the token of a source is overridden, so that its discoveries hold for this process alone.
+    pub(crate) fn changes_connection(&self, id: &SourceId) -> bool {
+        self.get(id).is_some_and(|overrides| overrides.url.is_some() || overrides.token.is_some())
+    }
+
+    /// Returns an error for each variable that matches none of the sources, most likely a misspelt name.
+    pub(crate) fn unused_variables<'a>(
+        &self,
+        sources: impl IntoIterator<Item = &'a SourceId>,
+    ) -> Vec<ConfigDiagnostic> {
+        overrides_from_env(self.0.iter().cloned(), sources).errors
+    }
+}
+
+impl Snapshot {
+    /// Returns the enabled sources, ordered by id.
+    pub(crate) fn enabled_sources(&self) -> impl Iterator<Item = (&SourceId, &Arc<SourceState>)> {
+        self.inventory.sources().filter(|(id, state)| self.environment.is_enabled(id, state))
+    }
+
+    /// Whether a source is known and enabled in this process.
+    pub(crate) fn is_enabled(&self, id: &SourceId) -> bool {
+        self.inventory.source(id).is_some_and(|state| self.environment.is_enabled(id, state))
+    }
+
+    /// Returns the status of a source; the default if it was never discovered.
+    pub(crate) fn source_status(&self, id: &SourceId) -> SourceStatus {
+        self.statuses.get(id).cloned().unwrap_or_default()
+    }
+
+    /// Fails while the journal is damaged.
+    pub(crate) fn ensure_undamaged(&self) -> Result<()> {
+        match &self.damage {
+            Some(damage) => Err(damage.to_error()),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails while the journal is damaged or holds a critical record that this build does not understand.
+    pub(crate) fn ensure_usable(&self) -> Result<()> {
+        self.ensure_undamaged()?;
+        match &self.newer_record {
+            Some(newer) => Err(newer.to_error()),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails when a source is blocked because its configuration file is not trusted.
+    pub(crate) fn ensure_trusted(&self, id: &SourceId) -> Result<()> {
+        let Some(reason) = self.blocked_sources.get(id) else { return Ok(()) };
+        // A source of the same name that was added by command is the user's own: the untrusted file must not disable
+        // it.
+        if self.inventory.source(id).is_some_and(|state| state.origin == Origin::Runtime) {
+            return Ok(());
+        }
+        Err(Error::new(Code::Forbidden, reason.clone()))
+    }
+
+    /// Fails when a source must not be contacted: the journal is unusable, or the source is not trusted.
+    pub(crate) fn ensure_can_contact(&self, id: &SourceId) -> Result<()> {
+        self.ensure_usable()?;
+        self.ensure_trusted(id)
+    }
+
+    /// Returns the freshness of a source's tool list: by age, but stale if it was invalidated or the connection data
+    /// changed. Built-in tools are part of this process and never become stale.
+    pub(crate) fn freshness(&self, id: &SourceId, now: Timestamp) -> Freshness {
+        let (Some(source), Some(state)) = (self.effective_sources.get(id), self.inventory.source(id)) else {
+            return Freshness::Missing;
+        };
+        let status = self.statuses.get(id);
+        // A manifest that cannot be loaded counts as missing; that of a disabled source is not loaded.
+        let is_disabled = state.manifest.is_some() && !self.environment.is_enabled(id, state);
+        let checked_at =
+            status.and_then(|status| status.checked_at).filter(|_| is_disabled || self.catalog.source(id).is_some());
+        if source.kind.is_builtin() && checked_at.is_some() {
+            return Freshness::Fresh;
+        }
+        let freshness = Freshness::evaluate(checked_at, source.settings.ttl(), now);
+        match freshness {
+            Freshness::Fresh if status.is_some_and(|status| status.invalidated) || self.has_connection_changed(id) => {
+                Freshness::Stale
+            }
+            Freshness::Fresh | Freshness::Stale | Freshness::Missing => freshness,
+        }
+    }
+
+    /// Whether a source's connection data (address, command, credentials) is known to have changed since its discovery.
+    /// False if the current fingerprint is unknown because a reference cannot be resolved here: the list then stays as
+    /// fresh as its age says.
+    pub(crate) fn has_connection_changed(&self, id: &SourceId) -> bool {
+        let discovered = self.statuses.get(id).and_then(|status| status.connection_fingerprint);
+        self.connection_fingerprints.get(id).copied().flatten().is_some_and(|current| discovered != Some(current))
+    }
+
+    /// Whether a failed source is still in its backoff period.
+    pub(crate) fn is_backing_off(&self, id: &SourceId, now: Timestamp) -> bool {
+        let not_before = self.statuses.get(id).and_then(|status| status.not_before);
+        // A longer backoff than the maximum was stored before the wall clock was set back, and is ignored.
+        let retry_at = not_before.filter(|not_before| *not_before <= now.plus(MAX_BACKOFF));
+        self.has_failed_before(id) && retry_at.is_some_and(|not_before| not_before > now)
+    }
+
+    /// Whether the last discovery of a source failed. A failure with other connection data (address, credentials) than
+    /// now does not count.
+    pub(crate) fn has_failed_before(&self, id: &SourceId) -> bool {
+        let Some(status) = self.statuses.get(id) else { return false };
+        let current = self.connection_fingerprints.get(id).copied().flatten();
+        status.failures > 0 && current.is_none_or(|current| status.attempted_fingerprint == Some(current))
+    }
+
+    /// Returns the error for an unknown source, with a suggestion. Suggests the most similar name, or else the command
+    /// that lists all.
+    pub(crate) fn unknown_source_error(&self, name: &str) -> Error {
+        // The missing source may be among the lost records of a damaged journal: report the damage instead.
+        if let Err(damaged) = self.ensure_undamaged() {
+            return damaged;
+        }
+        let near = closest_match(name, self.inventory.sources().map(|(id, _)| id.as_str()));
+        let message = format!("no source named `{name}`");
+        match near {
+            Some(near) => Error::new(Code::NotFound, format!("{message}; did you mean `{near}`?")),
+            None => {
+                let error = Error::new(Code::NotFound, message);
+                error.with_next_step("toolcrib sources", "GET /api/sources", "lists them")
+            }
+        }
+    }
+}
