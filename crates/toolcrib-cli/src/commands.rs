@@ -1,8 +1,8 @@
 //! One module per command: its arguments with their help, its work and its output. [`run`] dispatches.
 //!
 //! Most commands have the same shape: open a [`CliSession`](crate::session::CliSession), do the work with its
-//! registry, close the session, and only then print or report an error, so that servers and store are closed on every
-//! path. Failures that the command prints itself end in `CommandOutcome::Failure`; everything else is an error with a
+//! registry, print, and close the session, which ends servers and writes counts. After an early error the session is
+//! dropped instead, which ends the servers too. Failures that the command prints itself end in `CommandOutcome::Failure`; everything else is an error with a
 //! code.
 
 pub(crate) mod add;

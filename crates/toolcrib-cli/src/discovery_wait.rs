@@ -66,8 +66,8 @@ pub(crate) fn parse_wait_duration(text: &str) -> Result<Duration, String> {
 }
 
 impl DiscoveryArguments {
-    /// Returns the freshness a command needs: by default, sources without a tool list are discovered and stale lists
-    /// are used as they are.
+    /// Returns the freshness a command needs: by default, stale lists are used as they are, and sources without a
+    /// usable list (never discovered, invalidated, other connection data) are discovered.
     pub(crate) fn required_freshness(&self) -> RequiredFreshness {
         self.required_freshness_or(RequiredFreshness::Discovered)
     }

@@ -10,9 +10,10 @@
 //! | `open_offline`      | no                  | no             | yes             | `enable`, `history`, `token`       |
 //! | `open_read_only`    | no                  | no             | no              | `config`, `export`, `logs`         |
 //!
-//! The session itself contacts no source; the column says what its command may do. `add` is an exception: it contacts
-//! the one source that it declares, which the user has just named and need not trust. Commands close the session
-//! explicitly: closing ends the servers, writes the counts and closes the store.
+//! `open_read_only` uses a store in memory while the data directory does not exist. The session itself contacts no
+//! source; the column says what its command may do. `add` is an exception: it contacts the one source that it declares,
+//! which the user has just named and need not trust. Commands close the session explicitly: closing ends the servers,
+//! writes the counts and closes the store.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};

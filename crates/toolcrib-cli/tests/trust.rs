@@ -239,7 +239,8 @@ fn trust_covers_referenced_files_of_the_project() {
         elsewhere.display()
     );
     toolcrib.write("toolcrib.yaml", &file);
-    toolcrib.run_ok(&["trust"]);
+    let stdout = toolcrib.run_ok(&["trust"]).stdout;
+    assert!(!stdout.contains("its document"), "a server has none: {stdout}");
     toolcrib.write("~/secret", "two");
     assert!(!asks_for_trust(&toolcrib), "a secret elsewhere may change");
     toolcrib.write("url.txt", "http://127.0.0.2:9/mcp");

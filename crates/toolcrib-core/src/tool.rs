@@ -182,6 +182,11 @@ impl ToolName {
         ToolName(format!("{name}_{}", Fingerprint::digest(tool).short_hex(8)))
     }
 
+    /// Returns the name without the prefix of its source, as rules on tools may spell it.
+    pub fn without_prefix(&self, prefix: &str) -> &str {
+        self.0.strip_prefix(prefix).unwrap_or(&self.0)
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -24,9 +24,6 @@ pub(crate) use token_costs::TokenCosts;
 /// Maximum number of entries; the oldest are dropped. The activity page shows 100 of them; the rest is for its filters,
 /// which search the same entries.
 const MAX_ACTIVITY_ENTRIES: usize = 500;
-/// Maximum number of discoveries per source whose durations are remembered. A chart shows the last one only; the bound
-/// keeps a source that is refreshed often from growing without limit.
-const MAX_RUNS_PER_SOURCE: usize = 20;
 
 /// Collects the activity from the notices of the registry.
 #[derive(Debug, Default)]
@@ -41,8 +38,8 @@ struct RecentActivity {
     /// Oldest first.
     entries: VecDeque<ActivityEntry>,
     calls_per_minute: CallsPerMinute,
-    /// Last discoveries of each source, oldest first.
-    runs: BTreeMap<SourceId, VecDeque<DiscoveryRun>>,
+    /// Last discovery of each source.
+    last_runs: BTreeMap<SourceId, DiscoveryRun>,
     /// Discoveries in progress. An entry is removed when the discovery ends, when its source is removed, or when
     /// notices were missed.
     stages: BTreeMap<SourceId, DiscoveryStage>,
@@ -99,11 +96,9 @@ impl Activity {
     async fn load_past_checks(&self, registry: &Registry) {
         for source in registry.sources() {
             let Ok(checks) = registry.checks(&source.id).await else { continue };
-            let newest = checks.iter().take(MAX_RUNS_PER_SOURCE).rev();
-            let runs = newest
-                .map(|check| DiscoveryRun { elapsed_ms: check.duration_ms, failed: check.error.is_some() })
-                .collect();
-            self.lock().runs.insert(source.id, runs);
+            let Some(newest) = checks.first() else { continue };
+            let run = DiscoveryRun { elapsed_ms: newest.duration_ms, failed: newest.error.is_some() };
+            self.lock().last_runs.insert(source.id, run);
         }
     }
 
@@ -117,9 +112,9 @@ impl Activity {
         self.lock().calls_per_minute.last_hour(now)
     }
 
-    /// Returns the last discoveries of a source, oldest first.
-    pub(crate) fn discovery_runs(&self, id: &SourceId) -> Vec<DiscoveryRun> {
-        self.lock().runs.get(id).map(|runs| runs.iter().copied().collect()).unwrap_or_default()
+    /// Returns the last discovery of a source.
+    pub(crate) fn last_run(&self, id: &SourceId) -> Option<DiscoveryRun> {
+        self.lock().last_runs.get(id).copied()
     }
 
     /// Returns the stage of a discovery in progress.
@@ -140,7 +135,7 @@ impl RecentActivity {
         match notice {
             RegistryNotice::RecordAppended(record) => {
                 if let Event::SourceRemoved { source } = &record.event {
-                    self.runs.remove(source);
+                    self.last_runs.remove(source);
                     self.stages.remove(source);
                 }
                 self.push(ActivityEntry { at: record.at, event: ActivityEvent::Recorded(record) });
@@ -155,8 +150,7 @@ impl RecentActivity {
                 self.stages.remove(&outcome.source);
                 if outcome.contacted {
                     let run = DiscoveryRun { elapsed_ms: outcome.elapsed_ms, failed: outcome.error.is_some() };
-                    let runs = self.runs.entry(outcome.source.clone()).or_default();
-                    push_bounded(runs, run, MAX_RUNS_PER_SOURCE);
+                    self.last_runs.insert(outcome.source.clone(), run);
                     self.push(ActivityEntry { at: now, event: ActivityEvent::Discovered(outcome) });
                 }
             }
@@ -168,15 +162,11 @@ impl RecentActivity {
         }
     }
 
+    /// Appends an entry; drops the oldest one if there are too many.
     fn push(&mut self, entry: ActivityEntry) {
-        push_bounded(&mut self.entries, entry, MAX_ACTIVITY_ENTRIES);
+        if self.entries.len() == MAX_ACTIVITY_ENTRIES {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(entry);
     }
-}
-
-/// Appends an item, and drops the oldest one when the queue has `max` items.
-fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, max: usize) {
-    if queue.len() == max {
-        queue.pop_front();
-    }
-    queue.push_back(item);
 }

@@ -227,7 +227,7 @@ impl Authenticator {
         registry.ensure_tokens_reliable()?;
         self.rate_limit.record_failure(registry.now())?;
         let message = "unknown, revoked or expired token; create a new one on the server's machine with \
-                       `toolcrib token create`";
+                       `toolcrib token create NAME --role agent`";
         Err(Error::new(Code::Unauthorized, message))
     }
 

@@ -1,7 +1,7 @@
 //! The REST API. One table of routes ([`ApiRoute`]) produces the axum router, the required permissions and
 //! `/api/openapi.json`. Reads are answered from the catalogue in memory: they access neither the store nor a source.
 //!
-//! The exceptions are the history, and tools and diffs of a past time, which may be on disk only.
+//! The exceptions are the history, tools of a past time, and diffs, whose older side may be on disk only.
 //!
 //! A module per group of routes has the same three parts:
 //! - `routes()`: path, permission, parameters and responses of each operation;

@@ -32,7 +32,7 @@ pub enum SocketOwner {
     /// This process itself: a request by one of its own tools.
     ThisProcess,
     /// A process below the guard of any Toolcrib on this machine, unless this process is below the same guard.
-    ChildOfToolcrib,
+    StartedByToolcrib,
     /// Any other process.
     Other,
 }
@@ -106,7 +106,7 @@ fn classify_owner(search: &socket_owner::SocketOwnerSearch, pid: i32) -> io::Res
         return Ok(Some(SocketOwner::ThisProcess));
     }
     if crate::guard::is_below_guard(pid) {
-        return Ok(Some(SocketOwner::ChildOfToolcrib));
+        return Ok(Some(SocketOwner::StartedByToolcrib));
     }
     // A child that this process is about to start shares its descriptors until `exec`.
     if crate::guard::parent_pid(pid) == Some(own_pid) && search.holds_socket(own_pid)? {

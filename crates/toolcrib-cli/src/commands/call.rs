@@ -70,8 +70,9 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     Ok(if output.is_error() { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-/// Discovers the source of the tool if needed, builds the arguments and calls. One time limit covers discovery and
-/// call, so that `--timeout` is what a caller has to wait at most.
+/// Discovers the source of the tool if needed, builds the arguments and calls. `--timeout` covers discovery and call
+/// together; with `--wait` the discovery has a limit of its own, and without either option each of them has the
+/// source's `call_timeout`.
 async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput> {
     let registry = &session.registry;
     let started_at = Instant::now();
@@ -88,7 +89,7 @@ async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput>
     let json_arguments = read_json_arguments(arguments)?;
     let input = Value::Object(merge_pairs(registry, &arguments.name, json_arguments, &arguments.pairs)?);
     let options = CallOptions {
-        // The timeout covers discovery and call together.
+        // The discovery has used up a part of it.
         timeout: arguments.timeout.map(|timeout| timeout.saturating_sub(started_at.elapsed())),
         consent: arguments.yes,
         // A person or a pipe reads the complete result; only agents get it in pages.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use toolcrib::config_file::{ProjectFile, TrustState};
 use toolcrib::core::config::show::show_source_keys;
 use toolcrib::core::config::{ConfiguredSource, settings_to_trust};
+use toolcrib::core::source::SourceKind;
 use toolcrib::{Code, Error, Result, Source, SourceId};
 
 use crate::arguments::CommonArguments;
@@ -133,12 +134,22 @@ fn source_lines(
     // Documents decide where requests and credentials go, so their servers are part of the trust.
     if let Some(servers) = servers.get(id) {
         let names: Vec<String> = servers.iter().map(|server| source_summary::escape_invisible(server)).collect();
-        lines.push(match (source.kind.is_builtin(), names.join(", ").as_str()) {
-            (true, "") => "    the directories in `roots` cannot be read".to_owned(),
-            (false, "") => "    its document cannot be read, or names no server".to_owned(),
-            (true, names) => format!("    its file tools may access {names}"),
-            (false, names) => format!("    its document sends requests to {names}"),
-        });
+        let names = names.join(", ");
+        match &source.kind {
+            SourceKind::Builtin(builtin) if builtin.roots.is_empty() => {}
+            SourceKind::Builtin(_) if names.is_empty() => {
+                lines.push("    the directories in `roots` cannot be read".to_owned());
+            }
+            SourceKind::Builtin(_) => lines.push(format!("    its file tools may access {names}")),
+            SourceKind::OpenApi(_) | SourceKind::Workflow(_) if names.is_empty() => {
+                lines.push("    its document cannot be read, or names no server".to_owned());
+            }
+            SourceKind::OpenApi(_) | SourceKind::Workflow(_) => {
+                lines.push(format!("    its document sends requests to {names}"));
+            }
+            // Listed only because files of the project are part of its definition.
+            SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) => {}
+        }
     }
     // All remaining keys: rules, timeouts, lifecycle.
     if let Value::Object(keys) = show_source_keys(source) {

@@ -129,8 +129,7 @@ impl<'a> ToolRef<'a> {
 
     /// Name in the catalogue without the prefix `source__`.
     pub fn unprefixed_name(&self) -> &'a str {
-        let name = self.name().as_str();
-        name.strip_prefix(self.catalog_source.segment.prefix()).unwrap_or(name)
+        self.entry.name.without_prefix(self.catalog_source.segment.prefix())
     }
 
     /// Identity of the tool: source and original name.

@@ -133,7 +133,7 @@ fn end_when_revoked(app: AppState, authorization: StreamAuthorization, response:
     Response::from_parts(parts, Body::from_stream(stream))
 }
 
-/// Does not count an invalid token as a failed attempt: the client did not send it again.
+/// Whether credentials that were checked before still suffice. Does not count an invalid token as a failed attempt.
 fn is_still_authorized(app: &AppState, credentials: &HeaderMap, required: Permission, locality: Locality) -> bool {
     let Some(min_role) = required.min_role() else { return true };
     app.auth.reauthenticate(&app.registry, credentials, locality).is_some_and(|principal| principal.role >= min_role)

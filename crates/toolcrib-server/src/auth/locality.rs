@@ -118,7 +118,7 @@ impl Authenticator {
         match connection.owner.get_or_try_init(|| self.peer_identifier.find_owner(peer)).await {
             Ok(SocketOwner::ThisProcess) if self.refuse_own_process => Locality::OwnProcess,
             Ok(SocketOwner::ThisProcess | SocketOwner::Other) => Locality::Local,
-            Ok(SocketOwner::ChildOfToolcrib) => Locality::StartedByToolcrib,
+            Ok(SocketOwner::StartedByToolcrib) => Locality::StartedByToolcrib,
             Err(PeerSearchFailed) => Locality::Unidentified,
         }
     }
@@ -186,7 +186,7 @@ impl Locality {
             }
             Locality::StartedByToolcrib => {
                 "`identity.loopback` is `owner`, and this process counts as started by Toolcrib (it has a guard among its \
-                 ancestors, or a limit on file locks), so this needs"
+                 ancestors, or the limit on file locks with which Toolcrib marks them), so this needs"
             }
             Locality::OwnProcess => {
                 "`identity.loopback` is `owner`, and this request was made by Toolcrib itself for one of its tools, so \

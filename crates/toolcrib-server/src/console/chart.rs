@@ -80,18 +80,15 @@ pub(super) fn render_share_bars(shares: &[(String, usize)], total: usize) -> Mar
 }
 
 /// Renders the duration of each source's last discovery, relative to the longest one.
-pub(super) fn render_duration_bars(sources: &[(String, Vec<DiscoveryRun>)]) -> Markup {
-    let last = |runs: &[DiscoveryRun]| runs.last().copied();
-    let longest = sources.iter().filter_map(|(_, runs)| last(runs)).map(|run| run.elapsed_ms).max().unwrap_or(1).max(1);
+pub(super) fn render_duration_bars(runs: &[(String, DiscoveryRun)]) -> Markup {
+    let longest = runs.iter().map(|(_, run)| run.elapsed_ms).max().unwrap_or(1).max(1);
     html! {
         dl.against {
-            @for (name, runs) in sources {
-                @if let Some(run) = last(runs) {
-                    div {
-                        dt { (name) }
-                        dd { (format_millis(run.elapsed_ms)) @if run.failed { " failed" } }
-                        (render_bar(run.elapsed_ms as f64 / longest as f64 * 100.0, if run.failed { "bad" } else { "mark" }))
-                    }
+            @for (name, run) in runs {
+                div {
+                    dt { (name) }
+                    dd { (format_millis(run.elapsed_ms)) @if run.failed { " failed" } }
+                    (render_bar(run.elapsed_ms as f64 / longest as f64 * 100.0, if run.failed { "bad" } else { "mark" }))
                 }
             }
         }

@@ -40,9 +40,9 @@ pub(super) async fn show(State(app): State<AppState>, Extension(principal): Exte
 fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
     let app = context.app;
     let stats = app.registry.stats();
-    let runs = sources.iter().map(|source| (source.id.to_string(), app.activity.discovery_runs(&source.id)));
-    let mut slowest: Vec<_> = runs.filter(|(_, runs)| !runs.is_empty()).collect();
-    slowest.sort_by_key(|(_, runs)| std::cmp::Reverse(runs.last().map(|run| run.elapsed_ms)));
+    let runs = sources.iter().filter_map(|source| Some((source.id.to_string(), app.activity.last_run(&source.id)?)));
+    let mut slowest: Vec<_> = runs.collect();
+    slowest.sort_by_key(|(_, run)| std::cmp::Reverse(run.elapsed_ms));
     slowest.truncate(MAX_DURATION_BARS);
     let recent = app.activity.recent_entries(|_| true, MAX_RECENT_ENTRIES);
     html! {

@@ -33,7 +33,7 @@ use operations::OperationLookup;
 
 /// Version of the conversion from documents to tools. Raise the last number whenever the same document gives other
 /// tools.
-const READER_VERSION: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"), "/1");
+const READER_VERSION: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"), "/2");
 
 /// Connector of one workflow source.
 #[derive(Debug)]

@@ -147,8 +147,7 @@ impl Registry {
         self.token(&id)
     }
 
-    /// Revokes a token, at once and for all processes on the store. Other processes notice with their next maintenance
-    /// run.
+    /// Revokes a token: at once in this process, and in others with their next maintenance run, twice a second.
     pub async fn revoke_token(&self, name: &str, actor: Actor) -> Result<TokenView> {
         let token = self.token(name)?;
         self.execute(Command::RevokeToken(token.id.clone()), actor).await?;

@@ -14,7 +14,7 @@ use toolcrib_core::inventory::{Origin, SourceState};
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::SourceKind;
-use toolcrib_core::tool::ToolName;
+use toolcrib_core::tool::{SEPARATOR, ToolName};
 use toolcrib_core::{Code, Source, SourceId, Timestamp};
 
 use super::Registry;
@@ -202,9 +202,10 @@ fn discovery_status(status: &SourceStatus) -> DiscoveryStatus {
 /// disabled source, so the inventory is counted.
 fn known_tool_count(state: &SourceState, source: &Source) -> usize {
     let rules = &source.settings.tools;
-    let is_hidden = |name: &str| {
-        let legal_name = ToolName::from_original("", name);
-        rules.verdict(&[name, legal_name.as_str()], Verdict::Allow) == Verdict::Hide
+    let prefix = if source.kind.is_builtin() { String::new() } else { format!("{}{SEPARATOR}", source.id) };
+    let is_hidden = |original_name: &str| {
+        let name = ToolName::from_original(&prefix, original_name);
+        rules.verdict(&[original_name, name.without_prefix(&prefix)], Verdict::Allow) == Verdict::Hide
     };
     state.tools.iter().filter(|(name, tool)| !tool.deprecated && !is_hidden(name)).count()
 }

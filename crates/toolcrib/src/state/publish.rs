@@ -3,7 +3,7 @@
 //!
 //! Invariant: `apply_new_records` reads and checks everything first and then replaces the writer's state and the
 //! snapshot without another fallible step. A failure at any point leaves readers with the previous snapshot, complete
-//! and consistent.
+//! and consistent; only damage of the store that the failure reveals is added to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -211,9 +211,9 @@ impl State {
         };
         let is_new_damage = writer.damage != damage;
         let published_damage = log_new_damage(&writer.damage, &damage);
-        writer.remembered_seq = remembered_seq;
         if new_entries.is_empty() {
             writer.damage = damage;
+            writer.remembered_seq = remembered_seq;
             writer.statuses_dirty = false;
             self.update_snapshot(|snapshot| {
                 snapshot.statuses = statuses.clone();
@@ -243,6 +243,7 @@ impl State {
         // From here on nothing can fail: replace the writer's state, then publish it.
         writer.newer_record = newest_newer_record;
         writer.damage = damage;
+        writer.remembered_seq = remembered_seq;
         writer.position = new_entries.last().map_or_else(JournalPosition::default, |last| JournalPosition {
             seq: last.record.seq,
             checksum: last.checksum.to_string(),

@@ -115,6 +115,7 @@ async fn a_server_that_died_between_calls_is_replaced() {
     let error = call(&fixture, "s__crash", json!({})).await.unwrap_err();
     assert_eq!(error.code, Code::ToolExecutionFailed, "{}", error.message);
     assert!(error.message.contains("the server exited during the call (exit status 1)"), "{}", error.message);
+    assert!(!error.message.contains("stderr: "), "another client's arguments may be in it: {}", error.message);
     assert_eq!(call_echo(&fixture).await, "hello");
     crate::support::kill_process(&read_lines(&fixture.path("starts"))[1]);
     assert_eq!(call_echo(&fixture).await, "hello");

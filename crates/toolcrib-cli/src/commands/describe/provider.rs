@@ -47,7 +47,7 @@ pub(super) fn print_provider_array(common: &CommonArguments, format: Format, too
     Ok(())
 }
 
-/// Losses of converting one tool; `set_aside` is the reason if the format does not support it at all.
+/// Losses of converting one tool; `unsupported_reason` is set if the format does not support it at all.
 #[derive(serde::Serialize)]
 struct ToolLosses {
     tool: String,

@@ -41,12 +41,18 @@ pub(super) fn for_failure(source: &SourceView) -> String {
     if failure.message.contains("not found on PATH") {
         return for_command(source.command.as_deref().unwrap_or_default());
     }
-    let known = FAILURE_ADVICE.iter().find(|(marker, _)| failure.message.contains(marker));
-    match (known, failure.code) {
-        (Some((_, advice)), _) => advice.replace("ID", id).replace("NAME", &id.to_uppercase()),
+    match (find_advice(&failure.message), failure.code) {
+        (Some(advice), _) => advice.replace("ID", id).replace("NAME", &id.to_uppercase()),
         (None, Code::ConfigInvalid) => "correct the declaration in the configuration file".to_owned(),
         (None, _) => format!("`toolcrib logs {id}` shows its stderr; `toolcrib refresh {id}` tries again"),
     }
+}
+
+/// Returns the advice for an error message. Lines of the server's stderr in it are ignored: they may contain any of the
+/// markers.
+fn find_advice(message: &str) -> Option<&'static str> {
+    let message = message.split("; stderr: ").next().unwrap_or_default();
+    FAILURE_ADVICE.iter().find(|(marker, _)| message.contains(marker)).map(|(_, advice)| *advice)
 }
 
 /// Returns advice on an unresolved reference, naming its variable or file.
@@ -103,6 +109,16 @@ mod tests {
         assert_eq!(for_reference(message), "export GITHUB_TOKEN=… in the environment that Toolcrib runs in");
         let message = "`${file:/run/token}` cannot be resolved: No such file";
         assert_eq!(for_reference(message), "put the value into `/run/token`, readable by you alone");
+    }
+
+    #[test]
+    fn advice_ignores_the_stderr_of_a_server() {
+        let exited = "the server exited while connecting (exit status 1); stderr: EACCES: permission denied, mkdir";
+        assert_eq!(find_advice(exited), find_advice("the server exited while connecting (exit status 1)"));
+        assert_eq!(
+            find_advice("cannot start `./server`: permission denied"),
+            Some("make the file executable: `chmod +x`")
+        );
     }
 
     #[test]

@@ -39,9 +39,8 @@ fn collect_removed(tools: &mut Vec<(ToolName, Value)>, id: &SourceId, state: &So
     for (original_name, tool) in state.tools.iter().filter(|(_, tool)| tool.deprecated) {
         let name = ToolName::from_original(&prefix, original_name);
         // Rules apply to the same two names as before the removal.
-        let unprefixed = name.as_str().strip_prefix(&prefix).unwrap_or(name.as_str());
-        let verdict =
-            rules.map_or_else(Verdict::default, |rules| rules.verdict(&[original_name, unprefixed], Verdict::Allow));
+        let names = [original_name, name.without_prefix(&prefix)];
+        let verdict = rules.map_or_else(Verdict::default, |rules| rules.verdict(&names, Verdict::Allow));
         if verdict != Verdict::Hide {
             let json = tool_json(id, &state.kind, original_name, &name, tool, verdict);
             tools.push((name, json));

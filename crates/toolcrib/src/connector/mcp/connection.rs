@@ -241,13 +241,15 @@ impl McpConnection {
         describe_failure(connector, doing, timeout, error, exit, &self.stderr_tail).await.into_error()
     }
 
-    /// Describes the exit of the server during a call: its exit status and the end of its stderr. `None` if `error` has
-    /// another reason, if the server is remote, and if the process has not exited within [`EXIT_STATUS_TIMEOUT`].
+    /// Describes the exit of the server during a call. `None` if `error` has another reason, if the server is remote,
+    /// and if the process has not exited within [`EXIT_STATUS_TIMEOUT`]. Without the lines of its stderr, which may
+    /// repeat arguments of another client's call.
     pub(super) async fn describe_exit(self: &Arc<Self>, connector: &McpConnector, error: &WireError) -> Option<String> {
         let status = self.wait_for_exit(error).await?;
-        self.stderr_tail.drain().await;
         let mut message = format!("the server exited during the call ({})", display_status(status));
-        append_stderr(&mut message, connector, &self.stderr_tail);
+        if connector.options.logs_directory.is_some() {
+            message.push_str(&format!("; `toolcrib logs {}` shows its stderr", connector.source.id));
+        }
         Some(message)
     }
 

@@ -38,7 +38,7 @@ const MAX_DOCUMENTS: usize = 64;
 const PLACEHOLDER_HOST: &str = "document.invalid";
 /// Version of the conversion from documents to tools. Raise the last number whenever the same documents give other
 /// tools: stored versions of another reader count as outdated.
-const READER_VERSION: &str = concat!("openapi ", env!("CARGO_PKG_VERSION"), "/1");
+const READER_VERSION: &str = concat!("openapi ", env!("CARGO_PKG_VERSION"), "/2");
 
 /// Loads the documents of one discovery. The caller bounds the time.
 #[derive(Debug)]
