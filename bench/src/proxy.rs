@@ -115,7 +115,7 @@ fn measure_latency(
     report: &mut BenchReport,
     version: AgentProtocol,
     [through, direct]: [&BenchTarget; 2],
-    bar: Threshold,
+    threshold: Threshold,
 ) -> Result<()> {
     let mut agents = [
         (Agent::connect(&through.url, version)?, through.tool, Vec::new()),
@@ -146,7 +146,7 @@ fn measure_latency(
         ),
         baseline: format!("directly to {}: {}", direct.name, format_duration(baseline)),
         ratio: ratio(measured, baseline),
-        threshold: bar,
+        threshold,
     });
     Ok(())
 }

@@ -105,8 +105,8 @@ impl fmt::Display for BenchReport {
         if !self.rows.is_empty() {
             writeln!(f, "| bench | measured | against | ratio | bar | result |\n|---|---|---|---:|---|---|")?;
         }
-        for RatioRow { bench, measured, baseline: against, ratio, threshold: bar } in &self.rows {
-            let text = match bar {
+        for RatioRow { bench, measured, baseline: against, ratio, threshold } in &self.rows {
+            let text = match threshold {
                 Threshold::AtMost(max_ratio, text) => format!("at most {max_ratio:.3}: {text}"),
                 Threshold::Condition(_, text) => text.clone(),
                 Threshold::None => "none".to_owned(),
@@ -114,7 +114,7 @@ impl fmt::Display for BenchReport {
             writeln!(
                 f,
                 "| {bench} | {measured} | {against} | {ratio:.3} | {text} | {} |",
-                result_word(bar.is_met(*ratio))
+                result_word(threshold.is_met(*ratio))
             )?;
         }
         if let Some(first) = self.curves.first() {
@@ -125,8 +125,12 @@ impl fmt::Display for BenchReport {
         for curve in &self.curves {
             let times: String =
                 curve.per_item.iter().map(|(_, time)| format!(" {} |", format_duration(*time))).collect();
-            let GrowthCurve { name, exponent, max_exponent: bar, .. } = curve;
-            writeln!(f, "| {name} |{times} {exponent:.2} | {bar:.2} | {} |", result_word(Some(curve.is_met())))?;
+            let GrowthCurve { name, exponent, max_exponent, .. } = curve;
+            writeln!(
+                f,
+                "| {name} |{times} {exponent:.2} | {max_exponent:.2} | {} |",
+                result_word(Some(curve.is_met()))
+            )?;
         }
         self.tables.iter().try_for_each(|table| write!(f, "\n{table}"))?;
         self.failures.iter().try_for_each(|line| writeln!(f, "\n{line}"))
