@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! serde v1.0.228<TAB>MIT OR Apache-2.0
-//! toolcrib v0.1.0 (/repo/crates/toolcrib)<TAB>MIT
+//! toolcrib v0.1.0 (/repo/crates/toolcrib)<TAB>Apache-2.0
 //! ```
 //!
 //! A package with an origin behind its version comes from this repository or is refused; any other must have an
@@ -39,7 +39,7 @@ pub(crate) fn check(paths: &WorkspacePaths) -> StepStatus {
 fn find_violations(paths: &WorkspacePaths) -> Result<(usize, Vec<String>), String> {
     let rules =
         fs::read_to_string(paths.root.join("deny.toml")).map_err(|error| format!("read `deny.toml`: {error}"))?;
-    let allowed = allowed_licenses(&rules)?;
+    let allowed = allowed_licences(&rules)?;
     let arguments = ["tree", "--workspace", "--locked", "--target", "all", "--edges", "normal,build"];
     let mut command = cargo(paths, &arguments);
     command.args(["--prefix", "none", "--no-dedupe", "--format", FORMAT]);
@@ -56,7 +56,7 @@ fn find_violations(paths: &WorkspacePaths) -> Result<(usize, Vec<String>), Strin
 }
 
 /// Reads `allow = ["…", …]` of the section `[licenses]`.
-fn allowed_licenses(rules: &str) -> Result<BTreeSet<String>, String> {
+fn allowed_licences(rules: &str) -> Result<BTreeSet<String>, String> {
     let section = rules.split_once("[licenses]").map(|(_, after)| after).unwrap_or_default();
     let list = section.split_once("allow = [").and_then(|(_, after)| after.split_once(']'));
     let (names, _) = list.ok_or("`deny.toml` has no `allow` under `[licenses]`")?;
@@ -100,15 +100,15 @@ fn any_of(tokens: &mut Tokens<'_>, allowed: &BTreeSet<String>) -> bool {
 
 /// Parses `A AND B …`.
 fn all_of(tokens: &mut Tokens<'_>, allowed: &BTreeSet<String>) -> bool {
-    let mut accepted = parse_license(tokens, allowed);
+    let mut accepted = parse_licence(tokens, allowed);
     while tokens.next_if_eq(&"AND").is_some() {
-        accepted &= parse_license(tokens, allowed);
+        accepted &= parse_licence(tokens, allowed);
     }
     accepted
 }
 
 /// Parses one licence, with its exception if it has one, or an expression in parentheses.
-fn parse_license(tokens: &mut Tokens<'_>, allowed: &BTreeSet<String>) -> bool {
+fn parse_licence(tokens: &mut Tokens<'_>, allowed: &BTreeSet<String>) -> bool {
     if tokens.next_if_eq(&"(").is_some() {
         let accepted = any_of(tokens, allowed);
         return accepted && tokens.next() == Some(")");
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn allowed() -> BTreeSet<String> {
-        allowed_licenses("[licenses]\nallow = [\"MIT\", \"Apache-2.0\", \"ISC\"]\n").unwrap()
+        allowed_licences("[licenses]\nallow = [\"MIT\", \"Apache-2.0\", \"ISC\"]\n").unwrap()
     }
 
     #[test]

@@ -152,8 +152,7 @@ impl<'a> Packager<'a> {
         // A unit to copy, not one that is enabled: which user it runs as is for the administrator to decide.
         let unit = self.paths.root.join("docs/examples/toolcrib.service");
         copy(&unit, &tree.join("usr/share/doc/toolcrib/examples/toolcrib.service"))?;
-        let pages = fs::read_dir(self.staging.join("man")).map_err(|error| format!("read the man pages: {error}"))?;
-        for page in pages.filter_map(Result::ok) {
+        for page in read_entries(&self.staging.join("man"))? {
             let name = page.file_name();
             copy(&page.path(), &tree.join("usr/share/man/man1").join(name))?;
         }
@@ -227,9 +226,8 @@ fn verify_archive(archive: &Path, out_dir: &Path) -> Result<String, String> {
 
 /// Writes `SHA256SUMS` over the files that are downloaded: those directly in the output directory, not the directories.
 fn write_checksums(out_dir: &Path) -> Result<String, String> {
-    let entries = fs::read_dir(out_dir).map_err(|error| format!("read `{}`: {error}", out_dir.display()))?;
-    let mut files: Vec<String> = entries
-        .filter_map(Result::ok)
+    let mut files: Vec<String> = read_entries(out_dir)?
+        .into_iter()
         .filter(|entry| entry.path().is_file())
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
@@ -243,7 +241,7 @@ fn write_checksums(out_dir: &Path) -> Result<String, String> {
     Ok(format!("{} files in `{}`", files.len(), out_dir.display()))
 }
 
-/// The target triple that this program was built for, as names of artefacts have it.
+/// Architecture and operating system that this program was built for, as in names of artefacts: `x86_64-linux`.
 fn platform() -> String {
     format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)
 }
@@ -257,6 +255,12 @@ fn status(result: Result<String, String>) -> StepStatus {
 fn describe_file(path: &Path) -> String {
     let megabytes = fs::metadata(path).map(|metadata| metadata.len() as f64 / 1e6).unwrap_or_default();
     format!("{} ({megabytes:.1} MB)", path.display())
+}
+
+/// Returns the entries of a directory. Fails if one of them cannot be read, so that no file is missing unnoticed.
+fn read_entries(path: &Path) -> Result<Vec<fs::DirEntry>, String> {
+    let entries = fs::read_dir(path).and_then(Iterator::collect);
+    entries.map_err(|error| format!("read `{}`: {error}", path.display()))
 }
 
 /// Creates a directory and its parents; an existing one is no error.

@@ -20,8 +20,8 @@ pub(crate) struct WorkspacePaths {
 }
 
 impl WorkspacePaths {
-    /// Derives the directories from the source of this program and from the path it runs from. Fails only if a path has
-    /// no parent; missing directories are not an error.
+    /// Derives the directories from the source of this program and from the path it runs from. Fails if that path
+    /// cannot be determined or a path has no parent; missing directories are not an error.
     pub(crate) fn find() -> Result<WorkspacePaths, String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("`xtask` is in no repository")?;
         // Cargo builds this program into the same directory as everything else.
