@@ -22,10 +22,11 @@ pub struct ServerOptions {
     /// Maximum number of concurrent requests of the whole endpoint; a further one is rejected with an error, over HTTP
     /// with status 503.
     pub max_requests: usize,
-    /// Maximum number of GET streams that one session may have open.
-    pub max_streams_per_session: usize,
-    /// Maximum number of messages queued for a client that does not read. Beyond it, progress and notifications are
-    /// dropped. A response is never dropped: over HTTP it is queued all the same, on a byte stream its sender waits.
+    /// Maximum number of open connections to one event stream of a session.
+    pub max_readers_per_stream: usize,
+    /// Maximum number of messages queued for a client that does not read. Beyond it, progress and log messages are
+    /// dropped, over HTTP change notifications too; on a byte stream the sender of a change notification waits. A
+    /// response is never dropped: over HTTP it is queued all the same, on a byte stream its sender waits.
     pub max_queued_messages: usize,
     /// Maximum number of messages in one batch.
     pub max_batch_messages: usize,
@@ -67,7 +68,7 @@ impl Default for ServerOptions {
             max_sessions: 1000,
             max_requests_per_client: 256,
             max_requests: 4096,
-            max_streams_per_session: 8,
+            max_readers_per_stream: 8,
             max_queued_messages: 256,
             max_batch_messages: 64,
             max_line_bytes: 4 * 1024 * 1024,

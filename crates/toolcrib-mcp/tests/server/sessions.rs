@@ -100,8 +100,8 @@ async fn notifications_reach_one_stream_and_none_is_lost_between_two() {
 }
 
 #[tokio::test]
-async fn streams_and_requests_of_a_session_are_bounded() {
-    let options = ServerOptions { max_streams_per_session: 1, max_requests_per_client: 1, ..ServerOptions::default() };
+async fn readers_of_a_stream_and_requests_of_a_session_are_bounded() {
+    let options = ServerOptions { max_readers_per_stream: 1, max_requests_per_client: 1, ..ServerOptions::default() };
     let (service, endpoint) = test_endpoint(options);
     let session = TestSession::open(&endpoint, LATEST_LEGACY).await;
     let stream = session.send("GET", &[], &Value::Null).await;

@@ -139,8 +139,9 @@ impl McpEndpoint {
             }
         };
         // Readers of dead connections count until they are noticed, so more than one must be allowed.
-        if buffer.reader_count() >= shared.options.max_streams_per_session {
-            return Err(EndpointError::new(StatusCode::TOO_MANY_REQUESTS, "this session has too many streams open"));
+        if buffer.reader_count() >= shared.options.max_readers_per_stream {
+            let message = "this event stream has too many open connections";
+            return Err(EndpointError::new(StatusCode::TOO_MANY_REQUESTS, message));
         }
         session.start_notifications(shared);
         // A resumed stream needs no priming event: its client knows a position already.
