@@ -5,7 +5,8 @@
 //! `input_required` answers questions of servers of 2026-07-28, and `change_subscription` listens for list changes.
 //!
 //! A connection can be used by any number of concurrent requests. It ends when the client is closed or dropped, when
-//! the server closes its end, or when a line exceeds its bound; all pending requests then fail.
+//! the server closes its end, or when a line or an event of legacy HTTP+SSE exceeds its bound; all pending requests
+//! then fail.
 
 mod change_subscription;
 pub(crate) mod handshake;

@@ -299,7 +299,8 @@ fn encode_error(error: serde_json::Error) -> WireError {
 
 /// Parses the id of a response. Our ids are numbers; some servers send them back as strings.
 fn parse_id(id: &RawValue) -> Option<u64> {
-    // A fraction, a negative number or other text is no id of this process; the response is then ignored.
+    // A fraction, a negative number or other text is no id of this process. A result with such an id is ignored; an
+    // error with one becomes `ErrorWithoutId`, which over HTTP answers the POST.
     id.get().trim_matches('"').parse().ok()
 }
 

@@ -58,8 +58,9 @@ pub struct ClientOptions {
     pub http: Option<reqwest::Client>,
 }
 
-/// Bounds on what a server may send. Beyond them a request fails with [`WireError::TooLarge`](crate::WireError); a line
-/// that is too long also ends the connection, because any request may be waiting for it.
+/// Bounds on what a server may send. Beyond them a request fails with [`WireError::TooLarge`](crate::WireError). A line
+/// that is too long, or an event of legacy HTTP+SSE, also ends the connection, because any request may be waiting for
+/// it.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientLimits {
     /// Maximum bytes of one line of a byte stream.

@@ -16,8 +16,8 @@ use crate::{
     message::{RawObject, to_raw},
 };
 
-/// Builds the peer of an `initialize` request, with the negotiated version. Missing or malformed fields get defaults:
-/// the protocol lets a client omit most of them.
+/// Builds the peer of an `initialize` request, with the negotiated version. MCP requires `protocolVersion`,
+/// `capabilities` and `clientInfo`; missing or malformed ones get defaults, since the server can work without them.
 pub(super) fn legacy_peer(params: Option<&RawValue>, query: &str) -> McpPeer {
     let params = params.and_then(RawObject::parse).unwrap_or_default();
     let requested = params.get_string("protocolVersion").and_then(|version| version.parse().ok());

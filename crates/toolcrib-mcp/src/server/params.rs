@@ -73,15 +73,15 @@ impl RequestParams {
 
     /// Checks the `_meta` keys that every request of 2026-07-28 must have.
     pub(super) fn require_meta(&self) -> Result<(), RpcError> {
-        let missing = |key: &str| {
-            let message = format!("`_meta` of every request of 2026-07-28 must have `{key}`");
+        let missing = |expected: &str| {
+            let message = format!("`_meta` of every request of 2026-07-28 must have {expected}");
             Err(RpcError::new(RpcError::INVALID_PARAMS, message))
         };
         match (&self.protocol_version, &self.capabilities) {
-            (None, _) => missing(VERSION_KEY),
-            (_, None) => missing(CAPABILITIES_KEY),
+            (None, _) => missing(&format!("`{VERSION_KEY}`")),
+            (_, None) => missing(&format!("`{CAPABILITIES_KEY}`")),
             (Some(_), Some(capabilities)) if !capabilities.get().starts_with('{') => {
-                missing(&format!("{CAPABILITIES_KEY}` with the type `object"))
+                missing(&format!("`{CAPABILITIES_KEY}` with the type `object`"))
             }
             (Some(_), Some(_)) => Ok(()),
         }

@@ -1,7 +1,7 @@
-//! HTTP responses: accepted content types, status codes, and errors before a request is started.
+//! HTTP responses: accepted content types, status codes, and errors of the endpoint itself.
 //!
-//! Once a request runs, its errors are JSON-RPC responses with a status by [`response_status`]; an [`EndpointError`] is
-//! for everything before that.
+//! Once a request runs, its errors are JSON-RPC responses with a status by [`response_status`]. An [`EndpointError`] is
+//! for everything before that, and for a request that ended without a response, with its session or by the shutdown.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::value::RawValue;
@@ -42,7 +42,8 @@ impl AcceptedTypes {
     }
 }
 
-/// Rejection of an HTTP request before its MCP request was started.
+/// Rejection of an HTTP request before its MCP request was started, or the answer to an MCP request that ended with its
+/// session or by the shutdown.
 #[derive(Debug)]
 pub(super) struct EndpointError {
     pub(super) status: StatusCode,
