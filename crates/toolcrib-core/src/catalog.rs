@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 use crate::fingerprint::Fingerprint;
 use crate::inventory::{SourceState, ToolState};
 use crate::manifest::SkippedTool;
-use crate::policy::{Rules, Verdict};
+use crate::policy::{Rule, Rules, Verdict};
 use crate::search::SearchIndex;
 use crate::source::{OnConflict, Source, SourceId};
 use crate::tool::SEPARATOR;
@@ -115,8 +115,17 @@ impl SourceOptions {
     /// Returns the verdict for a tool. Rules match its original name as well as its name in the catalogue without
     /// prefix. A rule on either name applies, so that no unusual character in the original name evades it.
     pub fn verdict(&self, original: &str, shown: &str) -> Verdict {
-        let unruled = self.verdicts.get(original).copied().unwrap_or_default();
-        self.rules.verdict(&[original, shown], unruled)
+        self.rules.verdict(&[original, shown], self.default_verdict(original))
+    }
+
+    /// Returns the rule that led to the verdict for a tool; `None` if it is the default.
+    pub fn deciding_rule(&self, original: &str, shown: &str) -> Option<&Rule> {
+        self.rules.deciding_rule(&[original, shown], self.default_verdict(original))
+    }
+
+    /// Returns the verdict for a tool that no rule matches.
+    fn default_verdict(&self, original: &str) -> Verdict {
+        self.verdicts.get(original).copied().unwrap_or_default()
     }
 }
 

@@ -105,14 +105,26 @@ impl Rules {
     /// Returns the verdict on a tool with these names: its own, and its name in the catalogue without the prefix
     /// `source__`. `default` applies where the source has no rule for it.
     pub fn verdict(&self, names: &[&str], default: Verdict) -> Verdict {
-        let own = first_match(&self.own, names).map_or(default, |rule| rule.verdict);
-        let restrictions = self.restrictions.iter().filter_map(|list| first_match(list, names));
-        restrictions.map(|rule| rule.verdict).fold(own, Verdict::max)
+        self.decide(names, default).0
     }
 
-    /// Returns the rule that led to a verdict of [`Rules::verdict`] on these names; `None` if that was the default.
-    pub fn deciding_rule(&self, names: &[&str], verdict: Verdict) -> Option<&Rule> {
-        self.lists().filter_map(|list| first_match(list, names)).find(|rule| rule.verdict == verdict)
+    /// Returns the rule that led to the [`verdict`](Rules::verdict); `None` if that is the default.
+    pub fn deciding_rule(&self, names: &[&str], default: Verdict) -> Option<&Rule> {
+        self.decide(names, default).1
+    }
+
+    /// Returns the verdict and the rule that led to it. A restriction that is not stricter than the lists before it has
+    /// no effect and is not returned.
+    fn decide(&self, names: &[&str], default: Verdict) -> (Verdict, Option<&Rule>) {
+        let mut deciding_rule = first_match(&self.own, names);
+        let mut verdict = deciding_rule.map_or(default, |rule| rule.verdict);
+        for rule in self.restrictions.iter().filter_map(|list| first_match(list, names)) {
+            if rule.verdict > verdict {
+                verdict = rule.verdict;
+                deciding_rule = Some(rule);
+            }
+        }
+        (verdict, deciding_rule)
     }
 }
 
@@ -244,5 +256,25 @@ mod tests {
         assert_eq!(serde_json::from_str::<Rules>(&stored).unwrap(), rules);
         assert_eq!(serde_json::to_string(&list("a", Verdict::Deny)).unwrap(), r#"[{"glob":"a","verdict":"deny"}]"#);
         assert_eq!(serde_json::from_str::<Rules>("[]").unwrap(), Rules::default());
+    }
+
+    #[test]
+    fn only_a_rule_with_an_effect_is_the_deciding_one() {
+        let list = |glob: &str, verdict| Rules::new(vec![Rule { glob: glob.into(), verdict }]);
+        let check = |own: &Rules, restriction: Rules, default, verdict, glob| {
+            let rules = own.clone().restricted_by(restriction);
+            assert_eq!(rules.verdict(&["get_x"], default), verdict);
+            assert_eq!(rules.deciding_rule(&["get_x"], default).map(|rule| rule.glob.as_str()), glob);
+        };
+        let none = Rules::default();
+        check(&none, list("*", Verdict::Allow), Verdict::Allow, Verdict::Allow, None);
+        check(&none, list("*", Verdict::Allow), Verdict::Ask, Verdict::Ask, None);
+        check(&none, list("*", Verdict::Ask), Verdict::Ask, Verdict::Ask, None);
+        check(&none, list("*", Verdict::Ask), Verdict::Allow, Verdict::Ask, Some("*"));
+        let own = list("get_*", Verdict::Ask);
+        check(&own, list("*", Verdict::Allow), Verdict::Allow, Verdict::Ask, Some("get_*"));
+        check(&own, list("*", Verdict::Ask), Verdict::Allow, Verdict::Ask, Some("get_*"));
+        check(&own, list("*", Verdict::Deny), Verdict::Allow, Verdict::Deny, Some("*"));
+        check(&own, list("put_*", Verdict::Deny), Verdict::Hide, Verdict::Ask, Some("get_*"));
     }
 }

@@ -160,8 +160,7 @@ impl<'a> ToolRef<'a> {
 
     /// Rule that led to the [`verdict`](ToolRef::verdict); `None` if it is the default.
     pub fn deciding_rule(&self) -> Option<&'a Rule> {
-        let names = [self.original_name(), self.unprefixed_name()];
-        self.catalog_source.options.rules.deciding_rule(&names, self.verdict())
+        self.catalog_source.options.deciding_rule(self.original_name(), self.unprefixed_name())
     }
 
     /// Whether it is a built-in tool that appears in no list.
