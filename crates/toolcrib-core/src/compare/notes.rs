@@ -163,20 +163,22 @@ impl ValueChange {
     /// Returns the predicate in the wording of the role.
     fn to_text(&self, role: SchemaRole) -> String {
         let (for_input, for_output) = match self {
-            ValueChange::Only(values) => (format!("takes only {values} now"), format!("is only {values} now")),
+            ValueChange::Only(values) => (format!("accepts only {values} now"), format!("is only {values} now")),
             ValueChange::NoLonger(values) => (format!("no longer takes {values}"), format!("is no longer {values}")),
             ValueChange::Also(values) => (format!("also takes {values}"), format!("may also be {values}")),
-            ValueChange::AnyType => ("takes any type now".into(), "may be of any type now".into()),
-            ValueChange::OtherValuesToo => ("takes other values too".into(), "may have other values too".into()),
+            ValueChange::AnyType => ("accepts any type now".into(), "may be of any type now".into()),
+            ValueChange::OtherValuesToo => ("accepts other values too".into(), "may have other values too".into()),
             ValueChange::AcceptsSomething => ("accepts values now".into(), "may be present now".into()),
             ValueChange::AcceptsNothing => ("accepts no value any more".into(), "is never present any more".into()),
-            ValueChange::AcceptsAnything => ("takes anything now".into(), "may be anything now".into()),
-            ValueChange::NoLongerAnything => ("no longer accepts any value".into(), "is no longer unrestricted".into()),
+            ValueChange::AcceptsAnything => ("accepts anything now".into(), "may be anything now".into()),
+            ValueChange::NoLongerAnything => {
+                ("no longer accepts every value".into(), "is no longer unrestricted".into())
+            }
             ValueChange::WithoutUnknownFields => {
-                ("no longer takes unknown fields".into(), "has no unknown fields any more".into())
+                ("no longer accepts unknown fields".into(), "has no unknown fields any more".into())
             }
             ValueChange::WithUnknownFields => {
-                ("also takes unknown fields".into(), "may have unknown fields too".into())
+                ("also accepts unknown fields".into(), "may have unknown fields too".into())
             }
             ValueChange::TooLarge => {
                 let both = "is too large to be compared in full";

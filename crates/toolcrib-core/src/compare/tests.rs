@@ -78,8 +78,8 @@ fn changes_of_arguments_are_classified() {
         ChangeClass::Text,
         "its input schema is written differently and means the same",
     );
-    check(json!({}), json!({"additionalProperties": false}), ChangeClass::Narrowed, "no longer takes unknown fields");
-    check(json!({"additionalProperties": false}), json!({}), ChangeClass::Widened, "also takes unknown fields");
+    check(json!({}), json!({"additionalProperties": false}), ChangeClass::Narrowed, "no longer accepts unknown fields");
+    check(json!({"additionalProperties": false}), json!({}), ChangeClass::Widened, "also accepts unknown fields");
     check(
         object(json!({"a": a}), json!(["a", "b"])),
         object(json!({"a": a}), json!(["b", "a"])),
@@ -103,8 +103,8 @@ fn changes_of_accepted_values_are_classified() {
             ChangeClass::Narrowed,
             "`x` no longer takes null",
         ),
-        (json!({"type": "string"}), json!({}), ChangeClass::Widened, "`x` takes any type now"),
-        (json!(true), json!({"type": "string"}), ChangeClass::Narrowed, "`x` takes only string now"),
+        (json!({"type": "string"}), json!({}), ChangeClass::Widened, "`x` accepts any type now"),
+        (json!(true), json!({"type": "string"}), ChangeClass::Narrowed, "`x` accepts only string now"),
         (
             json!({"type": "string"}),
             json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
@@ -150,7 +150,7 @@ fn changes_of_accepted_values_are_classified() {
         (json!({"enum": ["a", "all"]}), json!({"enum": ["a"]}), ChangeClass::Narrowed, "`x` no longer takes `all`"),
         (json!({"enum": ["a"]}), json!({"enum": ["a", "b"]}), ChangeClass::Widened, "`x` also takes `b`"),
         (json!({"enum": ["a"]}), json!({"const": "b"}), ChangeClass::Breaking, "`x` no longer takes `a`"),
-        (json!({}), json!({"enum": [1, "a"]}), ChangeClass::Narrowed, "`x` takes only `a`, `1` now"),
+        (json!({}), json!({"enum": [1, "a"]}), ChangeClass::Narrowed, "`x` accepts only `a`, `1` now"),
         (json!({"maximum": 100}), json!({"maximum": 50}), ChangeClass::Narrowed, "`x`: maximum 100 became 50"),
         (json!({"minimum": 5}), json!({"minimum": 1}), ChangeClass::Widened, "`x`: minimum 5 became 1"),
         (json!({}), json!({"pattern": "a"}), ChangeClass::Narrowed, "`x`: `pattern` was added"),
@@ -163,7 +163,8 @@ fn changes_of_accepted_values_are_classified() {
             ChangeClass::Breaking,
             "`x[]`: string became integer",
         ),
-        (json!({"items": {"type": "string"}}), json!({}), ChangeClass::Widened, "`x[]` takes anything now"),
+        (json!({"items": {"type": "string"}}), json!({}), ChangeClass::Widened, "`x[]` accepts anything now"),
+        (json!({}), json!({"items": {"type": "string"}}), ChangeClass::Narrowed, "`x[]` no longer accepts every value"),
         (
             json!({"items": [{"type": "string"}]}),
             json!({"prefixItems": [{"type": "integer"}]}),
@@ -439,8 +440,8 @@ fn equivalent_notations_are_no_change() {
             ChangeClass::Narrowed,
             "`x` no longer takes number",
         ),
-        (json!({}), json!({"anyOf": [string, number]}), ChangeClass::Narrowed, "`x` takes only number, string now"),
-        (json!({"anyOf": [string, number]}), json!({}), ChangeClass::Widened, "`x` takes any type now"),
+        (json!({}), json!({"anyOf": [string, number]}), ChangeClass::Narrowed, "`x` accepts only number, string now"),
+        (json!({"anyOf": [string, number]}), json!({}), ChangeClass::Widened, "`x` accepts any type now"),
         (
             json!({"type": "integer"}),
             json!({"type": ["string", "null"]}),
