@@ -1,5 +1,5 @@
 //! Arazzo 1.0 documents: workflows whose steps are operations of OpenAPI documents. Parses documents tolerantly and
-//! executes workflows as a state machine; the connector sends the requests.
+//! executes workflows as a state machine; the connector calls the tools of the operations.
 //!
 //! A document passes through these stages:
 //!
@@ -11,8 +11,8 @@
 //! payload.rs   request bodies of steps
 //! ```
 //!
-//! Runtime expressions (`$inputs.id`, `$response.body#/id`) are resolved in `expression`. Loading documents, resolving
-//! operations and sending requests belong to `connector/workflow` of the library.
+//! Runtime expressions (`$inputs.id`, `$response.body#/id`) are resolved in `expression`. Loading documents, finding
+//! the tools of operations and calling them through the registry belong to `connector/workflow` of the library.
 
 mod budget;
 mod condition;

@@ -245,9 +245,10 @@ impl Catalog {
         }
     }
 
-    /// Returns the tools that a source offers but that are not in the catalogue, with the reasons.
-    /// Two kinds: those rejected when the manifest was built, and those shadowed by a built-in tool in this catalogue.
-    /// Sorted by name.
+    /// Returns the tools that a source offers but that are not in the catalogue, with the reasons, sorted by name:
+    /// those skipped when the manifest was built, and those shadowed by a built-in tool in this catalogue. Of an
+    /// OpenAPI source also the faults in parts of usable tools, see
+    /// [`Manifest::skipped`](crate::manifest::Manifest::skipped).
     pub fn skipped_tools(&self, id: &SourceId) -> Vec<SkippedTool> {
         let Some(positioned) = self.find_source(id.as_str()) else { return Vec::new() };
         let segment = &positioned.source.segment;

@@ -75,7 +75,7 @@ pub enum Code {
     StoreUnavailable,
     /// The request itself is malformed.
     BadRequest,
-    /// The source answered that it gets too many requests.
+    /// A limit on requests was reached: of the source (`by` in the details is `source`) or of this server.
     RateLimited,
     /// The source requires a login, or one with more permissions.
     AuthRequired,

@@ -136,7 +136,7 @@ pub enum ParameterStyle {
     Form,
     /// `x=a%20b`, in queries.
     SpaceDelimited,
-    /// `x=a|b`, in queries.
+    /// `x=a%7Cb`, in queries.
     PipeDelimited,
     /// Swagger 2.0 only (`collectionFormat: tsv`).
     TabDelimited,

@@ -36,18 +36,20 @@ pub struct Manifest {
     pub fingerprint: Fingerprint,
     /// Tools with their fingerprints, in byte order of their own names.
     pub tools: Vec<(Tool, Fingerprint)>,
-    /// Tools that were offered and cannot be used, sorted by name.
+    /// Tools that were offered and cannot be used, and faults in parts of usable tools, which OpenAPI sources report.
+    /// Sorted by name.
     pub skipped: Vec<SkippedTool>,
     /// Description of the source by itself, for search. Not part of the fingerprint.
     pub about: Option<String>,
 }
 
-/// Tool that a source offers but that is not exposed, with the reason.
+/// Tool that a source offers but that is not exposed, with the reason. For OpenAPI sources also a part of the document
+/// that was left out because of a fault, while the tool itself is usable.
 ///
 /// The reason is part of the manifest's fingerprint: rewording one looks like a changed tool list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SkippedTool {
-    /// Name of the tool, or its position such as `#3` where it has no usable name.
+    /// Name of the tool, or its position such as `#3` where it has no usable name; for OpenAPI a JSON pointer.
     pub name: String,
     pub reason: String,
 }

@@ -3,8 +3,8 @@
 //! unresolvable expression is null.
 //!
 //! Precedence, from the loosest: `||`, `&&`, comparison, `!`. A comparison has two operands at most; `a == b == c` is
-//! an error. The parser runs when the document is read, so that a malformed condition excludes its workflow before any
-//! step is executed.
+//! an error. The parser runs when the document is read, so that a workflow with a malformed condition is skipped
+//! before any step is executed.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -102,7 +102,7 @@ impl Condition {
     }
 }
 
-/// Maximum length of a condition in bytes. A longer one excludes its workflow when the document is parsed.
+/// Maximum length of a condition in bytes. A workflow with a longer one is skipped when the document is parsed.
 const MAX_CONDITION_LEN: usize = 2000;
 /// Maximum nesting of a condition; bounds the recursion of parser and evaluation.
 const MAX_CONDITION_DEPTH: usize = 32;

@@ -44,9 +44,9 @@ pub(super) fn resolve_inputs(document: &Value, inputs: &Value, max_bytes: usize)
 
 /// Maximum length of a chain of references at the top level. A longer chain is kept as a reference.
 const MAX_REFERENCE_HOPS: usize = 8;
-/// Maximum nesting of the schema. Bounds the recursion of the copy; a deeper schema excludes the workflow.
+/// Maximum nesting of the schema. Bounds the recursion of the copy; a workflow with a deeper schema is skipped.
 const MAX_INPUTS_DEPTH: usize = 48;
-/// Maximum number of definitions. Taken names are searched linearly; more definitions exclude the workflow.
+/// Maximum number of definitions. Taken names are searched linearly; a workflow with more is skipped.
 const MAX_INPUT_DEFINITIONS: usize = 500;
 
 /// Copies schemas and collects the definitions that they refer to.

@@ -256,8 +256,8 @@ impl<'a> JsonPathEvaluator<'a> {
         self.count_visit()?;
         let number = |number: usize| Some(Cow::Owned(number.into()));
         Ok(match operand {
-            // RFC 9535 allows only singular queries here; others give no value instead of an error.
             JsonPathOperand::Literal(value) => Some(Cow::Borrowed(value)),
+            // RFC 9535 allows only singular queries here; others give no value instead of an error.
             JsonPathOperand::Query(query) => match self.select(query, current)?.as_slice() {
                 [only] => Some(Cow::Borrowed(*only)),
                 _ => None,

@@ -174,7 +174,7 @@ impl ArazzoParser<'_> {
             None => Value::Object(serde_json::Map::new()),
         };
         self.spend_bytes(approximate_size(&inputs), pointer)?;
-        // The first error excludes the workflow.
+        // The first error skips the workflow.
         let steps = self.parse_steps(value, pointer)?;
         let mut depends_on = Vec::new();
         for (index, other) in array_field(value, "dependsOn").iter().enumerate() {

@@ -157,7 +157,7 @@ impl Segment {
         &self.entries
     }
 
-    /// Tools that were rejected when the manifest was built.
+    /// Tools that were skipped when the manifest was built, and faults in parts of usable tools.
     pub fn skipped(&self) -> &[SkippedTool] {
         &self.packed.skipped
     }

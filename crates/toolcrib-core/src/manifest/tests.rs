@@ -17,7 +17,7 @@ fn tool_names(manifest: &Manifest) -> Vec<&str> {
     manifest.tools.iter().map(|(tool, _)| tool.name.as_str()).collect()
 }
 
-fn set_aside_reason(tool: &str) -> String {
+fn skip_reason(tool: &str) -> String {
     let manifest = manifest(&[r#"{"name":"good","description":"x","inputSchema":{}}"#, tool]);
     assert_eq!(tool_names(&manifest), ["good"]);
     let tool = &manifest.skipped[0];
@@ -25,7 +25,7 @@ fn set_aside_reason(tool: &str) -> String {
 }
 
 #[test]
-fn an_invalid_tool_is_set_aside_and_the_others_stay() {
+fn an_invalid_tool_is_skipped_and_the_others_stay() {
     for (tool, reason) in [
         ("1", "#2: it is not a JSON object"),
         ("{}", "#2: it has no name"),
@@ -41,12 +41,12 @@ fn an_invalid_tool_is_set_aside_and_the_others_stay() {
         ),
         (r#"{"name":"good"}"#, "good: the source offers this name twice; the first one is kept"),
     ] {
-        assert_eq!(set_aside_reason(tool), reason);
+        assert_eq!(skip_reason(tool), reason);
     }
     let deep = format!(r#"{{"name":"b","inputSchema":{}1{}}}"#, r#"{"a":"#.repeat(10_000), "}".repeat(10_000));
-    assert_eq!(set_aside_reason(&deep), "b: its input schema is nested deeper than 64 levels");
+    assert_eq!(skip_reason(&deep), "b: its input schema is nested deeper than 64 levels");
     let large = format!(r#"{{"name":"b","inputSchema":{{"title":"{}"}}}}"#, "x".repeat(256 * 1024));
-    assert_eq!(set_aside_reason(&large), "b: its input schema is larger than 262144 bytes");
+    assert_eq!(skip_reason(&large), "b: its input schema is larger than 262144 bytes");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn hidden_characters_are_removed_from_schema_texts() {
 }
 
 #[test]
-fn hidden_characters_in_names_and_values_set_a_tool_aside() {
+fn a_tool_with_hidden_characters_in_names_or_values_is_skipped() {
     for (schema, location) in [
         (r#"{"properties":{"pa\u200bth":{}}}"#, "the name `path`"),
         (r#"{"properties":{"a":{"properties":{"b\udb40\udc41":{}}}}}"#, "the name `b`"),
@@ -183,11 +183,11 @@ fn hidden_characters_in_names_and_values_set_a_tool_aside() {
         (r#"{"properties":{"\ud800":{"description":"\u200b"}}}"#, "a name that is not valid Unicode"),
     ] {
         let tool = format!(r#"{{"name":"b","inputSchema":{schema}}}"#);
-        assert_eq!(set_aside_reason(&tool), format!("b: its input schema has hidden characters in {location}"));
+        assert_eq!(skip_reason(&tool), format!("b: its input schema has hidden characters in {location}"));
         let tool = format!(r#"{{"name":"b","inputSchema":{{}},"outputSchema":{schema}}}"#);
-        assert_eq!(set_aside_reason(&tool), format!("b: its output schema has hidden characters in {location}"));
+        assert_eq!(skip_reason(&tool), format!("b: its output schema has hidden characters in {location}"));
         let tool = format!(r#"{{"name":"b","inputSchema":{{}},"x-toolcrib-backing":{{"input_schema":{schema}}}}}"#);
-        assert_eq!(set_aside_reason(&tool), format!("b: its whole input schema has hidden characters in {location}"));
+        assert_eq!(skip_reason(&tool), format!("b: its whole input schema has hidden characters in {location}"));
     }
     // Allowed: line breaks in values, control characters in patterns, and joiners that some scripts need.
     let harmless = r#"{"properties":{"a":{"enum":["\r\n","\n","\t"],"pattern":"[^\u0000-\u001f\u007f]"},"می\u200cخواهم":{"default":"❤\ufe0f"}}}"#;

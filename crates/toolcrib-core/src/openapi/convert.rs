@@ -1,9 +1,10 @@
 //! Converts a document into tools, one per operation. Operations that cannot be converted, and faults of their parts,
 //! are reported with a JSON pointer and a reason.
 //!
-//! A fault is reported in `skipped` with the pointer of its operation, whether the operation was skipped or converted
-//! without the broken part. Limits apply to the document as a whole (work, bytes, operations), since operations share
-//! definitions, and one definition can be written thousands of times.
+//! `skipped` holds the skipped operations and also the faults in parts of converted ones, such as a parameter that was
+//! left out. The pointer is that of the operation or path item; a fault in a shared definition is reported once, at the
+//! definition. Limits apply to the document as a whole (work, bytes, operations), since operations share definitions,
+//! and one definition can be written thousands of times.
 
 use std::collections::BTreeSet;
 

@@ -34,7 +34,7 @@ pub(super) fn build_tool(
 ) -> Result<Box<RawValue>, String> {
     let value = operation_ref.operation.value;
     // The declaration of the source takes precedence over the document.
-    // A fault in the extension excludes the operation: without polling, a call would return an unfinished job.
+    // A fault in the extension skips the operation: without polling, a call would return an unfinished job.
     let poll = match (poll, value.get("x-toolcrib-poll")) {
         (Some(poll), _) => Some(poll.clone()),
         (None, Some(declared)) => Some(parse_poll(declared)?),

@@ -1,5 +1,5 @@
-//! Types exchanged between a workflow execution and its caller. The caller resolves the operation, builds and sends the
-//! request with `openapi::request`, and reports the outcome.
+//! Types exchanged between a workflow execution and its caller. The caller finds the tool of the operation, calls it
+//! through the registry, and reports the recorded HTTP response.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::arazzo::{OperationReference, SourceDescription, WorkflowStep};
 /// Next action of the caller.
 #[derive(Debug)]
 pub enum NextAction<'r> {
-    /// Send the call and report the result with [`super::WorkflowExecution::on_response`] or
+    /// Make the call and report its result with [`super::WorkflowExecution::on_response`] or
     /// [`super::WorkflowExecution::on_no_response`].
     Call(&'r OperationCall<'r>),
     /// Wait, and ask again.

@@ -2,7 +2,8 @@
 //! characters). Heuristic, and pure text: masking and its policies are in the parent module.
 
 /// Whether the name of a flag, a variable, a header or a key indicates that its value is secret.
-/// Separators and case do not matter: `X-Api-Key`, `apiKey` and `--api_key` are the same.
+/// Separators and case do not matter for long words: `X-Api-Key`, `apiKey` and `APIKEY` are the same. A short word must
+/// stand alone, set off by a separator or by a capital after a small letter: `my_key` and `myKey`, but not `mykey`.
 pub fn is_secret_name(name: &str) -> bool {
     // Matched anywhere in the name, without separators.
     const SECRET_SUBSTRINGS: [&str; 11] = [

@@ -36,8 +36,9 @@ impl EscapeMode {
         self.encode_item(text, "")
     }
 
-    /// Encodes a value of a list. Always encodes `delimiters` within it, even where reserved characters are kept: the
-    /// specification leaves that case open, and the list can be split again this way.
+    /// Encodes a value of a list. Encodes `delimiters` within it even where reserved characters are kept: the
+    /// specification leaves that case open, and the list can be split again this way. `Unescaped`, as in headers,
+    /// encodes nothing.
     pub(super) fn encode_item(self, text: &str, delimiters: &str) -> String {
         match self {
             EscapeMode::Unescaped => text.to_owned(),

@@ -173,7 +173,8 @@ impl ValueWriter<'_> {
             "|" if items.iter().any(|item| item.contains(delimiter)) => delimiter.to_owned(),
             _other => EscapeMode::Unreserved.encode_value(delimiter),
         };
-        // A delimiter within an item is always encoded, so that the list can be split again.
+        // A delimiter within an item is encoded even where reserved characters are kept, so that the list can be split
+        // again; only `Unescaped`, as in headers, encodes nothing.
         let delimiters = if self.style == ParameterStyle::Matrix { ",;" } else { delimiter };
         let items: Vec<String> = items.iter().map(|item| self.escape.encode_item(item, delimiters)).collect();
         items.join(&separator)
