@@ -109,7 +109,7 @@ async fn measure_publishing(
     let registry = open_registry(store().await?, lists).await?;
     let began = Instant::now();
     for SourceTools { id, tools } in lists {
-        registry.record_tools(id, tools.clone()).await?;
+        registry.sources().record_tools(id, tools.clone()).await?;
     }
     let recording_all = began.elapsed();
     // Opened after the first lists were recorded, so that its first catalogue is complete.
@@ -123,7 +123,7 @@ async fn measure_publishing(
     for (round, SourceTools { id, tools }) in lists.iter().cycle().take(ROUNDS).enumerate() {
         let changed = change_one_tool(tools, round)?;
         let began = Instant::now();
-        registry.record_tools(id, changed).await?;
+        registry.sources().record_tools(id, changed).await?;
         recording.push(began.elapsed());
 
         // The follower has not seen the change yet.

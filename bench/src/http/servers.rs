@@ -48,7 +48,7 @@ impl ToolcribServer {
         let serving = runtime.block_on(async {
             let registry = Registry::open(config.clone(), RegistryOptions::default()).await?;
             for list in lists {
-                registry.record_tools(&list.id, list.tools).await?;
+                registry.sources().record_tools(&list.id, list.tools).await?;
             }
             let surface = McpService::new(registry, config.expose.clone());
             let found = LoadedConfig::from_config(config);

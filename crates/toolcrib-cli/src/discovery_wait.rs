@@ -157,7 +157,7 @@ impl CliSession {
         };
         // Recorded before the wait: no second background process is started for a source that another one discovers.
         let in_discovery_elsewhere = sources_in_discovery(&self.registry);
-        let pending = self.registry.pending_discoveries(required, among, backoff, false);
+        let pending = self.registry.refresher().pending_discoveries(required, among, backoff, false);
         let wait_outcome = wait_for_sources(self, pending, policy).await;
         // Report after the wait has ended: the status of a source is then that of the discovery that just finished.
         let missing = self.missing_sources(among, &wait_outcome);
@@ -175,7 +175,8 @@ impl CliSession {
     /// Discovers the source of a tool that is about to be called, within the time limit of the call. The connection of
     /// the discovery stays open for the call. A failure is printed only; the call itself then fails with its code.
     pub(crate) async fn ensure_for_call(&self, required: RequiredFreshness, source: SourceId, limit: Duration) {
-        let pending = self.registry.pending_discoveries(required, Some(&[source]), BackoffPolicy::Respect, true);
+        let pending =
+            self.registry.refresher().pending_discoveries(required, Some(&[source]), BackoffPolicy::Respect, true);
         let wait_outcome = wait_for_sources(self, pending, WaitPolicy::Limit(limit)).await;
         progress::report_failures(&wait_outcome.outcomes, self.common.quiet);
     }
@@ -183,7 +184,8 @@ impl CliSession {
     /// Returns the enabled sources without any tool list, each with the reason.
     fn missing_sources(&self, among: Option<&[SourceId]>, wait_outcome: &WaitOutcome) -> Vec<MissingSource> {
         let is_selected = |id: &SourceId| among.is_none_or(|among| among.contains(id));
-        let sources = self.registry.sources().into_iter().filter(|source| source.enabled && is_selected(&source.id));
+        let sources =
+            self.registry.sources().list().into_iter().filter(|source| source.enabled && is_selected(&source.id));
         let missing = sources.filter(|source| source.freshness == Freshness::Missing);
         let reason = |source: &SourceView| {
             let failure = source.last_error.as_ref().map(|failure| failure.message.clone());
@@ -191,7 +193,7 @@ impl CliSession {
                 return "it is still being discovered".to_owned();
             }
             // A source that may not be contacted, such as one of an untrusted file, has no recorded failure.
-            let other_error = || self.registry.source_failure(&source.id).map(|error| error.message);
+            let other_error = || self.registry.sources().failure(&source.id).map(|error| error.message);
             failure.or_else(other_error).unwrap_or_else(|| "it was never discovered".to_owned())
         };
         missing.map(|source| MissingSource { reason: reason(&source), source: source.id }).collect()
@@ -203,7 +205,7 @@ impl CliSession {
         /// Above this number one line names all sources.
         const MAX_WARNINGS: usize = 3;
         // Opening the session has warned about sources of an untrusted file.
-        let blocked = self.registry.blocked_sources();
+        let blocked = self.registry.sources().blocked();
         // Reported already: a slow source by the hint about the background, a failed discovery by `report_failures`.
         let is_reported = |id: &SourceId| {
             wait_outcome.left_to_background.contains(id)
@@ -217,14 +219,16 @@ impl CliSession {
                 || (source.status == DiscoveryStatus::Failed && source.transport.is_some())
         };
         let mut warnings = Vec::new();
-        for source in self.registry.sources().into_iter().filter(|source| source.enabled && is_selected(&source.id)) {
+        for source in
+            self.registry.sources().list().into_iter().filter(|source| source.enabled && is_selected(&source.id))
+        {
             let id = &source.id;
             let failure = source.last_error.as_ref().filter(|_| has_failed(&source));
             let failure = failure
                 .map(|failure| format!("`{id}` failed: {}; `toolcrib refresh {id}` tries again", failure.message));
             let is_missing = missing.iter().any(|missing| missing.source == *id);
             // This message names the source, the reason and the next step.
-            let unknown = || self.registry.source_failure(id).filter(|_| is_missing).map(|error| error.message);
+            let unknown = || self.registry.sources().failure(id).filter(|_| is_missing).map(|error| error.message);
             if let Some(warning) = failure.or_else(unknown).filter(|_| !is_reported(id)) {
                 warnings.push((id.clone(), warning));
             }
@@ -261,7 +265,7 @@ impl CliSession {
 
 /// Returns the sources that this or another process is discovering now.
 fn sources_in_discovery(registry: &Registry) -> Vec<SourceId> {
-    let sources = registry.sources().into_iter();
+    let sources = registry.sources().list().into_iter();
     sources.filter(|source| source.status == DiscoveryStatus::Discovering).map(|source| source.id).collect()
 }
 
@@ -342,7 +346,7 @@ async fn wait_for_sources(session: &CliSession, pending: Vec<PendingDiscovery>, 
             }
             WaitPolicy::SourceTimeouts | WaitPolicy::Interactive => elapsed_whole_seconds(started_at),
         };
-        if let Err(error) = session.registry.record_wait_timeout(&pending, waited_for).await {
+        if let Err(error) = session.registry.refresher().record_wait_timeout(&pending, waited_for).await {
             tracing::warn!(%error, server_name = %pending.source, "cannot record that the source did not respond");
         }
         wait_outcome.timed_out.push(pending.source);

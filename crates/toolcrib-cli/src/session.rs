@@ -137,7 +137,7 @@ impl CliSession {
     /// Prints a hint that names the sources whose cached tool list is stale; `among` limits it to some sources.
     /// Disabled sources are not named: none of their tools is listed.
     pub(crate) fn hint_stale(&self, among: Option<&[SourceId]>) {
-        let stale = self.registry.sources().into_iter().filter(|source| {
+        let stale = self.registry.sources().list().into_iter().filter(|source| {
             source.enabled
                 && source.freshness == Freshness::Stale
                 && among.is_none_or(|among| among.contains(&source.id))
@@ -154,9 +154,9 @@ impl CliSession {
     /// Resolves a source name in any spelling (`My-Server`) to the id of an existing source.
     pub(crate) fn find_source(&self, name: &str) -> Result<SourceId> {
         let id = SourceId::from_name(name)?;
-        match self.registry.source(&id) {
+        match self.registry.sources().get(&id) {
             Some(_) => Ok(id),
-            None => Err(self.registry.unknown_source_error(name)),
+            None => Err(self.registry.sources().unknown_error(name)),
         }
     }
 

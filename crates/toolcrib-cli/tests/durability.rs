@@ -104,7 +104,7 @@ fn verify(home: &Path, round: usize) {
             ..RegistryOptions::default()
         };
         let registry = Registry::open(config, options).await.unwrap();
-        let found = registry.verify().await.unwrap();
+        let found = registry.store().verify().await.unwrap();
         assert_eq!((found.faults, found.manifests), (Vec::new(), ROUNDS), "round {round}");
         registry.close().await;
     });

@@ -94,8 +94,8 @@ impl Activity {
     /// Loads the durations of discoveries before this process started. Without it the charts of a server that was just
     /// started would be empty. A store that cannot be read leaves them empty.
     async fn load_past_checks(&self, registry: &Registry) {
-        for source in registry.sources() {
-            let Ok(checks) = registry.checks(&source.id).await else { continue };
+        for source in registry.sources().list() {
+            let Ok(checks) = registry.history().checks(&source.id).await else { continue };
             let Some(newest) = checks.first() else { continue };
             let run = DiscoveryRun { elapsed_ms: newest.duration_ms, failed: newest.error.is_some() };
             self.lock().last_runs.insert(source.id, run);

@@ -103,8 +103,8 @@ impl Authenticator {
     ) -> Result<Authenticator> {
         let is_remote = !locality::is_loopback(address);
         // The tokens in a damaged journal are unknown. The server still starts and accepts only the admin token.
-        let tokens_reliable = registry.ensure_tokens_reliable().is_ok();
-        if is_remote && tokens_reliable && !registry.tokens().iter().any(|token| !token.expired) {
+        let tokens_reliable = registry.tokens().ensure_reliable().is_ok();
+        if is_remote && tokens_reliable && !registry.tokens().list().iter().any(|token| !token.expired) {
             let message = format!(
                 "`{address}` can be reached from other machines, and there is no access token yet; create one with \
                  `toolcrib token create NAME --role agent`, or listen on 127.0.0.1"
@@ -168,7 +168,7 @@ impl Authenticator {
     /// Fails for a session that was opened with a stored token while the journal is damaged: whether the token was revoked
     /// is unknown then.
     fn ensure_session_verifiable(&self, registry: &Registry, headers: &HeaderMap) -> Result<()> {
-        let Err(damaged) = registry.ensure_tokens_reliable() else { return Ok(()) };
+        let Err(damaged) = registry.tokens().ensure_reliable() else { return Ok(()) };
         let session = cookie::session_id(self.address, headers).and_then(|id| self.sessions.find(id, registry.now()));
         match session {
             Some((Credential::Token(_), _)) => Err(damaged),
@@ -224,7 +224,7 @@ impl Authenticator {
         }
         // With a damaged journal the token may be valid; it must not count as a failed attempt. Answered with 503 and
         // not 401, so that the client does not throw its token away.
-        registry.ensure_tokens_reliable()?;
+        registry.tokens().ensure_reliable()?;
         self.rate_limit.record_failure(registry.now())?;
         let message = "unknown, revoked or expired token; create a new one on the server's machine with \
                        `toolcrib token create NAME --role agent`";
@@ -237,8 +237,8 @@ impl Authenticator {
         if hash == self.admin_token_hash {
             return Some(Credential::Admin);
         }
-        registry.ensure_tokens_reliable().ok()?;
-        registry.token_by_hash(&hash).map(|TokenView { id, .. }| Credential::Token(id))
+        registry.tokens().ensure_reliable().ok()?;
+        registry.tokens().find_by_hash(&hash).map(|TokenView { id, .. }| Credential::Token(id))
     }
 }
 
@@ -256,8 +256,8 @@ fn resolve_principal(
             Some(Principal { name: "admin".into(), role: Role::Admin, is_local, identity: "admin".into(), csrf })
         }
         Credential::Token(id) => {
-            registry.ensure_tokens_reliable().ok()?;
-            let token = registry.token_by_id(id).filter(|token| !token.expired)?;
+            registry.tokens().ensure_reliable().ok()?;
+            let token = registry.tokens().find_by_id(id).filter(|token| !token.expired)?;
             Some(Principal { name: token.name, role: token.role, is_local, identity: token.id.into(), csrf })
         }
     }

@@ -106,7 +106,7 @@ impl McpService {
                 // Counting needs the tokenizer, which takes long to load. A catalogue that is too large by its bytes
                 // alone spares it.
                 if listings.is_small() {
-                    self.registry.count_tokens().await;
+                    self.registry.statistics().count_tokens().await;
                 }
                 listings.default_mode().await
             }

@@ -17,8 +17,8 @@ use crate::state::AppState;
 /// `GET /readyz`. Does not access the store; reports the state that the registry's maintenance task last observed. With
 /// the store down, reads and calls still work, so the status stays 200 and an orchestrator keeps the process in service.
 pub(crate) async fn get_readiness(State(app): State<AppState>) -> Result<Response, ApiError> {
-    let store = app.registry.store_health();
-    if let Err(error) = app.registry.check_ready() {
+    let store = app.registry.store().health();
+    if let Err(error) = app.registry.store().check_ready() {
         // A store that is damaged, missing or too new for this process refuses calls: a load balancer must take it out.
         let mut body = error.envelope();
         body["status"] = json!("unavailable");

@@ -69,7 +69,7 @@ async fn run() -> Result<()> {
 fn summarize_sources(registry: &Registry, caller: &Caller) -> String {
     let names = registry.view(caller).by_source();
     let mut lines: Vec<String> = names.iter().map(|(id, tools)| format!("{id}: {} tools", tools.len())).collect();
-    for source in registry.sources() {
+    for source in registry.sources().list() {
         if let Some(error) = source.last_error {
             lines.push(format!("{}: not available ({})", source.id, error.message));
         }

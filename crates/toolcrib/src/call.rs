@@ -114,11 +114,6 @@ impl Registry {
         self.dispatcher.call(caller, CallRequest { name, input, options, response_recorder: None }).await
     }
 
-    /// Returns why the tools of a source are unknown, or `None` if they are known.
-    pub fn source_failure(&self, id: &SourceId) -> Option<Error> {
-        explain_source(&self.state.snapshot(), id, self.state.now())
-    }
-
     /// Returns a page of a large result. Does not call the tool again. Fails with `TOOL_INVALID_INPUT` if the cursor is
     /// unknown, expired, or belongs to another client.
     pub fn result_page(&self, client: Option<ClientId>, cursor: &str) -> Result<CallOutput> {
@@ -129,18 +124,6 @@ impl Registry {
     /// Returns at once; the connections are closed in the background.
     pub fn client_disconnected(&self, client: ClientId) {
         self.dispatcher.client_disconnected(client);
-    }
-
-    /// Returns the source that a tool name refers to: the source it names if that exists, or for a bare name the source
-    /// of the known tool. `None` means that no discovery could find the tool.
-    pub fn source_for_tool_name(&self, name: &str) -> Result<Option<SourceId>> {
-        self.dispatcher.source_for_tool_name(name)
-    }
-
-    /// Discovers the source in a tool name ahead of a call if it was never discovered. Waits at most as long as the
-    /// call may take. A failed discovery is not an error here: the call explains it when it does not find the tool.
-    pub async fn discover_for_call(&self, name: &str, options: &CallOptions) -> Result<()> {
-        self.dispatcher.discover_for_call(name, options, options.trace.as_ref()).await
     }
 }
 
@@ -153,12 +136,12 @@ impl Dispatcher {
         tasks: Tasks,
     ) -> Dispatcher {
         Dispatcher {
+            result_pages: PageStore::new(state.node.clone()),
             state,
             refresher,
             connectors,
             monitoring,
             tasks,
-            result_pages: PageStore::default(),
             validation_permits: ValidationPermits::default(),
         }
     }
@@ -275,7 +258,7 @@ impl Dispatcher {
     /// Discovers the source in a tool name if it was never discovered, within the timeout and cancellation of the call.
     /// Does not wait when the source's tools are known, even if this tool is not among them, or when the name is a bare
     /// name of no known tool.
-    async fn discover_for_call(
+    pub(crate) async fn discover_for_call(
         self: &Arc<Self>,
         name: &str,
         options: &CallOptions,
@@ -321,8 +304,8 @@ impl Dispatcher {
         self.result_pages.remove_expired();
     }
 
-    /// See [`Registry::source_for_tool_name`].
-    fn source_for_tool_name(&self, name: &str) -> Result<Option<SourceId>> {
+    /// See [`Sources::find_by_tool_name`](crate::registry::Sources::find_by_tool_name).
+    pub(crate) fn source_for_tool_name(&self, name: &str) -> Result<Option<SourceId>> {
         let snapshot = self.state.snapshot();
         Ok(match parse_tool_name(name)? {
             ParsedToolName::Qualified { source, .. } => {

@@ -36,6 +36,7 @@ mod templates;
 pub mod clock;
 pub mod metrics;
 mod monitoring;
+mod node;
 pub mod private_dir;
 pub mod server_logs;
 pub mod spans;
@@ -47,6 +48,7 @@ mod usage;
 pub mod testkit;
 
 pub use call::{CallNotification, CallOptions, CallOutput, ClientId, McpCapability, ResultPage};
+pub use node::NodeId;
 pub use refresh::{Refresh, RefreshOutcome, RequiredFreshness};
 pub use registry::{Registry, RegistryOptions, Trust, UntrustedFile};
 pub use toolcrib_core as core;

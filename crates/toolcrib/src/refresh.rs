@@ -111,7 +111,7 @@ const MIN_ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Discovers the tool lists of sources: decides which are due, runs the discoveries and records their results.
 #[derive(Debug)]
-pub(crate) struct Refresher {
+pub struct Refresher {
     state: Arc<State>,
     connectors: Arc<Connectors>,
     monitoring: Arc<Monitoring>,
@@ -164,23 +164,6 @@ impl Registry {
     pub async fn refresh(&self, refresh: Refresh) -> Vec<RefreshOutcome> {
         self.refresher.refresh(refresh).await
     }
-
-    /// Refreshes one source now; `refresh.sources` is ignored. An unknown or failing source is an `Ok` outcome with an
-    /// error, not an `Err`.
-    pub async fn refresh_source(&self, id: &SourceId, refresh: Refresh) -> Result<RefreshOutcome> {
-        let outcomes = self.refresh(Refresh { sources: Some(vec![id.clone()]), ..refresh }).await;
-        let none = || Error::new(Code::Internal, format!("the refresh of `{id}` returned no outcome"));
-        outcomes.into_iter().next().ok_or_else(none)
-    }
-
-    /// Returns the enabled sources that are not fresh. Both stale and missing ones; whether they are in a backoff
-    /// period is not considered.
-    pub fn due_sources(&self) -> Vec<SourceId> {
-        let snapshot = self.state.snapshot();
-        let now = self.state.now();
-        let ids = snapshot.enabled_sources().map(|(id, _)| id);
-        ids.filter(|id| snapshot.freshness(id, now) != Freshness::Fresh).cloned().collect()
-    }
 }
 
 impl Refresher {
@@ -216,6 +199,23 @@ impl Refresher {
         let mut outcomes = join_all(ids.into_iter().map(|id| self.clone().refresh_source(id, refresh.clone()))).await;
         outcomes.sort_by(|a, b| a.source.cmp(&b.source));
         outcomes
+    }
+
+    /// Refreshes one source now; `refresh.sources` is ignored. An unknown or failing source is an `Ok` outcome with an
+    /// error, not an `Err`.
+    pub async fn refresh_one(self: &Arc<Self>, id: &SourceId, refresh: Refresh) -> Result<RefreshOutcome> {
+        let outcomes = self.refresh(Refresh { sources: Some(vec![id.clone()]), ..refresh }).await;
+        let none = || Error::new(Code::Internal, format!("the refresh of `{id}` returned no outcome"));
+        outcomes.into_iter().next().ok_or_else(none)
+    }
+
+    /// Returns the enabled sources that are not fresh. Both stale and missing ones; whether they are in a backoff
+    /// period is not considered.
+    pub fn due_sources(&self) -> Vec<SourceId> {
+        let snapshot = self.state.snapshot();
+        let now = self.state.now();
+        let ids = snapshot.enabled_sources().map(|(id, _)| id);
+        ids.filter(|id| snapshot.freshness(id, now) != Freshness::Fresh).cloned().collect()
     }
 
     /// Logs the number of servers that a refresh is about to contact.

@@ -1,7 +1,7 @@
 //! Results too large for one response, stored for a while so that they can be read page by page. Reading a page does
 //! not call the tool again. Splitting is in [`split`].
 //!
-//! A cursor is `held-ID-NUMBER`, e.g. `held-5f0c…-2`, where the id is 128 random bits. Results of a client with a
+//! A cursor is `NODE-held-ID-NUMBER`, where the node is the process that can serve it and the id is 128 random bits. Results of a client with a
 //! session can be read by that client alone and end with it; others by any caller that knows the cursor. Everything is
 //! in memory and bounded: ten minutes, 256 results, 64 MiB.
 
@@ -17,6 +17,7 @@ use toolcrib_core::{Code, Error, Result, SourceId};
 
 use crate::call::{CallOutput, ClientId, ResultPage};
 use crate::connector::ToolResult;
+use crate::node::{NODE_ID_LEN, NodeId};
 
 /// Time during which the pages of a result can be read.
 const RESULT_LIFETIME: Duration = Duration::from_secs(600);
@@ -26,8 +27,8 @@ const MAX_STORED_BYTES: usize = 64 * 1024 * 1024;
 /// Maximum number of stored results; the oldest are removed first. Bounds the search for a cursor, which looks at all
 /// of them.
 const MAX_STORED_RESULTS: usize = 256;
-/// Prefix of cursors, by which they are told apart from arguments of a tool.
-const CURSOR_PREFIX: &str = "held-";
+/// Part of a cursor between the node and its id, by which cursors are told apart from arguments of a tool.
+const CURSOR_MARK: &str = "-held-";
 
 /// Requirement on pages besides the size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,11 +45,13 @@ pub(crate) enum PageShape {
 pub(crate) struct PageStore {
     results: Mutex<Vec<StoredResult>>,
     max_bytes: usize,
+    /// Cursors begin with it.
+    node: NodeId,
 }
 
-impl Default for PageStore {
-    fn default() -> PageStore {
-        PageStore { results: Mutex::default(), max_bytes: MAX_STORED_BYTES }
+impl PageStore {
+    pub(crate) fn new(node: NodeId) -> PageStore {
+        PageStore { results: Mutex::default(), max_bytes: MAX_STORED_BYTES, node }
     }
 }
 
@@ -81,7 +84,7 @@ impl PageStore {
             // Content and structured content have separate limits; a result within both needs no pages.
             return Ok(CallOutput::new(source, result, None));
         }
-        let id = format!("{CURSOR_PREFIX}{:032x}", rand::random::<u128>());
+        let id = format!("{}{CURSOR_MARK}{:032x}", self.node.as_str(), rand::random::<u128>());
         // All pages are made now: reading one later needs no work, and the original is not kept as well.
         let pages = split::split_into_pages(&result, limit, shape, |number| format_cursor(&id, number));
         let stored =
@@ -169,9 +172,10 @@ fn format_cursor(id: &str, number: usize) -> String {
 /// Whether a text has the form of a cursor, known or not. Lets callers tell a cursor that expired from an argument of
 /// the tool.
 pub(crate) fn is_cursor(text: &str) -> bool {
-    let is_number = |text: &str, base| !text.is_empty() && text.chars().all(|digit| digit.is_digit(base));
-    let parts = text.strip_prefix(CURSOR_PREFIX).and_then(|rest| rest.split_once('-'));
-    parts.is_some_and(|(id, number)| id.len() == 32 && is_number(id, 16) && is_number(number, 10))
+    let is_hex = |text: &str, len| text.len() == len && text.chars().all(|digit| digit.is_ascii_hexdigit());
+    let is_number = |text: &str| !text.is_empty() && text.chars().all(|digit| digit.is_ascii_digit());
+    let parts = text.split_once(CURSOR_MARK).and_then(|(node, rest)| Some((node, rest.split_once('-')?)));
+    parts.is_some_and(|(node, (id, number))| is_hex(node, NODE_ID_LEN) && is_hex(id, 32) && is_number(number))
 }
 
 #[cfg(test)]
@@ -184,7 +188,7 @@ mod tests {
     fn the_oldest_results_are_removed_when_the_limit_is_exceeded() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
-        let results = PageStore { max_bytes: 20_000, ..PageStore::default() };
+        let results = PageStore { max_bytes: 20_000, ..PageStore::new(NodeId::random(&[0; 32])) };
         let hold = |bytes: usize| {
             let result = json!({ "content": [{ "type": "text", "text": "x".repeat(bytes) }] });
             let result = ToolResult::parse(to_raw_value(&result).unwrap()).unwrap();
@@ -195,6 +199,8 @@ mod tests {
         let cursors: Vec<String> = (0..5).map(|_| hold(5_000).unwrap()).collect();
         let readable: Vec<bool> = cursors.iter().map(|cursor| results.read_page(None, cursor).is_ok()).collect();
         assert_eq!(readable, [false, false, true, true, true]);
+        assert!(cursors.iter().all(|cursor| is_cursor(cursor) && cursor.starts_with(results.node.as_str())));
+        assert!(!is_cursor(&cursors[0][1..]) && !is_cursor("held-7-2") && !is_cursor(""));
         let error = hold(30_000).unwrap_err();
         assert_eq!((error.code, results.lock_results().len()), (Code::ToolExecutionFailed, 3), "{}", error.message);
     }

@@ -83,7 +83,7 @@ pub fn connection_fingerprint(key: &[u8; 32], kind: &SourceKind) -> Option<Finge
         | SourceKind::Workflow(_)
         | SourceKind::Builtin(_) => Vec::new(),
     };
-    keyed_hash(key, &serde_json::to_string(&(resolved, inherited)).ok()?)
+    Some(keyed_hash(key, &serde_json::to_string(&(resolved, inherited)).ok()?))
 }
 
 /// Whether the configuration contains a `${file:…}` reference, whose value may change while the process runs.
@@ -93,10 +93,13 @@ pub(crate) fn refers_to_file(kind: &SourceKind) -> bool {
 }
 
 /// HMAC-SHA-256 of a text. The key lives in the store; with a plain hash, short values could be found by trying.
-pub fn keyed_hash(key: &[u8; 32], text: &str) -> Option<Fingerprint> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
+pub fn keyed_hash(key: &[u8; 32], text: &str) -> Fingerprint {
+    // A key shorter than a block of the hash is padded with zeros, by definition of HMAC.
+    let mut block = [0; 64];
+    block[..key.len()].copy_from_slice(key);
+    let mut mac = Hmac::<Sha256>::new(&block.into());
     mac.update(text.as_bytes());
-    Some(Fingerprint::from_bytes(mac.finalize().into_bytes().into()))
+    Fingerprint::from_bytes(mac.finalize().into_bytes().into())
 }
 
 #[cfg(test)]

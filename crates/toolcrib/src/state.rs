@@ -32,6 +32,7 @@ use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use crate::connectors::Connectors;
+use crate::node::NodeId;
 use crate::registry::{RegistryOptions, Trust};
 use crate::store::{Commit, CommitOutcome, DiscoveryCheck, SourceStatus, Store};
 use crate::tasks::Tasks;
@@ -52,6 +53,8 @@ pub(crate) struct State {
     pub(crate) store: Arc<dyn Store>,
     /// Secret of the store: key of the hashes over definitions and connection data, which must not be guessable.
     pub(crate) store_key: [u8; 32],
+    /// Identity of this process, with which its handles begin.
+    pub(crate) node: NodeId,
     pub(crate) options: RegistryOptions,
     /// Settings of the configuration that hold for all sources; replaced by `reconfigure`.
     pub(crate) settings: ArcSwap<ConfiguredSettings>,
@@ -118,6 +121,7 @@ impl State {
         State {
             store,
             store_key,
+            node: NodeId::random(&store_key),
             settings: ArcSwap::from_pointee(ConfiguredSettings::from_config(config)),
             trust: ArcSwap::from_pointee(options.trust.clone()),
             writer: tokio::sync::Mutex::new(WriterState::new(&options)),
@@ -161,7 +165,7 @@ impl State {
     fn definition_fingerprint(&self, source: &Source) -> Result<Fingerprint> {
         let failed = || Error::new(Code::Internal, format!("the definition of `{}` cannot be hashed", source.id));
         let text = serde_json::to_string(source).map_err(|error| failed().with_cause(error))?;
-        crate::secret::keyed_hash(&self.store_key, &text).ok_or_else(failed)
+        Ok(crate::secret::keyed_hash(&self.store_key, &text))
     }
 
     /// Decides and writes a command; returns the version of the journal afterwards.

@@ -120,15 +120,16 @@ async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
     // Declared without discovery: that follows below, with progress, and its failure must not undo the declaration.
-    let declared = session.registry.declare_lazily(source, CliSession::actor()).await?;
+    let declared = session.registry.sources().declare_lazily(source, CliSession::actor()).await?;
     if declared == DeclareOutcome::Changed {
         common.hint(&format!("`{id}` had another declaration, which is replaced"));
     }
     // Discover even if the same source was discovered a moment ago: the user wants to see its current tools.
-    let refresh = session.registry.refresh_source(id, Refresh { force: true, ..Refresh::default() });
+    let refresh = session.registry.refresher().refresh_one(id, Refresh { force: true, ..Refresh::default() });
     let outcome = progress::show_progress(&session.registry, common.quiet, refresh).await?;
     // Read after the refresh, because the report shows the status that it led to.
-    let view = session.registry.source(id).ok_or_else(|| session.registry.unknown_source_error(id.as_str()))?;
+    let view =
+        session.registry.sources().get(id).ok_or_else(|| session.registry.sources().unknown_error(id.as_str()))?;
     let report = AddReport::build(&session.registry, view).await;
     if common.json {
         output::print_json(&report)?;

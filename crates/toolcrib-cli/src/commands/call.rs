@@ -78,8 +78,8 @@ async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput>
     let started_at = Instant::now();
     let required = arguments.discovery.required_freshness();
     // Discover only the source of this tool, within the time limit of the call.
-    if let Some(source) = registry.source_for_tool_name(&arguments.name)? {
-        let own = registry.effective_source(&source).map(|source| source.settings.call_timeout());
+    if let Some(source) = registry.sources().find_by_tool_name(&arguments.name)? {
+        let own = registry.sources().effective(&source).map(|source| source.settings.call_timeout());
         // `--wait`, else `--timeout`, else the source's own `call_timeout`.
         let limit = arguments.discovery.wait_limit().or(arguments.timeout).or(own).unwrap_or_default();
         session.ensure_for_call(required, source, limit).await;

@@ -20,7 +20,7 @@ pub(crate) struct Arguments {}
 /// Prints the merged configuration as JSON, or as YAML with origins.
 pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_read_only(common).await?;
-    let merged = session.registry.effective_config(&session.loaded_config, &session.data_directory);
+    let merged = session.registry.configuration().show(&session.loaded_config, &session.data_directory);
     session.close().await;
     if common.json {
         output::print_json(&merged)?;

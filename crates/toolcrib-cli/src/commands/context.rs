@@ -45,7 +45,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let missing =
         session.ensure(arguments.discovery.required_freshness(), None, arguments.discovery.wait_policy()).await.missing;
     // Token counts are kept in the store; count only tools that are new since the last time.
-    session.registry.count_tokens().await;
+    session.registry.statistics().count_tokens().await;
     tokenizer_load.await.map_err(|error| Error::new(Code::Internal, "cannot load the tokenizer").with_cause(error))?;
     let summary = session.registry.view(&CliSession::caller()).summary(budget);
     session.close().await;

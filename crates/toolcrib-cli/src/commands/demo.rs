@@ -113,7 +113,7 @@ async fn discover(sandbox: &DemoSandbox, registry: &Registry) -> Result<Vec<Refr
     let outcomes = progress::show_progress(
         registry,
         sandbox.quiet,
-        registry.ensure_freshness(RequiredFreshness::Discovered, None, false),
+        registry.refresher().ensure_freshness(RequiredFreshness::Discovered, None, false, None),
     )
     .await;
     if let Some(failed) = outcomes.iter().find(|outcome| outcome.status == RefreshStatus::Failed) {
@@ -144,7 +144,7 @@ async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
     let discovered_ms: u64 = outcomes.iter().map(|outcome| outcome.elapsed_ms).max().unwrap_or(0);
     // Counted by the server itself, so that the claim "0 processes started" after the restart is measured, too.
     let discovered_starts = sandbox.server_starts();
-    sandbox.print_output(&sources::sources_table(&registry.sources()).render())?;
+    sandbox.print_output(&sources::sources_table(&registry.sources().list()).render())?;
     sandbox.print_note(&format!(
         "discovered in {discovered_ms} ms, {} started",
         pluralize(discovered_starts, "process")
@@ -152,7 +152,7 @@ async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
 
     sandbox.print_step(3, "See how many tokens an agent saves", "toolcrib context")?;
     // Counted explicitly: neither a start nor a discovery counts tokens, because loading the tokenizer takes long.
-    registry.count_tokens().await;
+    registry.statistics().count_tokens().await;
     let view = registry.view(&CliSession::caller());
     let summary = view.summary(SummaryBudget::default());
     sandbox.print_output(&summary.text)?;
@@ -196,7 +196,7 @@ async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
     let before = sandbox.server_starts();
     let started_at = Instant::now();
     let reopened = sandbox.open_registry().await?;
-    reopened.ensure_freshness(RequiredFreshness::Discovered, None, false).await;
+    reopened.refresher().ensure_freshness(RequiredFreshness::Discovered, None, false, None).await;
     // The same catalogue renders to the same bytes, across a restart, too.
     let is_identical = reopened.view(&CliSession::caller()).render(Format::Mcp)? == list;
     let elapsed = started_at.elapsed();

@@ -96,7 +96,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 async fn find_tool(session: &CliSession, name: &str, discovery: &DiscoveryArguments) -> Result<ToolDetail> {
     // A bare name that no cached list contains may belong to any source; a qualified name with an unknown source
     // belongs to none.
-    let among = match session.registry.source_for_tool_name(name)? {
+    let among = match session.registry.sources().find_by_tool_name(name)? {
         Some(source) => Some(vec![source]),
         None if is_bare_name(name) => None,
         None => Some(Vec::new()),
@@ -105,7 +105,7 @@ async fn find_tool(session: &CliSession, name: &str, discovery: &DiscoveryArgume
     let policy = if among.is_some() { discovery.wait_policy_for_all() } else { discovery.wait_policy() };
     session.ensure(discovery.required_freshness(), among.as_deref(), policy).await;
     // The page shows how often the tool was called, by all processes on this store.
-    session.registry.load_counts().await?;
+    session.registry.statistics().load().await?;
     session.registry.tool_detail(name)
 }
 

@@ -110,8 +110,8 @@ async fn compare(session: &CliSession, arguments: &Arguments) -> Result<(DiffBas
         session.hint_stale(None);
     }
     let difference = match &base {
-        DiffBase::Lock { lock, .. } => session.registry.diff_from_lockfile(lock).await?,
-        DiffBase::Time(when) => session.registry.diff_since(when.resolve(Clock::system().now())).await?,
+        DiffBase::Lock { lock, .. } => session.registry.lockfile().diff(lock).await?,
+        DiffBase::Time(when) => session.registry.lockfile().diff_since(when.resolve(Clock::system().now())).await?,
     };
     Ok((base, difference))
 }
@@ -142,7 +142,7 @@ fn resolve_base(session: &CliSession, against: Option<&str>) -> Result<DiffBase>
 /// Prints a hint if no source of the lockfile is declared here, so that it is most likely another project's.
 fn hint_foreign_lockfile(session: &CliSession, base: &DiffBase) {
     let DiffBase::Lock { path, lock, .. } = base else { return };
-    let is_declared = |id| session.registry.source(id).is_some();
+    let is_declared = |id| session.registry.sources().get(id).is_some();
     if !lock.sources.is_empty() && !lock.sources.keys().any(is_declared) {
         let path = path.display();
         session

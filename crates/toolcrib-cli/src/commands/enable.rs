@@ -62,7 +62,7 @@ async fn run(common: &CommonArguments, names: &[String], new_state: EnabledState
 /// Resolves all names first, so that an unknown one changes nothing.
 async fn set_all_enabled(session: &CliSession, names: &[String], new_state: EnabledState) -> Result<()> {
     // A damaged journal may have lost sources and tools; say that rather than "no source or tool named …".
-    if let Some(error) = session.registry.damage_error() {
+    if let Some(error) = session.registry.store().damage_error() {
         return Err(error);
     }
     // Sources named here count as enabled when tools are resolved: `enable github github__create_issue`.
@@ -77,7 +77,7 @@ async fn set_all_enabled(session: &CliSession, names: &[String], new_state: Enab
 /// Switches one source or tool and prints the result. Switching to the current state writes no record and is printed
 /// as `already`.
 async fn set_enabled(session: &CliSession, target: EnableTarget, new_state: EnabledState) -> Result<()> {
-    let outcome = session.registry.set_enabled(target, new_state, CliSession::actor()).await?;
+    let outcome = session.registry.sources().set_enabled(target, new_state, CliSession::actor()).await?;
     let name = outcome.target.name();
     let already = if outcome.changed { "" } else { "already " };
     if session.common.json {
@@ -93,7 +93,10 @@ async fn set_enabled(session: &CliSession, target: EnableTarget, new_state: Enab
 
 /// Prints a hint if an environment variable overrides the state, so that the command seems to have no effect.
 fn hint_override(session: &CliSession, id: &SourceId) {
-    let Some(enabled) = session.registry.source_override(id).and_then(|overriding| overriding.enabled) else { return };
+    let Some(enabled) = session.registry.sources().environment_override(id).and_then(|overriding| overriding.enabled)
+    else {
+        return;
+    };
     let variable = id.as_str().to_uppercase();
     let state = if enabled { "enabled" } else { "disabled" };
     session.common.hint(&format!(
@@ -120,12 +123,12 @@ fn resolve_target(session: &CliSession, name: &str, sources: &[SourceId]) -> Res
 
 /// Returns the source with this name, or `None`; an error if it exists but cannot be switched.
 fn find_source(session: &CliSession, name: &str) -> Result<Option<SourceId>> {
-    let Some(id) = SourceId::from_name(name).ok().filter(|id| session.registry.source(id).is_some()) else {
+    let Some(id) = SourceId::from_name(name).ok().filter(|id| session.registry.sources().get(id).is_some()) else {
         return Ok(None);
     };
     // Known to the configuration but not to the journal: blocked by missing trust, or invalid.
     if session.registry.inventory().source(&id).is_none() {
-        if let Some(reason) = session.registry.blocked_sources().get(&id) {
+        if let Some(reason) = session.registry.sources().blocked().get(&id) {
             return Err(Error::new(Code::Forbidden, reason.clone()));
         }
         let location = session.loaded_config.declared_at(&id).unwrap_or_default();
@@ -173,7 +176,9 @@ fn unknown_name_error(session: &CliSession, name: &str, sources: &[SourceId], er
         };
     };
     // The name says which source is meant; explain its state rather than the missing tool.
-    let Some(view) = SourceId::from_name(source).ok().and_then(|id| session.registry.source(&id)) else { return error };
+    let Some(view) = SourceId::from_name(source).ok().and_then(|id| session.registry.sources().get(&id)) else {
+        return error;
+    };
     match (view.enabled, view.inventory_hash) {
         // The source is named as well, so it is about to be enabled: the tool itself is unknown.
         (false, Some(_)) if sources.contains(&view.id) => error,
@@ -200,7 +205,7 @@ fn disabled_message(id: &SourceId) -> String {
 /// The error for a name of neither a source nor a tool, with similar names.
 fn not_found_error(session: &CliSession, name: &str, error: Error) -> Error {
     // Suggest sources and tools alike; the lookup error has the similar tool names.
-    let sources = session.registry.sources();
+    let sources = session.registry.sources().list();
     let near_source = closest_match(name, sources.iter().map(|source| source.id.as_str())).map(str::to_owned);
     let details = error.details.unwrap_or_default();
     let near_tools = details["near"].as_array().into_iter().flatten().filter_map(|name| name.as_str());

@@ -31,8 +31,8 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_read_only(common).await?;
     // Read everything before closing; an invalid declaration cannot be exported, only named.
-    let declarations = session.registry.declarations();
-    let unusable: Vec<String> = session.registry.sources().into_iter().filter_map(invalid_source_id).collect();
+    let declarations = session.registry.sources().declarations();
+    let unusable: Vec<String> = session.registry.sources().list().into_iter().filter_map(invalid_source_id).collect();
     session.close().await;
     let sources: Vec<&Source> = declarations.iter().map(|(_, source)| source).collect();
     let secrets = if arguments.secrets { Secrets::Plain } else { Secrets::Masked };

@@ -88,7 +88,7 @@ async fn load_records(session: &CliSession, arguments: &Arguments) -> Result<Vec
         // All records from the start, not only those in memory.
         ..HistoryQuery::after(0)
     };
-    let mut records = session.registry.history(&query).await?;
+    let mut records = session.registry.history().records(&query).await?;
     // Filters apply to all records; the limit keeps the latest.
     let excess = records.len().saturating_sub(arguments.limit.unwrap_or(usize::MAX));
     records.drain(..excess);
@@ -104,7 +104,7 @@ async fn load_checks(session: &CliSession, arguments: &Arguments) -> Result<Vec<
     let since = arguments.since.map(|since| since.resolve(Clock::system().now()));
     let mut checks = Vec::new();
     for source in &sources {
-        checks.extend(session.registry.checks(source).await?);
+        checks.extend(session.registry.history().checks(source).await?);
     }
     checks.retain(|check| since.is_none_or(|since| check.at >= since));
     // The sort is stable: discoveries of one source with equal times keep their order.

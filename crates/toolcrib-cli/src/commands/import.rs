@@ -156,9 +156,9 @@ async fn import_source(session: &CliSession, source: &Source, dry_run: bool) -> 
         ));
     }
     let outcome = if dry_run {
-        session.registry.preview_declare(source)?
+        session.registry.sources().preview_declare(source)?
     } else {
-        session.registry.declare_lazily(source, CliSession::actor()).await?
+        session.registry.sources().declare_lazily(source, CliSession::actor()).await?
     };
     let status = match outcome {
         DeclareOutcome::New => ImportStatus::Imported,

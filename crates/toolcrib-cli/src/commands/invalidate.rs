@@ -42,7 +42,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 /// Invalidates the named sources, or all; returns their ids.
 async fn invalidate(session: &CliSession, names: &[String]) -> Result<Vec<SourceId>> {
     if names.is_empty() {
-        session.registry.invalidate(None).await?;
+        session.registry.sources().invalidate(None).await?;
         return Ok(session.registry.inventory().sources().map(|(id, _)| id.clone()).collect());
     }
     let mut sources = names.iter().map(|name| session.find_source(name)).collect::<Result<Vec<_>>>()?;
@@ -50,7 +50,7 @@ async fn invalidate(session: &CliSession, names: &[String]) -> Result<Vec<Source
     sources.sort();
     sources.dedup();
     for source in &sources {
-        session.registry.invalidate(Some(source)).await?;
+        session.registry.sources().invalidate(Some(source)).await?;
     }
     Ok(sources)
 }

@@ -49,7 +49,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let required = arguments.discovery.required_freshness_or(RequiredFreshness::Fresh);
     let ensured = session.ensure(required, None, arguments.discovery.wait_policy_for_all()).await;
     // Computed after the wait, from the status that the discoveries left.
-    let (unread, unknown) = unread_sources(session.registry.sources(), &ensured.unanswered);
+    let (unread, unknown) = unread_sources(session.registry.sources().list(), &ensured.unanswered);
     if required == RequiredFreshness::Cached {
         session.hint_stale(None);
         if !unknown.is_empty() {
@@ -60,7 +60,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         }
     }
     // Compute path and lockfile while the session is open; write after closing it.
-    let lock = session.registry.lockfile().await;
+    let lock = session.registry.lockfile().build().await;
     let path = arguments.output.unwrap_or_else(|| default_lockfile_path(&session.loaded_config));
     session.close().await;
     let lock = lock?;

@@ -32,7 +32,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         .find_source(&arguments.source)
         .and_then(|id| Ok((read_last_lines(&session, &id, arguments.lines)?, id)));
     // Asked before the session closes, to explain an empty log.
-    let has_process = |id: &SourceId| session.registry.source(id).is_some_and(|source| source.command.is_some());
+    let has_process = |id: &SourceId| session.registry.sources().get(id).is_some_and(|source| source.command.is_some());
     let log = log.map(|(lines, id)| (lines, has_process(&id), id));
     session.close().await;
     let (lines, has_process, id) = log?;
@@ -61,7 +61,7 @@ fn read_last_lines(session: &CliSession, id: &SourceId, limit: usize) -> Result<
         }
     };
     // The log was redacted when it was written; redact again with the secrets of the current declaration.
-    let redactor = session.registry.effective_source(id).map(|source| Redactor::for_source(&source.kind));
+    let redactor = session.registry.sources().effective(id).map(|source| Redactor::for_source(&source.kind));
     let text = redactor.map_or(text.clone(), |redactor| redactor.redact(&text).into_owned());
     let lines: Vec<String> = sanitize(&text).lines().map(str::to_owned).collect();
     Ok(lines[lines.len().saturating_sub(limit)..].to_vec())

@@ -81,7 +81,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
                 Some(token) => Bridge::open_with_token(url, token.trim()).await?,
                 None => Bridge::open(url).await?,
             };
-            serve_stdio(Arc::new(bridge.clone()), shutdown_signals).await;
+            serve_stdio(Arc::new(bridge.clone()), String::new(), shutdown_signals).await;
             bridge.close().await;
         }
         None => {
@@ -94,7 +94,9 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             let expose = Expose { mode: mode.unwrap_or(expose.mode), ..expose };
             // A client lists tools right after the handshake; with `warm: start` discovery has begun by then.
             serve::warm_at_start(&session.registry);
-            serve_stdio(Arc::new(McpService::new(session.registry.clone(), expose)), shutdown_signals).await;
+            let handle_prefix = format!("{}-", session.registry.node().as_str());
+            let service = McpService::new(session.registry.clone(), expose);
+            serve_stdio(Arc::new(service), handle_prefix, shutdown_signals).await;
             session.close_within_timeout().await;
         }
     }
@@ -107,8 +109,9 @@ const SHUTDOWN_STEP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves MCP on stdin and stdout until the client closes stdin, or a shutdown signal. On a signal, calls that cannot finish
 /// get an error response; a second signal skips that.
-async fn serve_stdio(service: Arc<dyn Service>, mut shutdown_signals: ShutdownSignals) {
+async fn serve_stdio(service: Arc<dyn Service>, handle_prefix: String, mut shutdown_signals: ShutdownSignals) {
     let options = ServerOptions {
+        handle_prefix,
         cleanup_timeout: SHUTDOWN_STEP_TIMEOUT,
         ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION"))
     };

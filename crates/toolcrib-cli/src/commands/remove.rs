@@ -38,8 +38,8 @@ async fn remove(session: &CliSession, name: &str) -> Result<()> {
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
     // Count before removing.
-    let tools = session.registry.source(&id).map_or(0, |source| source.tool_count);
-    session.registry.remove(&id, CliSession::actor()).await?;
+    let tools = session.registry.sources().get(&id).map_or(0, |source| source.tool_count);
+    session.registry.sources().remove(&id, CliSession::actor()).await?;
     if session.common.json {
         output::print_json(&json!({ "source": id, "removed": true, "tools": tools }))
     } else {

@@ -72,7 +72,7 @@ async fn serve(
     // Load the tokenizer in the background; summaries need it.
     tokio::task::spawn_blocking(tokens::load_tokenizer);
     let mcp_service = McpService::new(session.registry.clone(), session.loaded_config.config.expose.clone());
-    session.registry.load_counts().await?;
+    session.registry.statistics().load().await?;
     let server_config = ServerConfig {
         loaded_config: session.loaded_config.clone(),
         data_dir: session.data_directory.clone(),
@@ -92,8 +92,8 @@ async fn serve(
 
 /// With `warm: start`, starts a background refresh of missing and stale tool lists before the first request.
 pub(super) fn warm_at_start(registry: &Registry) {
-    if registry.warm() == WarmPolicy::Start {
-        registry.refresh_in_background();
+    if registry.configuration().warm() == WarmPolicy::Start {
+        registry.refresher().refresh_in_background();
     }
 }
 

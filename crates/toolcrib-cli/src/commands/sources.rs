@@ -23,7 +23,7 @@ pub(crate) struct Arguments {}
 /// Prints the table, or the sources as JSON.
 pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
-    let sources = session.registry.sources();
+    let sources = session.registry.sources().list();
     if common.json {
         output::print_json(&json!({ "sources": sources }))?;
     } else if sources.is_empty() {

@@ -28,8 +28,8 @@ pub(crate) struct Arguments {}
 /// Loads the stored counts and prints them.
 pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open_offline(common).await?;
-    let loaded = session.registry.load_counts().await;
-    let stats = session.registry.stats();
+    let loaded = session.registry.statistics().load().await;
+    let stats = session.registry.statistics().totals();
     // Close the session before reporting an error of the store.
     session.close().await;
     loaded?;

@@ -86,12 +86,12 @@ async fn run_command(common: &CommonArguments, registry: &Registry, action: Toke
         TokenCommand::Create { name, role, expires } => {
             // A random suffix keeps generated names unique.
             let name = name.unwrap_or_else(|| format!("{role}-{:04x}", rand::random::<u16>()));
-            print_created(common, &registry.create_token(&name, role, expires, CliSession::actor()).await?)
+            print_created(common, &registry.tokens().create(&name, role, expires, CliSession::actor()).await?)
         }
-        TokenCommand::List if common.json => output::print_json(&json!({ "tokens": registry.tokens() })),
-        TokenCommand::List => print_list(&registry.tokens()),
+        TokenCommand::List if common.json => output::print_json(&json!({ "tokens": registry.tokens().list() })),
+        TokenCommand::List => print_list(&registry.tokens().list()),
         TokenCommand::Revoke { name } => {
-            let token = registry.revoke_token(&name, CliSession::actor()).await?;
+            let token = registry.tokens().revoke(&name, CliSession::actor()).await?;
             if common.json {
                 output::print_json(&json!({ "id": token.id, "name": token.name, "revoked": true }))
             } else {

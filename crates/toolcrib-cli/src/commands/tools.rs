@@ -61,7 +61,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     // Exit code 1 only if the one requested source has failed and nothing is cached for it.
     let failed = source
         .as_ref()
-        .and_then(|id| session.registry.source(id))
+        .and_then(|id| session.registry.sources().get(id))
         .is_some_and(|source| source.status == DiscoveryStatus::Failed && source.tool_count == 0);
     let view = session.registry.view(&CliSession::caller());
     let is_selected = |tool: &ToolRef<'_>| source.as_ref().is_none_or(|source| source == tool.source());

@@ -1,7 +1,7 @@
 //! `toolcrib verify`: checks that the journal is complete and that the catalogue equals its replay; with
 //! `--accept-damage` continues with a damaged journal. Makes no network requests and starts no process.
 //!
-//! The checks themselves are `Registry::verify`. Exit code 0 means that no fault was found, apart from damage that was
+//! The checks themselves are `StoreMaintenance::verify` of the library. Exit code 0 means that no fault was found, apart from damage that was
 //! accepted before. There are two ways to accept damage: a record in the same file while SQLite is sound, else a new
 //! file that is filled with what can be read.
 
@@ -65,7 +65,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let session = CliSession::open_offline(common).await?;
     let (session, acceptance) =
         if arguments.accept_damage { accept_damage(common, session).await? } else { (session, None) };
-    let verification = session.registry.verify().await;
+    let verification = session.registry.store().verify().await;
     session.close().await;
     let report = VerifyReport { verification: verification?, acceptance };
     if common.json {
@@ -82,20 +82,20 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 /// store with what can be read of it and keeps the old file under another name.
 async fn accept_damage(common: &CommonArguments, session: CliSession) -> Result<(CliSession, Option<AcceptedDamage>)> {
     // Damage can be recorded in the same file as long as SQLite itself is sound.
-    if !session.registry.needs_new_store() && session.registry.integrity_faults().await.is_empty() {
-        let record = session.registry.accept_damage(CliSession::actor()).await?;
+    if !session.registry.store().needs_new_store() && session.registry.store().integrity_faults().await.is_empty() {
+        let record = session.registry.store().accept_damage(CliSession::actor()).await?;
         return Ok((session, record.map(|record| AcceptedDamage { record, moved_to: None })));
     }
     // Read everything before closing: rebuilding moves the file.
-    let damage = session.registry.describe_damage().await;
-    let salvage = session.registry.salvage().await?;
+    let damage = session.registry.store().describe_damage().await;
+    let salvage = session.registry.store().salvage().await?;
     // Taken before the session closes: the location of the file, and the time that becomes part of its new name.
     let store_url = store_url(common, &session.data_directory);
     let now = session.registry.now();
     session.close().await;
     let moved_to = store::rebuild_store(&store_url, &salvage, now).await?;
     let session = CliSession::open_offline(common).await?;
-    let record = session.registry.accept_described_damage(damage, CliSession::actor()).await?;
+    let record = session.registry.store().accept_described_damage(damage, CliSession::actor()).await?;
     Ok((session, Some(AcceptedDamage { record, moved_to })))
 }
 

@@ -33,9 +33,9 @@ use crate::{
     message::{RawObject, to_raw},
 };
 
-/// Prefix of the states created here. Other states belong to a server behind the service, which receives them. So
-/// relayed and local questions can be told apart without a table.
-const STATE_PREFIX: &str = "toolcrib-";
+/// Part of the states created here, after the prefix of all handles. Other states belong to a server behind the
+/// service, which receives them. So relayed and local questions can be told apart without a table.
+const STATE_MARK: &str = "toolcrib-";
 
 /// A question that the client has not answered yet.
 #[derive(Debug)]
@@ -104,7 +104,8 @@ impl RequestState {
         while suspended.len() >= self.shared.options.max_suspended_requests.max(1) {
             suspended.remove(0).1.cancel.cancel();
         }
-        let state = format!("{STATE_PREFIX}{:032x}", rand::random::<u128>());
+        let prefix = &self.shared.options.handle_prefix;
+        let state = format!("{prefix}{STATE_MARK}{:032x}", rand::random::<u128>());
         suspended.push((state.clone(), self.clone()));
         state
     }
@@ -176,9 +177,10 @@ impl ServerShared {
         query: &str,
         sink: &Sink,
     ) -> Result<bool, RpcError> {
-        let Some(state) = params.request_state.as_deref().filter(|state| state.starts_with(STATE_PREFIX)) else {
-            return Ok(false);
+        let is_local = |state: &&str| {
+            state.strip_prefix(&self.options.handle_prefix).is_some_and(|rest| rest.starts_with(STATE_MARK))
         };
+        let Some(state) = params.request_state.as_deref().filter(is_local) else { return Ok(false) };
         let invalid = |why: &str| RpcError::new(RpcError::INVALID_PARAMS, why);
         let responses = params
             .input_responses

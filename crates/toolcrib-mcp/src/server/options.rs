@@ -11,6 +11,8 @@ pub struct ServerOptions {
     /// Name and version announced to clients as `serverInfo`.
     pub name: String,
     pub version: String,
+    /// Text with which session ids and request states begin: it names the process that can serve them. May be empty.
+    pub handle_prefix: String,
     /// Time after which an unused session ends. A session with a request in progress or an open GET stream is in use.
     pub session_idle_timeout: Duration,
     /// Maximum number of sessions. A new one beyond it ends the session that was idle longest, or is rejected when none
@@ -64,6 +66,7 @@ impl Default for ServerOptions {
         ServerOptions {
             name: env!("CARGO_PKG_NAME").to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            handle_prefix: String::new(),
             session_idle_timeout: Duration::from_secs(30 * 60),
             max_sessions: 1000,
             max_requests_per_client: 256,

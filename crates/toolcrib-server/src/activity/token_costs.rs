@@ -40,7 +40,7 @@ impl TokenCosts {
                 continue;
             }
             // Counts the tools that have no stored count yet, and stores the result for the next start.
-            registry.count_tokens().await;
+            registry.statistics().count_tokens().await;
             let counting = tokio::task::spawn_blocking(move || view.summary(SummaryBudget::default()));
             if let Ok(summary) = counting.await {
                 self.cached.store(Some(Arc::new((hash, summary))));

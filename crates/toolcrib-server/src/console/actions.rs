@@ -59,7 +59,10 @@ pub(super) async fn change_source(
         remove_source(&app, &principal, &id).await?;
         return Ok(Redirect::to("/sources"));
     }
-    app.registry.set_enabled(EnableTarget::Source(id.clone()), parse_action(&action)?, principal.actor()).await?;
+    app.registry
+        .sources()
+        .set_enabled(EnableTarget::Source(id.clone()), parse_action(&action)?, principal.actor())
+        .await?;
     Ok(Redirect::to(&format!("/sources/{id}")))
 }
 
@@ -69,8 +72,8 @@ pub(super) async fn change_tool(
     Extension(principal): Extension<Principal>,
     Path((name, action)): Path<(String, String)>,
 ) -> Result<Redirect, ApiError> {
-    let target = app.registry.tool_target(&name)?;
-    app.registry.set_enabled(target, parse_action(&action)?, principal.actor()).await?;
+    let target = app.registry.sources().tool_target(&name)?;
+    app.registry.sources().set_enabled(target, parse_action(&action)?, principal.actor()).await?;
     Ok(Redirect::to(&tool_path(&name)))
 }
 

@@ -38,7 +38,7 @@ pub(super) async fn show(
     // Unknown values match nothing, which the page says.
     let kind = param("kind");
     let source = param("source");
-    let sources = app.registry.sources();
+    let sources = app.registry.sources().list();
     let entries = app.activity.recent_entries(|entry| matches_filter(entry, &kind, &source), MAX_ENTRIES_SHOWN);
     let content = html! {
         header.head {

@@ -55,9 +55,9 @@ pub(super) fn render_failing_sources(sources: &[SourceView]) -> Markup {
 
 /// Renders an alert while the store is damaged, missing or unavailable. Shown on every page.
 pub(super) fn render_store_alert(registry: &Registry) -> Markup {
-    let is_down = registry.store_health().state == StoreState::Down;
+    let is_down = registry.store().health().state == StoreState::Down;
     html! {
-        @if let Err(error) = registry.check_ready() {
+        @if let Err(error) = registry.store().check_ready() {
             section.attention role="alert" aria-labelledby="store-title" {
                 h2 id="store-title" { "The store cannot be used" }
                 p.message { (render_code_spans(&sanitize(&error.message))) }

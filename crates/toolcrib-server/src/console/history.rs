@@ -23,7 +23,7 @@ const MAX_VERSIONS_SHOWN: usize = 50;
 /// Renders the last records about a source, newest first.
 pub(super) async fn render_source_history(app: &AppState, id: &SourceId) -> Markup {
     let query = HistoryQuery { source: Some(id.clone()), limit: Some(MAX_RECORDS_SHOWN), ..HistoryQuery::default() };
-    match app.registry.history(&query).await {
+    match app.registry.history().records(&query).await {
         Ok(records) => render_list(&records.iter().rev().map(HistoryLine::from_record).collect::<Vec<_>>()),
         Err(error) => render_unavailable("The changes", &error),
     }
@@ -33,7 +33,7 @@ pub(super) async fn render_source_history(app: &AppState, id: &SourceId) -> Mark
 pub(super) async fn render_tool_history(app: &AppState, name: &str, all: bool) -> Markup {
     let limit = if all { MAX_VERSIONS_SHOWN } else { DEFAULT_VERSIONS_SHOWN };
     // One more than shown, to know whether there are older ones.
-    let mut versions = match app.registry.tool_history(name, limit + 1).await {
+    let mut versions = match app.registry.history().tool_versions(name, limit + 1).await {
         Ok(versions) => versions,
         Err(error) => return render_unavailable("The changes", &error),
     };

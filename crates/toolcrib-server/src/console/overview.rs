@@ -31,7 +31,7 @@ const MAX_RECENT_ENTRIES: usize = 8;
 /// Renders the page.
 pub(super) async fn show(State(app): State<AppState>, Extension(principal): Extension<Principal>) -> Markup {
     let context = PageContext { app: &app, principal: &principal };
-    let sources = app.registry.sources();
+    let sources = app.registry.sources().list();
     let content = if sources.is_empty() { render_welcome() } else { render_overview(&context, &sources) };
     context.render_page(NavItem::Overview, "Overview", content)
 }
@@ -39,7 +39,7 @@ pub(super) async fn show(State(app): State<AppState>, Extension(principal): Exte
 /// Renders the content for a server with sources. The chart of durations is left out without data.
 fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
     let app = context.app;
-    let stats = app.registry.stats();
+    let stats = app.registry.statistics().totals();
     let runs = sources.iter().filter_map(|source| Some((source.id.to_string(), app.activity.last_run(&source.id)?)));
     let mut slowest: Vec<_> = runs.collect();
     slowest.sort_by_key(|(_, run)| std::cmp::Reverse(run.elapsed_ms));

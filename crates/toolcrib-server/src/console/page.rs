@@ -46,7 +46,7 @@ impl PageContext<'_> {
     /// Renders a complete page. `title` may come from a source; maud escapes it.
     pub(super) fn render_page(&self, current: NavItem, title: &str, content: Markup) -> Markup {
         // The counts come from the same view as the pages, so that the navigation agrees with them.
-        let source_count = self.app.registry.sources().len();
+        let source_count = self.app.registry.sources().list().len();
         let tool_count = self.catalog_view().listed_tools().count();
         let count = |number: usize| Some(format_number(number as u64));
         let links = [

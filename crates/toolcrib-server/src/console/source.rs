@@ -40,9 +40,9 @@ pub(super) async fn show(
 ) -> Result<Markup, ApiError> {
     let context = PageContext { app: &app, principal: &principal };
     // The name in the URL may be anything, so it is shortened before it appears in the message.
-    let unknown = || ApiError(app.registry.unknown_source_error(&sanitize_truncated(&id, 80)));
-    let source = SourceId::from_name(&id).ok().and_then(|id| app.registry.source(&id)).ok_or_else(unknown)?;
-    let checks = app.registry.checks(&source.id).await;
+    let unknown = || ApiError(app.registry.sources().unknown_error(&sanitize_truncated(&id, 80)));
+    let source = SourceId::from_name(&id).ok().and_then(|id| app.registry.sources().get(&id)).ok_or_else(unknown)?;
+    let checks = app.registry.history().checks(&source.id).await;
     let records = history::render_source_history(&app, &source.id).await;
     let (tone, label) = source_state(&source, app.activity.discovery_stage(&source.id));
     let recent = app.activity.recent_entries(|entry| involves_source(&entry.event, &source.id), MAX_ENTRIES_SHOWN);
@@ -91,7 +91,7 @@ fn involves_source(event: &ActivityEvent, id: &SourceId) -> bool {
 /// Renders the effective settings of a source; secrets are masked.
 fn render_declaration(app: &AppState, source: &SourceView) -> Markup {
     // With the defaults filled in, so that the page shows what is in effect and not only what was written.
-    let keys = app.registry.effective_source(&source.id).map(|source| show_source_keys(&source));
+    let keys = app.registry.sources().effective(&source.id).map(|source| show_source_keys(&source));
     let text = keys.and_then(|keys| serde_json::to_string_pretty(&keys).ok());
     let millis = |millis: u64| format_duration(std::time::Duration::from_millis(millis));
     html! {

@@ -17,7 +17,7 @@ use crate::state::AppState;
 /// Renders the page.
 pub(super) async fn show(State(app): State<AppState>, Extension(principal): Extension<Principal>) -> Markup {
     let context = PageContext { app: &app, principal: &principal };
-    let sources = app.registry.sources();
+    let sources = app.registry.sources().list();
     let content = html! {
         header.head {
             h1 { "Sources" }

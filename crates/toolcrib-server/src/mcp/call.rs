@@ -157,7 +157,7 @@ impl McpService {
                 // The policy of an unknown tool is known only after its source was discovered.
                 let cancel = request.cancel.clone();
                 let options = CallOptions { trace: trace.clone(), cancel, ..CallOptions::default() };
-                discovery_failed = self.registry.discover_for_call(name, &options).await.is_err();
+                discovery_failed = self.registry.sources().discover_for_call(name, &options).await.is_err();
                 find_verdict()
             }
         };

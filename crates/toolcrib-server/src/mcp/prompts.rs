@@ -66,7 +66,8 @@ impl McpService {
         if let Ok(ParsedToolName::Qualified { source, tool }) = parse_tool_name(name) {
             let source = self
                 .registry
-                .sources_with_capability(McpCapability::Prompts)
+                .sources()
+                .with_capability(McpCapability::Prompts)
                 .into_iter()
                 .find(|id| id.as_str() == source);
             if let Some(source) = source {

@@ -111,7 +111,8 @@ impl McpService {
         if let Some((source, upstream_uri)) = uri.strip_prefix(URI_SCHEME).and_then(|rest| rest.split_once('/')) {
             let source = self
                 .registry
-                .sources_with_capability(McpCapability::Resources)
+                .sources()
+                .with_capability(McpCapability::Resources)
                 .into_iter()
                 .find(|id| id.as_str() == source);
             return Ok(source.map(|source| (source, upstream_uri.to_owned())));

@@ -57,7 +57,7 @@ impl McpService {
 
     /// Returns a note about sources that the user has to trust first, with the reason.
     pub(super) fn blocked_sources_note(&self) -> Option<String> {
-        let blocked = self.registry.blocked_sources();
+        let blocked = self.registry.sources().blocked();
         let reason = blocked.values().next()?;
         let subject = if blocked.len() == 1 { "1 source is" } else { &format!("{} sources are", blocked.len()) };
         Some(format!("{subject} not used: {reason}"))
@@ -66,7 +66,7 @@ impl McpService {
     /// Renders the hits, and notes about what the search could not see.
     fn render_hits(&self, results: &SearchResults, limit: usize) -> String {
         let mut lines: Vec<String> = results.hits.iter().map(Hit::to_line).collect();
-        let sources = self.registry.sources();
+        let sources = self.registry.sources().list();
         if sources.is_empty() {
             lines.push("There are no sources yet, so there are no tools; the administrator has to add one.".into());
         } else if lines.is_empty() {
@@ -78,7 +78,7 @@ impl McpService {
             lines.push(format!("({more} more {verb}; more words narrow it down)"));
         }
         lines.extend(self.blocked_sources_note().map(|note| format!("({note})")));
-        let blocked = self.registry.blocked_sources();
+        let blocked = self.registry.sources().blocked();
         // Sources that failed are not mentioned: searching again would not help.
         let missing = sources.into_iter().filter(|source| !blocked.contains_key(&source.id));
         let missing = missing.filter(|source| source.enabled && source.freshness == Freshness::Missing);

@@ -37,7 +37,7 @@ impl McpService {
         let ListParams { cursor } = parse_params(request.params.as_deref())?;
         // The meta tools do not depend on the sources, so a list in search mode never waits.
         if self.effective_mode(&request.peer) == ExposeMode::Search {
-            self.registry.refresh_in_background();
+            self.registry.refresher().refresh_in_background();
         } else {
             self.refresh_in_background().await;
         }
@@ -77,14 +77,14 @@ impl McpService {
     /// [`EMPTY_LIST_TIMEOUT`] for the first results; clients learn of later ones by `tools/list_changed`.
     pub(super) async fn refresh_in_background(&self) {
         if self.is_undiscovered() {
-            self.registry.ensure_freshness_within(RequiredFreshness::Discovered, EMPTY_LIST_TIMEOUT).await;
+            self.registry.refresher().ensure_freshness_within(RequiredFreshness::Discovered, EMPTY_LIST_TIMEOUT).await;
         }
-        self.registry.refresh_in_background();
+        self.registry.refresher().refresh_in_background();
     }
 
     /// True when there are enabled sources with a connection and none of them was ever discovered.
     pub(super) fn is_undiscovered(&self) -> bool {
-        let sources = self.registry.sources();
+        let sources = self.registry.sources().list();
         let mut connected = sources.iter().filter(|source| source.enabled && source.transport.is_some()).peekable();
         connected.peek().is_some() && connected.all(|source| source.freshness == Freshness::Missing)
     }
@@ -95,7 +95,7 @@ impl McpService {
             // Earlier versions do not know these members.
             Era::Legacy(_) => String::new(),
             Era::Modern => {
-                let hints = self.registry.list_hints();
+                let hints = self.registry.sources().list_hints();
                 let scope = if hints.private { "private" } else { "public" };
                 format!(",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", hints.ttl_ms.unwrap_or_default())
             }

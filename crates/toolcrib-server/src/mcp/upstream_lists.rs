@@ -56,7 +56,7 @@ impl McpService {
     /// Collects the items of all sources. Sources that fail are logged and skipped.
     pub(super) async fn collect_items(&self, list: &ListKind, request: &McpRequest) -> Vec<ListItem> {
         let mut requests = Vec::new();
-        for source in self.registry.sources_with_capability(list.capability) {
+        for source in self.registry.sources().with_capability(list.capability) {
             requests.push(async move { (self.list_from_source(list, &source, request).await, source) });
         }
         // `buffered` keeps the order of the sources, so the same items give the same list.
@@ -116,7 +116,7 @@ impl McpService {
         request: &McpRequest,
         full_name: impl Fn(&SourceId) -> String,
     ) -> Result<Option<SourceId>, RpcError> {
-        let sources = self.registry.sources_with_capability(list.capability);
+        let sources = self.registry.sources().with_capability(list.capability);
         if sources.len() < 2 {
             return Ok(sources.into_iter().next());
         }

@@ -31,16 +31,16 @@ impl StatelessClients {
 impl McpService {
     /// Warms up at `initialize` and `server/discover`.
     pub(super) fn warm_on_handshake(&self) {
-        if self.registry.warm() == WarmPolicy::Client {
-            self.registry.refresh_in_background();
+        if self.registry.configuration().warm() == WarmPolicy::Client {
+            self.registry.refresher().refresh_in_background();
         }
     }
 
     /// Warms up at any other request: a stateless client of protocol 2026-07-28 may start with any method.
     pub(super) fn warm_on_request(&self, peer: &McpPeer) {
-        let may_be_first = peer.is_stateless && self.registry.warm() == WarmPolicy::Client;
+        let may_be_first = peer.is_stateless && self.registry.configuration().warm() == WarmPolicy::Client;
         if may_be_first && self.stateless_clients.counts_as_first(Instant::now()) {
-            self.registry.refresh_in_background();
+            self.registry.refresher().refresh_in_background();
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn render_metrics(app: &AppState) -> String {
 
 /// Writes the metrics of discoveries, cache lookups and calls.
 fn write_work_metrics(text: &mut PrometheusText, app: &AppState) {
-    let metrics = app.registry.metrics();
+    let metrics = app.registry.statistics().metrics();
     let mut total =
         text.counter("toolcrib_discoveries_total", "Discoveries that ended, by kind of source and outcome.");
     for ((kind, outcome), durations) in &metrics.discoveries {
@@ -75,7 +75,7 @@ fn write_work_metrics(text: &mut PrometheusText, app: &AppState) {
 /// Tools, sources, journal and store.
 fn write_catalog_metrics(text: &mut PrometheusText, app: &AppState) {
     let catalog = app.registry.catalog();
-    let sources = app.registry.sources();
+    let sources = app.registry.sources().list();
     // Labels with a known set of values start at zero, so that a series does not vanish.
     let mut by_kind = BTreeMap::from(["builtin", "mcp", "openapi", "workflow"].map(|kind| (kind.to_owned(), 0)));
     for source in catalog.sources() {
@@ -117,10 +117,10 @@ fn write_catalog_metrics(text: &mut PrometheusText, app: &AppState) {
     // Grows with every change; on several processes over one store, a lag between them shows here.
     let position = app.registry.inventory().version;
     text.gauge("toolcrib_journal_position", "Sequence number of the last record applied.").value(&[], position);
-    let ready = u8::from(app.registry.check_ready().is_ok());
+    let ready = u8::from(app.registry.store().check_ready().is_ok());
     text.gauge("toolcrib_ready", "Whether the registry is open and its store is neither damaged nor missing.")
         .value(&[], ready);
-    let state = app.registry.store_health().state;
+    let state = app.registry.store().health().state;
     let mut store = text.gauge("toolcrib_store", "The state of the store: 1 for the one that it is in.");
     for label in [StoreState::Ok, StoreState::Down, StoreState::Damaged, StoreState::Missing] {
         store.value(&[("state", label.as_str())], u8::from(label == state));

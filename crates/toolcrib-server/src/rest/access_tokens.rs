@@ -104,12 +104,12 @@ struct ChangeTokenBody {
 
 /// `GET /api/tokens`.
 async fn list_tokens(State(app): State<AppState>) -> Result<Response, ApiError> {
-    Ok(response::json_response(StatusCode::OK, &json!({ "tokens": app.registry.tokens() }))?)
+    Ok(response::json_response(StatusCode::OK, &json!({ "tokens": app.registry.tokens().list() }))?)
 }
 
 /// `GET /api/tokens/{id}`.
 async fn get_token(State(app): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
-    Ok(response::json_response(StatusCode::OK, &app.registry.token(&name)?)?)
+    Ok(response::json_response(StatusCode::OK, &app.registry.tokens().get(&name)?)?)
 }
 
 /// `POST /api/tokens`.
@@ -124,7 +124,7 @@ async fn create_token(
     };
     let expires =
         new.expires.as_deref().map(|text| parse_long_duration(text).ok_or_else(|| invalid(text))).transpose()?;
-    let created = app.registry.create_token(&new.name, new.role, expires, principal.actor()).await?;
+    let created = app.registry.tokens().create(&new.name, new.role, expires, principal.actor()).await?;
     let mut response = response::json_response(StatusCode::CREATED, &created)?;
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // An id has hexadecimal digits only, so this never fails.
@@ -141,7 +141,7 @@ async fn change_token(
     PathParam(name): PathParam,
     JsonBody(change): JsonBody<ChangeTokenBody>,
 ) -> Result<Response, ApiError> {
-    let changed = app.registry.change_token(&name, change.name, change.role, principal.actor()).await?;
+    let changed = app.registry.tokens().change(&name, change.name, change.role, principal.actor()).await?;
     Ok(response::json_response(StatusCode::OK, &changed)?)
 }
 
@@ -151,6 +151,6 @@ async fn revoke_token(
     Extension(principal): Extension<Principal>,
     PathParam(name): PathParam,
 ) -> Result<Response, ApiError> {
-    app.registry.revoke_token(&name, principal.actor()).await?;
+    app.registry.tokens().revoke(&name, principal.actor()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -97,13 +97,13 @@ pub(crate) async fn declare_source(
     authorize(app, principal, &source).await?;
     // Two requests for the same id would otherwise both find it free, and the second would replace the first.
     let guard = app.declare_lock.lock().await;
-    if app.registry.source(&source.id).is_some() {
+    if app.registry.sources().get(&source.id).is_some() {
         return Err(already_declared(app, &source.id));
     }
-    app.registry.declare_lazily(&source, principal.actor()).await?;
+    app.registry.sources().declare_lazily(&source, principal.actor()).await?;
     // The discovery may take long; other declarations need not wait for it.
     drop(guard);
-    app.registry.refresh_source(&source.id, Refresh { force: true, trace, ..Refresh::default() }).await
+    app.registry.refresher().refresh_one(&source.id, Refresh { force: true, trace, ..Refresh::default() }).await
 }
 
 /// Removes a source that was declared at run time. Also used by the console. A source of the configuration would come
@@ -113,7 +113,7 @@ pub(crate) async fn remove_source(app: &AppState, principal: &Principal, id: &So
         let message = format!("`{id}` is declared in `{location}`; remove it there, or disable it");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
-    app.registry.remove(id, principal.actor()).await
+    app.registry.sources().remove(id, principal.actor()).await
 }
 
 /// `DELETE /api/sources/{id}`.
@@ -172,6 +172,6 @@ fn already_declared(app: &AppState, id: &SourceId) -> Error {
 
 /// Builds the response body. Fails if the source was removed meanwhile.
 fn declared_source(app: &AppState, id: &SourceId, outcome: Option<RefreshOutcome>) -> Result<DeclaredSource> {
-    let source = app.registry.source(id).ok_or_else(|| app.registry.unknown_source_error(id.as_str()))?;
+    let source = app.registry.sources().get(id).ok_or_else(|| app.registry.sources().unknown_error(id.as_str()))?;
     Ok(DeclaredSource { source, outcome })
 }

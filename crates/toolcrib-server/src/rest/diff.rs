@@ -92,14 +92,14 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 
 /// `GET /api/lock`.
 async fn get_lock(State(app): State<AppState>) -> Result<Response, ApiError> {
-    Ok(response::json_response(StatusCode::OK, &app.registry.lockfile().await?)?)
+    Ok(response::json_response(StatusCode::OK, &app.registry.lockfile().build().await?)?)
 }
 
 /// `GET /api/diff?since=…`.
 async fn diff_since(State(app): State<AppState>, params: QueryParams) -> Result<Response, ApiError> {
     let missing = || Error::new(Code::BadRequest, "`since` is missing; to compare with a lockfile, send it with POST");
     let since = params.timestamp("since", app.registry.now())?.ok_or_else(missing)?;
-    Ok(response::json_response(StatusCode::OK, &app.registry.diff_since(since).await?)?)
+    Ok(response::json_response(StatusCode::OK, &app.registry.lockfile().diff_since(since).await?)?)
 }
 
 /// `POST /api/diff`. Fails for a lockfile of an unknown format version.
@@ -107,6 +107,6 @@ async fn diff_lockfile(
     State(app): State<AppState>,
     JsonBody(lockfile): JsonBody<Lockfile, MAX_LOCKFILE_BYTES>,
 ) -> Result<Response, ApiError> {
-    let difference = app.registry.diff_from_lockfile(&lockfile.validate()?).await?;
+    let difference = app.registry.lockfile().diff(&lockfile.validate()?).await?;
     Ok(response::json_response(StatusCode::OK, &difference)?)
 }

@@ -121,14 +121,14 @@ async fn handle_tool(
     PathParam(name): PathParam,
     state: EnabledState,
 ) -> Result<Response, ApiError> {
-    let target = app.registry.tool_target(&name)?;
-    let outcome = app.registry.set_enabled(target, state, principal.actor()).await?;
+    let target = app.registry.sources().tool_target(&name)?;
+    let outcome = app.registry.sources().set_enabled(target, state, principal.actor()).await?;
     Ok(response::json_response(StatusCode::OK, &outcome)?)
 }
 
 /// `POST /api/sources/{id}/invalidate`. Makes the list stale without contacting the source; its next use does that.
 async fn invalidate_source(State(app): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
     let id = find_source_id(&app.registry, &name)?;
-    app.registry.invalidate(Some(&id)).await?;
+    app.registry.sources().invalidate(Some(&id)).await?;
     Ok(response::json_response(StatusCode::OK, &json!({ "invalidated": [id] }))?)
 }

@@ -133,7 +133,7 @@ async fn list_history(State(app): State<AppState>, params: QueryParams) -> Resul
         since: params.timestamp("since", registry.now())?,
         limit: Some(params.number("limit", 1..=MAX_RECORDS)?.map_or(DEFAULT_RECORDS, |limit| limit as usize)),
     };
-    Ok(response::json_response(StatusCode::OK, &registry.history_page(&query).await?)?)
+    Ok(response::json_response(StatusCode::OK, &registry.history().page(&query).await?)?)
 }
 
 /// Returns the id of a source that exists or existed. Unlike [`find_source_id`](super::find_source_id) it also finds
@@ -141,7 +141,7 @@ async fn list_history(State(app): State<AppState>, params: QueryParams) -> Resul
 fn find_past_source(app: &AppState, name: &str) -> Result<SourceId, Error> {
     let inventory = app.registry.inventory();
     let id = SourceId::from_name(name).ok().filter(|id| inventory.all_source_ids().any(|known| known == id));
-    id.ok_or_else(|| app.registry.unknown_source_error(&sanitize_truncated(name, 80)))
+    id.ok_or_else(|| app.registry.sources().unknown_error(&sanitize_truncated(name, 80)))
 }
 
 /// `GET /api/tools/{name}/history`.
@@ -151,7 +151,7 @@ async fn list_versions(
     params: QueryParams,
 ) -> Result<Response, ApiError> {
     let limit = params.number("limit", 1..=MAX_VERSIONS)?.map_or(DEFAULT_VERSIONS, |limit| limit as usize);
-    let versions = app.registry.tool_history(&name, limit).await?;
+    let versions = app.registry.history().tool_versions(&name, limit).await?;
     #[derive(serde::Serialize)]
     struct ToolVersions {
         versions: Vec<toolcrib::registry::ToolVersion>,

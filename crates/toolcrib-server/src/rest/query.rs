@@ -105,8 +105,8 @@ impl QueryParams {
 
 /// Returns the id of an existing source, from any spelling that maps to it.
 pub(crate) fn find_source_id(registry: &Registry, name: &str) -> Result<SourceId> {
-    let id = SourceId::from_name(name).ok().filter(|id| registry.source(id).is_some());
-    id.ok_or_else(|| registry.unknown_source_error(&sanitize_truncated(name, 80)))
+    let id = SourceId::from_name(name).ok().filter(|id| registry.sources().get(id).is_some());
+    id.ok_or_else(|| registry.sources().unknown_error(&sanitize_truncated(name, 80)))
 }
 
 fn bad_request(message: String) -> Error {

@@ -87,7 +87,7 @@ async fn refresh_source(
 ) -> Result<Response, ApiError> {
     let id = find_source_id(&app.registry, &name)?;
     let refresh = Refresh { force: params.flag("force")?, trace: trace.map(|trace| trace.0), ..Refresh::default() };
-    let outcome = app.registry.refresh_source(&id, refresh).await?;
+    let outcome = app.registry.refresher().refresh_one(&id, refresh).await?;
     Ok(response::json_response(outcome_status(&outcome), &outcome)?)
 }
 

@@ -122,7 +122,7 @@ async fn get_context(State(app): State<AppState>, uri: Uri, headers: HeaderMap) 
     if catalog.sources().any(|source| !source.segment.has_token_counts()) {
         // The counts are also written to the store; a store that hangs must not block a read. Without them the summary
         // counts again.
-        let _ = tokio::time::timeout(TOKEN_COUNT_TIMEOUT, app.registry.count_tokens()).await;
+        let _ = tokio::time::timeout(TOKEN_COUNT_TIMEOUT, app.registry.statistics().count_tokens()).await;
     }
     let query = uri.query().unwrap_or_default().to_owned();
     let render = move |view: &View| {

@@ -93,13 +93,14 @@ pub(crate) struct SourceListCache(ArcSwapOption<(SourcesVersion, TaggedResponse)
 /// `GET /api/sources`.
 async fn list_sources(State(app): State<AppState>, headers: HeaderMap) -> Result<Response, ApiError> {
     if let Some(cached) = &*app.source_list_cache.0.load()
-        && app.registry.is_current(&cached.0)
+        && app.registry.sources().is_current(&cached.0)
     {
         return Ok(cached.1.to_response(&headers));
     }
     // The version is taken before the list is read: a change in between makes the entry outdated, never wrong.
-    let version = app.registry.sources_version();
-    let tagged = TaggedResponse::from_body(response::to_json_bytes(&json!({ "sources": app.registry.sources() }))?);
+    let version = app.registry.sources().version();
+    let tagged =
+        TaggedResponse::from_body(response::to_json_bytes(&json!({ "sources": app.registry.sources().list() }))?);
     let response = tagged.to_response(&headers);
     app.source_list_cache.0.store(Some(Arc::new((version, tagged))));
     Ok(response)
@@ -108,6 +109,6 @@ async fn list_sources(State(app): State<AppState>, headers: HeaderMap) -> Result
 /// `GET /api/sources/{id}`.
 async fn get_source(State(app): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
     let id = find_source_id(&app.registry, &name)?;
-    let view = app.registry.source(&id).ok_or_else(|| app.registry.unknown_source_error(id.as_str()))?;
+    let view = app.registry.sources().get(&id).ok_or_else(|| app.registry.sources().unknown_error(id.as_str()))?;
     Ok(response::json_response(StatusCode::OK, &view)?)
 }

@@ -75,12 +75,12 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 
 /// `GET /api/stats`.
 async fn get_stats(State(app): State<AppState>) -> Result<Response, ApiError> {
-    Ok(response::json_response(StatusCode::OK, &app.registry.stats())?)
+    Ok(response::json_response(StatusCode::OK, &app.registry.statistics().totals())?)
 }
 
 /// `GET /api/config`. The configuration may have been reloaded since the last request; the one that is in effect is
 /// rendered.
 async fn get_config(State(app): State<AppState>) -> Result<Response, ApiError> {
-    let config = app.registry.effective_config(&app.loaded_config.load(), &app.data_dir);
+    let config = app.registry.configuration().show(&app.loaded_config.load(), &app.data_dir);
     Ok(response::json_response(StatusCode::OK, &config)?)
 }

@@ -145,7 +145,7 @@ async fn get_tool(
 ) -> Result<Response, ApiError> {
     // A tool of the past may have to be read from the store, and it has neither counters nor a state.
     if let Some(at) = params.timestamp("at", app.registry.now())? {
-        let past = app.registry.tool_at(&name, at).await?;
+        let past = app.registry.history().tool_at(&name, at).await?;
         return Ok(TaggedResponse::from_body(to_json_bytes(&past)?).to_response(&headers));
     }
     let detail = app.registry.tool_detail(&name)?.to_json()?;

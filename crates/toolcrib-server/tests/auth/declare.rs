@@ -62,7 +62,7 @@ async fn remote_administrators_cannot_declare_privileged_sources() {
         // A remote administrator may change a locally declared source, except for its target.
         let declaration = json!({ "url": "http://127.0.0.1:1/", "headers": { "X-Key": "plain" } });
         let source = parse_source("b", &declaration, std::path::Path::new("/")).unwrap();
-        server.registry.declare_lazily(&source, Actor::new("test")).await.unwrap();
+        server.registry.sources().declare_lazily(&source, Actor::new("test")).await.unwrap();
         let safe = json!({ "name": "c", "builtin": "all" });
         assert_eq!(server.post("/api/sources", &headers, safe).await.status, 201);
         for patch in [
@@ -89,7 +89,7 @@ async fn local_administrators_and_permitted_remote_ones_can_declare_privileged_s
     assert_eq!(local.post("/api/sources", "", program_source("c")).await.status, 401);
 
     let (registry, manual_clock) = open_registry().await;
-    let token = registry.create_token("boss", Role::Admin, None, Actor::new("test")).await.unwrap().token;
+    let token = registry.tokens().create("boss", Role::Admin, None, Actor::new("test")).await.unwrap().token;
     let config = Config { allow_commands: true, allow_private_sources: true, ..config_with_sources(["git"]) };
     let (http_server, directory) = build_configured_server(&registry, "0.0.0.0:0", false, config).await.unwrap();
     let remote = AuthTestServer::from_server(registry, manual_clock, http_server, directory);

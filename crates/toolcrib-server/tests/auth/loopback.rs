@@ -101,7 +101,7 @@ async fn invalid_token_requests_are_rejected() {
         let rejection = server.post("/api/tokens", &admin, body.clone()).await;
         assert_eq!((rejection.status, rejection.error_code().as_str()), (400, "BAD_REQUEST"), "{body}");
     }
-    assert_eq!(server.registry.tokens(), []);
+    assert_eq!(server.registry.tokens().list(), []);
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn an_invalid_token_is_rejected_even_where_none_is_needed() {
     for token in [&short, &revoked] {
         assert_eq!(server.get("/api/sources", &bearer_header(token)).await.status, 200);
     }
-    server.registry.revoke_token("revoked", Actor::new("test")).await.unwrap();
+    server.registry.tokens().revoke("revoked", Actor::new("test")).await.unwrap();
     server.clock.advance(Duration::from_secs(60));
     for header in [
         bearer_header(&short),
@@ -200,10 +200,10 @@ async fn every_response_has_security_headers() {
 async fn the_history_contains_no_token_secrets() {
     let server = AuthTestServer::on_loopback().await;
     let token = server.create_token("ci", Role::Agent, None).await;
-    server.registry.revoke_token("ci", Actor::new("test")).await.unwrap();
+    server.registry.tokens().revoke("ci", Actor::new("test")).await.unwrap();
     let hash = toolcrib::core::fingerprint::Fingerprint::digest(&token).to_string();
-    let history =
-        json!(server.registry.history(&toolcrib::registry::HistoryQuery::default()).await.unwrap()).to_string();
+    let history = json!(server.registry.history().records(&toolcrib::registry::HistoryQuery::default()).await.unwrap())
+        .to_string();
     assert!(history.contains("TokenCreated") && history.contains("TokenRevoked"), "{history}");
     let response_body = server.get("/api/history", "").await.body;
     for text in [history, response_body] {

@@ -14,7 +14,7 @@ async fn a_server_on_the_network_needs_a_valid_token_to_start() {
     assert_eq!(rejection.code, Code::ConfigInvalid);
     assert!(rejection.message.contains("toolcrib token create"), "{}", rejection.message);
     let hour = Some(std::time::Duration::from_secs(3600));
-    registry.create_token("ci", "viewer".parse().unwrap(), hour, Actor::new("test")).await.unwrap();
+    registry.tokens().create("ci", "viewer".parse().unwrap(), hour, Actor::new("test")).await.unwrap();
     assert!(build_server(&registry, "0.0.0.0:0", false).await.is_ok());
     manual_clock.advance(std::time::Duration::from_secs(3600));
     assert!(build_server(&registry, "0.0.0.0:0", false).await.is_err());
@@ -152,7 +152,7 @@ async fn require_token_applies_on_loopback() {
 async fn a_stream_ends_when_its_token_is_revoked() {
     let (server, [viewer, ..]) = AuthTestServer::on_network().await;
     let mut stream = server.open_stream("/api/events", &bearer_header(&viewer)).await;
-    server.registry.revoke_token("the-viewer", Actor::new("test")).await.unwrap();
+    server.registry.tokens().revoke("the-viewer", Actor::new("test")).await.unwrap();
     let mut rest = Vec::new();
     tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
 }
@@ -173,7 +173,7 @@ async fn an_mcp_session_belongs_to_the_principal_that_opened_it() {
     assert_eq!(server.get("/mcp", &foreign_session).await.status, 404);
     assert_eq!(server.send("DELETE", "/mcp", &foreign_session, "").await.status, 404);
     // A renamed token is still the same principal.
-    server.registry.change_token("the-agent", Some("renamed".into()), None, Actor::new("test")).await.unwrap();
+    server.registry.tokens().change("the-agent", Some("renamed".into()), None, Actor::new("test")).await.unwrap();
     let own_session = format!("{session}{}", bearer_header(&agent));
     assert_eq!(server.post("/mcp", &own_session, ping).await.status, 200);
     assert_eq!(server.send("DELETE", "/mcp", &own_session, "").await.status, 200);

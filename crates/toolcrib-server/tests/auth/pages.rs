@@ -22,7 +22,7 @@ async fn start_with_three_sources() -> AuthTestServer {
     let options = RegistryOptions { clock, connector_factory: connect, ..RegistryOptions::default() };
     let registry = Registry::open(config_with_sources(["many", "broken", "off"]), options).await.unwrap();
     let off = EnableTarget::Source(SourceId::from_name("off").unwrap());
-    registry.set_enabled(off, EnabledState::Disabled, Actor::new("test")).await.unwrap();
+    registry.sources().set_enabled(off, EnabledState::Disabled, Actor::new("test")).await.unwrap();
     registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
     AuthTestServer::start(registry, manual_clock, "127.0.0.1:0", false).await
 }

@@ -87,9 +87,9 @@ async fn a_session_follows_the_role_and_validity_of_its_token() {
     let who = server.get("/api/whoami", &cookie).await.json();
     assert_eq!((&who["name"], &who["role"]), (&json!("ada"), &json!("viewer")));
     assert_eq!(server.get("/api/tokens", &cookie).await.status, 403);
-    server.registry.change_token("ada", None, Some(Role::Admin), Actor::new("test")).await.unwrap();
+    server.registry.tokens().change("ada", None, Some(Role::Admin), Actor::new("test")).await.unwrap();
     assert_eq!(server.get("/api/tokens", &cookie).await.status, 200);
-    server.registry.revoke_token("ada", Actor::new("test")).await.unwrap();
+    server.registry.tokens().revoke("ada", Actor::new("test")).await.unwrap();
     let rejection = server.post("/api/tokens", &format!("{cookie}X-CSRF-Token: {csrf}\r\n"), json!({})).await;
     assert_eq!(rejection.status, 401);
 

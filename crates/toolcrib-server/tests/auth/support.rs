@@ -84,7 +84,7 @@ impl AuthTestServer {
         let mut tokens = Vec::new();
         for role in Role::ALL {
             let name = format!("the-{role}");
-            tokens.push(registry.create_token(&name, role, None, Actor::new("test")).await.unwrap().token);
+            tokens.push(registry.tokens().create(&name, role, None, Actor::new("test")).await.unwrap().token);
         }
         (AuthTestServer::start(registry, manual_clock, "0.0.0.0:0", false).await, tokens.try_into().unwrap())
     }
@@ -123,7 +123,7 @@ impl AuthTestServer {
     }
 
     pub(crate) async fn create_token(&self, name: &str, role: Role, expires: Option<Duration>) -> String {
-        self.registry.create_token(name, role, expires, Actor::new("test")).await.unwrap().token
+        self.registry.tokens().create(name, role, expires, Actor::new("test")).await.unwrap().token
     }
 
     /// Reloads the configuration with this loopback access.

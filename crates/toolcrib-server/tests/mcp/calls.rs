@@ -159,7 +159,7 @@ async fn a_search_limit_is_accepted_in_any_form_and_truncation_is_reported() {
     let many: Vec<Value> = (0..210).map(|number| text_tool(&format!("order_{number}"), "Orders")).collect();
     let shop = ScriptedSource::new(many);
     let fixture = start(ExposeMode::Search, &[("shop", &shop)]).await;
-    fixture.registry.ensure_freshness(toolcrib::RequiredFreshness::Discovered, None, false).await;
+    fixture.registry.refresher().ensure_freshness(toolcrib::RequiredFreshness::Discovered, None, false, None).await;
     for (limit, lines) in [(json!(3), 3), (json!(3.0), 3), (json!("3"), 3), (json!(-1), 5), (json!(null), 5)] {
         let text = fixture.call_text("search_tools", json!({ "query": "orders", "limit": limit })).await;
         assert_eq!(text.lines().count(), lines, "{limit}: {text}");
@@ -175,7 +175,7 @@ async fn untrusted_sources_are_reported() {
     let why = "its file is not trusted yet; `toolcrib trust` allows it";
     let sources = vec![toolcrib::SourceId::parse("shop").unwrap()];
     let untrusted = Some(toolcrib::UntrustedFile { reason: why.to_owned(), sources });
-    fixture.registry.set_trust(toolcrib::Trust { untrusted, ..toolcrib::Trust::default() });
+    fixture.registry.configuration().set_trust(toolcrib::Trust { untrusted, ..toolcrib::Trust::default() });
     let text = fixture.call_text("search_tools", json!({ "query": "orders" })).await;
     assert!(text.contains(&format!("1 source is not used: {why}")) && !text.contains("search again"), "{text}");
     let (client, _server) = connect_client(&fixture.service, |_| {}).await;
@@ -251,6 +251,7 @@ fn next_cursor(page: &Value) -> Option<String> {
 async fn read_all_pages(fixture: &McpFixture, name: &str, mut arguments: Value) -> Vec<Value> {
     let mut pages = vec![fixture.call(name, arguments.clone()).await];
     while let Some(cursor) = pages.last().and_then(next_cursor) {
+        assert!(cursor.starts_with(fixture.registry.node().as_str()), "only this process can serve it: {cursor}");
         arguments["page"] = json!(cursor);
         pages.push(fixture.call(name, arguments.clone()).await);
     }
@@ -269,7 +270,7 @@ async fn in_full_mode_further_pages_are_read_through_the_tool_itself() {
     assert_eq!((read == long, big.calls()), (true, 1));
 
     // An unknown value in the form of a cursor is an error; any other `page` is an argument of the tool.
-    let unknown = format!("held-{:032x}-2", 7);
+    let unknown = format!("{:024x}-held-{:032x}-2", 7, 7);
     let error = fixture.call_error("big__say", json!({ "text": "x", "page": unknown })).await;
     assert!(error["message"].as_str().unwrap().contains("call the tool again"), "{error}");
     assert_eq!(big.calls(), 1);
@@ -283,7 +284,7 @@ async fn a_cursor_of_an_upstream_toolcrib_is_forwarded() {
     call["inputSchema"]["properties"]["page"] = json!({ "type": "string" });
     let inner = ScriptedSource::new([call]);
     let fixture = start(ExposeMode::Full, &[("inner", &inner)]).await;
-    let page = format!("held-{:032x}-2", 7);
+    let page = format!("{:024x}-held-{:032x}-2", 7, 7);
     fixture.call("inner__call_tool", json!({ "text": "x", "page": page })).await;
     assert_eq!(inner.calls(), 1);
 }
@@ -316,7 +317,7 @@ async fn a_large_result_stays_valid_for_its_output_schema() {
     let split = pages(&result_of_size(300_000, 300_000)).await;
     assert_eq!(split.len(), 2);
     assert!(split.iter().all(|page| page["isError"] == true && page.get("structuredContent").is_none()));
-    let stats = fixture.registry.stats();
+    let stats = fixture.registry.statistics().totals();
     assert_eq!((stats.calls, stats.errors), (3, 0), "the tool did not fail");
 
     // `call_tool` declares no output schema.

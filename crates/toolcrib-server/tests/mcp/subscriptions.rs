@@ -60,7 +60,7 @@ impl SubscriptionFixture {
     }
 
     fn is_connected(&self, source: &str) -> bool {
-        let source = self.registry.source(&SourceId::parse(source).unwrap()).unwrap();
+        let source = self.registry.sources().get(&SourceId::parse(source).unwrap()).unwrap();
         source.connection == ConnectionState::Connected
     }
 
@@ -203,7 +203,7 @@ async fn subscriptions_survive_a_changed_declaration() {
     sources["s"]["ttl"] = json!("7m");
     let config = json!({ "sources": sources }).to_string();
     let config = Config::read(&config, "toolcrib.json", std::path::Path::new(".")).unwrap();
-    fixture.registry.reconfigure(&config).await.unwrap();
+    fixture.registry.configuration().apply(&config).await.unwrap();
     wait_for_update(&mut events).await;
     assert_eq!((fixture.file_lines("starts").len(), fixture.request_count(SUBSCRIBE)), (2, 2));
     client.close().await;

@@ -42,9 +42,10 @@ async fn toolcrib_can_call_its_own_api() {
     });
     let source = toolcrib::core::config::parse_source("crib", &keys, Path::new("/")).unwrap();
     let id = source.id.clone();
-    let outcome = registry.declare(source, toolcrib::core::inventory::Actor::new("test"), None).await.unwrap();
+    let outcome =
+        registry.sources().declare(source, toolcrib::core::inventory::Actor::new("test"), None).await.unwrap();
     assert_eq!((outcome.added.len(), outcome.error), (operations, None));
-    assert_eq!(registry.source(&id).unwrap().skipped, []);
+    assert_eq!(registry.sources().get(&id).unwrap().skipped, []);
 
     let caller = Caller { name: "test".into() };
     let call = async |tool: &str, input: Value| {

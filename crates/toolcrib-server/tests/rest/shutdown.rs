@@ -47,7 +47,9 @@ async fn start_session_request(server: &RestTestServer, headers: &str, method: &
 async fn open_session(server: &RestTestServer) -> String {
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
     let response = read_response(&mut start_session_request(server, "", "initialize", params).await).await;
-    format!("Mcp-Session-Id: {}\r\n", response.header("mcp-session-id").unwrap())
+    let id = response.header("mcp-session-id").unwrap();
+    assert!(id.starts_with(server.registry.node().as_str()), "only this process can serve it: {id}");
+    format!("Mcp-Session-Id: {id}\r\n")
 }
 
 fn expect_stopping(error: &Value) {

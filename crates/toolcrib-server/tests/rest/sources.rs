@@ -93,8 +93,15 @@ async fn a_source_can_be_declared_changed_and_removed() {
     assert_eq!(config.expect_json(200)["sources"]["shop"]["headers"]["X-Key"], "***");
     assert!(!config.body.contains("hunter2"));
 
-    let actors: Vec<String> =
-        server.registry.history(&Default::default()).await.unwrap().into_iter().map(|record| record.actor).collect();
+    let actors: Vec<String> = server
+        .registry
+        .history()
+        .records(&Default::default())
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|record| record.actor)
+        .collect();
     assert!(actors.iter().any(|actor| actor == "rest:admin"), "{actors:?}");
     let removed = server.send_as_admin("DELETE", "/api/sources/shop", &Value::Null).await;
     assert_eq!((removed.status, removed.body.as_str()), (204, ""));

@@ -29,18 +29,6 @@ impl McpCapability {
 }
 
 impl Registry {
-    /// Returns the enabled sources that announced a capability at their last discovery, ordered by id. Reads the
-    /// snapshot only; sources of an untrusted file are left out, because they must not be contacted.
-    pub fn sources_with_capability(&self, capability: McpCapability) -> Vec<SourceId> {
-        let snapshot = self.state.snapshot();
-        let trusted = snapshot.enabled_sources().map(|(id, _)| id).filter(|id| snapshot.ensure_trusted(id).is_ok());
-        let has_capability = |id: &&SourceId| {
-            let status = snapshot.statuses.get(*id);
-            status.is_some_and(|status| status.capabilities.iter().any(|name| name == capability.name()))
-        };
-        trusted.filter(has_capability).cloned().collect()
-    }
-
     /// Sends any request to an MCP source, over the connection that a call would use. An error of the source is
     /// `TOOL_EXECUTION_FAILED` with `rpc_code`, `rpc_message` and, unless it is large, `rpc_data` in its details.
     pub async fn send_request(

@@ -284,8 +284,10 @@ impl Refresher {
         }
     }
 
-    /// See [`Registry::record_wait_timeout`](crate::Registry::record_wait_timeout).
-    pub(super) async fn record_wait_timeout(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
+    /// Records that a source did not answer while a reader waited for it. Counts as a failure, so that the backoff
+    /// spares the next reader the same wait. Does nothing if a discovery of the source has ended since `pending` was
+    /// returned.
+    pub async fn record_wait_timeout(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
         let id = &pending.source;
         let Some(source) = self.state.snapshot().effective_sources.get(id).cloned() else { return Ok(()) };
         let status = self.state.snapshot().source_status(id);

@@ -13,10 +13,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use toolcrib_core::freshness::Freshness;
-use toolcrib_core::{Result, SourceId, Timestamp};
+use toolcrib_core::{SourceId, Timestamp};
 
 use super::{Refresh, RefreshOutcome, Refresher};
-use crate::registry::Registry;
 use crate::trace::Trace;
 
 /// Time after which another background refresh may start, although discoveries of the last one may still be running.
@@ -66,54 +65,11 @@ impl fmt::Debug for PendingDiscovery {
     }
 }
 
-impl Registry {
+impl Refresher {
     /// Returns the discoveries that `required` demands, for a reader that decides how long to wait for each. `among`
     /// limits them to some sources; `keep` keeps their connections open for calls that follow. Nothing is contacted
     /// before the futures are polled.
     pub fn pending_discoveries(
-        &self,
-        required: RequiredFreshness,
-        among: Option<&[SourceId]>,
-        backoff: BackoffPolicy,
-        keep: bool,
-    ) -> Vec<PendingDiscovery> {
-        self.refresher.pending_discoveries(required, among, backoff, keep)
-    }
-
-    /// Records that a source did not answer while a reader waited for it. Counts as a failure, so that the backoff
-    /// spares the next reader the same wait. Does nothing if a discovery of the source has ended since `pending` was
-    /// returned.
-    pub async fn record_wait_timeout(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
-        self.refresher.record_wait_timeout(pending, waited).await
-    }
-
-    /// Discovers sources until `required` is satisfied. `among` limits this to some sources; `keep` keeps connections
-    /// open for calls that follow. Returns the outcomes of the discoveries.
-    pub async fn ensure_freshness(
-        &self,
-        required: RequiredFreshness,
-        among: Option<&[SourceId]>,
-        keep: bool,
-    ) -> Vec<RefreshOutcome> {
-        self.refresher.ensure_freshness(required, among, keep, None).await
-    }
-
-    /// Like [`Registry::ensure_freshness`], but waits no longer than `limit`. Discoveries that were started continue
-    /// and are published when they end.
-    pub async fn ensure_freshness_within(&self, required: RequiredFreshness, limit: Duration) {
-        // Started discoveries belong to the registry and continue after the timeout.
-        let _ = tokio::time::timeout(limit, self.refresher.ensure_freshness(required, None, false, None)).await;
-    }
-
-    /// Discovers missing and stale sources in the background, unless that is running already. Returns at once.
-    pub fn refresh_in_background(&self) {
-        self.refresher.refresh_in_background();
-    }
-}
-
-impl Refresher {
-    /// See [`Registry::pending_discoveries`].
-    fn pending_discoveries(
         self: &Arc<Self>,
         required: RequiredFreshness,
         among: Option<&[SourceId]>,
@@ -133,8 +89,8 @@ impl Refresher {
         due.into_iter().map(pending).collect()
     }
 
-    /// See [`Registry::refresh_in_background`].
-    pub(crate) fn refresh_in_background(self: &Arc<Self>) {
+    /// Discovers missing and stale sources in the background, unless that is running already. Returns at once.
+    pub fn refresh_in_background(self: &Arc<Self>) {
         if self.tasks.shutdown().is_cancelled() || self.in_flight.background_refresh.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -150,8 +106,9 @@ impl Refresher {
         });
     }
 
-    /// See [`Registry::ensure_freshness`].
-    pub(crate) async fn ensure_freshness(
+    /// Discovers sources until `required` is satisfied. `among` limits this to some sources; `keep` keeps connections
+    /// open for calls that follow, and `trace` is the request that needs them. Returns the outcomes of the discoveries.
+    pub async fn ensure_freshness(
         self: &Arc<Self>,
         required: RequiredFreshness,
         among: Option<&[SourceId]>,
@@ -164,6 +121,13 @@ impl Refresher {
         }
         let trace = trace.cloned();
         self.refresh(Refresh { sources: Some(due), keep_connection: keep, trace, ..Refresh::default() }).await
+    }
+
+    /// Like [`Refresher::ensure_freshness`], but waits no longer than `limit`. Discoveries that were started continue
+    /// and are published when they end.
+    pub async fn ensure_freshness_within(self: &Arc<Self>, required: RequiredFreshness, limit: Duration) {
+        // Started discoveries belong to the registry and continue after the timeout.
+        let _ = tokio::time::timeout(limit, self.ensure_freshness(required, None, false, None)).await;
     }
 
     /// Returns the sources that must be discovered to satisfy `required`, and counts cache hits and misses. Stale

@@ -58,15 +58,16 @@ pub fn random_token() -> String {
     format!("{TOKEN_PREFIX}{}", random_secret())
 }
 
-impl Registry {
-    /// Returns the current time by the registry's clock.
-    pub fn now(&self) -> Timestamp {
-        self.state.now()
-    }
+/// The access tokens of a registry; see [`Registry::tokens`].
+#[derive(Debug, Clone, Copy)]
+pub struct AccessTokens<'a> {
+    pub(super) registry: &'a Registry,
+}
 
+impl AccessTokens<'_> {
     /// Creates a token. Without `expires` it is valid until revoked. Fails with `BAD_REQUEST` for a duration of zero,
     /// and as the inventory decides, e.g. for a name that is in use.
-    pub async fn create_token(
+    pub async fn create(
         &self,
         name: &str,
         role: Role,
@@ -76,7 +77,7 @@ impl Registry {
         let token = random_token();
         // 48 random bits, for commands and URLs. The id is no secret.
         let id = format!("{:012x}", rand::random::<u64>() >> 16);
-        let now = self.now();
+        let now = self.registry.now();
         if expires == Some(Duration::ZERO) {
             let message = "a token must not expire at once; give a duration such as `30d` or `12h`";
             return Err(Error::new(Code::BadRequest, message));
@@ -89,14 +90,22 @@ impl Registry {
             expires_at: expires.map(|expires| now.plus(expires)),
             requested_at: now,
         };
-        self.execute(Command::CreateToken(new), actor).await?;
-        Ok(CreatedToken { view: self.token(&id)?, token })
+        self.registry.execute(Command::CreateToken(new), actor).await?;
+        Ok(CreatedToken { view: self.get(&id)?, token })
+    }
+
+    /// Fails while stored tokens are not reliable: the record that revoked one may be lost.
+    pub fn ensure_reliable(&self) -> Result<()> {
+        match &self.registry.state.snapshot().damage {
+            Some(damage) => Err(damage.to_public_error()),
+            None => Ok(()),
+        }
     }
 
     /// Returns the tokens that are not revoked, ordered by name.
-    pub fn tokens(&self) -> Vec<TokenView> {
-        let inventory = self.inventory();
-        let now = self.now();
+    pub fn list(&self) -> Vec<TokenView> {
+        let inventory = self.registry.inventory();
+        let now = self.registry.now();
         let mut tokens: Vec<TokenView> = inventory.tokens().map(|token| token_view(token, now)).collect();
         tokens.sort_by(|a, b| a.name.cmp(&b.name));
         tokens
@@ -104,29 +113,29 @@ impl Registry {
 
     /// Returns a token by its id, or else by its name. Expired tokens are found too. Fails with `NOT_FOUND`, or with
     /// the damage of the journal if there is any.
-    pub fn token(&self, name: &str) -> Result<TokenView> {
-        let inventory = self.inventory();
+    pub fn get(&self, name: &str) -> Result<TokenView> {
+        let inventory = self.registry.inventory();
         let unknown = || {
             // The token may be among the lost records of a damaged journal.
-            if let Some(damaged) = self.damage_error() {
+            if let Some(damaged) = self.registry.store().damage_error() {
                 return damaged;
             }
             let error = Error::new(Code::NotFound, format!("no token named `{}`", sanitize_truncated(name, 80)));
             error.with_next_step("toolcrib token list", "GET /api/tokens", "lists them")
         };
-        inventory.token(name).map(|token| token_view(token, self.now())).ok_or_else(unknown)
+        inventory.token(name).map(|token| token_view(token, self.registry.now())).ok_or_else(unknown)
     }
 
     /// Returns a token by its id.
-    pub fn token_by_id(&self, id: &str) -> Option<TokenView> {
-        let inventory = self.inventory();
-        inventory.tokens().find(|token| token.id == id).map(|token| token_view(token, self.now()))
+    pub fn find_by_id(&self, id: &str) -> Option<TokenView> {
+        let inventory = self.registry.inventory();
+        inventory.tokens().find(|token| token.id == id).map(|token| token_view(token, self.registry.now()))
     }
 
     /// Returns the token with this hash, unless it is expired.
-    pub fn token_by_hash(&self, hash: &Fingerprint) -> Option<TokenView> {
-        let inventory = self.inventory();
-        let now = self.now();
+    pub fn find_by_hash(&self, hash: &Fingerprint) -> Option<TokenView> {
+        let inventory = self.registry.inventory();
+        let now = self.registry.now();
         inventory
             .tokens()
             .find(|token| token.hash == *hash)
@@ -135,22 +144,24 @@ impl Registry {
     }
 
     /// Changes the name or role of a token.
-    pub async fn change_token(
+    pub async fn change(
         &self,
         name: &str,
         new_name: Option<String>,
         role: Option<Role>,
         actor: Actor,
     ) -> Result<TokenView> {
-        let id = self.token(name)?.id;
-        self.execute(Command::ChangeToken(TokenChange { id: id.clone(), name: new_name, role }), actor).await?;
-        self.token(&id)
+        let id = self.get(name)?.id;
+        self.registry
+            .execute(Command::ChangeToken(TokenChange { id: id.clone(), name: new_name, role }), actor)
+            .await?;
+        self.get(&id)
     }
 
     /// Revokes a token: at once in this process, and in others with their next maintenance run, twice a second.
-    pub async fn revoke_token(&self, name: &str, actor: Actor) -> Result<TokenView> {
-        let token = self.token(name)?;
-        self.execute(Command::RevokeToken(token.id.clone()), actor).await?;
+    pub async fn revoke(&self, name: &str, actor: Actor) -> Result<TokenView> {
+        let token = self.get(name)?;
+        self.registry.execute(Command::RevokeToken(token.id.clone()), actor).await?;
         Ok(token)
     }
 }

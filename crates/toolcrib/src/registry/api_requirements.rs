@@ -12,7 +12,7 @@ use toolcrib_core::config::show::mask_url;
 use toolcrib_core::execution::{Operation, SecurityRequirement, SecurityScheme};
 use toolcrib_core::source::{Auth, KeyLocation, OpenApiSource, SourceKind};
 
-use super::Registry;
+use super::Sources;
 
 /// Requirements of the operations of an API.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -43,12 +43,12 @@ pub struct MissingScheme {
     pub tools: usize,
 }
 
-impl Registry {
+impl Sources<'_> {
     /// Returns the requirements of an OpenAPI source's known tools; empty for other kinds of sources. Reads the
     /// catalogue; credentials are not resolved, so a reference that cannot be resolved counts as declared.
     pub fn api_requirements(&self, id: &SourceId) -> ApiRequirements {
-        let catalog = self.catalog();
-        let definition = self.effective_source(id);
+        let catalog = self.registry.catalog();
+        let definition = self.effective(id);
         let Some(SourceKind::OpenApi(openapi)) = definition.as_ref().map(|source| &source.kind) else {
             return ApiRequirements::default();
         };

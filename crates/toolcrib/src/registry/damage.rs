@@ -10,7 +10,7 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, Event, Origin, StoredEvent};
 use toolcrib_core::{Error, Result};
 
-use super::Registry;
+use super::StoreMaintenance;
 use crate::state::JournalDamage;
 use crate::store::Salvage;
 
@@ -29,31 +29,23 @@ pub struct DamageAcceptance {
     pub seq: u64,
 }
 
-impl Registry {
-    /// Fails while stored tokens are not reliable: the record that revoked one may be lost.
-    pub fn ensure_tokens_reliable(&self) -> Result<()> {
-        match &self.state.snapshot().damage {
-            Some(damage) => Err(damage.to_public_error()),
-            None => Ok(()),
-        }
-    }
-
+impl StoreMaintenance<'_> {
     /// Returns the error with which calls and writes are refused, if the journal is damaged.
     pub fn damage_error(&self) -> Option<Error> {
-        self.state.snapshot().ensure_undamaged().err()
+        self.registry.state.snapshot().ensure_undamaged().err()
     }
 
     /// Whether the store's file is unusable, so that accepting the damage requires a new one.
     pub fn needs_new_store(&self) -> bool {
-        self.state.snapshot().damage.as_ref().is_some_and(|damage| damage.needs_new_store())
+        self.registry.state.snapshot().damage.as_ref().is_some_and(|damage| damage.needs_new_store())
     }
 
     /// Records that the damage of the journal is accepted: every token is revoked, and calls and writes resume with
     /// what can be read. Returns `None` if nothing is damaged. Writes one `DamageAccepted` and a `TokenRevoked` for
-    /// each known token. If [`Registry::needs_new_store`] is true, salvage and rebuild the store instead.
+    /// each known token. If [`StoreMaintenance::needs_new_store`] is true, salvage and rebuild the store instead.
     pub async fn accept_damage(&self, actor: Actor) -> Result<Option<DamageAcceptance>> {
-        self.state.catch_up().await?;
-        let Some(damage) = self.state.snapshot().damage.clone() else { return Ok(None) };
+        self.registry.state.catch_up().await?;
+        let Some(damage) = self.registry.state.snapshot().damage.clone() else { return Ok(None) };
         let records = damage.damaged_records();
         self.record_acceptance(damage.describe(), records, actor).await.map(Some)
     }
@@ -61,7 +53,7 @@ impl Registry {
     /// Returns a description of each fault of the journal and of the store's file.
     pub async fn describe_damage(&self) -> Vec<String> {
         let mut descriptions =
-            self.state.snapshot().damage.as_ref().map(|damage| damage.describe()).unwrap_or_default();
+            self.registry.state.snapshot().damage.as_ref().map(|damage| damage.describe()).unwrap_or_default();
         descriptions.extend(self.integrity_faults().await);
         descriptions
     }
@@ -69,9 +61,9 @@ impl Registry {
     /// Reads everything that can still be read from the store, to fill a new one. Measurements are not part of it: they
     /// can be measured again.
     pub async fn salvage(&self) -> Result<Salvage> {
-        let store = &self.state.store;
+        let store = &self.registry.state.store;
         let records = self.read_journal(&mut JournalDamage::default()).await?;
-        let inventory = self.inventory();
+        let inventory = self.registry.inventory();
         let fingerprints: Vec<Fingerprint> = inventory.sources().map(|(_, state)| state.definition).collect();
         let definitions = self.ignore_damage(store.definitions(&fingerprints).await)?;
         // Every manifest that the journal refers to, not only the current ones: `history` reads old ones too.
@@ -100,15 +92,15 @@ impl Registry {
         records: Option<Vec<(u64, u64)>>,
         actor: Actor,
     ) -> Result<DamageAcceptance> {
-        let before = self.inventory();
+        let before = self.registry.inventory();
         let command = Command::AcceptDamage { damage: descriptions.clone(), records };
-        self.state.write_despite_damage(&actor, |writer| writer.inventory.decide(&command)).await?;
-        let position = self.state.snapshot().position.clone();
+        self.registry.state.write_despite_damage(&actor, |writer| writer.inventory.decide(&command)).await?;
+        let position = self.registry.state.snapshot().position.clone();
         let seq = position.seq;
-        if let Some(head) = &self.state.options.head_file {
+        if let Some(head) = &self.registry.state.options.head_file {
             head.reset(position).await?;
         }
-        self.state.catch_up().await?;
+        self.registry.state.catch_up().await?;
         let disabled_sources = before.sources().filter(|(_, state)| !state.enabled);
         let disabled_tools = before.sources().flat_map(|(id, state)| {
             let disabled = state.tools.iter().filter(|(_, tool)| tool.disabled);

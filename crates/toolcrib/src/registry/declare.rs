@@ -10,7 +10,9 @@ use serde::Serialize;
 use toolcrib_core::inventory::{Actor, Command, Origin};
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
-use super::Registry;
+use super::Sources;
+use crate::refresh::{Refresh, RefreshOutcome};
+use crate::trace::Trace;
 
 /// Effect of declaring a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -24,28 +26,74 @@ pub enum DeclareOutcome {
     Same,
 }
 
-impl Registry {
+impl Sources<'_> {
+    /// Declares a source at run time and discovers it at once, as part of `trace`. The source stays declared when its
+    /// discovery fails.
+    pub async fn declare(&self, source: Source, actor: Actor, trace: Option<Trace>) -> Result<RefreshOutcome> {
+        let id = source.id.clone();
+        self.declare_lazily(&source, actor).await?;
+        self.registry.refresher.refresh_one(&id, Refresh { force: true, trace, ..Refresh::default() }).await
+    }
     /// Declares a source at run time without contacting it: it is discovered when it is first needed. Fails with
     /// `CONFLICT` if the configuration declares the name. Declaring the same thing again writes nothing.
     pub async fn declare_lazily(&self, source: &Source, actor: Actor) -> Result<DeclareOutcome> {
         let outcome = self.preview_declare(source)?;
         if outcome != DeclareOutcome::Same {
-            self.state.snapshot().ensure_usable()?;
-            let declaration = self.state.declaration(source, Origin::Runtime)?;
+            self.registry.state.snapshot().ensure_usable()?;
+            let declaration = self.registry.state.declaration(source, Origin::Runtime)?;
             // First the content, then the event that refers to it.
-            self.state.store.put_definition(declaration.definition, source).await?;
+            self.registry.state.store.put_definition(declaration.definition, source).await?;
             let id = declaration.source.clone();
             let definition = declaration.definition;
-            self.execute(Command::Declare(declaration), actor).await?;
+            self.registry.execute(Command::Declare(declaration), actor).await?;
             // An old definition may hold secrets.
-            self.state.store.remove_definitions(&id, Some(definition)).await?;
+            self.registry.state.store.remove_definitions(&id, Some(definition)).await?;
         }
         Ok(outcome)
     }
 
+    /// Removes a source that was declared at run time. A source of the configuration must be removed there. Its
+    /// definitions and its log file are deleted, because they may hold secrets; its history and manifests stay.
+    pub async fn remove(&self, id: &SourceId, actor: Actor) -> Result<()> {
+        let snapshot = self.registry.state.snapshot();
+        let state = snapshot.inventory.source(id).ok_or_else(|| snapshot.unknown_source_error(id.as_str()))?;
+        if state.origin == Origin::Config {
+            let message =
+                format!("`{id}` is declared in the configuration; remove it there, or run `toolcrib disable {id}`");
+            return Err(Error::new(Code::Conflict, message).with_retryable(false));
+        }
+        // The event first: if the process ends in between, the source is removed, and only rows without use are left.
+        self.registry.execute(Command::Remove(id.clone()), actor).await?;
+        self.registry.state.store.remove_definitions(id, None).await?;
+        self.registry.state.store.remove_source_status(id).await?;
+        if let Some(logs) = &self.registry.state.options.logs_directory {
+            // The log file goes with its source; it may not exist.
+            let _ = std::fs::remove_file(crate::server_logs::log_path(logs, id));
+        }
+        Ok(())
+    }
+    /// Marks one or all sources as stale: they are discovered again when they are next needed, and their tools stay
+    /// listed until then.
+    pub async fn invalidate(&self, source: Option<&SourceId>) -> Result<()> {
+        let snapshot = self.registry.state.snapshot();
+        snapshot.ensure_usable()?;
+        let ids: Vec<SourceId> = match source {
+            Some(id) if snapshot.inventory.source(id).is_none() => {
+                return Err(snapshot.unknown_source_error(id.as_str()));
+            }
+            Some(id) => vec![id.clone()],
+            None => snapshot.inventory.sources().map(|(id, _)| id.clone()).collect(),
+        };
+        for id in &ids {
+            self.registry.state.store.invalidate(id).await?;
+            // A discovery that is running now may have read the list before this request.
+            self.registry.refresher.invalidate_after_run(id.clone());
+        }
+        self.registry.state.catch_up().await
+    }
     /// Returns what declaring a source would do, or why it would be rejected. Reads the snapshot only.
     pub fn preview_declare(&self, source: &Source) -> Result<DeclareOutcome> {
-        let snapshot = self.state.snapshot();
+        let snapshot = self.registry.state.snapshot();
         let state = snapshot.inventory.source(&source.id);
         // `Forbidden` marks a source of an untrusted file, which does not count as declared.
         let is_invalid = snapshot.invalid_sources.get(&source.id).is_some_and(|error| error.code != Code::Forbidden);
@@ -54,7 +102,7 @@ impl Registry {
                 format!("`{}` is declared in the configuration, which takes precedence; change it there", source.id);
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
-        let command = Command::Declare(self.state.declaration(source, Origin::Runtime)?);
+        let command = Command::Declare(self.registry.state.declaration(source, Origin::Runtime)?);
         Ok(match state {
             None => DeclareOutcome::New,
             Some(_) if snapshot.inventory.decide(&command)?.is_empty() => DeclareOutcome::Same,
@@ -65,7 +113,7 @@ impl Registry {
     /// Returns every source as it was declared, ordered by id, without default settings and environment overrides.
     /// Reflects whether a command has enabled or disabled it since.
     pub fn declarations(&self) -> Vec<(Origin, Source)> {
-        let snapshot = self.state.snapshot();
+        let snapshot = self.registry.state.snapshot();
         let declared = snapshot
             .declared_sources
             .values()
@@ -82,6 +130,6 @@ impl Registry {
 
     /// Returns one source as it was declared, whatever commands have changed since.
     pub fn declaration(&self, id: &SourceId) -> Option<Arc<Source>> {
-        self.state.snapshot().declared_sources.get(id).cloned()
+        self.registry.state.snapshot().declared_sources.get(id).cloned()
     }
 }

@@ -6,22 +6,60 @@
 //! shown as written, literal secrets as `***`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use toolcrib_core::SourceId;
 use toolcrib_core::config::show::{mask_url, show_config, show_source_keys};
+use toolcrib_core::config::{Config, Expose, WarmPolicy};
 use toolcrib_core::inventory::Origin;
+use toolcrib_core::{Result, SourceId};
 
-use super::Registry;
+use super::{Registry, Trust};
 use crate::config_file::LoadedConfig;
+use crate::state::ConfiguredSettings;
 
-impl Registry {
+/// Configuration of a registry: what applies now, and how to change it; see [`Registry::configuration`].
+#[derive(Debug, Clone, Copy)]
+pub struct Configuration<'a> {
+    pub(super) registry: &'a Registry,
+}
+
+impl Configuration<'_> {
+    /// Applies a configuration that was read again. Only sources of the configuration change; those added at run time
+    /// stay. Fails, before anything changes, while the journal is damaged or too new.
+    pub async fn apply(&self, config: &Config) -> Result<()> {
+        self.registry.state.snapshot().ensure_usable()?;
+        self.registry.state.settings.store(Arc::new(ConfiguredSettings::from_config(config)));
+        self.registry.state.reconcile(config).await?;
+        self.registry.state.republish().await;
+        self.registry.record_builtins().await;
+        Ok(())
+    }
+    /// Replaces the trust. Call [`Configuration::apply`] with the same configuration afterwards.
+    pub fn set_trust(&self, trust: Trust) {
+        self.registry.state.set_trust(trust);
+    }
+    /// Whether the project's configuration file is trusted; also true when there is none.
+    pub fn is_trusted(&self) -> bool {
+        self.registry.state.trust.load().untrusted.is_none()
+    }
+    /// Returns which tools agents are shown, per configuration.
+    pub fn expose(&self) -> Arc<Expose> {
+        self.registry.state.settings.load().expose.clone()
+    }
+    /// Returns when missing and stale sources are discovered ahead of requests, per configuration; for programs that
+    /// serve clients.
+    pub fn warm(&self) -> WarmPolicy {
+        self.registry.state.settings.load().warm
+    }
     /// Returns the configuration as `toolcrib config --json` prints it and `GET /api/config` returns it. `data` is the
     /// data directory.
-    pub fn effective_config(&self, loaded: &LoadedConfig, data: &Path) -> Value {
+    pub fn show(&self, loaded: &LoadedConfig, data: &Path) -> Value {
         let mut config = show_config(&loaded.config);
         let mut sources: Map<String, Value> = Map::new();
-        for (_, source) in self.declarations().iter().filter(|(origin, _)| *origin == Origin::Runtime) {
+        for (_, source) in
+            self.registry.sources().declarations().iter().filter(|(origin, _)| *origin == Origin::Runtime)
+        {
             let mut keys = show_source_keys(source);
             keys["origin"] = json!("runtime");
             sources.insert(source.id.to_string(), keys);
@@ -32,7 +70,7 @@ impl Registry {
         }
         sources.sort_keys();
         // Overrides by commands and the environment, per source.
-        let inventory = self.inventory();
+        let inventory = self.registry.inventory();
         let overrides: Map<String, Value> = inventory
             .sources()
             .map(|(id, _)| (id.to_string(), self.describe_overrides(id)))
@@ -55,13 +93,13 @@ impl Registry {
     /// `url` and `token`; empty if nothing overrides it.
     fn describe_overrides(&self, id: &SourceId) -> Map<String, Value> {
         let mut changes = Map::new();
-        let inventory = self.inventory();
+        let inventory = self.registry.inventory();
         let switched = inventory.source(id).filter(|state| state.enabled != state.declared_enabled.unwrap_or(true));
         if let Some(state) = switched {
             changes.insert("enabled".into(), json!({ "value": state.enabled, "origin": "command" }));
         }
         // The environment takes precedence over a command, so it is inserted later.
-        let Some(environment) = self.source_override(id) else { return changes };
+        let Some(environment) = self.registry.sources().environment_override(id) else { return changes };
         let variable = |key: &str| format!("TOOLCRIB_SOURCE_{}_{key}", id.as_str().to_uppercase());
         if let Some(enabled) = environment.enabled {
             changes.insert("enabled".into(), json!({ "value": enabled, "origin": variable("ENABLED") }));

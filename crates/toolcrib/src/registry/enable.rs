@@ -9,7 +9,7 @@ use toolcrib_core::inventory::{Actor, Command};
 use toolcrib_core::tool::{ToolId, ToolName};
 use toolcrib_core::{Result, SourceId};
 
-use super::Registry;
+use super::Sources;
 use crate::call::find_tool;
 use crate::state::WriteOutcome;
 
@@ -37,13 +37,13 @@ pub struct EnableOutcome {
     pub changed: bool,
 }
 
-impl Registry {
+impl Sources<'_> {
     /// Resolves a tool name, in any accepted spelling. Fails like a call that finds no tool.
     pub fn tool_target(&self, tool: &str) -> Result<EnableTarget> {
         // On a damaged journal the tool may only seem to be unknown.
-        let snapshot = self.state.snapshot();
+        let snapshot = self.registry.state.snapshot();
         snapshot.ensure_undamaged()?;
-        let tool = find_tool(&snapshot, tool, self.state.now())?;
+        let tool = find_tool(&snapshot, tool, self.registry.state.now())?;
         Ok(EnableTarget::Tool(tool.id(), tool.name().clone()))
     }
 
@@ -55,7 +55,7 @@ impl Registry {
             (EnableTarget::Tool(id, _), EnabledState::Enabled) => Command::EnableTool(id.clone()),
             (EnableTarget::Tool(id, _), EnabledState::Disabled) => Command::DisableTool(id.clone()),
         };
-        let outcome = self.state.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
+        let outcome = self.registry.state.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
         let changed = match outcome {
             WriteOutcome::Applied(events) => !events.is_empty(),
             WriteOutcome::Superseded => false,

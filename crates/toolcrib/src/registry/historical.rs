@@ -21,7 +21,7 @@ use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::tool::ToolNote;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, Tool, ToolId, ToolName};
 
-use super::Registry;
+use super::History;
 use super::blocking::run_blocking;
 use crate::state::{JournalEntry, READ_BATCH_SIZE};
 
@@ -78,7 +78,7 @@ pub struct ToolVersion {
 /// would change later.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60);
 
-impl Registry {
+impl History<'_> {
     /// Returns a tool, by any spelling of its name, as its source offered it at a time. Reads the store. Fails with
     /// `TOOL_NOT_IMPLEMENTED` if no such tool was known then, and with `NOT_FOUND` if its manifest is lost.
     pub async fn tool_at(&self, name: &str, at: Timestamp) -> Result<HistoricalTool> {
@@ -123,7 +123,7 @@ impl Registry {
 
     /// Returns the versions of a tool, newest first, at most `limit` of them. Reads the store. A tool that exists and
     /// never changed has none; an unknown name is an error.
-    pub async fn tool_history(&self, name: &str, limit: usize) -> Result<Vec<ToolVersion>> {
+    pub async fn tool_versions(&self, name: &str, limit: usize) -> Result<Vec<ToolVersion>> {
         let matcher = self.resolve_tool_name(name)?;
         let mut manifests: BTreeMap<SourceId, Fingerprint> = BTreeMap::new();
         // Only the last `limit` steps are kept in memory.
@@ -174,14 +174,14 @@ impl Registry {
         }
         // No version: an unknown name is an error, a tool that never changed is not.
         if versions.is_empty() {
-            self.catalog().find(name)?;
+            self.registry.catalog().find(name)?;
         }
         Ok(versions)
     }
 
     /// Resolves a tool name among the current tools first, then among deprecated ones.
     pub(super) fn resolve_tool_name(&self, name: &str) -> Result<ToolMatcher> {
-        let inventory = self.state.snapshot().inventory.clone();
+        let inventory = self.registry.state.snapshot().inventory.clone();
         let current = ToolMatcher::find(&inventory, name, |tool| !tool.deprecated)?;
         match current {
             ToolMatcher::Tool(_) => Ok(current),
@@ -192,7 +192,7 @@ impl Registry {
     /// Folds the journal up to a time. Records are in the order of their commits; the first one after `at` ends the
     /// reading.
     pub(super) async fn inventory_at(&self, at: Timestamp) -> Result<Inventory> {
-        if at > self.now().plus(MAX_CLOCK_SKEW) {
+        if at > self.registry.now().plus(MAX_CLOCK_SKEW) {
             return Err(Error::new(Code::BadRequest, format!("{at} is in the future; give a time in the past")));
         }
         let mut inventory = Inventory::default();
@@ -209,7 +209,7 @@ impl Registry {
 
     /// Reads a manifest as a segment, which has the names that agents saw.
     pub(super) async fn load_segment(&self, manifest: Fingerprint, is_builtin: bool) -> Result<Segment> {
-        let packed = self.state.store.manifests(&[manifest]).await?.pop();
+        let packed = self.registry.state.store.manifests(&[manifest]).await?.pop();
         let lost = || Error::new(Code::NotFound, "that tool list is no longer in the store");
         let packed = std::sync::Arc::new(packed.ok_or_else(lost)?);
         Ok(if is_builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) })
@@ -218,10 +218,10 @@ impl Registry {
     /// Replays the journal from its first record, in batches, until `each` breaks. Reads from memory as far as that
     /// goes back. Parsing runs on a blocking thread, batch by batch, because long journals take a while.
     async fn replay(&self, mut each: impl FnMut(JournalEntry) -> ControlFlow<()>) -> Result<()> {
-        let journal = self.state.snapshot().journal.clone();
+        let journal = self.registry.state.snapshot().journal.clone();
         let mut after = 0;
         while journal.starts_after(after) {
-            let stored = self.state.store.records(after, READ_BATCH_SIZE).await?;
+            let stored = self.registry.state.store.records(after, READ_BATCH_SIZE).await?;
             let Some(last) = stored.last() else { break };
             after = last.seq;
             let entries = run_blocking("the journal could not be read", || {
@@ -248,7 +248,7 @@ impl Registry {
         source: &SourceId,
         matcher: &ToolMatcher,
     ) -> Result<Option<Box<RawValue>>> {
-        let Some(packed) = self.state.store.manifests(&[manifest]).await?.pop() else { return Ok(None) };
+        let Some(packed) = self.registry.state.store.manifests(&[manifest]).await?.pop() else { return Ok(None) };
         find_definition(&packed, source, matcher)
     }
 }

@@ -67,15 +67,21 @@ pub struct HistoryPage {
 /// that ends here continues with `next_after`.
 const MAX_SCANNED_RECORDS: usize = 4 * READ_BATCH_SIZE;
 
-impl Registry {
+/// The past of a registry: records of its journal, discoveries, and tools as they were; see [`Registry::history`].
+#[derive(Debug, Clone, Copy)]
+pub struct History<'a> {
+    pub(super) registry: &'a Registry,
+}
+
+impl History<'_> {
     /// Returns the matching records, oldest first. To follow the journal: subscribe, read from the last known record
     /// on, and read on at every [`RegistryNotice::RecordAppended`](super::RegistryNotice::RecordAppended); the record
     /// is in memory by then. A tool that never existed is an error.
-    pub async fn history(&self, query: &HistoryQuery) -> Result<Vec<HistoryRecord>> {
+    pub async fn records(&self, query: &HistoryQuery) -> Result<Vec<HistoryRecord>> {
         let mut query = query.clone();
         let mut records = Vec::new();
         loop {
-            let page = self.history_page(&query).await?;
+            let page = self.page(&query).await?;
             query.limit = query.limit.map(|limit| limit.saturating_sub(page.records.len()));
             records.extend(page.records);
             match page.next_after {
@@ -86,7 +92,7 @@ impl Registry {
     }
 
     /// Returns the matching records among those that one scan covers, and where to continue.
-    pub async fn history_page(&self, query: &HistoryQuery) -> Result<HistoryPage> {
+    pub async fn page(&self, query: &HistoryQuery) -> Result<HistoryPage> {
         let page = self.scan_journal(query).await?;
         if let Some(name) = query.tool.as_deref().filter(|_| page.records.is_empty() && page.next_after.is_none()) {
             self.ensure_tool_existed(name).await?;
@@ -98,7 +104,7 @@ impl Registry {
     /// one scan, the tool is assumed to have existed. Distinguishes a misspelt name from a tool without records in the
     /// requested range.
     async fn ensure_tool_existed(&self, name: &str) -> Result<()> {
-        let Err(unknown) = self.catalog().find(name) else { return Ok(()) };
+        let Err(unknown) = self.registry.catalog().find(name) else { return Ok(()) };
         let query = HistoryQuery { tool: Some(name.to_owned()), limit: Some(1), ..HistoryQuery::after(0) };
         match self.resolve_tool_name(name)? {
             ToolMatcher::Name(_) if self.scan_journal(&query).await? == HistoryPage::default() => Err(unknown),
@@ -108,7 +114,7 @@ impl Registry {
 
     /// Scans the journal for matching records: the store first, then memory.
     async fn scan_journal(&self, query: &HistoryQuery) -> Result<HistoryPage> {
-        let journal = self.state.snapshot().journal.clone();
+        let journal = self.registry.state.snapshot().journal.clone();
         let limit = query.limit.unwrap_or(usize::MAX);
         let matcher = query.tool.as_deref().map(|name| self.resolve_tool_name(name)).transpose()?;
         let filter = Arc::new(HistoryFilter { query: query.clone(), matcher });
@@ -130,7 +136,7 @@ impl Registry {
             // Without a filter, read no more records than are returned.
             let batch =
                 if query.is_filtered() { READ_BATCH_SIZE } else { READ_BATCH_SIZE.min(limit - scan.records.len()) };
-            let stored = self.state.store.records(scan.last_seq, batch).await?;
+            let stored = self.registry.state.store.records(scan.last_seq, batch).await?;
             if stored.is_empty() {
                 // The store has lost records that are still in memory: continue there, so that the scan ends.
                 in_memory = true;
@@ -158,9 +164,9 @@ impl Registry {
 
     /// Returns a record from a notice in the form of `history`. For an event of a newer Toolcrib, its stored text is
     /// used. A notice carries the parsed record only, in which an unknown event has no content.
-    pub fn history_record(&self, record: &Record) -> HistoryRecord {
+    pub fn describe(&self, record: &Record) -> HistoryRecord {
         if record.event == Event::Unknown {
-            let journal = self.state.snapshot().journal.clone();
+            let journal = self.registry.state.snapshot().journal.clone();
             let entry = journal.entries_after(record.seq.saturating_sub(1)).next();
             if let Some(entry) = entry.filter(|entry| entry.record.seq == record.seq) {
                 return HistoryRecord::from_entry(entry);
@@ -172,7 +178,7 @@ impl Registry {
     /// Returns the last discovery checks of a source, newest first. Each is one attempt, successful or not. Reads the
     /// store.
     pub async fn checks(&self, id: &SourceId) -> Result<Vec<DiscoveryCheck>> {
-        self.state.store.checks(id).await
+        self.registry.state.store.checks(id).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Caching hints for the merged tool list, from the hints that sources give for their own lists.
 
-use super::Registry;
+use super::Sources;
 
 /// Time for which the merged list may be cached, and whether it may be shared between callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -11,11 +11,11 @@ pub struct ListHints {
     pub private: bool,
 }
 
-impl Registry {
+impl Sources<'_> {
     /// Returns the combined hints of all enabled sources. They do not affect when a source is refreshed; its `ttl`
     /// setting does.
     pub fn list_hints(&self) -> ListHints {
-        let snapshot = self.state.snapshot();
+        let snapshot = self.registry.state.snapshot();
         let enabled = snapshot.inventory.sources().filter(|(id, state)| snapshot.environment.is_enabled(id, state));
         let statuses = enabled.filter_map(|(id, _)| snapshot.statuses.get(id));
         statuses.fold(ListHints::default(), |hints, status| ListHints {

@@ -21,10 +21,16 @@ use crate::state::Snapshot;
 /// Message of an internal error.
 const COMPARISON_FAILED: &str = "tool lists could not be compared";
 
-impl Registry {
+/// Lockfiles of the catalogue, and what changed since one was written; see [`Registry::lockfile`].
+#[derive(Debug, Clone, Copy)]
+pub struct Lockfiles<'a> {
+    pub(super) registry: &'a Registry,
+}
+
+impl Lockfiles<'_> {
     /// Builds a lockfile of the current tools of every enabled source. Tools of the host program are not included.
-    pub async fn lockfile(&self) -> Result<Lockfile> {
-        let segments = self.segments_by_source(&self.state.snapshot());
+    pub async fn build(&self) -> Result<Lockfile> {
+        let segments = self.segments_by_source(&self.registry.state.snapshot());
         run_blocking(COMPARISON_FAILED, move || Lockfile::from_segments(segments.values().map(|segment| &**segment)))
             .await
     }
@@ -32,8 +38,8 @@ impl Registry {
     /// Returns the differences from a lockfile. If the store still has the locked manifest, definitions are compared in
     /// full; otherwise only by what the lockfile records of them. A lockfile holds the normal form of short schemas, so
     /// that a build server without the store classifies changes the same way.
-    pub async fn diff_from_lockfile(&self, lockfile: &Lockfile) -> Result<CatalogDiff> {
-        let snapshot = self.state.snapshot();
+    pub async fn diff(&self, lockfile: &Lockfile) -> Result<CatalogDiff> {
+        let snapshot = self.registry.state.snapshot();
         let segments = self.segments_by_source(&snapshot);
         let mut diffs: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
         // Locked sources: compared, or missing.
@@ -61,8 +67,8 @@ impl Registry {
     /// Returns the differences from the tool lists at a time in the past. Sources that were disabled or not yet
     /// discovered then count as new. Fails with `BAD_REQUEST` for a time in the future.
     pub async fn diff_since(&self, at: Timestamp) -> Result<CatalogDiff> {
-        let then = self.inventory_at(at).await?;
-        let snapshot = self.state.snapshot();
+        let then = self.registry.history().inventory_at(at).await?;
+        let snapshot = self.registry.state.snapshot();
         let segments = self.segments_by_source(&snapshot);
         let mut diffs: BTreeMap<SourceId, SourceDiff> = BTreeMap::new();
         // Sources that were enabled at that time.
@@ -71,7 +77,7 @@ impl Registry {
             // The same manifest: nothing to compare, and nothing to read from the store.
             let before = match segments.get(id) {
                 Some(segment) if segment.fingerprint() == manifest => continue,
-                _ => self.load_segment(manifest, state.kind == "builtin").await,
+                _ => self.registry.history().load_segment(manifest, state.kind == "builtin").await,
             };
             let diff = match (before, segments.get(id)) {
                 // A store that is down fails the request; a manifest that is gone only this source.
@@ -99,13 +105,18 @@ impl Registry {
 
     /// Collects the differences of the sources, and lists stale sources.
     fn build_diff(&self, diffs: BTreeMap<SourceId, SourceDiff>) -> CatalogDiff {
-        let stale = self.sources().into_iter().filter(|view| view.enabled && view.freshness == Freshness::Stale);
+        let stale = self
+            .registry
+            .sources()
+            .list()
+            .into_iter()
+            .filter(|view| view.enabled && view.freshness == Freshness::Stale);
         CatalogDiff { stale: stale.map(|view| view.id).collect(), ..CatalogDiff::from_sources(diffs.into_values()) }
     }
 
     /// Returns the segment of each source in the catalogue, without the tools of the host program.
     fn segments_by_source(&self, snapshot: &Snapshot) -> BTreeMap<SourceId, Arc<Segment>> {
-        let embedded = self.state.connectors.builtins().embedded_id();
+        let embedded = self.registry.state.connectors.builtins().embedded_id();
         let sources = snapshot.catalog.sources().filter(|source| source.segment.source() != embedded);
         sources.map(|source| (source.segment.source().clone(), source.segment.clone())).collect()
     }
@@ -122,7 +133,7 @@ impl Registry {
         segment: Arc<Segment>,
         is_builtin: bool,
     ) -> Result<SourceDiff> {
-        let before = self.load_segment(locked.inventory_hash, is_builtin).await.ok();
+        let before = self.registry.history().load_segment(locked.inventory_hash, is_builtin).await.ok();
         let is_locked = |before: &Segment, locked: &LockedSource| {
             let fingerprint = |entry| before.packed_tool(entry).fingerprint;
             before.entries().len() == locked.tools.len()
@@ -150,7 +161,7 @@ impl Registry {
         if let Some(error) = snapshot.invalid_sources.get(id) {
             return SourceDiff::from_error(id, Some(before), error.code, error.message.clone());
         }
-        match self.source(id) {
+        match self.registry.sources().get(id) {
             // Still declared: its tools are unknown, not removed.
             Some(view) if view.enabled => {
                 let (code, message) = match view.last_error {
@@ -170,7 +181,7 @@ impl Registry {
         diffs: &mut BTreeMap<SourceId, SourceDiff>,
         before: impl Fn(&SourceId) -> Option<Fingerprint>,
     ) {
-        for view in self.sources() {
+        for view in self.registry.sources().list() {
             let Some(error) = view.last_error.filter(|_| view.enabled && view.status == DiscoveryStatus::Failed) else {
                 continue;
             };

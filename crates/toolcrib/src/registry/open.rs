@@ -14,7 +14,7 @@ use crate::connectors::{Connectors, SourceEvents};
 use crate::maintenance::Maintenance;
 use crate::monitoring::Monitoring;
 use crate::refresh::{Refresh, Refresher};
-use crate::state::{ConfiguredSettings, State};
+use crate::state::State;
 use crate::store::{MemoryStore, Store, StoreState};
 use crate::tasks::Tasks;
 
@@ -91,21 +91,10 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Applies a configuration that was read again. Only sources of the configuration change; those added at run time
-    /// stay. Fails, before anything changes, while the journal is damaged or too new.
-    pub async fn reconfigure(&self, config: &Config) -> Result<()> {
-        self.state.snapshot().ensure_usable()?;
-        self.state.settings.store(Arc::new(ConfiguredSettings::from_config(config)));
-        self.state.reconcile(config).await?;
-        self.state.republish().await;
-        self.record_builtins().await;
-        Ok(())
-    }
-
     /// Records the built-in tools of this version where they differ from the stored manifest. Listing them makes no
     /// requests, so they are never missing. On the next start of the same version the fingerprints are equal, and
     /// nothing is written.
-    async fn record_builtins(&self) {
+    pub(super) async fn record_builtins(&self) {
         let snapshot = self.state.snapshot();
         if snapshot.ensure_usable().is_err() {
             return;

@@ -5,6 +5,9 @@
 //! address, settings), the status in the store (last discoveries of any process), and the connector slot (connection
 //! and breaker of this process). Building one makes no requests.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde::Serialize;
 use toolcrib_core::config::Override;
 use toolcrib_core::config::show::{mask_args, mask_text, mask_url};
@@ -15,10 +18,11 @@ use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::tool::{SEPARATOR, ToolName};
-use toolcrib_core::{Code, Source, SourceId, Timestamp};
+use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use super::Registry;
 use crate::breaker::{BreakerState, BreakerView};
+use crate::call::{McpCapability, explain_source};
 use crate::connectors::SlotStatus;
 use crate::state::Snapshot;
 use crate::store::{ErrorSummary, SourceStatus};
@@ -100,10 +104,18 @@ pub enum ConnectionState {
     BreakerOpen,
 }
 
-impl Registry {
+/// The sources of a registry: reads, declares and switches them; see [`Registry::sources`].
+///
+/// More than twenty methods, because every question about a source and every change of one is asked here.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    pub(super) registry: &'a Registry,
+}
+
+impl Sources<'_> {
     /// Returns every source, ordered by id. Makes no requests.
-    pub fn sources(&self) -> Vec<SourceView> {
-        let snapshot = self.state.snapshot();
+    pub fn list(&self) -> Vec<SourceView> {
+        let snapshot = self.registry.state.snapshot();
         let mut views: Vec<SourceView> =
             snapshot.inventory.sources().filter_map(|(id, _)| self.build_source_view(&snapshot, id)).collect();
         let undeclared = snapshot.invalid_sources.iter().filter(|(id, _)| snapshot.inventory.source(id).is_none());
@@ -113,22 +125,50 @@ impl Registry {
     }
 
     /// Returns one source.
-    pub fn source(&self, id: &SourceId) -> Option<SourceView> {
-        let snapshot = self.state.snapshot();
+    pub fn get(&self, id: &SourceId) -> Option<SourceView> {
+        let snapshot = self.registry.state.snapshot();
         self.build_source_view(&snapshot, id)
             .or_else(|| snapshot.invalid_sources.get(id).map(|error| invalid_source_view(id, error)))
     }
 
     /// Returns a source with default settings and overrides applied.
-    pub fn effective_source(&self, id: &SourceId) -> Option<std::sync::Arc<Source>> {
-        self.state.snapshot().effective_sources.get(id).cloned()
+    pub fn effective(&self, id: &SourceId) -> Option<Arc<Source>> {
+        self.registry.state.snapshot().effective_sources.get(id).cloned()
     }
 
     /// Returns what the environment of this process overrides of a source.
-    pub fn source_override(&self, id: &SourceId) -> Option<Override> {
-        self.state.snapshot().environment.get(id)
+    pub fn environment_override(&self, id: &SourceId) -> Option<Override> {
+        self.registry.state.snapshot().environment.get(id)
     }
 
+    /// Returns the sources that must not be contacted, each with the reason.
+    pub fn blocked(&self) -> Arc<BTreeMap<SourceId, String>> {
+        self.registry.state.snapshot().blocked_sources.clone()
+    }
+    /// Returns the error for an unknown source, with the most similar known name.
+    pub fn unknown_error(&self, name: &str) -> Error {
+        self.registry.state.snapshot().unknown_source_error(name)
+    }
+    /// Returns why the tools of a source are unknown, or `None` if they are known.
+    pub fn failure(&self, id: &SourceId) -> Option<Error> {
+        explain_source(&self.registry.state.snapshot(), id, self.registry.state.now())
+    }
+    /// Returns the source that a tool name refers to: the source it names if that exists, or for a bare name the source
+    /// of the known tool. `None` means that no discovery could find the tool.
+    pub fn find_by_tool_name(&self, name: &str) -> Result<Option<SourceId>> {
+        self.registry.dispatcher.source_for_tool_name(name)
+    }
+    /// Returns the enabled sources that announced a capability at their last discovery, ordered by id. Reads the
+    /// snapshot only; sources of an untrusted file are left out, because they must not be contacted.
+    pub fn with_capability(&self, capability: McpCapability) -> Vec<SourceId> {
+        let snapshot = self.registry.state.snapshot();
+        let trusted = snapshot.enabled_sources().map(|(id, _)| id).filter(|id| snapshot.ensure_trusted(id).is_ok());
+        let has_capability = |id: &&SourceId| {
+            let status = snapshot.statuses.get(*id);
+            status.is_some_and(|status| status.capabilities.iter().any(|name| name == capability.name()))
+        };
+        trusted.filter(has_capability).cloned().collect()
+    }
     /// Builds the view of a declared source.
     fn build_source_view(&self, snapshot: &Snapshot, id: &SourceId) -> Option<SourceView> {
         let state = snapshot.inventory.source(id)?;
@@ -139,7 +179,7 @@ impl Registry {
         let config_error = snapshot.invalid_sources.get(id).filter(|error| error.code != Code::Forbidden).cloned();
         let catalog_source = snapshot.catalog.source(id);
         let enabled = snapshot.environment.is_enabled(id, state);
-        let slot_status = self.state.connectors.slot_status(id);
+        let slot_status = self.registry.state.connectors.slot_status(id);
         // Command lines and URLs may contain secrets: masked.
         let (command, args, url) = match &source.kind {
             SourceKind::Stdio(stdio) => (Some(mask_text(&stdio.command)), Some(mask_args(&stdio.args)), None),
@@ -159,7 +199,7 @@ impl Registry {
             url,
             enabled,
             status: if config_error.is_some() { DiscoveryStatus::Failed } else { discovery_status(&status) },
-            freshness: snapshot.freshness(id, self.state.now()),
+            freshness: snapshot.freshness(id, self.registry.state.now()),
             health: source_health(&status, state.manifest.is_some() || catalog_source.is_some(), &slot_status),
             // The tools of a disabled source are not listed, but known.
             tool_count: if enabled { snapshot.catalog.listed_count(id) } else { known_tool_count(state, source) },

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use toolcrib_core::Timestamp;
 
-use super::Registry;
+use super::Sources;
 use crate::connectors::SlotStatuses;
 use crate::state::Snapshot;
 
@@ -26,13 +26,13 @@ pub struct SourcesVersion {
     first_lease_end: Option<Instant>,
 }
 
-impl Registry {
-    /// Returns the current version. Take it before [`Registry::sources`]; the list is outdated once
-    /// [`Registry::is_current`] is false.
-    pub fn sources_version(&self) -> SourcesVersion {
-        let snapshot = self.state.snapshot();
-        let taken_at = self.state.now();
-        let slot_statuses = self.state.connectors.slot_statuses();
+impl Sources<'_> {
+    /// Returns the current version. Take it before [`Sources::list`]; the list is outdated once
+    /// [`Sources::is_current`] is false.
+    pub fn version(&self) -> SourcesVersion {
+        let snapshot = self.registry.state.snapshot();
+        let taken_at = self.registry.state.now();
+        let slot_statuses = self.registry.state.connectors.slot_statuses();
         // Lists that are stale already do not change by growing older.
         let expiries = snapshot.effective_sources.iter().filter_map(|(id, source)| {
             let checked_at = snapshot.statuses.get(id)?.checked_at?;
@@ -47,11 +47,11 @@ impl Registry {
     /// Whether the sources are still in the state that a version identifies. Cheap enough to be asked before every
     /// cached response: no list is rendered.
     pub fn is_current(&self, version: &SourcesVersion) -> bool {
-        let now = self.state.now();
-        Arc::ptr_eq(&version.snapshot, &self.state.snapshot())
+        let now = self.registry.state.now();
+        Arc::ptr_eq(&version.snapshot, &self.registry.state.snapshot())
             && now >= version.taken_at
             && now < version.valid_until
             && version.first_lease_end.is_none_or(|end| Instant::now() < end)
-            && self.state.connectors.slot_statuses() == version.slot_statuses
+            && self.registry.state.connectors.slot_statuses() == version.slot_statuses
     }
 }

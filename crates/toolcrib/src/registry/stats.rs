@@ -8,6 +8,7 @@ use toolcrib_core::tool::{SEPARATOR, ToolName};
 use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::Registry;
+use crate::metrics::MetricsSnapshot;
 use crate::store::{CallCount, ErrorSummary};
 use crate::usage::UsageCounts;
 
@@ -48,28 +49,33 @@ pub struct ToolStats {
     pub last_error: Option<ErrorSummary>,
 }
 
-impl Registry {
-    /// Reads the counts from the store. A registry that follows writes of other processes does so by itself. A
-    /// short-lived command calls it once before [`Registry::stats`].
-    pub async fn load_counts(&self) -> Result<()> {
-        self.dispatcher.monitoring.usage.load(&*self.state.store).await
-    }
+/// Counts of calls, cache lookups and tokens; see [`Registry::statistics`].
+#[derive(Debug, Clone, Copy)]
+pub struct Statistics<'a> {
+    pub(super) registry: &'a Registry,
+}
 
+impl Statistics<'_> {
+    /// Reads the counts from the store. A registry that follows writes of other processes does so by itself. A
+    /// short-lived command calls it once before [`Statistics::totals`].
+    pub async fn load(&self) -> Result<()> {
+        self.registry.dispatcher.monitoring.usage.load(&*self.registry.state.store).await
+    }
     /// Returns the counts of this process, and of other processes on the same store as of the last read.
-    pub fn stats(&self) -> Stats {
-        let snapshot = self.state.snapshot();
-        let UsageCounts { calls, cache_lookups } = self.dispatcher.monitoring.usage.total();
+    pub fn totals(&self) -> Stats {
+        let snapshot = self.registry.state.snapshot();
+        let UsageCounts { calls, cache_lookups } = self.registry.dispatcher.monitoring.usage.total();
         let sources: Vec<SourceStats> = snapshot
             .inventory
             .sources()
             .map(|(id, _)| {
                 let checked_at = snapshot.statuses.get(id).and_then(|status| status.checked_at);
-                let age = checked_at.map(|at| self.state.now().since(at).as_millis() as u64);
+                let age = checked_at.map(|at| self.registry.state.now().since(at).as_millis() as u64);
                 let lookups = cache_lookups.get(id);
                 SourceStats {
                     id: id.clone(),
                     cache_age_ms: age,
-                    expired: snapshot.freshness(id, self.state.now()) != Freshness::Fresh,
+                    expired: snapshot.freshness(id, self.registry.state.now()) != Freshness::Fresh,
                     hits: lookups.map_or(0, |lookups| lookups.hits),
                     misses: lookups.map_or(0, |lookups| lookups.misses),
                 }
@@ -91,11 +97,21 @@ impl Registry {
             tools,
         }
     }
+    /// Returns what this process has counted since it opened the registry.
+    pub fn metrics(&self) -> MetricsSnapshot {
+        self.registry.dispatcher.monitoring.metrics_snapshot()
+    }
+    /// Counts the tokens of tools that were not counted yet, so that
+    /// [`View::full_token_count`](toolcrib_core::catalog::View::full_token_count) only has to add them up. Neither a
+    /// start nor a discovery counts tokens: loading the tokenizer alone would take too long.
+    pub async fn count_tokens(&self) {
+        self.registry.token_counter.count_tokens().await;
+    }
 
     /// Returns the statistics of a tool, by the name that agents see. Also for tools that were removed: their counts
     /// stay.
     fn tool_stats(&self, count: &CallCount) -> ToolStats {
-        let catalog = self.catalog();
+        let catalog = self.registry.catalog();
         let segment = catalog.source(&count.source).map(|source| &source.segment);
         let position = segment.and_then(|segment| segment.position_of_original(&count.tool));
         let entry = segment.zip(position).and_then(|(segment, position)| segment.entries().get(position));

@@ -68,7 +68,7 @@ impl Registry {
         let snapshot = self.state.snapshot();
         let tool = find_tool(&snapshot, name, self.state.now())?;
         let count = self.dispatcher.monitoring.usage.tool_count(&tool.id());
-        let definition = self.effective_source(tool.source());
+        let definition = self.sources().effective(tool.source());
         ToolDetail::from_tool(&tool, definition.as_ref().map(|source| &source.kind), count)
     }
 }

@@ -11,8 +11,8 @@ use toolcrib_core::policy::Verdict;
 use toolcrib_core::tool::{ToolName, ToolNote};
 use toolcrib_core::{Result, SourceId};
 
-use super::Registry;
-use crate::call::find_tool;
+use super::{Registry, Sources};
+use crate::call::{CallOptions, find_tool};
 use crate::connector::Discovered;
 use crate::refresh::{RefreshOutcome, RequiredFreshness};
 use crate::secret::connection_fingerprint;
@@ -47,7 +47,7 @@ impl Registry {
     /// since agents may see them; hidden, internal and disabled ones are not.
     pub async fn tools(&self, filter: ToolFilter) -> Result<Vec<ToolView>> {
         let among = filter.source.as_ref().map(std::slice::from_ref);
-        self.ensure_freshness(RequiredFreshness::Discovered, among, false).await;
+        self.refresher.ensure_freshness(RequiredFreshness::Discovered, among, false, None).await;
         let view = self.view(&Caller { name: "embedder".into() });
         let tools =
             view.offered_tools().filter(|tool| filter.source.as_ref().is_none_or(|source| source == tool.source()));
@@ -58,14 +58,16 @@ impl Registry {
     pub fn tool(&self, name: &str) -> Result<ToolView> {
         ToolView::from_tool(&find_tool(&self.state.snapshot(), name, self.state.now())?)
     }
+}
 
+impl Sources<'_> {
     /// Records a tool list that the host discovered by other means, as if the source had been contacted now. `tools`
     /// are definitions as in an MCP list; those that cannot be offered are skipped with a reason.
     pub async fn record_tools(&self, id: &SourceId, tools: Vec<Box<RawValue>>) -> Result<RefreshOutcome> {
         let source =
-            self.effective_source(id).ok_or_else(|| self.state.snapshot().unknown_source_error(id.as_str()))?;
-        let now = self.state.now();
-        let fingerprint = connection_fingerprint(&self.state.store_key, &source.kind);
+            self.effective(id).ok_or_else(|| self.registry.state.snapshot().unknown_source_error(id.as_str()))?;
+        let now = self.registry.state.now();
+        let fingerprint = connection_fingerprint(&self.registry.state.store_key, &source.kind);
         // As after a discovery of this process: fresh, without failures.
         let status = SourceStatus {
             started_at: now,
@@ -82,7 +84,13 @@ impl Registry {
             tool_count: Some(count),
             error: None,
         };
-        self.refresher.record_tools(&source, discovered, status, check).await
+        self.registry.refresher.record_tools(&source, discovered, status, check).await
+    }
+
+    /// Discovers the source in a tool name ahead of a call if it was never discovered. Waits at most as long as the
+    /// call may take. A failed discovery is not an error here: the call explains it when it does not find the tool.
+    pub async fn discover_for_call(&self, name: &str, options: &CallOptions) -> Result<()> {
+        self.registry.dispatcher.discover_for_call(name, options, options.trace.as_ref()).await
     }
 }
 

@@ -9,6 +9,7 @@ use toolcrib_core::inventory::{Damage, Inventory};
 use toolcrib_core::text::sanitize_truncated;
 
 use super::Registry;
+use crate::maintenance::StoreHealth;
 use crate::state::NewerRecord;
 use crate::state::{HeadCheck, JournalDamage};
 use crate::state::{JournalEntry, READ_BATCH_SIZE};
@@ -42,7 +43,22 @@ pub struct Verification {
 /// Maximum number of faults shown from the store's own integrity check.
 const MAX_INTEGRITY_LINES: usize = 20;
 
-impl Registry {
+/// Checks and repairs the store of a registry; see [`Registry::store`].
+#[derive(Debug, Clone, Copy)]
+pub struct StoreMaintenance<'a> {
+    pub(super) registry: &'a Registry,
+}
+
+impl StoreMaintenance<'_> {
+    /// Fails if calls cannot be expected to work. A store that is down prevents changes, but not calls. The error names
+    /// no path: `/readyz` is answered without credentials.
+    pub fn check_ready(&self) -> Result<()> {
+        self.registry.maintenance.check_ready()
+    }
+    /// Returns the health of the store, without accessing it.
+    pub fn health(&self) -> StoreHealth {
+        self.registry.maintenance.store_health()
+    }
     /// Reads everything again, from the first record on. Takes time in proportion to the journal. Fails only if the
     /// store is down; damage is part of the result.
     pub async fn verify(&self) -> Result<Verification> {
@@ -58,9 +74,10 @@ impl Registry {
         };
         let mut replay = Inventory::default();
         let mut newer_record = None;
-        let store_damage = self.state.options.head_file.as_ref().and_then(|head| head.store_damage.clone());
+        let store_damage = self.registry.state.options.head_file.as_ref().and_then(|head| head.store_damage.clone());
         let mut damage = JournalDamage { store: store_damage, ..JournalDamage::default() };
-        let mut head_check = HeadCheck::new(JournalPosition::default(), self.state.remembered_position(&mut damage));
+        let mut head_check =
+            HeadCheck::new(JournalPosition::default(), self.registry.state.remembered_position(&mut damage));
         // Replay the journal.
         for stored in self.read_journal(&mut damage).await? {
             let entry = JournalEntry::parse(stored);
@@ -82,19 +99,19 @@ impl Registry {
         verification.faults.clone_from(&verification.damage);
         // Compare with what is served, then check the content that the journal refers to.
         verification.faults.extend(self.integrity_faults().await);
-        self.ignore_damage(self.state.catch_up().await)?;
-        let snapshot = self.state.snapshot();
+        self.ignore_damage(self.registry.state.catch_up().await)?;
+        let snapshot = self.registry.state.snapshot();
         // Another process may have written since the replay; then the versions differ.
         if *snapshot.inventory != replay && snapshot.inventory.version == replay.version {
             verification.faults.push("the served catalogue differs from a replay of the journal".into());
         }
         // Each source needs its definition to be contacted and its manifest to be listed.
         for (id, state) in replay.sources() {
-            if self.ignore_damage(self.state.store.definitions(&[state.definition]).await)?.is_empty() {
+            if self.ignore_damage(self.registry.state.store.definitions(&[state.definition]).await)?.is_empty() {
                 verification.faults.push(format!("the definition of `{id}` is missing"));
             }
             let Some(fingerprint) = state.manifest else { continue };
-            match self.ignore_damage(self.state.store.manifests(&[fingerprint]).await)?.pop() {
+            match self.ignore_damage(self.registry.state.store.manifests(&[fingerprint]).await)?.pop() {
                 None => verification.faults.push(format!("the manifest of `{id}` is missing")),
                 Some(packed) => {
                     verification.manifests += 1;
@@ -114,7 +131,7 @@ impl Registry {
     /// Runs the store's own integrity check; returns descriptions of faults. Reads everything.
     pub async fn integrity_faults(&self) -> Vec<String> {
         let describe = |line: &str| format!("integrity check of the store: {}", sanitize_truncated(line, 200));
-        match self.state.store.check_integrity(MAX_INTEGRITY_LINES).await {
+        match self.registry.state.store.check_integrity(MAX_INTEGRITY_LINES).await {
             Ok(lines) => lines.iter().map(|line| describe(line)).collect(),
             Err(error) => vec![describe(&error.message)],
         }
@@ -134,7 +151,7 @@ impl Registry {
         let mut records: Vec<StoredRecord> = Vec::new();
         loop {
             let after = records.last().map_or(0, |last| last.seq);
-            let batch = match self.state.store.records(after, READ_BATCH_SIZE).await {
+            let batch = match self.registry.state.store.records(after, READ_BATCH_SIZE).await {
                 Err(error) if StoreState::from_error(&error) == StoreState::Damaged => {
                     damage.log.add(Damage::UnreadableAfter { seq: after, reason: error.message });
                     return Ok(records);

@@ -116,7 +116,7 @@ async fn bad_servers_fail_alone_with_a_reason() {
 
     for (name, _, ends) in &cases {
         let outcome = outcomes.iter().find(|outcome| outcome.source == id(name)).unwrap();
-        let view = fixture.source(&id(name)).unwrap();
+        let view = fixture.sources().get(&id(name)).unwrap();
         match ends {
             Failed(code, parts) => {
                 assert_eq!(

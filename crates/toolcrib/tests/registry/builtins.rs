@@ -31,7 +31,7 @@ async fn an_embedding_host_can_register_tools() {
         (error.code, error.message.as_str()),
         (Code::Conflict, "a built-in tool named `greet` exists already, from `embedded`")
     );
-    let stats = fixture.stats();
+    let stats = fixture.statistics().totals();
     assert_eq!((stats.tools[0].name.as_str(), stats.tools[0].calls), ("greet", 1));
 }
 

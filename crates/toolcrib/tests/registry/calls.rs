@@ -111,17 +111,17 @@ async fn an_abandoned_call_is_counted() {
     let held = call(&fixture, "git__push", json!({}));
     let in_flight = async {
         run_pending_tasks().await;
-        fixture.metrics().calls_in_flight
+        fixture.statistics().metrics().calls_in_flight
     };
     tokio::select! {
         _ = held => panic!("the call is held"),
         in_flight = in_flight => assert_eq!(in_flight, 1),
     }
-    let measures = fixture.metrics();
+    let measures = fixture.statistics().metrics();
     let counted = &measures.calls[&Some(id("git"))];
     assert_eq!(measures.calls_in_flight, 0);
     assert_eq!(counted.by_code.clone().into_iter().collect::<Vec<_>>(), [("OK", 1), ("TOOL_EXECUTION_FAILED", 1)]);
-    assert_eq!((counted.durations.count, fixture.stats().errors), (2, 1));
+    assert_eq!((counted.durations.count, fixture.statistics().totals().errors), (2, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,7 +153,7 @@ async fn a_call_is_measured_and_counted() {
     fixture.manual_clock.advance(Duration::from_secs(1));
     call(&fixture, "git__push", json!({})).await.unwrap();
     call(&fixture, "git__nothing", json!({})).await.unwrap_err();
-    let stats = fixture.stats();
+    let stats = fixture.statistics().totals();
     assert_eq!((stats.calls, stats.errors, stats.tools.len()), (2, 1, 1));
     let push = &stats.tools[0];
     assert_eq!((push.name.as_str(), push.calls, push.errors), ("git__push", 2, 1));
@@ -183,10 +183,10 @@ async fn policy_rules_apply_to_lists_and_calls() {
     ] {
         assert_eq!(call_outcome(&fixture, name, json!({})).await, expected, "{name}");
     }
-    let measures = fixture.metrics();
+    let measures = fixture.statistics().metrics();
     assert_eq!(measures.calls[&Some(id("git"))].by_code["FORBIDDEN"], 2, "counted for their source");
     assert_eq!(measures.calls[&None].by_code.keys().collect::<Vec<_>>(), [&"TOOL_NOT_IMPLEMENTED"]);
-    assert_eq!(fixture.stats().calls, 1, "only executed calls are counted as calls");
+    assert_eq!(fixture.statistics().totals().calls, 1, "only executed calls are counted as calls");
     let consent = || CallOptions { consent: true, ..CallOptions::default() };
     assert!(fixture.call(&agent(), "git__push", json!({}), consent()).await.is_ok());
     for name in ["git__delete", "git__secret"] {
@@ -314,7 +314,7 @@ async fn a_first_call_discovers_its_own_source_only() {
     assert_eq!((git.discoveries(), hub.discoveries()), (1, 0), "a bare name may be of any source: none is waited for");
     assert!(call(&fixture, "push", json!({})).await.is_ok());
     let cached_only = || CallOptions { skip_discovery: true, ..CallOptions::default() };
-    fixture.invalidate(None).await.unwrap();
+    fixture.sources().invalidate(None).await.unwrap();
     assert!(fixture.call(&agent(), "git__push", json!({}), cached_only()).await.is_ok());
     assert_eq!(git.discoveries(), 1);
 }
@@ -368,6 +368,6 @@ async fn secrets_in_responses_of_a_source_are_redacted() {
         ScriptedReply::Result(json!({"content": [{"type": "text", "text": "hunter2hunter2?"}], "isError": true}))
     });
     assert!(call(&fixture, "git__push", json!({})).await.unwrap().is_error());
-    let stats = serde_json::to_string(&fixture.stats()).unwrap();
+    let stats = serde_json::to_string(&fixture.statistics().totals()).unwrap();
     assert!(stats.contains("***?") && !stats.contains("hunter2"), "{stats}");
 }

@@ -25,7 +25,7 @@ async fn opening_contacts_no_source() {
         (git.status, git.freshness, git.health),
         (DiscoveryStatus::Never, Freshness::Missing, SourceHealth::Unknown)
     );
-    assert_eq!(fixture.due_sources(), [id("git"), id("hub")]);
+    assert_eq!(fixture.refresher().due_sources(), [id("git"), id("hub")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,7 +39,7 @@ async fn the_first_list_discovers_missing_sources_and_the_second_contacts_none()
     }
     let view = fixture.source_view("git");
     assert_eq!((view.status, view.freshness, view.tool_count), (DiscoveryStatus::Success, Freshness::Fresh, 2));
-    let stats = fixture.stats();
+    let stats = fixture.statistics().totals();
     assert_eq!((stats.hits, stats.misses, stats.tool_count), (2, 2, 3));
 }
 
@@ -182,7 +182,7 @@ async fn first_start_timeout_takes_precedence_over_discovery_timeout() {
     let fixture = open(&[("git", &git)]).await;
     let before = fixture.source_view("git").config_hash;
     let again = fixture.open_again("sources: { git: { command: scripted, first_start_timeout: 7s } }").await;
-    assert_eq!(again.source(&id("git")).unwrap().config_hash, before);
+    assert_eq!(again.sources().get(&id("git")).unwrap().config_hash, before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,7 +207,7 @@ async fn a_fresh_list_is_refreshed_only_by_force_and_no_change_is_no_event() {
     assert_eq!((forced.added.len(), forced.inventory_hash), (0, first.inventory_hash));
     assert_eq!(git.discoveries(), 2);
     assert_eq!(fixture.journal_len().await, length, "no change, no event");
-    assert_eq!(fixture.checks(&id("git")).await.unwrap().len(), 2, "but one more check");
+    assert_eq!(fixture.history().checks(&id("git")).await.unwrap().len(), 2, "but one more check");
     assert_eq!(fixture.source_view("git").last_checked, Some(fixture.options.clock.now()));
 }
 
@@ -225,7 +225,7 @@ async fn a_refresh_returns_its_delta_and_records_it() {
         (delta.changed[0].name.as_str(), &delta.changed[0].fields),
         ("git__push", &vec!["description".to_owned()])
     );
-    let last = fixture.history(&HistoryQuery::after(0)).await.unwrap().pop().unwrap();
+    let last = fixture.history().records(&HistoryQuery::after(0)).await.unwrap().pop().unwrap();
     assert_eq!((last.kind.as_str(), last.source.as_deref()), ("InventoryRecorded", Some("git")));
     assert_eq!(last.data["removed"], serde_json::json!(["pull"]));
 }
@@ -268,12 +268,12 @@ async fn a_host_can_record_its_own_discovery() {
     assert_eq!(record_tools(&fixture, &["add", "push"]).await.status, RefreshStatus::Unchanged);
     assert_eq!(list_tools(&fixture).await, ["git__add", "git__push"]);
     assert_eq!((git.discoveries(), fixture.source_view("git").freshness), (0, Freshness::Fresh));
-    assert_eq!(fixture.record_tools(&id("hub"), Vec::new()).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(fixture.sources().record_tools(&id("hub"), Vec::new()).await.unwrap_err().code, Code::NotFound);
 }
 
 async fn record_tools(fixture: &TestRegistry, names: &[&str]) -> toolcrib::RefreshOutcome {
     let raw = |name: &&str| serde_json::value::to_raw_value(&tool_json(name, "Recorded")).unwrap();
-    fixture.registry.record_tools(&id("git"), names.iter().map(raw).collect()).await.unwrap()
+    fixture.registry.sources().record_tools(&id("git"), names.iter().map(raw).collect()).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -287,7 +287,7 @@ async fn the_last_hundred_checks_are_kept() {
         }
         force_refresh(&fixture, "git").await;
     }
-    let checks = fixture.checks(&id("git")).await.unwrap();
+    let checks = fixture.history().checks(&id("git")).await.unwrap();
     assert_eq!(checks.len(), 100);
     assert_eq!(checks[0].error.as_ref().unwrap().message, "the end");
     assert_eq!((checks[0].at, checks[1].tool_count), (fixture.options.clock.now(), Some(1)));
@@ -346,7 +346,7 @@ async fn endless_change_notifications_are_rate_limited() {
 async fn cached_tools_contact_no_source() {
     let git = ScriptedSource::new(["push"]);
     let fixture = open(&[("git", &git)]).await;
-    assert!(fixture.ensure_freshness(RequiredFreshness::Cached, None, false).await.is_empty());
+    assert!(fixture.refresher().ensure_freshness(RequiredFreshness::Cached, None, false, None).await.is_empty());
     assert_eq!((cached_tools(&fixture).len(), git.discoveries()), (0, 0));
 }
 

@@ -73,13 +73,13 @@ async fn api_requirements_are_derived_from_the_tools() {
     let shop = ScriptedSource::new([wants]);
     let fixture = open_yaml("sources: { shop: { openapi: shop.yaml } }", &[("shop", &shop)]).await;
     assert_eq!(
-        fixture.api_requirements(&id("shop")),
+        fixture.sources().api_requirements(&id("shop")),
         toolcrib::registry::ApiRequirements::default(),
         "nothing is known yet"
     );
     fixture.tools(toolcrib::registry::ToolFilter::default()).await.unwrap();
-    let needs = fixture.api_requirements(&id("shop"));
+    let needs = fixture.sources().api_requirements(&id("shop"));
     let token = MissingScheme { scheme: "token".into(), kind: "bearer".into(), tools: 1 };
     assert_eq!((needs.auth_missing, needs.servers[0].url.as_str()), (vec![token], "https://shop.example/v1"));
-    assert_eq!(fixture.api_requirements(&id("other")), toolcrib::registry::ApiRequirements::default());
+    assert_eq!(fixture.sources().api_requirements(&id("other")), toolcrib::registry::ApiRequirements::default());
 }

@@ -36,7 +36,7 @@ async fn a_list_is_fresh_for_its_ttl() {
         );
     }
     assert_eq!(fixture.source_view("git").ttl_ms, 120_000);
-    assert_eq!(fixture.due_sources(), [id("git"), id("hub")]);
+    assert_eq!(fixture.refresher().due_sources(), [id("git"), id("hub")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,7 +67,7 @@ async fn without_revalidation_a_stale_list_stays_until_it_is_refreshed() {
     assert_eq!(list_tools(&fixture).await, ["git__push"]);
     run_pending_tasks().await;
     assert_eq!(git.discoveries(), 1);
-    fixture.ensure_freshness(RequiredFreshness::Fresh, None, false).await;
+    fixture.refresher().ensure_freshness(RequiredFreshness::Fresh, None, false, None).await;
     assert_eq!((cached_tools(&fixture), git.discoveries()), (vec!["git__pull".to_owned()], 2));
 }
 
@@ -153,22 +153,30 @@ async fn a_reader_that_gives_up_does_not_discard_a_running_discovery() {
     wait_until("the discovery started", || git.discoveries() == 1).await;
     hand.advance(Duration::from_secs(1));
     for round in 1..=2 {
-        let pending =
-            other_process.pending_discoveries(RequiredFreshness::Fresh, None, BackoffPolicy::Respect, false).remove(0);
+        let pending = other_process
+            .refresher()
+            .pending_discoveries(RequiredFreshness::Fresh, None, BackoffPolicy::Respect, false)
+            .remove(0);
         assert_eq!(pending.source.failed_before, round == 2);
         let source = pending.source.clone();
         assert!(tokio::time::timeout(Duration::from_secs(2), pending.outcome).await.is_err());
-        other_process.record_wait_timeout(&source, Duration::from_secs(2)).await.unwrap();
-        let view = other_process.source(&id("git")).unwrap();
+        other_process.refresher().record_wait_timeout(&source, Duration::from_secs(2)).await.unwrap();
+        let view = other_process.sources().get(&id("git")).unwrap();
         let failure = view.last_error.unwrap().message;
         assert!(failure.starts_with("it was not discovered within 2s"), "{failure}");
         assert_eq!((view.failures, view.last_checked.is_some()), (round, true));
         assert!(
-            other_process.pending_discoveries(RequiredFreshness::Fresh, None, BackoffPolicy::Respect, false).is_empty(),
+            other_process
+                .refresher()
+                .pending_discoveries(RequiredFreshness::Fresh, None, BackoffPolicy::Respect, false)
+                .is_empty(),
             "the source is in backoff"
         );
         assert_eq!(
-            other_process.pending_discoveries(RequiredFreshness::Fresh, None, BackoffPolicy::Ignore, false).len(),
+            other_process
+                .refresher()
+                .pending_discoveries(RequiredFreshness::Fresh, None, BackoffPolicy::Ignore, false)
+                .len(),
             1
         );
         hand.advance(Duration::from_secs(5));
@@ -176,17 +184,20 @@ async fn a_reader_that_gives_up_does_not_discard_a_running_discovery() {
     git.resume();
     assert_eq!(waiting.await.unwrap().added, ["git__push"]);
     assert_eq!(list_tools(&other_process).await, ["git__push"]);
-    assert_eq!(other_process.source(&id("git")).unwrap().failures, 0);
+    assert_eq!(other_process.sources().get(&id("git")).unwrap().failures, 0);
     assert_eq!(git.discoveries(), 1);
     // Giving up after the discovery has finished does not overwrite its result.
     git.pause();
-    registry.invalidate(None).await.unwrap();
-    let pending = registry.pending_discoveries(RequiredFreshness::Fresh, None, BackoffPolicy::Respect, false).remove(0);
+    registry.sources().invalidate(None).await.unwrap();
+    let pending = registry
+        .refresher()
+        .pending_discoveries(RequiredFreshness::Fresh, None, BackoffPolicy::Respect, false)
+        .remove(0);
     let source = pending.source.clone();
     git.resume();
     pending.outcome.await;
-    registry.record_wait_timeout(&source, Duration::from_secs(2)).await.unwrap();
-    assert_eq!(registry.source(&id("git")).unwrap().failures, 0);
+    registry.refresher().record_wait_timeout(&source, Duration::from_secs(2)).await.unwrap();
+    assert_eq!(registry.sources().get(&id("git")).unwrap().failures, 0);
 }
 
 /// Regression: a clock that was set back by a year left sources paused, stale or superseded for that year.
@@ -270,18 +281,18 @@ async fn an_invalidated_source_is_due_and_stays_listed() {
     let git = ScriptedSource::new(["push"]);
     let fixture = open(&[("git", &git)]).await;
     list_tools(&fixture).await;
-    fixture.invalidate(Some(&id("git"))).await.unwrap();
+    fixture.sources().invalidate(Some(&id("git"))).await.unwrap();
     assert_eq!((fixture.source_view("git").freshness, cached_tools(&fixture).len()), (Freshness::Stale, 1));
     assert_eq!(refresh(&fixture, "git").await.status, RefreshStatus::Unchanged);
     assert_eq!((fixture.source_view("git").freshness, git.discoveries()), (Freshness::Fresh, 2));
-    fixture.invalidate(None).await.unwrap();
+    fixture.sources().invalidate(None).await.unwrap();
     git.set_tools(["pull"]);
     assert_eq!(
         (list_tools(&fixture).await, git.discoveries()),
         (vec!["git__pull".to_owned()], 3),
         "the next list refreshes"
     );
-    let error = fixture.invalidate(Some(&id("gitt"))).await.unwrap_err();
+    let error = fixture.sources().invalidate(Some(&id("gitt"))).await.unwrap_err();
     assert_eq!(error.message, "no source named `gitt`; did you mean `git`?");
 }
 
@@ -309,6 +320,6 @@ async fn a_clock_set_back_makes_a_list_stale() {
     let options = RegistryOptions { clock, ..fixture.options.clone() };
     let registry = toolcrib::Registry::open(crate::support::config("sources: { git: { command: scripted } }"), options);
     let registry = registry.await.unwrap();
-    assert_eq!(registry.source(&id("git")).unwrap().freshness, Freshness::Stale);
+    assert_eq!(registry.sources().get(&id("git")).unwrap().freshness, Freshness::Stale);
     assert_eq!(list_tools(&registry).await, ["git__push"]);
 }

@@ -60,15 +60,15 @@ async fn raw_results_are_passed_unchanged_and_the_setting_needs_no_reconnect() {
     let result_text = async || output_text(&call(&fixture, "git__say", json!({})).await.unwrap());
     assert_eq!(result_text().await, DIRTY);
     for (settings, expected) in [("", CLEAN), (", results: raw", DIRTY), (", results: clean", CLEAN)] {
-        fixture.reconfigure(&config(&yaml(settings))).await.unwrap();
+        fixture.configuration().apply(&config(&yaml(settings))).await.unwrap();
         assert_eq!(result_text().await, expected, "{settings}");
     }
     let defaults = format!("{}\ndefaults: {{ results: raw }}", yaml(""));
-    fixture.reconfigure(&config(&defaults)).await.unwrap();
+    fixture.configuration().apply(&config(&defaults)).await.unwrap();
     assert_eq!(result_text().await, DIRTY);
     assert_eq!(say.discoveries(), 1);
     // Any other change reconnects. Exactly one close afterwards proves that the changes above did not.
-    fixture.reconfigure(&config(&yaml(", title: Other"))).await.unwrap();
+    fixture.configuration().apply(&config(&yaml(", title: Other"))).await.unwrap();
     wait_until("the connection is closed", || say.closes() > 0).await;
     assert_eq!(say.closes(), 1);
 }

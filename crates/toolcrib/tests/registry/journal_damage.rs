@@ -56,15 +56,15 @@ impl JournalFixture {
         let registry = open(home.path()).await;
         registry.refresh(Refresh::default()).await;
         let extra = config("sources: { extra: { command: z } }").sources[0].source.clone().unwrap();
-        registry.declare(extra, actor(), None).await.unwrap();
-        let valid = registry.create_token("valid", Role::Agent, None, actor()).await.unwrap().token;
-        let revoked = registry.create_token("revoked", Role::Admin, None, actor()).await.unwrap().token;
-        registry.revoke_token("revoked", actor()).await.unwrap();
+        registry.sources().declare(extra, actor(), None).await.unwrap();
+        let valid = registry.tokens().create("valid", Role::Agent, None, actor()).await.unwrap().token;
+        let revoked = registry.tokens().create("revoked", Role::Admin, None, actor()).await.unwrap().token;
+        registry.tokens().revoke("revoked", actor()).await.unwrap();
         let pull = ToolId { source: id("git"), name: "pull".into() };
         for command in [Command::DisableTool(pull), Command::Disable(id("mail"))] {
             registry.execute(command, actor()).await.unwrap();
         }
-        assert_eq!(registry.verify().await.unwrap().faults, [""; 0]);
+        assert_eq!(registry.store().verify().await.unwrap().faults, [""; 0]);
         let records = registry.inventory().version;
         registry.close().await;
         assert!(records >= 10, "{records}");
@@ -124,27 +124,27 @@ impl JournalCopy<'_> {
 
     async fn assert_all_refused(&self, registry: &Registry, state: StoreState, named: &str, what: &str) {
         let assert_unavailable = |code: Code| assert_eq!(code, Code::StoreUnavailable, "{what}");
-        assert!(registry.damage_error().is_some(), "{what}");
-        assert_unavailable(registry.ensure_tokens_reliable().unwrap_err().code);
-        assert_unavailable(registry.check_ready().unwrap_err().code);
-        assert_eq!(registry.store_health().state, state, "{what}");
+        assert!(registry.store().damage_error().is_some(), "{what}");
+        assert_unavailable(registry.tokens().ensure_reliable().unwrap_err().code);
+        assert_unavailable(registry.store().check_ready().unwrap_err().code);
+        assert_eq!(registry.store().health().state, state, "{what}");
         for tool in ["git__push", "git__pull", "git__drop", "mail__send", "extra__look", "no__such"] {
             assert_unavailable(call(registry, tool, json!({})).await.unwrap_err().code);
         }
         for command in [Command::Enable(id("mail")), Command::Disable(id("git")), Command::RevokeToken("x".into())] {
             assert_unavailable(registry.execute(command, actor()).await.unwrap_err().code);
         }
-        assert_unavailable(registry.create_token("new", Role::Agent, None, actor()).await.unwrap_err().code);
-        assert_unavailable(registry.invalidate(None).await.unwrap_err().code);
+        assert_unavailable(registry.tokens().create("new", Role::Agent, None, actor()).await.unwrap_err().code);
+        assert_unavailable(registry.sources().invalidate(None).await.unwrap_err().code);
         let refreshed = registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
         assert!(refreshed.iter().all(|outcome| !outcome.contacted), "{what}");
-        let verified = registry.verify().await.unwrap();
+        let verified = registry.store().verify().await.unwrap();
         assert!(verified.damage.iter().any(|fault| fault.contains(named)), "{what}: {named}: {:?}", verified.damage);
         assert_eq!(verified.store, state, "{what}");
         // Reading works, and terminates.
-        registry.history(&HistoryQuery::after(0)).await.unwrap();
-        registry.history(&HistoryQuery::default()).await.unwrap();
-        registry.stats();
+        registry.history().records(&HistoryQuery::after(0)).await.unwrap();
+        registry.history().records(&HistoryQuery::default()).await.unwrap();
+        registry.statistics().totals();
         cached_tools(registry);
     }
 
@@ -152,11 +152,11 @@ impl JournalCopy<'_> {
     async fn check_accept_damage(self, what: &str) {
         let data = self.home.path();
         let mut registry = open(data).await;
-        let damage = registry.describe_damage().await;
+        let damage = registry.store().describe_damage().await;
         let highest = registry.inventory().version.max(self.original.records);
         let mut rebuilt = false;
-        if registry.needs_new_store() || !registry.integrity_faults().await.is_empty() {
-            let salvage = registry.salvage().await.unwrap();
+        if registry.store().needs_new_store() || !registry.store().integrity_faults().await.is_empty() {
+            let salvage = registry.store().salvage().await.unwrap();
             let now = registry.now();
             registry.close().await;
             let existed = self.database_path().exists();
@@ -166,24 +166,24 @@ impl JournalCopy<'_> {
             registry = open(data).await;
             rebuilt = true;
         }
-        let accepted = registry.accept_described_damage(damage, actor()).await.unwrap();
+        let accepted = registry.store().accept_described_damage(damage, actor()).await.unwrap();
         assert!(accepted.seq > highest, "{what}: {} {highest}", accepted.seq);
-        assert_eq!(registry.tokens(), [], "{what}");
+        assert_eq!(registry.tokens().list(), [], "{what}");
         registry.close().await;
 
         let registry = open(data).await;
-        registry.check_ready().unwrap();
-        let verified = registry.verify().await.unwrap();
+        registry.store().check_ready().unwrap();
+        let verified = registry.store().verify().await.unwrap();
         assert_eq!((verified.store, verified.damage), (StoreState::Ok, vec![]), "{what}");
         if !rebuilt {
             assert_eq!(verified.faults, [""; 0], "{what}");
         }
         for token in [&self.original.revoked, &self.original.valid] {
-            assert_eq!(registry.token_by_hash(&Fingerprint::digest(token)), None, "{what}");
+            assert_eq!(registry.tokens().find_by_hash(&Fingerprint::digest(token)), None, "{what}");
         }
         registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
         assert_eq!(call(&registry, "git__drop", json!({})).await.unwrap_err().code, Code::Forbidden, "{what}");
-        registry.create_token("valid", Role::Agent, None, actor()).await.unwrap();
+        registry.tokens().create("valid", Role::Agent, None, actor()).await.unwrap();
         registry.close().await;
     }
 }
@@ -193,13 +193,13 @@ async fn an_intact_journal_is_served() {
     let original = JournalFixture::new().await;
     let copy = original.copy();
     let registry = open(copy.home.path()).await;
-    registry.check_ready().unwrap();
-    assert_eq!(registry.store_health().state, StoreState::Ok);
-    assert!(registry.token_by_hash(&Fingerprint::digest(&original.valid)).is_some());
-    assert!(registry.token_by_hash(&Fingerprint::digest(&original.revoked)).is_none());
+    registry.store().check_ready().unwrap();
+    assert_eq!(registry.store().health().state, StoreState::Ok);
+    assert!(registry.tokens().find_by_hash(&Fingerprint::digest(&original.valid)).is_some());
+    assert!(registry.tokens().find_by_hash(&Fingerprint::digest(&original.revoked)).is_none());
     call(&registry, "git__push", json!({})).await.unwrap();
-    assert_eq!(registry.accept_damage(actor()).await.unwrap(), None, "there is nothing to accept");
-    let verified = registry.verify().await.unwrap();
+    assert_eq!(registry.store().accept_damage(actor()).await.unwrap(), None, "there is nothing to accept");
+    let verified = registry.store().verify().await.unwrap();
     assert_eq!((verified.damage, verified.accepted), (vec![], vec![]));
     registry.close().await;
 }
@@ -339,7 +339,7 @@ async fn an_older_copy_or_another_store_is_detected() {
     copy.check_fails_closed(StoreState::Damaged, "the end is missing", "a shorter store").await;
     let registry = open(other.home.path()).await;
     for number in 0..4 {
-        registry.create_token(&format!("t{number}"), Role::Agent, None, actor()).await.unwrap();
+        registry.tokens().create(&format!("t{number}"), Role::Agent, None, actor()).await.unwrap();
     }
     registry.close().await;
     let copy = original.copy();
@@ -366,7 +366,7 @@ async fn an_unreadable_head_is_damage_and_an_absent_one_is_written() {
     let remembered = fs::read(&head).unwrap();
     fs::remove_file(&head).unwrap();
     let registry = open(copy.home.path()).await;
-    registry.check_ready().unwrap();
+    registry.store().check_ready().unwrap();
     registry.close().await;
     assert_eq!(fs::read(&head).unwrap(), remembered);
 }
@@ -377,7 +377,7 @@ async fn an_outdated_head_is_no_damage() {
     let original = JournalFixture::new().await;
     let copy = original.copy();
     let registry = open(copy.home.path()).await;
-    registry.create_token("more", Role::Agent, None, actor()).await.unwrap();
+    registry.tokens().create("more", Role::Agent, None, actor()).await.unwrap();
     registry.close().await;
     fs::copy(original.home.path().join("head"), copy.home.path().join("head")).unwrap();
     copy.execute_sql(
@@ -386,7 +386,7 @@ async fn an_outdated_head_is_no_damage() {
     )
     .await;
     let registry = open(copy.home.path()).await;
-    registry.check_ready().unwrap();
+    registry.store().check_ready().unwrap();
     assert_eq!(registry.inventory().version, original.records + 2);
     registry.close().await;
     assert!(fs::read_to_string(copy.home.path().join("head")).unwrap().contains(&(original.records + 2).to_string()));
@@ -398,18 +398,18 @@ async fn a_running_process_stops_at_damage_and_continues_after_acceptance() {
     let original = JournalFixture::new().await;
     let copy = original.copy();
     let running = open(copy.home.path()).await;
-    running.check_ready().unwrap();
+    running.store().check_ready().unwrap();
     copy.execute_sql(&format!("DELETE FROM journal WHERE seq = {}", original.records)).await;
-    wait_until("the missing end is noticed", || running.check_ready().is_err()).await;
+    wait_until("the missing end is noticed", || running.store().check_ready().is_err()).await;
     call(&running, "git__push", json!({})).await.unwrap_err();
     let other = open(copy.home.path()).await;
-    let accepted = other.accept_damage(actor()).await.unwrap().unwrap();
+    let accepted = other.store().accept_damage(actor()).await.unwrap().unwrap();
     assert_eq!(accepted.revoked_tokens, ["valid"]);
     assert_eq!((accepted.disabled_tools, accepted.runtime_sources), (vec!["git/pull".into()], vec!["extra".into()]));
     assert_eq!(accepted.disabled_sources, [""; 0], "that record is lost");
     other.close().await;
-    wait_until("it is noticed", || running.check_ready().is_ok()).await;
-    assert_eq!(running.tokens(), []);
+    wait_until("it is noticed", || running.store().check_ready().is_ok()).await;
+    assert_eq!(running.tokens().list(), []);
     call(&running, "git__push", json!({})).await.unwrap();
     call(&running, "mail__send", json!({})).await.unwrap_err();
     running.close().await;
@@ -421,23 +421,23 @@ async fn a_removed_or_replaced_file_prevents_writes() {
     for swapped in [false, true] {
         let copy = original.copy();
         let running: Arc<Registry> = Arc::new(open(copy.home.path()).await);
-        running.create_token("before", Role::Agent, None, actor()).await.unwrap();
+        running.tokens().create("before", Role::Agent, None, actor()).await.unwrap();
         let moved_file = copy.home.path().join("moved.db");
         fs::rename(copy.database_path(), &moved_file).unwrap();
         if swapped {
             fs::copy(original.home.path().join("toolcrib.db"), copy.database_path()).unwrap();
         }
         // Immediately, before the periodic check: an acknowledged write must be durable.
-        let refused = running.create_token("after", Role::Agent, None, actor()).await.unwrap_err();
+        let refused = running.tokens().create("after", Role::Agent, None, actor()).await.unwrap_err();
         assert_eq!((refused.code, StoreState::from_error(&refused)), (Code::StoreUnavailable, StoreState::Missing));
-        wait_until("it is noticed", || running.store_health().state == StoreState::Missing).await;
-        assert_eq!(running.check_ready().unwrap_err().code, Code::StoreUnavailable);
+        wait_until("it is noticed", || running.store().health().state == StoreState::Missing).await;
+        assert_eq!(running.store().check_ready().unwrap_err().code, Code::StoreUnavailable);
         assert!(cached_tools(&running).contains(&"git__push".to_owned()), "the catalogue is in memory");
-        running.create_token("after", Role::Agent, None, actor()).await.unwrap_err();
+        running.tokens().create("after", Role::Agent, None, actor()).await.unwrap_err();
         // The file comes back.
         fs::rename(&moved_file, copy.database_path()).unwrap();
-        wait_until("it is noticed", || running.store_health().state == StoreState::Ok).await;
-        running.create_token("again", Role::Agent, None, actor()).await.unwrap();
+        wait_until("it is noticed", || running.store().health().state == StoreState::Ok).await;
+        running.tokens().create("again", Role::Agent, None, actor()).await.unwrap();
         Arc::into_inner(running).unwrap().close().await;
     }
 }

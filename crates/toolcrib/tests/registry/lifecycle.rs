@@ -23,7 +23,7 @@ async fn call_echo(fixture: &SqliteRegistry) -> String {
 }
 
 fn connection_state(fixture: &SqliteRegistry) -> ConnectionState {
-    fixture.source(&id("s")).unwrap().connection
+    fixture.sources().get(&id("s")).unwrap().connection
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,12 +70,12 @@ async fn a_connected_source_is_refreshed_over_its_connection() {
 async fn a_call_of_a_stale_source_starts_one_process() {
     let fixture = open_scripted(&COUNT_FLAGS, json!({"ttl": "1ms"})).await;
     list_tools(&fixture).await;
-    wait_until("it is stale", || fixture.due_sources() == [id("s")]).await;
-    let before = fixture.checks(&id("s")).await.unwrap().len();
+    wait_until("it is stale", || fixture.refresher().due_sources() == [id("s")]).await;
+    let before = fixture.history().checks(&id("s")).await.unwrap().len();
     call_echo(&fixture).await;
     wait_until("it was looked at", || connection_state(&fixture) == ConnectionState::Connected).await;
     let deadline = Instant::now() + Duration::from_secs(20);
-    while fixture.checks(&id("s")).await.unwrap().len() == before {
+    while fixture.history().checks(&id("s")).await.unwrap().len() == before {
         assert!(Instant::now() < deadline, "the list was not refreshed");
     }
     assert_eq!(read_lines(&fixture.path("starts")).len(), 2, "one to discover, one to call");
@@ -230,8 +230,8 @@ async fn a_server_gets_a_clean_environment_and_its_configured_variables() {
     assert_eq!(environment.keys().filter(ours).collect::<Vec<_>>(), Vec::<&String>::new());
     let secret = format!(
         "{:?}{}",
-        fixture.history(&HistoryQuery::after(0)).await.unwrap(),
-        serde_json::to_string(&fixture.sources()).unwrap()
+        fixture.history().records(&HistoryQuery::after(0)).await.unwrap(),
+        serde_json::to_string(&fixture.sources().list()).unwrap()
     );
     assert!(!secret.contains("from a file"));
 }

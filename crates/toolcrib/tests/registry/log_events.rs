@@ -137,7 +137,8 @@ async fn each_event_of_the_contract_is_logged_with_its_fields() {
         }
     }
     assert_eq!(published, logged);
-    let counted: Vec<(String, u64)> = fixture.stats().tools.into_iter().map(|tool| (tool.name, tool.calls)).collect();
+    let counted: Vec<(String, u64)> =
+        fixture.statistics().totals().tools.into_iter().map(|tool| (tool.name, tool.calls)).collect();
     assert_eq!(counted, [("git__push".to_owned(), 6)]);
 
     force_refresh(&fixture, "git").await;

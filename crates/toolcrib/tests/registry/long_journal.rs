@@ -47,15 +47,15 @@ async fn a_long_journal_is_searched_page_by_page() {
     let mut seen = Vec::new();
     let mut after = Some(0);
     while let Some(from) = after {
-        let page = registry.history_page(&query(from, None)).await.unwrap();
+        let page = registry.history().page(&query(from, None)).await.unwrap();
         seen.push((page.records.iter().map(|record| record.seq).collect::<Vec<_>>(), page.next_after));
         after = page.next_after;
     }
     assert_eq!(seen, [(vec![1], Some(20_000)), (vec![25_000, 44_000], None)]);
-    let all = registry.history(&query(0, None)).await.unwrap();
+    let all = registry.history().records(&query(0, None)).await.unwrap();
     assert_eq!(all.iter().map(|record| record.seq).collect::<Vec<_>>(), touched);
-    assert_eq!(registry.history(&query(0, Some(2))).await.unwrap().len(), 2);
-    assert_eq!(registry.history_page(&query(0, Some(1))).await.unwrap().next_after, Some(1));
-    assert_eq!(registry.history_page(&query(45_000, None)).await.unwrap().next_after, None);
+    assert_eq!(registry.history().records(&query(0, Some(2))).await.unwrap().len(), 2);
+    assert_eq!(registry.history().page(&query(0, Some(1))).await.unwrap().next_after, Some(1));
+    assert_eq!(registry.history().page(&query(45_000, None)).await.unwrap().next_after, None);
     registry.close().await;
 }

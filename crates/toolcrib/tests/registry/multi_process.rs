@@ -49,7 +49,7 @@ async fn a_change_by_another_process_is_noticed_within_two_seconds() {
     })
     .await;
     assert_eq!(list_tools(&registry).await, ["s__old"]);
-    let before = registry.history(&HistoryQuery::after(0)).await.unwrap().len();
+    let before = registry.history().records(&HistoryQuery::after(0)).await.unwrap().len();
     write_tool_list(home.path(), &["new"]);
     let mut notices = registry.subscribe();
     let output = json_output(spawn_toolcrib(home.path(), &["refresh", "s", "--force"]));
@@ -60,7 +60,7 @@ async fn a_change_by_another_process_is_noticed_within_two_seconds() {
     assert!(done.elapsed() < Duration::from_secs(2), "{:?}", done.elapsed());
     assert_eq!(cached_tools(&registry), ["s__new"]);
     assert_eq!(
-        registry.history(&HistoryQuery::after(0)).await.unwrap().len(),
+        registry.history().records(&HistoryQuery::after(0)).await.unwrap().len(),
         before + 1,
         "one record for both processes"
     );
@@ -70,7 +70,7 @@ async fn a_change_by_another_process_is_noticed_within_two_seconds() {
     assert_eq!(force_refresh(&registry, "s").await.added, ["s__newer"]);
     let listed = json_output(spawn_toolcrib(home.path(), &["tools", "--cached"]));
     assert_eq!(listed["tools"][0]["name"], json!("s__newer"), "{listed}");
-    assert_eq!(registry.verify().await.unwrap().faults, Vec::<String>::new());
+    assert_eq!(registry.store().verify().await.unwrap().faults, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,7 +136,7 @@ async fn the_lease_of_a_killed_process_expires() {
     })
     .await;
     let mut other = spawn_toolcrib(home.path(), &["refresh", "s"]);
-    let status = || registry.source(&id("s")).unwrap().status;
+    let status = || registry.sources().get(&id("s")).unwrap().status;
     wait_until("the discovery is visible", || status() == DiscoveryStatus::Discovering).await;
     other.kill().unwrap();
     other.wait().unwrap();
@@ -161,6 +161,6 @@ async fn processes_share_a_failed_discovery() {
     let output = tokio::task::spawn_blocking(|| json_output(other)).await.unwrap();
     let failure = running.await.unwrap().error.unwrap();
     assert_eq!(output["results"][0]["error"]["message"], json!(failure.message), "{output}");
-    assert_eq!(registry.source(&id("s")).unwrap().status, DiscoveryStatus::Failed);
+    assert_eq!(registry.sources().get(&id("s")).unwrap().status, DiscoveryStatus::Failed);
     assert_eq!(read_lines(&home.path().join("starts")).len(), 1);
 }

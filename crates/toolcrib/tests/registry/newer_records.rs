@@ -69,13 +69,13 @@ async fn a_newer_record_that_is_not_critical_is_skipped() {
     let (home, fixture) = open_sqlite(&git).await;
     list_tools(&fixture).await;
     append_and_wait(&home, &fixture, UNKNOWN_RECORD, false, "0.9.0").await;
-    assert!(fixture.check_ready().is_ok());
+    assert!(fixture.store().check_ready().is_ok());
     call(&fixture, "git__push", json!({})).await.unwrap();
     fixture.execute(Command::Disable(id("git")), Actor::new("test")).await.unwrap();
-    let verified = fixture.verify().await.unwrap();
+    let verified = fixture.store().verify().await.unwrap();
     assert_eq!((verified.unknown_events, verified.upgrade, verified.faults), (1, None, vec![]));
     let reopened = fixture.open_again(YAML).await;
-    assert!(reopened.check_ready().is_ok());
+    assert!(reopened.store().check_ready().is_ok());
     reopened.close().await;
 }
 
@@ -86,16 +86,16 @@ async fn a_newer_critical_record_prevents_calls_and_writes() {
     list_tools(&fixture).await;
     let greet = BuiltinDefinition::new("greet", "Greets", json!({"type": "object"})).unwrap();
     fixture.register_builtin(greet, Some(handler(|_| async { Ok(BuiltinOutput::text("hello")) }))).unwrap();
-    fixture.create_token("ci", Role::Agent, None, Actor::new("test")).await.unwrap();
+    fixture.tokens().create("ci", Role::Agent, None, Actor::new("test")).await.unwrap();
     let listed = cached_tools(&fixture);
     let written = fixture.journal_len().await;
 
     // The record arrives while the registry is open, which notices by itself.
     append_record(home.path(), UNKNOWN_RECORD, true, "0.9.0").await;
-    wait_until("it is noticed", || fixture.check_ready().is_err()).await;
+    wait_until("it is noticed", || fixture.store().check_ready().is_err()).await;
     let message = upgrade_message("ToolPainted", "0.9.0");
     let discoveries = git.discoveries();
-    assert_refused(fixture.check_ready(), &message);
+    assert_refused(fixture.store().check_ready(), &message);
     assert_refused(call(&fixture, "git__push", json!({})).await, &message);
     assert_refused(call(&fixture, "greet", json!({})).await, &message);
     assert_refused(fixture.send_request(&id("git"), "prompts/list", None, CallOptions::default()).await, &message);
@@ -109,14 +109,14 @@ async fn a_newer_critical_record_prevents_calls_and_writes() {
         assert_refused(fixture.execute(command, actor()).await, &message);
     }
     let target = EnableTarget::Source(id("git"));
-    assert_refused(fixture.set_enabled(target, EnabledState::Disabled, actor()).await, &message);
-    assert_refused(fixture.revoke_token("ci", actor()).await, &message);
-    assert_refused(fixture.create_token("other", Role::Agent, None, actor()).await, &message);
-    assert_refused(fixture.invalidate(None).await, &message);
+    assert_refused(fixture.sources().set_enabled(target, EnabledState::Disabled, actor()).await, &message);
+    assert_refused(fixture.tokens().revoke("ci", actor()).await, &message);
+    assert_refused(fixture.tokens().create("other", Role::Agent, None, actor()).await, &message);
+    assert_refused(fixture.sources().invalidate(None).await, &message);
     let mail = config("sources: { mail: { command: y } }");
     let declared = mail.sources[0].source.clone().unwrap();
-    assert_refused(fixture.declare(declared, actor(), None).await, &message);
-    assert_refused(fixture.reconfigure(&mail).await, &message);
+    assert_refused(fixture.sources().declare(declared, actor(), None).await, &message);
+    assert_refused(fixture.configuration().apply(&mail).await, &message);
     let outcome = force_refresh(&fixture, "git").await;
     assert_eq!((outcome.status, outcome.contacted), (RefreshStatus::Failed, false));
     assert_eq!(outcome.error.unwrap().message, message);
@@ -126,26 +126,27 @@ async fn a_newer_critical_record_prevents_calls_and_writes() {
     // Reading still works.
     assert_eq!(cached_tools(&fixture), listed);
     assert_eq!(list_tools(&fixture).await, listed);
-    assert_eq!(fixture.sources().len(), 1);
-    let history = fixture.history(&HistoryQuery::default()).await.unwrap();
+    assert_eq!(fixture.sources().list().len(), 1);
+    let history = fixture.history().records(&HistoryQuery::default()).await.unwrap();
     assert_eq!(history.last().unwrap().text, "unknown event `ToolPainted`, written by a newer Toolcrib");
-    let verified = fixture.verify().await.unwrap();
+    let verified = fixture.store().verify().await.unwrap();
     assert_eq!((verified.unknown_events, verified.upgrade, verified.faults), (1, Some(message.clone()), vec![]));
 
     // Of several such records, the message names the one with the highest version.
     append_record(home.path(), r#"{"type":"RuleDrawn"}"#, true, "0.10.0").await;
     append_record(home.path(), r#"{"type":"RuleErased"}"#, true, "0.9.5").await;
     let later = upgrade_message("RuleDrawn", "0.10.0");
-    wait_until("the later one is noticed", || fixture.check_ready().is_err_and(|error| error.message == later)).await;
+    wait_until("the later one is noticed", || fixture.store().check_ready().is_err_and(|error| error.message == later))
+        .await;
 
     // The same after a restart; a changed configuration is not written either.
     let written = fixture.journal_len().await;
     let reopened = fixture.open_again("sources: { mail: { command: y } }").await;
-    assert_refused(reopened.check_ready(), &later);
+    assert_refused(reopened.store().check_ready(), &later);
     assert_refused(call(&reopened, "git__push", json!({})).await, &later);
     assert_eq!(list_tools(&reopened).await, ["git__push"]);
     assert_eq!(fixture.journal_len().await, written);
-    assert_eq!(fixture.verify().await.unwrap().faults, Vec::<String>::new(), "no definition is dropped");
+    assert_eq!(fixture.store().verify().await.unwrap().faults, Vec::<String>::new(), "no definition is dropped");
     reopened.close().await;
 }
 
@@ -159,7 +160,7 @@ async fn a_writer_that_does_not_follow_the_store_is_rejected_too() {
     append_record(home.path(), UNKNOWN_RECORD, true, "0.9.0").await;
     let disabled = registry.execute(Command::Disable(id("git")), Actor::new("test")).await;
     assert_refused(disabled, &upgrade_message("ToolPainted", "0.9.0"));
-    assert_refused(registry.check_ready(), &upgrade_message("ToolPainted", "0.9.0"));
+    assert_refused(registry.store().check_ready(), &upgrade_message("ToolPainted", "0.9.0"));
     registry.close().await;
 }
 
@@ -178,10 +179,10 @@ async fn a_record_of_a_known_type_may_be_newer() {
         let (home, fixture) = open_sqlite(&ScriptedSource::new(["push"])).await;
         append_and_wait(&home, &fixture, body, critical, min_version).await;
         match kind {
-            Some(kind) => assert_refused(fixture.check_ready(), &upgrade_message(kind, min_version)),
-            None => assert!(fixture.check_ready().is_ok(), "{body}"),
+            Some(kind) => assert_refused(fixture.store().check_ready(), &upgrade_message(kind, min_version)),
+            None => assert!(fixture.store().check_ready().is_ok(), "{body}"),
         }
-        let entry = fixture.history(&HistoryQuery::default()).await.unwrap().pop().unwrap();
+        let entry = fixture.history().records(&HistoryQuery::default()).await.unwrap().pop().unwrap();
         assert!(entry.data.get("token").is_none(), "the id of a token is shown to readers: {entry:?}");
     }
 }
@@ -194,12 +195,12 @@ async fn damage_prevents_calls_and_writes_and_is_not_reported_as_newer() {
     for body in damaged {
         append_and_wait(&home, &fixture, body, true, "0.9.0").await;
     }
-    assert_eq!(fixture.check_ready().unwrap_err().code, Code::StoreUnavailable);
+    assert_eq!(fixture.store().check_ready().unwrap_err().code, Code::StoreUnavailable);
     let called = call(&fixture, "git__push", json!({})).await.unwrap_err();
     assert!(called.message.starts_with("the journal is damaged (record "), "{called}");
     fixture.execute(Command::Disable(id("git")), Actor::new("test")).await.unwrap_err();
     assert_eq!(cached_tools(&fixture), ["git__push"]);
-    let verified = fixture.verify().await.unwrap();
+    let verified = fixture.store().verify().await.unwrap();
     assert_eq!((verified.unknown_events, verified.upgrade), (0, None));
     assert_eq!(verified.faults.len(), damaged.len());
     assert!(verified.faults.iter().all(|fault| fault.contains("cannot be read: ")), "{:?}", verified.faults);
@@ -216,8 +217,15 @@ async fn a_store_of_the_first_version_is_served() {
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(home.path()).await.unwrap());
     let yaml = "sources: { core: { builtin: [current_time, calculate] } }";
     let fixture = open_with(yaml, &[], |options| RegistryOptions { store: Some(store), ..options }).await;
-    let text: Vec<String> =
-        fixture.history(&HistoryQuery::after(0)).await.unwrap().into_iter().take(9).map(|record| record.text).collect();
+    let text: Vec<String> = fixture
+        .history()
+        .records(&HistoryQuery::after(0))
+        .await
+        .unwrap()
+        .into_iter()
+        .take(9)
+        .map(|record| record.text)
+        .collect();
     assert_eq!(
         text,
         [
@@ -234,7 +242,7 @@ async fn a_store_of_the_first_version_is_served() {
     );
     call(&fixture, "current_time", json!({})).await.unwrap();
     assert_eq!(call(&fixture, "calculate", json!({})).await.unwrap_err().code, Code::ToolNotImplemented);
-    assert_eq!(fixture.tokens().len(), 0);
-    assert_eq!(fixture.sources().len(), 1);
-    assert_eq!(fixture.verify().await.unwrap().faults, Vec::<String>::new());
+    assert_eq!(fixture.tokens().list().len(), 0);
+    assert_eq!(fixture.sources().list().len(), 1);
+    assert_eq!(fixture.store().verify().await.unwrap().faults, Vec::<String>::new());
 }

@@ -32,10 +32,10 @@ async fn resources_and_prompts_of_a_real_server_are_available() {
     };
     let sources = json!({"s": {"command": program, "args": arguments}, "t": scripted_source(&[])});
     let fixture = SqliteRegistry::open(sources).await;
-    assert_eq!(fixture.sources_with_capability(McpCapability::Resources), [], "no source was discovered yet");
+    assert_eq!(fixture.sources().with_capability(McpCapability::Resources), [], "no source was discovered yet");
     list_tools(&fixture).await;
     for what in [McpCapability::Resources, McpCapability::Prompts] {
-        assert_eq!(fixture.sources_with_capability(what), [id("s")], "{what:?}");
+        assert_eq!(fixture.sources().with_capability(what), [id("s")], "{what:?}");
     }
     let resources = send_request(&fixture, "s", "resources/list", json!({})).await.unwrap();
     let uri = resources["resources"][0]["uri"].clone();
@@ -48,7 +48,7 @@ async fn resources_and_prompts_of_a_real_server_are_available() {
     let error = send_request(&fixture, "s", "prompts/get", json!({"name": "no such prompt"})).await.unwrap_err();
     assert_eq!((error.code, error.details.unwrap()["rpc_code"].clone()), (Code::ToolExecutionFailed, json!(-32602)));
     fixture.execute(Command::Disable(id("s")), Actor::new("operator")).await.unwrap();
-    assert_eq!(fixture.sources_with_capability(McpCapability::Resources), []);
+    assert_eq!(fixture.sources().with_capability(McpCapability::Resources), []);
     assert_eq!(
         send_request(&fixture, "s", "resources/list", json!({})).await.unwrap_err().code,
         Code::ToolNotImplemented
@@ -113,13 +113,13 @@ async fn list_hints_are_merged() {
         "old": scripted_source(&[]),
     });
     let fixture = SqliteRegistry::open(sources.clone()).await;
-    assert_eq!(fixture.list_hints(), ListHints::default());
+    assert_eq!(fixture.sources().list_hints(), ListHints::default());
     list_tools(&fixture).await;
-    assert_eq!(fixture.list_hints(), ListHints { ttl_ms: Some(5000), private: false });
+    assert_eq!(fixture.sources().list_hints(), ListHints { ttl_ms: Some(5000), private: false });
     let fixture = fixture.reopen(with_settings(sources, json!({"mine": modern(&[])}))).await;
-    assert_eq!(fixture.list_hints().ttl_ms, Some(5000), "they survive a restart");
+    assert_eq!(fixture.sources().list_hints().ttl_ms, Some(5000), "they survive a restart");
     list_tools(&fixture).await;
-    assert_eq!(fixture.list_hints(), ListHints { ttl_ms: Some(5000), private: true });
+    assert_eq!(fixture.sources().list_hints(), ListHints { ttl_ms: Some(5000), private: true });
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,18 +129,18 @@ async fn background_refreshes_run_one_at_a_time() {
     let fixture = open(&[("git", &git), ("hub", &hub)]).await;
     git.pause();
     for _ in 0..10 {
-        fixture.refresh_in_background();
+        fixture.refresher().refresh_in_background();
     }
     wait_until("the quick one is listed", || cached_tools(&fixture) == ["hub__pull"]).await;
     assert_eq!((git.discoveries(), hub.discoveries()), (1, 1));
     git.resume();
     wait_until("the other one is listed", || cached_tools(&fixture) == ["git__push", "hub__pull"]).await;
     run_pending_tasks().await;
-    fixture.refresh_in_background();
+    fixture.refresher().refresh_in_background();
     run_pending_tasks().await;
     assert_eq!((git.discoveries(), hub.discoveries()), (1, 1), "all is fresh");
     fixture.manual_clock.advance(Duration::from_secs(3600));
-    fixture.refresh_in_background();
+    fixture.refresher().refresh_in_background();
     wait_until("stale sources are refreshed", || (git.discoveries(), hub.discoveries()) == (2, 2)).await;
 }
 
@@ -151,12 +151,12 @@ async fn a_bounded_wait_does_not_end_the_discovery() {
     let fixture = open(&[("git", &git), ("hub", &hub)]).await;
     git.set_delay(Duration::from_secs(5));
     let began = tokio::time::Instant::now();
-    fixture.ensure_freshness_within(RequiredFreshness::Discovered, Duration::from_secs(2)).await;
+    fixture.refresher().ensure_freshness_within(RequiredFreshness::Discovered, Duration::from_secs(2)).await;
     assert_eq!((began.elapsed().as_secs(), cached_tools(&fixture)), (2, vec!["hub__pull".to_owned()]));
     wait_until("the slow one follows", || cached_tools(&fixture).len() == 2).await;
     assert_eq!(git.discoveries(), 1);
     let began = tokio::time::Instant::now();
-    fixture.ensure_freshness_within(RequiredFreshness::Discovered, Duration::from_secs(2)).await;
+    fixture.refresher().ensure_freshness_within(RequiredFreshness::Discovered, Duration::from_secs(2)).await;
     assert!(began.elapsed().is_zero(), "nothing to wait for");
 }
 
@@ -171,7 +171,7 @@ async fn an_invalidation_during_a_discovery_is_not_lost() {
     let running = tokio::spawn(async move { force_refresh(&registry, "git").await });
     wait_until("the discovery started", || git.discoveries() == 2).await;
     git.set_tools(["pull"]);
-    fixture.invalidate(Some(&id("git"))).await.unwrap();
+    fixture.sources().invalidate(Some(&id("git"))).await.unwrap();
     git.resume();
     running.await.unwrap();
     wait_until("it is stale again", || fixture.source_view("git").freshness == Freshness::Stale).await;

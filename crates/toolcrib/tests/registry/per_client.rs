@@ -48,7 +48,7 @@ async fn each_client_has_its_own_server_until_it_disconnects() {
     fixture.client_disconnected(ClientId(1));
     wait_until("its server ended", || !is_running(&pids[0])).await;
     assert!(is_running(&pids[1]), "the other server stays");
-    assert_eq!(fixture.source(&id("s")).unwrap().connection, ConnectionState::Connected);
+    assert_eq!(fixture.sources().get(&id("s")).unwrap().connection, ConnectionState::Connected);
     assert_eq!(call_echo(&fixture, client_options(2)).await.unwrap(), "hello");
     assert_eq!(started_pids(&fixture).len(), 2);
     fixture.registry.clone().close().await;

@@ -50,7 +50,7 @@ async fn check_stdio_server(name: &str, program: Option<Program>, settings: Valu
     // Discover and call.
     let fixture = SqliteRegistry::open_in(home, json!({"s": source})).await;
     let listed = list_tools(&fixture).await;
-    assert!(listed.contains(&tool), "{name}: {listed:?} {:?}", fixture.source(&id("s")).unwrap().last_error);
+    assert!(listed.contains(&tool), "{name}: {listed:?} {:?}", fixture.sources().get(&id("s")).unwrap().last_error);
     let output = call(&fixture, &tool, input.clone()).await.unwrap();
     assert!(!output.is_error() && output_text(&output).contains(sample.expected_text), "{name}: {}", output.content());
     assert_eq!(starts(&fixture).len(), 2, "{name}: one to discover, one to call");
@@ -65,14 +65,18 @@ async fn check_stdio_server(name: &str, program: Option<Program>, settings: Valu
     let fixture = fixture
         .reopen(json!({"s": with_settings(source.clone(), json!({"env": with_settings(env, json!({"MORE": "1"}))}))}))
         .await;
-    assert_eq!((cached_tools(&fixture), fixture.source(&id("s")).unwrap().freshness), (listed, Freshness::Stale));
+    assert_eq!(
+        (cached_tools(&fixture), fixture.sources().get(&id("s")).unwrap().freshness),
+        (listed, Freshness::Stale)
+    );
     call(&fixture, &tool, input.clone()).await.unwrap();
     assert_eq!(starts(&fixture).len(), 3, "{name}");
-    assert_eq!(fixture.source(&id("s")).unwrap().freshness, Freshness::Fresh);
+    assert_eq!(fixture.sources().get(&id("s")).unwrap().freshness, Freshness::Fresh);
 
     // A crash between two calls does not affect the caller.
     kill_process(starts(&fixture).last().unwrap());
-    wait_until("its end was noticed", || fixture.source(&id("s")).unwrap().connection == ConnectionState::None).await;
+    wait_until("its end was noticed", || fixture.sources().get(&id("s")).unwrap().connection == ConnectionState::None)
+        .await;
     let output = call(&fixture, &tool, input.clone()).await.unwrap();
     assert!(!output.is_error(), "{name}");
     assert_eq!(starts(&fixture).len(), 4, "{name}");
@@ -208,7 +212,8 @@ async fn a_crash_fails_the_running_call_and_the_next_one_works() {
     let input = json!({"entities": [{"name": "Ada", "entityType": "person", "observations": []}]});
     let registry = fixture.registry.clone();
     let running = tokio::spawn(async move { call(&registry, "s__create_entities", input).await });
-    wait_until("it is called", || fixture.source(&id("s")).unwrap().connection == ConnectionState::Connected).await;
+    wait_until("it is called", || fixture.sources().get(&id("s")).unwrap().connection == ConnectionState::Connected)
+        .await;
     kill_process(read_lines(&fixture.path("starts")).last().unwrap());
     let error = running.await.unwrap().unwrap_err();
     assert!(matches!(error.code, Code::ToolExecutionFailed | Code::ToolUnavailable), "{}", error.message);
@@ -254,7 +259,7 @@ async fn check_http_server(source: Value, sample: SampleCall) -> SqliteRegistry 
     let fixture = SqliteRegistry::open(json!({"s": source})).await;
     let tool = format!("s__{}", sample.tool);
     let listed = list_tools(&fixture).await;
-    assert!(listed.contains(&tool), "{listed:?} {:?}", fixture.source(&id("s")).unwrap().last_error);
+    assert!(listed.contains(&tool), "{listed:?} {:?}", fixture.sources().get(&id("s")).unwrap().last_error);
     for _ in 0..2 {
         let output = call(&fixture, &tool, sample.input.clone()).await.unwrap();
         assert!(output_text(&output).contains(sample.expected_text), "{}", output.content());
@@ -356,7 +361,7 @@ async fn http_errors_have_different_codes_and_do_not_affect_the_breaker() {
             assert_eq!(details["upstream_status"].to_string(), status[..3], "{details}");
             assert_eq!(details["retry_after_ms"], retry_after, "{status}");
         }
-        let view = fixture.source(&id("s")).unwrap();
+        let view = fixture.sources().get(&id("s")).unwrap();
         assert_eq!((view.failures, view.breaker.state), (0, BreakerState::Closed), "{status}");
     }
 }
@@ -369,12 +374,12 @@ async fn a_missing_token_is_reported_and_a_configured_one_is_sent() {
     let url = read_announced_url(&mut server);
     let fixture = SqliteRegistry::open(json!({"s": {"url": url}})).await;
     assert!(list_tools(&fixture).await.is_empty());
-    let error = fixture.source(&id("s")).unwrap().last_error.unwrap();
+    let error = fixture.sources().get(&id("s")).unwrap().last_error.unwrap();
     assert_eq!((error.code, error.retryable), (Code::AuthRequired, false));
     assert!(error.message.contains("HTTP 401"), "{}", error.message);
     assert!(error.message.contains("TOOLCRIB_SOURCE_S_TOKEN"), "{}", error.message);
     std::fs::write(fixture.path("token"), "s3cret\n").unwrap();
     let reference = format!("${{file:{}}}", fixture.path("token").display());
     let fixture = fixture.reopen(json!({"s": {"url": url, "auth": {"bearer": reference}}})).await;
-    assert_eq!(list_tools(&fixture).await.len(), 3, "{:?}", fixture.source(&id("s")).unwrap().last_error);
+    assert_eq!(list_tools(&fixture).await.len(), 3, "{:?}", fixture.sources().get(&id("s")).unwrap().last_error);
 }

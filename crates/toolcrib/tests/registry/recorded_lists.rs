@@ -53,7 +53,7 @@ fn check_lists(fixture: &SqliteRegistry, recorded: &BTreeMap<String, (String, Ve
             // The order of a schema's keys is preserved.
             assert_eq!(got["inputSchema"].take().to_string(), tool["inputSchema"].to_string(), "{file}: `{original}`");
         }
-        assert_eq!(fixture.source(&crate::support::id(source)).unwrap().skipped, [], "{file}");
+        assert_eq!(fixture.sources().get(&crate::support::id(source)).unwrap().skipped, [], "{file}");
     }
     assert!(rendered.is_empty(), "{:?} were never recorded", rendered.keys());
 }

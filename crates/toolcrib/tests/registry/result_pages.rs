@@ -62,7 +62,7 @@ async fn all_pages_of_a_large_result_come_from_one_call() {
     }
     assert_eq!(json!(read), long_result());
     assert_eq!(git.calls(), 1);
-    let stats = fixture.stats();
+    let stats = fixture.statistics().totals();
     assert_eq!((stats.calls, stats.errors), (1, 0));
 }
 

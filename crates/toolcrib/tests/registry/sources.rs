@@ -123,23 +123,23 @@ async fn a_source_declared_at_run_time_is_discovered_at_once_and_can_be_removed(
     let fixture = open_yaml(yaml, &[("git", &git), ("hub", &hub)]).await;
     let kind = SourceKind::Stdio(StdioSource { command: "hub".into(), ..StdioSource::default() });
     let source = Source { id: id("hub"), kind, settings: SourceSettings::default() };
-    let outcome = fixture.declare(source.clone(), test_actor(), None).await.unwrap();
+    let outcome = fixture.sources().declare(source.clone(), test_actor(), None).await.unwrap();
     assert_eq!((outcome.status, outcome.added), (RefreshStatus::Success, vec!["hub__pull".to_owned()]));
 
     let in_config = Source { id: id("git"), ..source.clone() };
-    assert_eq!(fixture.declare(in_config, test_actor(), None).await.unwrap_err().code, Code::Conflict);
-    assert_eq!(fixture.remove(&id("git"), test_actor()).await.unwrap_err().code, Code::Conflict);
+    assert_eq!(fixture.sources().declare(in_config, test_actor(), None).await.unwrap_err().code, Code::Conflict);
+    assert_eq!(fixture.sources().remove(&id("git"), test_actor()).await.unwrap_err().code, Code::Conflict);
 
     // Reloading the configuration affects only sources from it.
-    fixture.reconfigure(&config("sources: {}")).await.unwrap();
+    fixture.configuration().apply(&config("sources: {}")).await.unwrap();
     assert_eq!(cached_tools(&fixture), ["hub__pull"]);
     let before = fixture.journal_len().await;
-    fixture.remove(&id("hub"), test_actor()).await.unwrap();
-    assert!(cached_tools(&fixture).is_empty() && fixture.sources().is_empty());
+    fixture.sources().remove(&id("hub"), test_actor()).await.unwrap();
+    assert!(cached_tools(&fixture).is_empty() && fixture.sources().list().is_empty());
     assert_eq!(fixture.journal_len().await, before + 1, "history stays");
 
     hub.fail("closed for today");
-    let outcome = fixture.declare(source, test_actor(), None).await.unwrap();
+    let outcome = fixture.sources().declare(source, test_actor(), None).await.unwrap();
     assert_eq!(outcome.status, RefreshStatus::Failed);
     let view = fixture.source_view("hub");
     assert_eq!((view.status, view.last_error.unwrap().message.as_str()), (DiscoveryStatus::Failed, "closed for today"));
@@ -151,7 +151,7 @@ async fn a_changed_definition_is_stale_and_discovered_again_before_the_next_call
     let fixture = open_yaml("sources: { git: { command: old } }", &[("git", &git)]).await;
     list_tools(&fixture).await;
     let hash = fixture.source_view("git").config_hash;
-    fixture.reconfigure(&config("sources: { git: { command: new } }")).await.unwrap();
+    fixture.configuration().apply(&config("sources: { git: { command: new } }")).await.unwrap();
     let view = fixture.source_view("git");
     assert_eq!((view.freshness, view.tool_count, git.discoveries()), (Freshness::Stale, 1, 1));
     assert_ne!(view.config_hash, hash);
@@ -160,7 +160,7 @@ async fn a_changed_definition_is_stale_and_discovered_again_before_the_next_call
     assert_eq!((git.discoveries(), fixture.source_view("git").freshness), (2, Freshness::Fresh));
     assert_eq!(cached_tools(&fixture), ["git__pull", "git__push"]);
 
-    fixture.reconfigure(&config("sources: { git: { command: new, ttl: 1h } }")).await.unwrap();
+    fixture.configuration().apply(&config("sources: { git: { command: new, ttl: 1h } }")).await.unwrap();
     assert_eq!(fixture.source_view("git").freshness, Freshness::Fresh, "the connection did not change");
 }
 
@@ -207,11 +207,11 @@ async fn variables_override_a_source_for_this_process_only() {
     let environment = environment.map(|(name, value)| (format!("TOOLCRIB_SOURCE_{name}"), value.to_owned()));
     let options = RegistryOptions { environment: environment.to_vec(), ..fixture.options.clone() };
     let other = toolcrib::Registry::open(config(yaml), options).await.unwrap();
-    let git_view = other.source(&id("git")).unwrap();
-    let hub_view = other.source(&id("hub")).unwrap();
+    let git_view = other.sources().get(&id("git")).unwrap();
+    let hub_view = other.sources().get(&id("hub")).unwrap();
     assert_eq!((git_view.enabled, git_view.tool_count), (false, 1), "known but not listed");
     assert_eq!((hub_view.url.as_deref(), hub_view.freshness), (Some("http://b/mcp"), Freshness::Stale));
-    let definition = format!("{:?}", other.effective_source(&id("hub")).unwrap());
+    let definition = format!("{:?}", other.sources().effective(&id("hub")).unwrap());
     assert!(definition.contains("s3cret"), "the token is used");
     hub.set_tools(["elsewhere"]);
     assert_eq!(list_tools(&other).await, ["hub__elsewhere"]);
@@ -219,12 +219,12 @@ async fn variables_override_a_source_for_this_process_only() {
     assert_eq!(fixture.journal_len().await, length, "nothing was recorded");
     let records = format!(
         "{:?} {:?}",
-        fixture.history(&HistoryQuery::after(0)).await.unwrap(),
+        fixture.history().records(&HistoryQuery::after(0)).await.unwrap(),
         fixture.store.source_statuses().await.unwrap()
     );
     assert!(!records.contains("s3cret"));
     assert_eq!(cached_tools(&fixture), ["git__push", "hub__pull"], "other processes are not affected");
-    assert!(!serde_json::to_string(&other.sources()).unwrap().contains("s3cret"));
+    assert!(!serde_json::to_string(&other.sources().list()).unwrap().contains("s3cret"));
 }
 
 #[tokio::test(start_paused = true)]

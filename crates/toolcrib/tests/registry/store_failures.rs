@@ -144,13 +144,13 @@ async fn open_failing(git: &Arc<ScriptedSource>) -> (TestRegistry, Arc<FailingSt
 async fn a_registry_is_ready_while_its_store_can_be_read() {
     let (fixture, disk) = open_failing(&ScriptedSource::new(["push"])).await;
     list_tools(&fixture).await;
-    assert!(fixture.check_ready().is_ok());
+    assert!(fixture.store().check_ready().is_ok());
     disk.full.store(true, Ordering::SeqCst);
     call(&fixture, "git__push", json!({})).await.unwrap();
-    wait_until("the failure is reported", || fixture.store_health().state == StoreState::Down).await;
-    assert!(fixture.check_ready().is_ok(), "calls go on");
+    wait_until("the failure is reported", || fixture.store().health().state == StoreState::Down).await;
+    assert!(fixture.store().check_ready().is_ok(), "calls go on");
     disk.full.store(false, Ordering::SeqCst);
-    wait_until("all is well", || fixture.store_health().state == StoreState::Ok).await;
+    wait_until("all is well", || fixture.store().health().state == StoreState::Ok).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,11 +171,11 @@ async fn a_full_disk_prevents_refreshes_only() {
     let error = fixture.execute(Command::Disable(id("git")), Actor::new("operator")).await.unwrap_err();
     assert_eq!(error.code, Code::StoreUnavailable);
     assert_eq!(cached_tools(&fixture), ["git__push"]);
-    assert_eq!(fixture.stats().calls, 1, "and numbers");
+    assert_eq!(fixture.statistics().totals().calls, 1, "and numbers");
 
     disk.full.store(false, Ordering::SeqCst);
     assert_eq!(force_refresh(&fixture, "git").await.added, ["git__pull"]);
-    assert_eq!(fixture.stats().calls, 1, "what was counted meanwhile is kept");
+    assert_eq!(fixture.statistics().totals().calls, 1, "what was counted meanwhile is kept");
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,11 +183,11 @@ async fn recent_records_are_read_from_memory() {
     let (fixture, disk) = open_failing(&ScriptedSource::new(["push"])).await;
     list_tools(&fixture).await;
     disk.records_fail.store(true, Ordering::SeqCst);
-    let records = fixture.history(&HistoryQuery::after(0)).await.unwrap();
+    let records = fixture.history().records(&HistoryQuery::after(0)).await.unwrap();
     assert_eq!(records.last().unwrap().text, "1 tool added to `git`: push");
     let last = HistoryQuery { limit: Some(1), tool: Some("git__push".into()), ..HistoryQuery::default() };
-    assert_eq!(fixture.history(&last).await.unwrap()[0].seq, records.len() as u64);
-    assert_eq!(fixture.history(&HistoryQuery::after(records.len() as u64)).await.unwrap(), []);
+    assert_eq!(fixture.history().records(&last).await.unwrap()[0].seq, records.len() as u64);
+    assert_eq!(fixture.history().records(&HistoryQuery::after(records.len() as u64)).await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,7 +195,7 @@ async fn counting_tokens_does_not_wait_for_the_store() {
     let (fixture, disk) = open_failing(&ScriptedSource::new(["push"])).await;
     list_tools(&fixture).await;
     disk.manifests_hang.store(true, Ordering::SeqCst);
-    tokio::time::timeout(Duration::from_secs(1), fixture.count_tokens()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(1), fixture.statistics().count_tokens()).await.unwrap();
     assert!(fixture.view(&agent()).full_token_count() > 0);
     assert!(fixture.catalog().sources().all(|part| part.segment.has_token_counts()));
 }
@@ -216,7 +216,7 @@ async fn a_disk_that_fills_up_during_a_discovery_keeps_the_old_list() {
     assert_eq!(running.await.unwrap().error.unwrap().code, Code::StoreUnavailable);
     assert_eq!(cached_tools(&fixture), ["git__push"]);
     disk.full.store(false, Ordering::SeqCst);
-    assert_eq!(fixture.verify().await.unwrap().faults, Vec::<String>::new());
+    assert_eq!(fixture.store().verify().await.unwrap().faults, Vec::<String>::new());
 }
 
 /// Regression: a recorded refresh was reported as failed because its lease could not be released.
@@ -279,13 +279,13 @@ async fn a_lost_journal_is_read_from_memory_to_its_end() {
         .unwrap();
     let options = RegistryOptions { store: Some(store.clone()), ..RegistryOptions::default() };
     let registry = Registry::open(Config::default(), options).await.unwrap();
-    assert_eq!(registry.history(&HistoryQuery::after(0)).await.unwrap().len(), 15_000);
+    assert_eq!(registry.history().records(&HistoryQuery::after(0)).await.unwrap().len(), 15_000);
     store.journal_empty.store(true, Ordering::SeqCst);
-    let records = registry.history(&HistoryQuery::after(0)).await.unwrap();
+    let records = registry.history().records(&HistoryQuery::after(0)).await.unwrap();
     assert_eq!(
         (records.first().map(|record| record.seq), records.last().map(|record| record.seq)),
         (Some(5_001), Some(15_000))
     );
-    assert_eq!(registry.history_page(&HistoryQuery::after(0)).await.unwrap().next_after, None);
+    assert_eq!(registry.history().page(&HistoryQuery::after(0)).await.unwrap().next_after, None);
     registry.close().await;
 }

@@ -73,7 +73,7 @@ impl TestRegistry {
     }
 
     pub(crate) fn source_view(&self, source: &str) -> SourceView {
-        self.source(&id(source)).unwrap()
+        self.sources().get(&id(source)).unwrap()
     }
 }
 

@@ -14,7 +14,7 @@ async fn each_tool_is_counted_once_and_its_count_is_stored() {
     record_tools(&fixture, &[("pull", "Pulls"), ("push", "Pushes")]).await;
     assert_eq!(stored_counts(&fixture).await, [0, 0], "a discovery counts nothing");
 
-    fixture.count_tokens().await;
+    fixture.statistics().count_tokens().await;
     let counts = wait_until_counted(&fixture).await;
     let view = fixture.view(&agent());
     let list = view.render(Format::Mcp).unwrap();
@@ -25,7 +25,7 @@ async fn each_tool_is_counted_once_and_its_count_is_stored() {
 
     record_tools(&fixture, &[("pull", "Pulls"), ("push", "Pushes, at length")]).await;
     assert_eq!(stored_counts(&fixture).await, [counts[0], 0], "what did not change keeps its count");
-    fixture.count_tokens().await;
+    fixture.statistics().count_tokens().await;
     let counts = wait_until_counted(&fixture).await;
     assert!(counts[1] > counted[1], "{counts:?}");
 
@@ -47,11 +47,11 @@ async fn essential_tools_follow_the_configuration() {
     };
     assert_eq!(essential(), [""; 0]);
     let hash = fixture.catalog().hash();
-    fixture.reconfigure(&config(&format!("{YAML}\nexpose: {{ essential: [\"git__pu*h\"] }}"))).await.unwrap();
+    fixture.configuration().apply(&config(&format!("{YAML}\nexpose: {{ essential: [\"git__pu*h\"] }}"))).await.unwrap();
     assert_eq!(essential(), ["git__push"]);
-    assert_eq!(fixture.expose().essential, ["git__pu*h"]);
+    assert_eq!(fixture.configuration().expose().essential, ["git__pu*h"]);
     assert_ne!(fixture.catalog().hash(), hash, "lists show something else");
-    fixture.reconfigure(&config("sources: { git: { command: scripted, essential: [pull] } }")).await.unwrap();
+    fixture.configuration().apply(&config("sources: { git: { command: scripted, essential: [pull] } }")).await.unwrap();
     assert_eq!(essential(), ["git__pull"]);
 }
 
@@ -60,7 +60,7 @@ async fn record_tools(fixture: &TestRegistry, tools: &[(&str, &str)]) {
         let tool = serde_json::json!({"name": name, "description": description, "inputSchema": {"type": "object"}});
         RawValue::from_string(tool.to_string()).unwrap()
     };
-    fixture.registry.record_tools(&id("git"), tools.iter().map(raw).collect()).await.unwrap();
+    fixture.registry.sources().record_tools(&id("git"), tools.iter().map(raw).collect()).await.unwrap();
 }
 
 /// Waits until all counts are in the store, which happens in the background, and returns them.

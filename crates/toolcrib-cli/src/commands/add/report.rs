@@ -71,13 +71,13 @@ impl AddReport {
         let mut api = None;
         // Counting tokens needs the tokenizer, which takes a while to load; skip it for plain MCP servers.
         if is_api {
-            registry.count_tokens().await;
+            registry.statistics().count_tokens().await;
             let full = own_tools().map(|tool| tool.catalog_source.segment.token_count(tool.entry) as usize).sum();
             let tokens = ApiTokenCosts { full, summary: catalog_view.summary(SummaryBudget::default()).tokens };
-            api = Some(ApiReport { needs: registry.api_requirements(&view.id), tokens });
+            api = Some(ApiReport { needs: registry.sources().api_requirements(&view.id), tokens });
         }
         let filters =
-            registry.effective_source(&view.id).map(|source| active_filters(&source.kind)).unwrap_or_default();
+            registry.sources().effective(&view.id).map(|source| active_filters(&source.kind)).unwrap_or_default();
         AddReport { view, api, names, filters }
     }
 
@@ -234,8 +234,8 @@ mod tests {
         let options = RegistryOptions { environment: Vec::new(), ..RegistryOptions::default() };
         let registry = Registry::open(config, options).await.unwrap();
         let id = SourceId::parse("shop").unwrap();
-        let outcome = registry.record_tools(&id, tools).await.unwrap();
-        let report = AddReport::build(&registry, registry.source(&id).unwrap()).await;
+        let outcome = registry.sources().record_tools(&id, tools).await.unwrap();
+        let report = AddReport::build(&registry, registry.sources().get(&id).unwrap()).await;
         registry.close().await;
         let text = report.render(&outcome);
         (

@@ -31,7 +31,7 @@ pub(super) async fn describe_at(
     let at = when.resolve(Clock::system().now());
     let mut lookups: Vec<(&str, Result<HistoricalTool>)> = Vec::new();
     for name in &arguments.names {
-        lookups.push((name, session.registry.tool_at(name, at).await));
+        lookups.push((name, session.registry.history().tool_at(name, at).await));
     }
     session.close().await;
     // An invalid time (in the future, say) is an error of the command line, not of one name.

@@ -162,7 +162,7 @@ mod tests {
             "x-toolcrib-backing": backing,
         });
         let id = SourceId::parse("shop").unwrap();
-        registry.record_tools(&id, vec![to_raw_value(&tool).unwrap()]).await.unwrap();
+        registry.sources().record_tools(&id, vec![to_raw_value(&tool).unwrap()]).await.unwrap();
         let detail = registry.tool_detail("shop__report").unwrap();
         registry.close().await;
         let expected = "shop__report\n  source    shop (openapi)\n  policy    allow, active\n  request   POST /reports\n  \

@@ -107,7 +107,7 @@ pub(super) async fn check_store(session: &CliSession) -> Vec<DoctorCheck> {
         Some(url) => url.split(':').next().unwrap_or_default().to_owned(),
         None => format!("`{}`", session.data_directory.display()),
     };
-    match session.registry.verify().await {
+    match session.registry.store().verify().await {
         Ok(verification) if verification.faults.is_empty() => {
             let records = pluralize(verification.records as usize, "record");
             let message = format!("{location} can be opened; {records}, none damaged");
@@ -144,7 +144,7 @@ fn check_newer_records(verification: &Verification) -> Option<DoctorCheck> {
 
 /// Warns about `TOOLCRIB_SOURCE_*` variables that override nothing, which are most likely misspelled.
 pub(super) fn check_variables(session: &CliSession) -> Vec<DoctorCheck> {
-    let sources = session.registry.sources();
+    let sources = session.registry.sources().list();
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
     let faults = overrides_from_env(variables, sources.iter().map(|source| &source.id)).errors;

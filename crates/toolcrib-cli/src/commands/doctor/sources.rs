@@ -35,10 +35,10 @@ pub(super) fn check_source(
         let message = "disabled; none of its tools is listed";
         return vec![DoctorCheck::ok(name, message).with_fix(format!("`toolcrib enable {}` enables it", source.id))];
     }
-    if session.registry.blocked_sources().contains_key(&source.id) {
+    if session.registry.sources().blocked().contains_key(&source.id) {
         return vec![DoctorCheck::warn(&name, "not contacted, because its file is not trusted", "`toolcrib trust`")];
     }
-    let definition = session.registry.effective_source(&source.id);
+    let definition = session.registry.sources().effective(&source.id);
     let mut checks: Vec<DoctorCheck> = match definition.as_deref() {
         Some(definition) => check_reachability(&name, definition),
         None => Vec::new(),

@@ -55,7 +55,7 @@ pub(super) async fn watch_config(
         };
         // Compared by content, so that touching a file or changing a comment applies nothing.
         let changes = describe_changes(&current.config, &loaded.config);
-        let became_trusted = loaded.untrusted_project().is_none() && !session.registry.is_trusted();
+        let became_trusted = loaded.untrusted_project().is_none() && !session.registry.configuration().is_trusted();
         if changes.is_empty() && !became_trusted {
             if is_requested {
                 session.common.hint("configuration reloaded: nothing changed");
@@ -69,7 +69,7 @@ pub(super) async fn watch_config(
             continue;
         }
         // Discover new sources, so that clients are notified of their tools.
-        session.registry.refresh_in_background();
+        session.registry.refresher().refresh_in_background();
         let changes = if changes.is_empty() { "the project file is trusted".to_owned() } else { changes.join(", ") };
         session.common.hint(&format!("configuration reloaded: {changes}"));
         // Watch the new set of files, keeping the stamps of those that stay.
@@ -110,8 +110,8 @@ async fn apply_config(
     }
     // First the permissions of local processes, which must not depend on a working store.
     app_state.set_config(loaded.clone());
-    session.registry.set_trust(loaded.trust());
-    session.registry.reconfigure(&loaded.config).await?;
+    session.registry.configuration().set_trust(loaded.trust());
+    session.registry.configuration().apply(&loaded.config).await?;
     mcp_service.set_expose(loaded.config.expose.clone());
     Ok(())
 }

@@ -35,7 +35,7 @@ pub(super) async fn change_source(
     let guard = app.declare_lock.lock().await;
     let source = if patch.is_empty() { None } else { Some(apply_patch(&app, &id, &patch)?) };
     // Only a change of the connection needs authorization; a remote administrator may change the title of any source.
-    let before = app.registry.declaration(&id);
+    let before = app.registry.sources().declaration(&id);
     if let Some(source) = source.as_ref().filter(|source| before.is_none_or(|before| before.kind != source.kind)) {
         authorize(&app, &principal, source).await?;
     }
@@ -44,7 +44,7 @@ pub(super) async fn change_source(
         set_source_enabled(&app, &principal, &id, EnabledState::Disabled).await?;
     }
     let mut outcome = match &source {
-        Some(source) => app.registry.declare_lazily(source, principal.actor()).await?,
+        Some(source) => app.registry.sources().declare_lazily(source, principal.actor()).await?,
         None => DeclareOutcome::Same,
     };
     if enabled == Some(EnabledState::Enabled)
@@ -57,7 +57,9 @@ pub(super) async fn change_source(
     let refresh = Refresh { trace: trace.map(|trace| trace.0), ..Refresh::default() };
     let refresh_outcome = match outcome {
         DeclareOutcome::Same => None,
-        DeclareOutcome::New | DeclareOutcome::Changed => Some(app.registry.refresh_source(&id, refresh).await?),
+        DeclareOutcome::New | DeclareOutcome::Changed => {
+            Some(app.registry.refresher().refresh_one(&id, refresh).await?)
+        }
     };
     Ok(response::json_response(StatusCode::OK, &declared_source(&app, &id, refresh_outcome)?)?)
 }
@@ -70,7 +72,7 @@ pub(in crate::rest) async fn set_source_enabled(
     enabled: EnabledState,
 ) -> Result<EnableOutcome> {
     ensure_declared(app, id)?;
-    app.registry.set_enabled(EnableTarget::Source(id.clone()), enabled, principal.actor()).await
+    app.registry.sources().set_enabled(EnableTarget::Source(id.clone()), enabled, principal.actor()).await
 }
 
 /// Parses the key `enabled`; `null` restores the default, which is true.
@@ -98,7 +100,8 @@ fn apply_patch(app: &AppState, id: &SourceId, patch: &Map<String, Value>) -> Res
             format!("`{id}` is declared in `{location}`; change it there. Only `enabled` can be changed here");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
-    let declaration = app.registry.declaration(id).ok_or_else(|| app.registry.unknown_source_error(id.as_str()))?;
+    let declaration =
+        app.registry.sources().declaration(id).ok_or_else(|| app.registry.sources().unknown_error(id.as_str()))?;
     // With secrets in plain text, because the keys are parsed into the declaration that is stored.
     let mut keys = export_json(&[&declaration], Secrets::Plain)["sources"][id.as_str()].take();
     merge_patch(&mut keys, &Value::Object(patch.clone()));

@@ -106,7 +106,7 @@ impl EventListener {
             return Ok(());
         }
         let query = HistoryQuery { limit: Some(RECORD_BATCH_SIZE), ..HistoryQuery::after(self.last_seq) };
-        let records = self.registry.history(&query).await?;
+        let records = self.registry.history().records(&query).await?;
         // A full batch may not be the last one.
         self.is_behind = records.len() == RECORD_BATCH_SIZE;
         for record in &records {

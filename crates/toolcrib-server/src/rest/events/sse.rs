@@ -23,7 +23,7 @@ pub(super) fn render_notice(registry: &Registry, notice: &RegistryNotice) -> Vec
         RegistryNotice::RecordAppended(record) => {
             // Rendered with the state after the record, which a listener would otherwise have to fetch.
             let source = record.event.source().map(|id| render_source(registry, id, None));
-            let mut events = vec![render_record(&registry.history_record(record))];
+            let mut events = vec![render_record(&registry.history().describe(record))];
             events.extend(source);
             events
         }
@@ -65,7 +65,7 @@ fn render_measurement(event: &str, data: &impl Serialize) -> FeedEvent {
 /// Renders the current state of a source, with `status` instead of its own if given. A source that no longer exists is
 /// rendered as removed.
 fn render_source(registry: &Registry, id: &SourceId, status: Option<DiscoveryStatus>) -> FeedEvent {
-    let data = match registry.source(id) {
+    let data = match registry.sources().get(id) {
         Some(mut view) => {
             view.status = status.unwrap_or(view.status);
             serde_json::to_value(view).unwrap_or(Value::Null)

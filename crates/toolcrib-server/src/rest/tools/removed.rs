@@ -20,7 +20,7 @@ pub(super) fn render_page(
     let sources = inventory.sources().filter(|(id, _)| source.is_none_or(|source| source == *id));
     let mut tools: Vec<(ToolName, Value)> = Vec::new();
     for (id, state) in sources {
-        let declaration = registry.declaration(id);
+        let declaration = registry.sources().declaration(id);
         collect_removed(&mut tools, id, state, declaration.as_ref().map(|source| &source.settings.tools));
     }
     // By the name for agents, which is what the cursor contains.

@@ -153,7 +153,7 @@ async fn a_document_is_parsed_again_only_after_a_change() {
     let workflow = buy_workflow(json!([order_step()]), json!({}));
     let registry = open_shop_with_workflow(&server, &workflow, json!({})).await;
     assert_eq!(registry.refresh_source("errands").await.status, RefreshStatus::Success);
-    registry.invalidate(None).await.unwrap();
+    registry.sources().invalidate(None).await.unwrap();
     assert_eq!(registry.refresh_source("errands").await.status, RefreshStatus::Unchanged);
     run_buy(&registry).await.unwrap();
 
@@ -170,7 +170,7 @@ async fn a_document_is_parsed_again_only_after_a_change() {
         ["POST /orders", "GET /products?category=light"],
         "a call uses the current file"
     );
-    registry.invalidate(None).await.unwrap();
+    registry.sources().invalidate(None).await.unwrap();
     registry.refresh_source("errands").await;
     let set_aside = registry.catalog().skipped_tools(&SourceId::parse("errands").unwrap());
     assert_eq!(set_aside[0].reason, "it has no steps (at `/workflows/1/steps`)");
