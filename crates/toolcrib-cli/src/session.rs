@@ -151,6 +151,12 @@ impl CliSession {
         }
     }
 
+    /// Whether the journal is damaged. Its sources and tools may be lost then, so an empty list does not mean that none
+    /// were declared.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.registry.store().damage_error().is_some()
+    }
+
     /// Resolves a source name in any spelling (`My-Server`) to the id of an existing source.
     pub(crate) fn find_source(&self, name: &str) -> Result<SourceId> {
         let id = SourceId::from_name(name)?;

@@ -109,7 +109,7 @@ async fn check_store_and_sources(
         Vec::new()
     };
     let source_views = session.registry.sources().list();
-    if source_views.is_empty() {
+    if source_views.is_empty() && !session.is_damaged() {
         let fix = "`toolcrib add NAME -- COMMAND` declares one, `toolcrib import` imports those of another client";
         checks.push(DoctorCheck::ok("sources", "none yet").with_fix(fix));
     }

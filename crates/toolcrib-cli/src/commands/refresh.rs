@@ -46,7 +46,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         for outcome in &outcomes {
             output::print_line(&render_outcome(outcome))?;
         }
-        if outcomes.is_empty() {
+        if outcomes.is_empty() && !session.is_damaged() {
             output::print_line("no sources yet; `toolcrib add NAME -- COMMAND` declares one")?;
         }
     }

@@ -26,12 +26,12 @@ pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<Comman
     let sources = session.registry.sources().list();
     if common.json {
         output::print_json(&json!({ "sources": sources }))?;
-    } else if sources.is_empty() {
+    } else if !sources.is_empty() {
+        output::print_line(&sources_table(&sources).render())?;
+    } else if !session.is_damaged() {
         output::print_line(
             "no sources yet; `toolcrib add NAME -- COMMAND` declares one, `toolcrib import` imports those of another client",
         )?;
-    } else {
-        output::print_line(&sources_table(&sources).render())?;
     }
     session.close().await;
     Ok(CommandOutcome::Success)

@@ -80,6 +80,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             output::print_line(&last)?;
             hint_skipped(common, format, &skipped);
         }
+        // The log names the damage; "no tools yet" would be wrong.
+        None if session.is_damaged() && !view.listed_tools().any(|tool| is_selected(&tool)) => {}
         None => output::print_line(&render_table(view.listed_tools().filter(is_selected))?)?,
     }
     session.close().await;
