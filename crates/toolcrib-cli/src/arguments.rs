@@ -186,9 +186,10 @@ mod tests {
 
     /// clap would wrap a longer line, which breaks the columns of the examples.
     #[test]
-    fn every_example_fits_into_the_help() {
+    fn every_command_has_examples_that_fit_into_the_help() {
         fn check(command: &clap::Command) {
             let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(text.starts_with("Examples:\n"), "{}: {text}", command.get_name());
             for line in text.lines() {
                 assert!(line.chars().count() <= MAX_HELP_WIDTH, "{}: {line}", command.get_name());
             }

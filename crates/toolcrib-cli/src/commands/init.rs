@@ -23,7 +23,9 @@ const CONFIG_TEMPLATE: &str = include_str!("init/toolcrib.yaml");
 
 /// Write a commented `toolcrib.yaml` into the working directory
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  toolcrib init && $EDITOR toolcrib.yaml && toolcrib trust && toolcrib tools")]
+#[command(after_help = "Examples:
+  toolcrib init && $EDITOR toolcrib.yaml && toolcrib trust && toolcrib tools
+  toolcrib init --force")]
 pub(crate) struct Arguments {
     /// Overwrite an existing configuration
     #[arg(long)]

@@ -16,7 +16,7 @@ use crate::session::CliSession;
 
 /// Show the latest stderr output of a server
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  toolcrib logs files -n 20")]
+#[command(after_help = "Examples:\n  toolcrib logs files\n  toolcrib logs files -n 20")]
 pub(crate) struct Arguments {
     /// The source, as `toolcrib sources` lists it
     source: String,

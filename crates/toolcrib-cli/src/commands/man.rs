@@ -10,7 +10,7 @@ use crate::exit::CommandOutcome;
 
 /// Write the man pages of all commands into a directory
 #[derive(Debug, Args)]
-#[command(hide = true)]
+#[command(hide = true, after_help = "Examples:\n  toolcrib man ~/.local/share/man/man1")]
 pub(crate) struct Arguments {
     /// The directory that receives `toolcrib.1`, `toolcrib-serve.1` and so on
     directory: PathBuf,

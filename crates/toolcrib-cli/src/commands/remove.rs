@@ -14,7 +14,7 @@ use crate::{output, plural};
 
 /// Remove a source that `add` or `import` declared, with its tools
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  toolcrib remove time")]
+#[command(after_help = "Examples:\n  toolcrib remove time")]
 pub(crate) struct Arguments {
     /// The source, as `toolcrib sources` lists it
     source: String,

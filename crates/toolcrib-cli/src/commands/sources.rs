@@ -17,7 +17,9 @@ use crate::table::Table;
 
 /// List every source with its status, without contacting it
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  toolcrib sources --json | jq '.sources[] | select(.status == \"failed\")'")]
+#[command(after_help = "Examples:
+  toolcrib sources
+  toolcrib sources --json | jq '.sources[] | select(.status == \"failed\")'")]
 pub(crate) struct Arguments {}
 
 /// Prints the table, or the sources as JSON.

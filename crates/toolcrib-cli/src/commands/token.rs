@@ -44,7 +44,9 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum TokenCommand {
     /// Create a token and print it; its value is not stored and cannot be shown again
-    #[command(after_help = "Example:\n  toolcrib token create ci --role agent --expires 30d")]
+    #[command(after_help = "Examples:
+  toolcrib token create ci --role agent --expires 30d
+  toolcrib token create --role viewer                    with a generated name")]
     Create {
         /// Name of the token, for `list` and `revoke`; by default its role and a random suffix
         name: Option<String>,
@@ -56,10 +58,10 @@ enum TokenCommand {
         expires: Option<Duration>,
     },
     /// List the tokens, without their values
-    #[command(after_help = "Example:\n  toolcrib token list --json")]
+    #[command(after_help = "Examples:\n  toolcrib token list\n  toolcrib token list --json")]
     List,
     /// Revoke a token: it is rejected from now on
-    #[command(after_help = "Example:\n  toolcrib token revoke ci")]
+    #[command(after_help = "Examples:\n  toolcrib token revoke ci\n  toolcrib token revoke 4be0643f1d98     by its id")]
     Revoke {
         /// Its name, or its id as `toolcrib token list` shows it
         #[arg(value_name = "NAME-OR-ID")]

@@ -25,7 +25,9 @@ const SUMMARIZED_KEYS: [&str; 9] =
 
 /// Accept the project file, so that its settings apply and its sources may be run and contacted
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  cd project && toolcrib trust
+#[command(after_help = "Examples:
+  cd project && toolcrib trust
+  toolcrib trust --json | jq .sources
 
 A file that is found by walking up from the working directory has no effect before it is trusted.
 When it would run, contact or allow anything else than what was trusted, Toolcrib asks again; it
