@@ -102,6 +102,19 @@ fn describe_reports_unknown_names_beside_the_tools() {
     project.run(&["describe"]).assert_code(2);
 }
 
+#[test]
+fn malformed_arguments_of_a_call_are_wrong_usage() {
+    let project = TestProject::new("one: { command: SERVER }");
+    for (arguments, message) in [
+        (&["text:=."][..], "error: `text:=.` is not JSON: "),
+        (&["text"], "error: `text` is no argument; write KEY=VALUE or KEY:=JSON\n"),
+        (&["{\"text\": 5}"], "is no argument; write KEY=VALUE or KEY:=JSON, or pass the object with `--args`\n"),
+        (&["--args", "5"], "error: `--args` must be a JSON object: "),
+    ] {
+        project.run(&[&["call", "one__echo"], arguments].concat()).assert_code(2).assert_stderr(message);
+    }
+}
+
 /// Commands print a large result completely, without paging notes.
 #[test]
 fn a_large_result_is_printed_completely() {

@@ -119,7 +119,7 @@ fn read_json_arguments(arguments: &Arguments) -> Result<Map<String, Value>> {
         },
     };
     serde_json::from_str(&text)
-        .map_err(|error| Error::new(Code::ToolInvalidInput, format!("`--args` must be a JSON object: {error}")))
+        .map_err(|error| Error::new(Code::BadRequest, format!("`--args` must be a JSON object: {error}")))
 }
 
 /// Adds `KEY=VALUE` pairs to the arguments, converting values to the types in the tool's input schema.
@@ -140,13 +140,14 @@ fn merge_pairs(
     let mut seen_keys = std::collections::BTreeSet::new();
     for pair in pairs {
         let (key, text) = pair.split_once('=').ok_or_else(|| {
-            Error::new(Code::BadRequest, format!("`{}` is no argument; write KEY=VALUE or KEY:=JSON", sanitize(pair)))
+            let or_args = if pair.trim_start().starts_with('{') { ", or pass the object with `--args`" } else { "" };
+            let message = format!("`{}` is no argument; write KEY=VALUE or KEY:=JSON{or_args}", sanitize(pair));
+            Error::new(Code::BadRequest, message)
         })?;
         // `KEY:=JSON` is JSON, `KEY=VALUE` text that the schema types.
         let value = match key.strip_suffix(':') {
-            Some(_) => serde_json::from_str(text).map_err(|error| {
-                Error::new(Code::ToolInvalidInput, format!("`{}` is not JSON: {error}", sanitize(pair)))
-            })?,
+            Some(_) => serde_json::from_str(text)
+                .map_err(|error| Error::new(Code::BadRequest, format!("`{}` is not JSON: {error}", sanitize(pair))))?,
             None => parse_typed(&schema, key, text),
         };
         let key = key.strip_suffix(':').unwrap_or(key);
