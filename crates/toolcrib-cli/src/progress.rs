@@ -89,6 +89,6 @@ impl ProgressBars {
 pub(crate) fn report_failures(outcomes: &[RefreshOutcome], quiet: bool) {
     for outcome in outcomes.iter().filter(|outcome| outcome.status == RefreshStatus::Failed && !quiet) {
         let reason = outcome.error.as_ref().map_or("unknown reason", |failure| failure.message.as_str());
-        output::print_stderr_line(&format!("warning: {} failed: {reason}", outcome.source));
+        output::print_stderr_line(&format!("warning: `{}` failed: {reason}", outcome.source));
     }
 }

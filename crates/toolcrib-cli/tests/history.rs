@@ -167,6 +167,7 @@ fn a_failing_source_leaves_the_lockfile_unchanged() {
     project
         .run(&["lock"])
         .assert_code(1)
+        .assert_stderr("warning: `hub` failed: the server exited while connecting")
         .assert_stderr("nothing was locked, because the current tool list could not be read from `hub`");
     assert_eq!(std::fs::read_to_string(project.path("project/toolcrib.lock")).unwrap(), locked);
     let diff = project.json(1, &["diff", "--against", "lockfile", "--ci"]);

@@ -25,7 +25,8 @@ const FAILURE_ADVICE: [(&str, &str); 10] = [
     ),
     (
         "no answer within",
-        "`toolcrib logs ID` shows its stderr; if it is only slow, raise `discovery_timeout` on the source",
+        "`toolcrib logs ID` shows its stderr; if it is only slow, raise `first_start_timeout` (first start) or \
+         `discovery_timeout` on the source",
     ),
     ("does not look like an MCP server", "check that the command or the address is that of an MCP server"),
     ("exited while", "`toolcrib logs ID` shows its stderr; try its command in a shell"),
