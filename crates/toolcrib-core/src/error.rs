@@ -152,6 +152,13 @@ impl Error {
         }
     }
 
+    /// The message without the next step, for the console, which offers neither commands nor routes.
+    pub fn message_without_next_step(&self) -> &str {
+        let step = self.extra.as_ref().and_then(|extra| extra.next_step.as_ref());
+        let split = step.and_then(|step| self.message.rsplit_once(&format!("; {}", step.command)));
+        split.map_or(&self.message, |(message, _)| message)
+    }
+
     /// Overrides whether a retry may succeed. For example for a name that is taken: `CONFLICT` is retryable, but this
     /// one would fail again.
     pub fn with_retryable(mut self, retryable: bool) -> Self {
@@ -244,6 +251,7 @@ mod tests {
         let error = error.with_next_step("toolcrib sources", "GET /api/sources", "lists them");
         assert_eq!(error.message, "no source named `x`; `toolcrib sources` lists them");
         assert_eq!(error.rest_message(), "no source named `x`; `GET /api/sources` lists them");
+        assert_eq!(error.message_without_next_step(), "no source named `x`");
     }
 
     #[test]

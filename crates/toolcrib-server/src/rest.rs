@@ -46,7 +46,7 @@ use serde_json::{Value, json};
 pub(crate) use body::read_body;
 pub(crate) use cache::ResponseCache;
 pub(crate) use declare::{declare_source, remove_source};
-pub(crate) use error::{ApiError, RETRY_AFTER, error_response, stopping_error};
+pub(crate) use error::{ApiError, ConsoleMessage, RETRY_AFTER, error_response, stopping_error};
 pub(crate) use events::EventFeed;
 pub(crate) use query::find_source_id;
 pub(crate) use response::json_response;

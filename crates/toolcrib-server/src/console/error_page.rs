@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::history::render_code_spans;
 use super::page::render_shell;
 use crate::auth::InsufficientRole;
+use crate::rest::ConsoleMessage;
 
 /// Maximum size of an error body that is read; envelopes are much smaller.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
@@ -36,7 +37,8 @@ async fn to_error_page(response: Response) -> Response {
     let field = |key: &str| envelope["error"][key].as_str().map(str::to_owned);
     // A missing asset has an empty body.
     let code = field("code").unwrap_or_else(|| "NOT_FOUND".into());
-    let message = field("message").unwrap_or_else(|| "there is nothing at this address".into());
+    let message = parts.extensions.get::<ConsoleMessage>().map(|ConsoleMessage(message)| message.clone());
+    let message = message.unwrap_or_else(|| "there is nothing at this address".into());
     let advice = advice(&parts);
     // It is that of the envelope.
     parts.headers.remove(header::CONTENT_LENGTH);

@@ -159,15 +159,19 @@ fn parse_source(app: &AppState, name: &str, keys: Map<String, Value>) -> Result<
 
 /// `CONFLICT`, with the way to change the existing source. Trying again would not help, so it is not retryable.
 fn already_declared(app: &AppState, id: &SourceId) -> Error {
-    let message = match app.loaded_config.load().declared_at(id) {
+    let error = match app.loaded_config.load().declared_at(id) {
         Some(location) => {
-            format!(
+            let message = format!(
                 "`{id}` is declared in `{location}`, which takes precedence; change it there, or choose another name"
-            )
+            );
+            Error::new(Code::Conflict, message)
         }
-        None => format!("the source `{id}` already exists; `PATCH /api/sources/{id}` changes it"),
+        None => {
+            let error = Error::new(Code::Conflict, format!("the source `{id}` already exists"));
+            error.with_next_step(&format!("toolcrib add {id}"), &format!("PATCH /api/sources/{id}"), "changes it")
+        }
     };
-    Error::new(Code::Conflict, message).with_retryable(false)
+    error.with_retryable(false)
 }
 
 /// Builds the response body. Fails if the source was removed meanwhile.

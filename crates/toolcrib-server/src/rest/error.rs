@@ -32,11 +32,16 @@ impl IntoResponse for ApiError {
     }
 }
 
+/// Extension of an error response: the message for a page of the console, without a next step that names a route.
+#[derive(Debug, Clone)]
+pub(crate) struct ConsoleMessage(pub(crate) String);
+
 /// Builds a response with the envelope of an error.
 fn envelope_response(status: StatusCode, error: &Error) -> Response {
     let mut envelope = error.envelope();
     envelope["error"]["message"] = error.rest_message().into();
     let mut response = (status, [(header::CONTENT_TYPE, "application/json")], envelope.to_string()).into_response();
+    response.extensions_mut().insert(ConsoleMessage(error.message_without_next_step().to_owned()));
     if let Some(retry_after) = retry_after(status, error) {
         response.headers_mut().insert(header::RETRY_AFTER, retry_after);
     }

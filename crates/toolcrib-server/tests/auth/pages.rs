@@ -108,4 +108,7 @@ async fn source_errors_are_shown_and_secrets_are_masked() {
     assert_contains(&page, &["<input type=\"password\" name=\"bearer\"", "href=\"#add\""]);
     let unknown = server.get("/tools/nowhere__x", "").await;
     assert_contains(&unknown.body, &["No tool named <code>nowhere__x</code>"]);
+    // The message for REST clients would name a route here.
+    let unknown = server.get("/sources/nowhere", "").await;
+    assert_contains(&unknown.body, &["<p>No source named <code>nowhere</code>.</p>"]);
 }
