@@ -48,7 +48,7 @@ fn command_fields() -> Markup {
                 "Program and arguments, as in a shell; quotes group words", false))
             (multiline_input("env", "Environment", "TOKEN=${env:TOKEN}",
                 "NAME=VALUE, one per line; a reference keeps a secret out of the store"))
-            (text_input("cwd", "Working directory", "", "Default: the directory of the configuration file", false))
+            (text_input("cwd", "Working directory", "", "Default: the working directory of the Toolcrib process", false))
         }
     }
 }
