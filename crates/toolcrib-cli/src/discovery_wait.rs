@@ -15,12 +15,13 @@
 //! same wait, or discovered by a detached `toolcrib refresh`.
 
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -388,13 +389,13 @@ impl InterruptibleWait {
     /// Registers a wait; the token is cancelled by [`InterruptibleWait::stop`].
     fn begin(&self) -> CancellationToken {
         let token = CancellationToken::new();
-        *self.current() = Some(token.clone());
+        *self.0.lock() = Some(token.clone());
         token
     }
 
     /// Ends the current wait. Returns `false` when there is none.
     pub(crate) fn stop(&self) -> bool {
-        let token = self.current().take();
+        let token = self.0.lock().take();
         token.is_some_and(|token| {
             token.cancel();
             true
@@ -403,12 +404,7 @@ impl InterruptibleWait {
 
     /// Removes the wait, so that Ctrl-C ends the command again.
     fn end(&self) {
-        self.current().take();
-    }
-
-    /// Locks the current wait. A panic while it was locked leaves a valid value.
-    fn current(&self) -> MutexGuard<'_, Option<CancellationToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().take();
     }
 }
 

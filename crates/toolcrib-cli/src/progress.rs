@@ -53,7 +53,7 @@ pub(crate) async fn show_progress<T>(registry: &Registry, quiet: bool, work: imp
 #[derive(Default)]
 struct ProgressBars {
     multi_progress: MultiProgress,
-    by_source: std::sync::Mutex<HashMap<SourceId, ProgressBar>>,
+    by_source: parking_lot::Mutex<HashMap<SourceId, ProgressBar>>,
 }
 
 impl ProgressBars {
@@ -67,12 +67,12 @@ impl ProgressBars {
         bar.set_message(format!("discovering {id}"));
         // The spinner turns by itself: a discovery sends no notices while it waits for a slow server.
         bar.enable_steady_tick(Duration::from_millis(100));
-        self.by_source.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(id.clone(), bar);
+        self.by_source.lock().insert(id.clone(), bar);
     }
 
     /// Removes the spinner of a source.
     fn finish(&self, outcome: &RefreshOutcome) {
-        let bar = self.by_source.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&outcome.source);
+        let bar = self.by_source.lock().remove(&outcome.source);
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }

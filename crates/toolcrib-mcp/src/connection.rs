@@ -21,11 +21,12 @@ pub(crate) mod server_requests;
 use std::{
     collections::HashMap,
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, atomic::AtomicU64},
+    sync::{Arc, OnceLock, atomic::AtomicU64},
     time::Duration,
 };
 
 use http::HeaderMap;
+use parking_lot::{Mutex, RwLock};
 use serde_json::value::RawValue;
 use tokio::{runtime::Handle, sync::broadcast, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -124,12 +125,12 @@ impl WireConnection {
 
     /// Returns the era that requests are encoded for.
     pub(crate) fn era(&self) -> Era {
-        *self.era.read().unwrap_or_else(PoisonError::into_inner)
+        *self.era.read()
     }
 
     /// Sets the era for further requests.
     pub(crate) fn set_era(&self, era: Era) {
-        *self.era.write().unwrap_or_else(PoisonError::into_inner) = era;
+        *self.era.write() = era;
     }
 
     /// Sends a request and waits for its response. When the server lost the session, begins a new one and repeats the
@@ -235,7 +236,7 @@ impl WireConnection {
 
     /// Reads a field of the pending request `request`; `None` when it is answered already.
     fn read_pending<T>(&self, request: Option<u64>, field: impl FnOnce(&PendingRequest) -> Option<T>) -> Option<T> {
-        field(lock(&self.pending).get(&request?)?)
+        field(self.pending.lock().get(&request?)?)
     }
 
     /// Handles a notification. `request_handler` returns the handler of the request it belongs to, which takes
@@ -251,7 +252,7 @@ impl WireConnection {
             "notifications/progress" => {
                 // The token is the id of the request; some servers send it back as a string.
                 let id = field("progressToken").and_then(|token| token.get().trim_matches('"').parse::<u64>().ok());
-                let sink = id.and_then(|id| lock(&self.pending).get(&id)?.progress.clone());
+                let sink = id.and_then(|id| self.pending.lock().get(&id)?.progress.clone());
                 if let (Some(sink), Some(params)) = (sink, params) {
                     // A receiver that is full or gone misses this step; reading from the server must not wait for it.
                     let _ = sink.try_send(params.to_owned());
@@ -285,7 +286,7 @@ impl WireConnection {
 
     /// Hands the response to the request that waits for it. Unknown ids are ignored: the request may have timed out.
     fn complete_request(&self, id: u64, outcome: Result<Box<RawValue>, WireError>) {
-        if let Some(pending) = lock(&self.pending).remove(&id) {
+        if let Some(pending) = self.pending.lock().remove(&id) {
             // The receiver is gone when the request was cancelled just now.
             let _ = pending.response.send(outcome);
         }
@@ -304,7 +305,7 @@ impl WireConnection {
 
     /// Spawns a task that is aborted when the connection ends.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = lock(&self.tasks);
+        let mut tasks = self.tasks.lock();
         // Finished tasks stay in the set until joined.
         while tasks.try_join_next().is_some() {}
         if !self.is_ended() {
@@ -322,9 +323,9 @@ impl WireConnection {
         // missed.
         self.ended.cancel();
         // Drops the senders; each waiting request then reads `end_reason`.
-        lock(&self.pending).clear();
+        self.pending.lock().clear();
         self.publish(ConnectionEvent::Closed);
-        lock(&self.tasks).abort_all();
+        self.tasks.lock().abort_all();
     }
 
     /// Whether [`WireConnection::end`] was called.
@@ -405,9 +406,4 @@ impl ClientTransport {
 /// The error of a closed connection.
 pub(crate) fn closed_error(sent: bool, reason: String) -> WireError {
     WireError::Closed { sent, reason }
-}
-
-/// Locks a mutex, also after a panic: none of the guarded values has an invariant that a panic could break.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

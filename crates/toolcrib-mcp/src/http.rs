@@ -22,13 +22,14 @@ pub(crate) mod sse;
 
 use std::{
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use parking_lot::RwLock;
 use reqwest::{Method, Response};
 use tokio::{
     sync::oneshot,
@@ -121,7 +122,7 @@ impl HttpTransport {
 
     /// Returns the current session id.
     pub(crate) fn session(&self) -> Option<HeaderValue> {
-        self.session.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.session.read().clone()
     }
 
     /// POSTs a message and dispatches everything in its response, until the response to the request arrived.
@@ -140,7 +141,7 @@ impl HttpTransport {
         // Stored even when it is absent: a server without sessions must not get the id of an earlier one.
         if message.method == "initialize" {
             let session = response.headers().get(SESSION_HEADER).cloned();
-            *self.session.write().unwrap_or_else(PoisonError::into_inner) = session;
+            *self.session.write() = session;
         }
         // A notification or a response: the body, if there is one, has no meaning.
         let Some(id) = message.id else { return Ok(DeliveryStatus::Sent) };

@@ -5,8 +5,9 @@
 //! stdout that are not messages are skipped, since real servers print banners and logs there. stderr is not part of the
 //! transport.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
     sync::mpsc,
@@ -64,7 +65,7 @@ impl StdioTransport {
     /// Queues a message and waits for room in the queue. The writer marks it as sent.
     pub(crate) async fn send(&self, message: &mut OutgoingMessage<'_>) -> Result<(), WireError> {
         let queued = QueuedMessage { text: std::mem::take(&mut message.text), send_state: message.send_state.clone() };
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let queue = self.queue.lock().clone();
         let closed = || WireError::Closed { sent: false, reason: "its stdin is closed".to_owned() };
         queue.ok_or_else(closed)?.send(queued).await.map_err(|_| closed())
     }
@@ -72,7 +73,7 @@ impl StdioTransport {
     /// Queues a message without waiting; drops it when the queue is full or closed. For callers that cannot wait, such
     /// as `drop`.
     pub(crate) fn try_send(&self, text: String) {
-        if let Some(queue) = &*self.queue.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(queue) = &*self.queue.lock() {
             // Callers use this for messages that may be lost.
             let _ = queue.try_send(QueuedMessage { text, send_state: Arc::default() });
         }
@@ -81,7 +82,7 @@ impl StdioTransport {
     /// Lets the writer send the queued messages, closes the server's stdin and waits for that. Most servers exit at the
     /// end of their stdin; those that do not are ended by the owner of the process.
     pub(crate) async fn close(&self) {
-        drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.queue.lock().take());
         self.writer_finished.cancelled().await;
     }
 }

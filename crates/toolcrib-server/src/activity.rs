@@ -8,8 +8,9 @@ mod calls_per_minute;
 mod token_costs;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use toolcrib::call::CallFinished;
 use toolcrib::clock::Clock;
@@ -80,9 +81,9 @@ impl Activity {
             async {
                 loop {
                     match notices.recv().await {
-                        Ok(notice) => self.lock().apply_notice(notice),
+                        Ok(notice) => self.recent.lock().apply_notice(notice),
                         // The end of a discovery may be among the missed notices; without this it would seem to go on.
-                        Err(RecvError::Lagged(_)) => self.lock().stages.clear(),
+                        Err(RecvError::Lagged(_)) => self.recent.lock().stages.clear(),
                         Err(RecvError::Closed) => break,
                     }
                 }
@@ -98,33 +99,28 @@ impl Activity {
             let Ok(checks) = registry.history().checks(&source.id).await else { continue };
             let Some(newest) = checks.first() else { continue };
             let run = DiscoveryRun { elapsed_ms: newest.duration_ms, failed: newest.error.is_some() };
-            self.lock().last_runs.insert(source.id, run);
+            self.recent.lock().last_runs.insert(source.id, run);
         }
     }
 
     /// Returns up to `limit` matching entries, newest first.
     pub(crate) fn recent_entries(&self, matches: impl Fn(&ActivityEntry) -> bool, limit: usize) -> Vec<ActivityEntry> {
-        self.lock().entries.iter().rev().filter(|entry| matches(entry)).take(limit).cloned().collect()
+        self.recent.lock().entries.iter().rev().filter(|entry| matches(entry)).take(limit).cloned().collect()
     }
 
     /// Returns the calls of the last hour, oldest minute first.
     pub(crate) fn calls_in_last_hour(&self, now: Timestamp) -> Vec<MinuteCounts> {
-        self.lock().calls_per_minute.last_hour(now)
+        self.recent.lock().calls_per_minute.last_hour(now)
     }
 
     /// Returns the last discovery of a source.
     pub(crate) fn last_run(&self, id: &SourceId) -> Option<DiscoveryRun> {
-        self.lock().last_runs.get(id).copied()
+        self.recent.lock().last_runs.get(id).copied()
     }
 
     /// Returns the stage of a discovery in progress.
     pub(crate) fn discovery_stage(&self, id: &SourceId) -> Option<DiscoveryStage> {
-        self.lock().stages.get(id).copied()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RecentActivity> {
-        // A panic cannot leave the data inconsistent: each change is a single push, insert or remove.
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.recent.lock().stages.get(id).copied()
     }
 }
 

@@ -7,10 +7,11 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -115,7 +116,7 @@ impl HttpConnections {
             close: closing.child_token(),
             idle_notifier: self.idle_notifier.clone(),
         });
-        self.open().insert(connection.id, connection.clone());
+        self.open.lock().insert(connection.id, connection.clone());
         Ok(ConnectionPermit { connection, connections: self.clone(), _permit: permit })
     }
 
@@ -152,7 +153,7 @@ impl HttpConnections {
     /// cheaper than an ordered structure that every request would have to update.
     pub(crate) fn close_oldest_idle(&self) -> bool {
         // The lock is held for the scan alone. Requests do not take it: they change atomic counters.
-        let mut open = self.open();
+        let mut open = self.open.lock();
         let idle = open.values().filter(|connection| connection.is_idle());
         let oldest = idle.min_by_key(|connection| (connection.idle_since.load(Ordering::Relaxed), connection.id));
         let Some(id) = oldest.map(|connection| connection.id) else { return false };
@@ -160,10 +161,6 @@ impl HttpConnections {
         let closed = open.remove(&id);
         drop(open);
         closed.inspect(|connection| connection.close.cancel()).is_some()
-    }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, Arc<HttpConnection>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -209,7 +206,7 @@ impl Drop for ActiveRequest {
 impl Drop for ConnectionPermit {
     // Out of the map before the permit is released, so that an eviction does not choose a connection that is closed.
     fn drop(&mut self) {
-        self.connections.open().remove(&self.connection.id);
+        self.connections.open.lock().remove(&self.connection.id);
     }
 }
 

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
+use parking_lot::Mutex;
 use toolcrib::core::Timestamp;
 use toolcrib::metrics::DurationHistogram;
 
@@ -90,7 +90,7 @@ impl HttpMetrics {
 
     /// Counts a response; `elapsed` is the time until its head.
     pub(crate) fn record_response(&self, class: RouteClass, status: StatusCode, elapsed: Duration) {
-        let mut requests = self.lock();
+        let mut requests = self.requests.lock();
         *requests.by_status.entry((class, status.as_u16())).or_default() += 1;
         requests.durations.entry(class).or_default().observe(elapsed);
     }
@@ -98,10 +98,6 @@ impl HttpMetrics {
     /// Returns a copy of the request counters. Copied, so that rendering the metrics does not hold the lock that every
     /// response takes.
     pub(crate) fn snapshot(&self) -> RequestCounts {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RequestCounts> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        self.requests.lock().clone()
     }
 }

@@ -9,8 +9,9 @@ mod source_events;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use toolcrib_core::source::SourceKind;
@@ -107,7 +108,7 @@ impl Connectors {
     /// their snapshot, so a call that still has an older snapshot may replace a newer slot; the next call with the
     /// newer one replaces it again.
     pub(crate) fn slot(&self, source: &Source) -> Arc<ConnectorSlot> {
-        let mut slots = self.slots();
+        let mut slots = self.slots.lock();
         match slots.get(&source.id) {
             Some(slot) if slot.source == *source => slot.clone(),
             previous => {
@@ -168,7 +169,7 @@ impl Connectors {
         sources: &BTreeMap<SourceId, Arc<Source>>,
         is_enabled: impl Fn(&SourceId) -> bool,
     ) -> Vec<Arc<dyn Connector>> {
-        let mut slots = self.slots();
+        let mut slots = self.slots.lock();
         let is_unchanged = |id: &SourceId, slot: &ConnectorSlot| {
             is_enabled(id) && sources.get(id).is_some_and(|source| **source == slot.source)
         };
@@ -194,31 +195,27 @@ impl Connectors {
     /// Returns the status of a source's slot. A source that was never used has no slot and counts as not connected,
     /// with a closed breaker.
     pub(crate) fn slot_status(&self, id: &SourceId) -> SlotStatus {
-        let slot = self.slots().get(id).cloned();
+        let slot = self.slots.lock().get(id).cloned();
         slot.map_or(SlotStatus::UNUSED, |slot| slot.status(Instant::now()))
     }
 
     /// Returns the statuses of all slots that were used.
     pub(crate) fn slot_statuses(&self) -> SlotStatuses {
         let now = Instant::now();
-        let slots = self.slots();
+        let slots = self.slots.lock();
         let statuses = slots.iter().map(|(id, slot)| (id.clone(), slot.status(now)));
         SlotStatuses(statuses.filter(|(_, status)| *status != SlotStatus::UNUSED).collect())
     }
 
     /// Returns the connectors that exist now.
     pub(crate) fn connectors(&self) -> Vec<Arc<dyn Connector>> {
-        self.slots().values().map(|slot| slot.connector.clone()).collect()
+        self.slots.lock().values().map(|slot| slot.connector.clone()).collect()
     }
 
     /// Closes all connectors, in parallel. The caller bounds the wait.
     pub(crate) async fn close_all(&self) {
-        let slots = std::mem::take(&mut *self.slots());
+        let slots = std::mem::take(&mut *self.slots.lock());
         futures_util::future::join_all(slots.values().map(|slot| slot.connector.close())).await;
-    }
-
-    fn slots(&self) -> MutexGuard<'_, BTreeMap<SourceId, Arc<ConnectorSlot>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -241,7 +238,7 @@ impl ConnectorSlot {
     /// Returns the concurrency limit of a tool. Permits are never removed: their number is bounded by the tools of the
     /// source, and they go with the slot.
     pub(crate) fn call_permits(&self, tool: &str) -> Arc<Semaphore> {
-        let mut permits = self.call_permits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut permits = self.call_permits.lock();
         match permits.get(tool) {
             Some(permits) => permits.clone(),
             None => {
@@ -277,7 +274,7 @@ impl ConnectorSlot {
 
     /// Locks the circuit breaker. Not to be held across an await.
     pub(crate) fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+        self.breaker.lock()
     }
 }
 

@@ -6,9 +6,10 @@
 //! is down (locked, full disk) does not change that, since lists are in memory; a damaged or removed store and a record
 //! of a newer version do.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::time::Instant;
 use toolcrib_core::{Code, Error, Result, Timestamp};
@@ -136,7 +137,7 @@ impl Maintenance {
     /// Records the result of a run, failed or not.
     fn record(&self, store: &Result<()>) {
         let now = self.state.now();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         last.ran_at = Instant::now();
         match store {
             Ok(()) => {
@@ -152,7 +153,7 @@ impl Maintenance {
         if let Some(damage) = &self.state.snapshot().damage {
             return StoreHealth { state: damage.state(), since: None };
         }
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock();
         let is_silent = last.ran_at.elapsed() > MAINTENANCE_TIMEOUT;
         let state = if last.store == StoreState::Ok && is_silent { StoreState::Down } else { last.store };
         StoreHealth { state, since: (state != StoreState::Ok).then_some(last.ok_at) }

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use toolcrib_core::SourceId;
 
 /// Maximum number of sources that are counted by name; calls to further ones are counted without a source. Each label
@@ -74,7 +74,7 @@ pub(crate) struct Metrics {
 impl Metrics {
     /// Returns a copy of all counts.
     pub(crate) fn snapshot(&self) -> MetricsSnapshot {
-        let values = self.lock_values().clone();
+        let values = self.values.lock().clone();
         MetricsSnapshot { calls_in_flight: self.in_flight.load(Ordering::Relaxed), ..values }
     }
 
@@ -86,7 +86,7 @@ impl Metrics {
 
     /// Counts a finished call. `code` is `None` if the tool answered with an error result.
     pub(crate) fn record_call(&self, source: Option<&SourceId>, code: Option<&'static str>, elapsed: Duration) {
-        let mut values = self.lock_values();
+        let mut values = self.values.lock();
         let is_full = values.calls.len() >= MAX_SOURCE_LABELS;
         let source = source.filter(|source| !is_full || values.calls.contains_key(&Some((*source).clone())));
         let calls = values.calls.entry(source.cloned()).or_default();
@@ -99,12 +99,12 @@ impl Metrics {
 
     /// Counts a finished discovery.
     pub(crate) fn record_discovery(&self, kind: &'static str, outcome: &'static str, elapsed: Duration) {
-        self.lock_values().discoveries.entry((kind, outcome)).or_default().observe(elapsed);
+        self.values.lock().discoveries.entry((kind, outcome)).or_default().observe(elapsed);
     }
 
     /// Counts a request for a source's tools. Lookups of sources beyond the limit are not counted.
     pub(crate) fn record_lookup(&self, source: &SourceId, hit: bool) {
-        let mut values = self.lock_values();
+        let mut values = self.values.lock();
         if values.cache_lookups.len() >= MAX_SOURCE_LABELS && !values.cache_lookups.contains_key(source) {
             return;
         }
@@ -115,13 +115,8 @@ impl Metrics {
 
     /// Returns the ratio of cache hits of a source, between 0 and 1. `None` before the first lookup.
     pub(crate) fn hit_ratio(&self, source: &SourceId) -> Option<f64> {
-        let (hits, misses) = self.lock_values().cache_lookups.get(source).copied()?;
+        let (hits, misses) = self.values.lock().cache_lookups.get(source).copied()?;
         (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
-    }
-
-    /// Locks the counts.
-    fn lock_values(&self) -> MutexGuard<'_, MetricsSnapshot> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

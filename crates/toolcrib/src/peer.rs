@@ -42,7 +42,7 @@ pub enum SocketOwner {
 pub struct PeerSearch {
     #[cfg(target_os = "linux")]
     /// Process ids, most recent first.
-    recent: std::sync::Mutex<Vec<i32>>,
+    recent: parking_lot::Mutex<Vec<i32>>,
 }
 
 #[cfg(target_os = "linux")]
@@ -93,8 +93,8 @@ impl PeerSearch {
         recent.truncate(MAX_RECENT_PROCESSES);
     }
 
-    fn lock_recent(&self) -> std::sync::MutexGuard<'_, Vec<i32>> {
-        self.recent.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock_recent(&self) -> parking_lot::MutexGuard<'_, Vec<i32>> {
+        self.recent.lock()
     }
 }
 

@@ -20,9 +20,10 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, MatchKind};
+use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcrib_core::Error;
@@ -357,8 +358,8 @@ impl SourceRedactor {
         redactor.get_or_insert_with(|| Arc::new(Redactor::new(values))).clone()
     }
 
-    fn lock_known(&self) -> std::sync::MutexGuard<'_, KnownValues> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_known(&self) -> parking_lot::MutexGuard<'_, KnownValues> {
+        self.0.lock()
     }
 }
 

@@ -13,11 +13,12 @@ mod ensure;
 mod telemetry;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 use toolcrib_core::compare::ToolRename;
@@ -137,19 +138,11 @@ struct InFlightDiscoveries {
 type OutcomeReceiver = watch::Receiver<Option<RefreshOutcome>>;
 
 impl InFlightDiscoveries {
-    fn running(&self) -> MutexGuard<'_, HashMap<SourceId, (Arc<Source>, OutcomeReceiver)>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn announced(&self) -> MutexGuard<'_, HashMap<SourceId, bool>> {
-        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether there is an announcement that the task has not handled yet; if not, removes the source, and the task
     /// ends. Check and removal happen under one lock, so an announcement in between starts a new task instead of being
     /// lost.
     fn take_announcement(&self, id: &SourceId) -> bool {
-        let mut announced = self.announced();
+        let mut announced = self.announced.lock();
         let again = announced.get(id).copied().unwrap_or_default();
         if !again {
             announced.remove(id);
@@ -232,7 +225,7 @@ impl Refresher {
     /// until then.
     pub(crate) fn on_tools_changed(self: &Arc<Self>, id: SourceId) {
         // `true` tells the task of an earlier announcement to run once more.
-        let is_handled = self.in_flight.announced().insert(id.clone(), true).is_some();
+        let is_handled = self.in_flight.announced.lock().insert(id.clone(), true).is_some();
         if is_handled {
             return;
         }
@@ -246,9 +239,9 @@ impl Refresher {
         while discoveries.take_announcement(&id) {
             tokio::time::sleep(ANNOUNCEMENT_DEBOUNCE).await;
             // Announcements until here are covered by the refresh that follows; later ones set it to `true` again.
-            discoveries.announced().insert(id.clone(), false);
+            discoveries.announced.lock().insert(id.clone(), false);
             // A running discovery may have read the list before it changed: a new one must follow it, not join it.
-            let running = discoveries.running().get(&id).cloned();
+            let running = discoveries.running.lock().get(&id).cloned();
             if let Some((_, mut running)) = running {
                 // An error means that the run was dropped, which is an end too.
                 let _ = running.wait_for(Option::is_some).await;
@@ -261,7 +254,7 @@ impl Refresher {
     /// Invalidates a source again after a running discovery has ended: that run may have read the list before the
     /// invalidation, and would mark it as fresh.
     pub(crate) fn invalidate_after_run(&self, id: SourceId) {
-        let running = self.in_flight.running().get(&id).cloned();
+        let running = self.in_flight.running.lock().get(&id).cloned();
         let Some((_, mut running)) = running else { return };
         let state = self.state.clone();
         self.tasks.spawn_until_shutdown(async move {
@@ -328,7 +321,7 @@ impl Refresher {
 
     /// Returns a receiver for the outcome of the running discovery, or of a new one.
     fn join_or_start(self: Arc<Self>, id: &SourceId, source: Arc<Source>, refresh: Refresh) -> OutcomeReceiver {
-        let mut running = self.in_flight.running();
+        let mut running = self.in_flight.running.lock();
         // Do not join a run that was dropped without an outcome, or was started for another declaration.
         let joined = running.get(id).filter(|(declaration, run)| *declaration == source && run.has_changed().is_ok());
         if let Some((_, run)) = joined {
@@ -349,7 +342,7 @@ impl Refresher {
                 refresher.discover(&source, &refresh, &before).await
             };
             let outcome = shutdown.run_until_cancelled(discovery).await;
-            let mut running = refresher.in_flight.running();
+            let mut running = refresher.in_flight.running.lock();
             // The source may have been declared anew meanwhile, and another discovery started for it: leave that one.
             if running.get(&source.id).is_some_and(|(declaration, _)| Arc::ptr_eq(declaration, &source)) {
                 running.remove(&source.id);

@@ -7,9 +7,9 @@
 
 mod split;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 use toolcrib_core::text::sanitize_truncated;
@@ -105,7 +105,7 @@ impl PageStore {
 
     /// Adds a result; removes expired ones, and the oldest while a limit is exceeded.
     fn insert(&self, stored: StoredResult) {
-        let mut results = self.lock_results();
+        let mut results = self.results.lock();
         // Expired ones first, so that they do not push out a result that is still valid.
         results.retain(|other| other.expires_at > Instant::now());
         results.push(stored);
@@ -118,7 +118,7 @@ impl PageStore {
     /// Returns the page of a cursor, if the client may read it. Unknown, expired and foreign cursors get the same
     /// error, so that it reveals nothing.
     pub(crate) fn read_page(&self, client: Option<ClientId>, cursor: &str) -> Result<CallOutput> {
-        let results = self.lock_results();
+        let results = self.results.lock();
         let page = cursor.rsplit_once('-').and_then(|(id, number)| {
             let may_read = |stored: &&StoredResult| stored.owner.is_none() || stored.owner == client;
             let stored = results.iter().find(|stored| stored.id == id).filter(may_read)?;
@@ -136,16 +136,12 @@ impl PageStore {
 
     /// Removes the results of a client that has disconnected.
     pub(crate) fn remove_client(&self, client: ClientId) {
-        self.lock_results().retain(|stored| stored.owner != Some(client));
+        self.results.lock().retain(|stored| stored.owner != Some(client));
     }
 
     /// Removes expired results.
     pub(crate) fn remove_expired(&self) {
-        self.lock_results().retain(|stored| stored.expires_at > Instant::now());
-    }
-
-    fn lock_results(&self) -> MutexGuard<'_, Vec<StoredResult>> {
-        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+        self.results.lock().retain(|stored| stored.expires_at > Instant::now());
     }
 }
 
@@ -202,6 +198,6 @@ mod tests {
         assert!(cursors.iter().all(|cursor| is_cursor(cursor) && cursor.starts_with(results.node.as_str())));
         assert!(!is_cursor(&cursors[0][1..]) && !is_cursor("held-7-2") && !is_cursor(""));
         let error = hold(30_000).unwrap_err();
-        assert_eq!((error.code, results.lock_results().len()), (Code::ToolExecutionFailed, 3), "{}", error.message);
+        assert_eq!((error.code, results.results.lock().len()), (Code::ToolExecutionFailed, 3), "{}", error.message);
     }
 }

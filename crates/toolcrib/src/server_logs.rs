@@ -11,9 +11,10 @@ use std::fs::Permissions;
 #[cfg(unix)]
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::text::sanitize_truncated;
@@ -60,7 +61,7 @@ impl StderrTail {
     /// Returns the last lines that are not empty, oldest first, for error messages: at most [`MAX_SHOWN_LINES`] of
     /// them, each shortened to [`MAX_SHOWN_LINE_CHARS`].
     pub(crate) fn last_lines(&self) -> Vec<String> {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock();
         let shown = lines.iter().rev().map(|line| sanitize_truncated(line, MAX_SHOWN_LINE_CHARS));
         let mut shown: Vec<String> = shown.filter(|line| !line.is_empty()).take(MAX_SHOWN_LINES).collect();
         shown.reverse();
@@ -69,7 +70,7 @@ impl StderrTail {
 
     /// Appends a line, and removes the oldest one if there are too many.
     fn push(&self, line: String) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         if lines.len() == MAX_TAIL_LINES {
             lines.pop_front();
         }

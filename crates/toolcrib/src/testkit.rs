@@ -25,11 +25,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -110,35 +111,35 @@ impl ScriptedSource {
             sources.into_iter().map(|(id, scripted)| (id.to_owned(), scripted.clone())).collect();
         ConnectorFactory(Arc::new(move |source, events| {
             let scripted = sources.get(source.id.as_str())?.clone();
-            scripted.script().source_events = Some((events.clone(), source.id.clone()));
+            scripted.script.lock().source_events = Some((events.clone(), source.id.clone()));
             Some(Arc::new(ScriptedConnector(scripted)))
         }))
     }
 
     /// Replaces the tools.
     pub fn set_tools(&self, tools: impl IntoIterator<Item = impl Into<Value>>) {
-        self.script().tools = tool_list(tools);
+        self.script.lock().tools = tool_list(tools);
     }
 
     /// Makes discoveries fail, and calls find no connection. Calls fail like those of a server that cannot be reached,
     /// which counts for the circuit breaker.
     pub fn fail(&self, message: &str) {
-        self.script().failure = Some(Error::new(Code::ToolUnavailable, message));
+        self.script.lock().failure = Some(Error::new(Code::ToolUnavailable, message));
     }
 
     /// Ends the failure.
     pub fn recover(&self) {
-        self.script().failure = None;
+        self.script.lock().failure = None;
     }
 
     /// Delays every discovery and call, by tokio's clock.
     pub fn set_delay(&self, delay: Duration) {
-        self.script().delay = delay;
+        self.script.lock().delay = delay;
     }
 
     /// Sets how calls end; the arguments are the tool's original name and its input.
     pub fn set_reply<R: Into<ScriptedReply>>(&self, reply: impl Fn(&str, &Value) -> R + Send + Sync + 'static) {
-        self.script().reply = Arc::new(move |tool, input| reply(tool, input).into());
+        self.script.lock().reply = Arc::new(move |tool, input| reply(tool, input).into());
     }
 
     /// Makes discoveries and calls wait until [`ScriptedSource::resume`].
@@ -164,7 +165,7 @@ impl ScriptedSource {
     /// Announces that the tools changed, like a server with `list_changed`. Has no effect before a registry has
     /// connected.
     pub fn announce_tools_changed(&self) {
-        if let Some((events, id)) = &self.script().source_events {
+        if let Some((events, id)) = &self.script.lock().source_events {
             events.tools_changed(id);
         }
     }
@@ -186,7 +187,7 @@ impl ScriptedSource {
 
     /// Waits for the delay, and while the source is paused.
     async fn wait(&self) {
-        let delay = self.script().delay;
+        let delay = self.script.lock().delay;
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
@@ -204,13 +205,8 @@ impl ScriptedSource {
 
     /// Returns a copy of the failure that the test has set.
     fn failure(&self) -> Option<Error> {
-        let script = self.script();
+        let script = self.script.lock();
         script.failure.as_ref().map(|error| Error::new(error.code, error.message.clone()))
-    }
-
-    /// Locks the script.
-    fn script(&self) -> MutexGuard<'_, ScriptState> {
-        self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -235,7 +231,7 @@ impl Connector for ScriptedConnector {
         self.0.discoveries.fetch_add(1, Ordering::SeqCst);
         // Counted when it starts, so a test can wait for a discovery that is still paused. A slow source answers with
         // the tools it had when it was asked.
-        let tools = self.0.script().tools.clone();
+        let tools = self.0.script.lock().tools.clone();
         self.0.wait().await;
         if let Some(error) = self.0.failure() {
             return Err(error);
@@ -256,7 +252,7 @@ impl Connector for ScriptedConnector {
             return Err(CallFailure::Unavailable(error));
         }
         let input = serde_json::from_str(call.arguments.get()).context(Code::Internal, "read the arguments");
-        let reply = self.0.script().reply.clone();
+        let reply = self.0.script.lock().reply.clone();
         match reply(&call.tool, &input.map_err(CallFailure::Rejected)?) {
             ScriptedReply::Result(value) => {
                 let result =

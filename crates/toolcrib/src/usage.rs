@@ -6,8 +6,8 @@
 //! yet) and `stored`. A write that fails moves it back to `pending`, so nothing is lost while the store is down.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use toolcrib_core::{Result, SourceId, Timestamp, ToolId};
 
 use crate::store::{CacheCount, CallCount, ErrorSummary, Store};
@@ -41,7 +41,7 @@ pub(crate) struct UsageCounts {
 impl UsageCounters {
     /// Counts a call of a tool.
     pub(crate) fn count_call(&self, tool: &ToolId, at: Timestamp, error: Option<ErrorSummary>) {
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         let count = counts.pending.calls.entry(tool.clone()).or_insert_with(|| CallCount {
             source: tool.source.clone(),
             tool: tool.name.clone(),
@@ -61,7 +61,7 @@ impl UsageCounters {
 
     /// Counts a request for a source's tools; `hit` if they were fresh.
     pub(crate) fn count_lookup(&self, source: &SourceId, hit: bool) {
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         let count = counts.pending.cache_lookups.entry(source.clone()).or_insert_with(|| CacheCount {
             source: source.clone(),
             hits: 0,
@@ -73,7 +73,7 @@ impl UsageCounters {
 
     /// Returns all counts, of this and other processes.
     pub(crate) fn total(&self) -> UsageCounts {
-        let counts = self.counts();
+        let counts = self.counts.lock();
         let mut total = counts.stored.clone();
         total.merge(&counts.flushing);
         total.merge(&counts.pending);
@@ -82,7 +82,7 @@ impl UsageCounters {
 
     /// Returns the call counts of one tool.
     pub(crate) fn tool_count(&self, tool: &ToolId) -> Option<CallCount> {
-        let counts = self.counts();
+        let counts = self.counts.lock();
         let parts = [&counts.stored, &counts.flushing, &counts.pending];
         let mut counts = parts.into_iter().filter_map(|part| part.calls.get(tool));
         let mut total = counts.next()?.clone();
@@ -94,7 +94,7 @@ impl UsageCounters {
     pub(crate) async fn flush(&self, store: &dyn Store) -> Result<()> {
         let _guard = self.write_lock.lock().await;
         let flushing = {
-            let mut counts = self.counts();
+            let mut counts = self.counts.lock();
             // A flush that was dropped while writing counts as written, so that nothing is counted twice; the next read
             // of the store corrects the counts.
             let dropped = std::mem::take(&mut counts.flushing);
@@ -108,7 +108,7 @@ impl UsageCounters {
             return Ok(());
         }
         let written = store.add_counts(&calls, &lookups).await;
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         let flushing = std::mem::take(&mut counts.flushing);
         match written {
             Ok(()) => {
@@ -132,16 +132,11 @@ impl UsageCounters {
         let calls = store.call_counts().await?;
         let lookups = store.cache_counts().await?;
         let tool_id = |count: &CallCount| ToolId { source: count.source.clone(), name: count.tool.clone() };
-        self.counts().stored = UsageCounts {
+        self.counts.lock().stored = UsageCounts {
             calls: calls.into_iter().map(|count| (tool_id(&count), count)).collect(),
             cache_lookups: lookups.into_iter().map(|count| (count.source.clone(), count)).collect(),
         };
         Ok(())
-    }
-
-    /// Locks the counts.
-    fn counts(&self) -> MutexGuard<'_, UsageState> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -188,7 +183,7 @@ mod tests {
         counters.count_call(&tool, Timestamp(1), None);
         {
             // The state that a flush leaves when it is dropped while writing.
-            let mut counts = counters.counts();
+            let mut counts = counters.counts.lock();
             counts.flushing = std::mem::take(&mut counts.pending);
         }
         counters.count_call(&tool, Timestamp(2), None);

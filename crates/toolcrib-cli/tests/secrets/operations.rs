@@ -5,9 +5,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::support::http::{MCP_HEADERS, request};
@@ -281,7 +282,7 @@ impl EventStream {
         let reader = thread::spawn(move || {
             let mut buffer = vec![0; 64 * 1024];
             while let Ok(count @ 1..) = stream.read(&mut buffer) {
-                received.lock().unwrap().extend_from_slice(&buffer[..count]);
+                received.lock().extend_from_slice(&buffer[..count]);
             }
         });
         EventStream { text, reader }
@@ -289,7 +290,7 @@ impl EventStream {
 
     pub(super) fn into_text(self) -> Vec<u8> {
         self.reader.join().unwrap();
-        std::mem::take(&mut *self.text.lock().unwrap())
+        std::mem::take(&mut *self.text.lock())
     }
 }
 

@@ -4,10 +4,11 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolcrib_testkit::programs::Program;
@@ -125,7 +126,7 @@ impl ServeProcess {
     /// The console link that it prints next.
     #[track_caller]
     pub(crate) fn console_url(&self) -> String {
-        self.addresses.lock().unwrap().recv_timeout(TEST_TIMEOUT).unwrap()
+        self.addresses.lock().recv_timeout(TEST_TIMEOUT).unwrap()
     }
 
     pub(crate) fn mcp_url(&self) -> String {

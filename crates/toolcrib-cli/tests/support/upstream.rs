@@ -2,8 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
+
+use parking_lot::Mutex;
 
 /// A received request.
 #[derive(Debug, Clone)]
@@ -54,7 +56,7 @@ impl Upstream {
 
     /// All requests so far.
     pub(crate) fn requests(&self) -> Vec<CapturedHttpRequest> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.requests.lock().clone()
     }
 }
 
@@ -74,7 +76,7 @@ fn serve(stream: &TcpStream, response: Option<&str>, recorded: &Mutex<Vec<Captur
         let length = requests.header("content-length").and_then(|length| length.parse().ok()).unwrap_or_default();
         requests.body.resize(length, 0);
         reader.read_exact(&mut requests.body).ok()?;
-        recorded.lock().unwrap_or_else(PoisonError::into_inner).push(requests);
+        recorded.lock().push(requests);
         let Some(response) = response else { continue };
         let length = response.len();
         let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n");

@@ -16,7 +16,7 @@ use std::sync::{
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{OutgoingRequest, RequestContext, WireConnection, lock};
+use super::{OutgoingRequest, RequestContext, WireConnection};
 use crate::{
     error::WireError,
     options::{NotificationHandler, ServerRequestHandler},
@@ -57,14 +57,14 @@ impl InFlightRequest {
 
     /// Removes the request from the table, so that dropping the guard sends no cancellation, and returns `outcome`.
     pub(super) fn unregister<T>(&self, outcome: T) -> T {
-        lock(&self.connection.pending).remove(&self.id);
+        self.connection.pending.lock().remove(&self.id);
         outcome
     }
 }
 
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        let unanswered = lock(&self.connection.pending).remove(&self.id).is_some();
+        let unanswered = self.connection.pending.lock().remove(&self.id).is_some();
         // After the entry is removed, so that a response which arrives now is ignored. The exchange of states decides
         // the race with the writer: either it never sends the message, or the server is notified.
         let cancelled_before_sending = self.send_state.cancel();
@@ -90,10 +90,10 @@ impl WireConnection {
             handler: context.handler.clone(),
             on_notification: context.on_notification.clone(),
         };
-        lock(&self.pending).insert(id, pending);
+        self.pending.lock().insert(id, pending);
         // Checked after the insertion: `end` clears the table once, and would miss a request inserted later.
         if self.is_ended() {
-            lock(&self.pending).remove(&id);
+            self.pending.lock().remove(&id);
             return Err(self.end_error(false));
         }
         // The specification forbids cancelling `initialize`.

@@ -4,15 +4,12 @@
 //! Only requests that the server accepted are tracked, by the URI alone. Servers of 2026-07-28 have no session that
 //! could be lost.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use serde_json::{json, value::RawValue};
 
-use super::{OutgoingRequest, RequestContext, WireConnection, deadline_after, lock};
+use super::{OutgoingRequest, RequestContext, WireConnection, deadline_after};
 use crate::message::{RawObject, to_raw};
 
 /// Maximum number of tracked subscriptions. Those beyond it work, but do not survive a lost session. The URIs come from
@@ -36,7 +33,7 @@ impl WireConnection {
             return;
         }
         let Some(uri) = params.and_then(RawObject::parse).and_then(|params| params.get_string("uri")) else { return };
-        let mut subscribed = lock(&self.subscribed_resources.0);
+        let mut subscribed = self.subscribed_resources.0.lock();
         if method == "resources/unsubscribe" {
             subscribed.remove(&uri);
         } else if subscribed.len() < MAX_RESOURCE_SUBSCRIPTIONS {
@@ -51,12 +48,12 @@ impl WireConnection {
         self.spawn(async move {
             // A lost session ends this task: its successor has a task of its own.
             let session = connection.transport.session();
-            let mut remaining = lock(&connection.subscribed_resources.0).clone();
+            let mut remaining = connection.subscribed_resources.0.lock().clone();
             let mut backoff = INITIAL_BACKOFF;
             loop {
                 for uri in std::mem::take(&mut remaining) {
                     // The caller may have unsubscribed meanwhile.
-                    if !lock(&connection.subscribed_resources.0).contains(&uri) {
+                    if !connection.subscribed_resources.0.lock().contains(&uri) {
                         continue;
                     }
                     let Ok(params) = to_raw(&json!({ "uri": uri })) else { continue };

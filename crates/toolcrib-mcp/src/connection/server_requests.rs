@@ -5,15 +5,13 @@
 //! stream of a call (over HTTP) is answered by the handler of that call, any other by the handler of the connection.
 //! Each is answered in a task of its own, because a handler may wait for a person and reading must go on meanwhile.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashMap, sync::Arc};
 
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::{ClientTransport, WireConnection, lock};
+use super::{ClientTransport, WireConnection};
 use crate::{
     era::Era,
     error::RpcError,
@@ -32,14 +30,14 @@ pub(super) struct ActiveServerRequests(Mutex<HashMap<String, CancellationToken>>
 impl ActiveServerRequests {
     /// Cancels the handler of a request that the server cancelled.
     pub(super) fn cancel(&self, id: &str) {
-        if let Some(cancel) = lock(&self.0).remove(id) {
+        if let Some(cancel) = self.0.lock().remove(id) {
             cancel.cancel();
         }
     }
 
     /// Registers a request; `None` when there are too many or its id is in use.
     fn begin(&self, id: &str) -> Option<CancellationToken> {
-        let mut active = lock(&self.0);
+        let mut active = self.0.lock();
         let cancel = CancellationToken::new();
         (active.len() < MAX_CONCURRENT_SERVER_REQUESTS && active.insert(id.to_owned(), cancel.clone()).is_none())
             .then_some(cancel)
@@ -72,7 +70,7 @@ impl WireConnection {
             let responding = connection.respond_to_server(&id, request, handler);
             // A cancelled request gets no response.
             let _ = cancel.run_until_cancelled(responding).await;
-            lock(&connection.server_requests.0).remove(id.get());
+            connection.server_requests.0.lock().remove(id.get());
         });
     }
 

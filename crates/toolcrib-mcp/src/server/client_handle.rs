@@ -17,7 +17,6 @@ use super::{
     shared::ClientRequests,
 };
 use crate::{
-    connection::lock,
     error::RpcError,
     message::{self, RawObject, to_raw},
 };
@@ -36,7 +35,7 @@ impl ClientHandle {
 
     /// Whether the client sent a progress token and can receive progress.
     pub fn wants_progress(&self) -> bool {
-        self.request_state.stream_options.can_stream && lock(&self.request_state.channel).progress_token.is_some()
+        self.request_state.stream_options.can_stream && self.request_state.channel.lock().progress_token.is_some()
     }
 
     /// Sends `notifications/progress` with these parameters; their token is replaced with that of the client. Dropped

@@ -4,14 +4,11 @@
 //! The tasks belong to the [`ServerShared`] of the endpoint or byte stream. [`run_request`] is the life of a request;
 //! [`run_service`] is the part in which the service works and everything that may interrupt it is watched.
 
-use std::{
-    panic::AssertUnwindSafe,
-    pin::pin,
-    sync::{Arc, Mutex},
-};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use http::Extensions;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::{
     sync::Notify,

@@ -15,15 +15,14 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex},
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
-
-use crate::connection::lock;
 
 /// Maximum bytes of messages that are retained after they were read. It bounds the memory of a stream whose client
 /// reads all messages; a client that resumes at an older message misses those in between.
@@ -133,7 +132,7 @@ impl EventBuffer {
 
     /// Ends the stream. Readers still get the unread messages.
     pub(super) fn end(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.ended = true;
         for reader in &mut state.readers {
             reader.waker.take().into_iter().for_each(Waker::wake);
@@ -142,7 +141,7 @@ impl EventBuffer {
 
     /// Adds a message and wakes the newest reader, unless the stream ended or the message is dropped.
     fn add(&self, text: String, priority: MessagePriority, response_kind: Option<ResponseKind>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let unread = state.messages.iter().rev().take_while(|message| message.number >= state.next_unread);
         let is_dropped = match priority {
             MessagePriority::Required => false,
@@ -164,7 +163,7 @@ impl EventBuffer {
     /// Adds a reader, which becomes the newest. It reads the unread messages, or all retained ones after number
     /// `after`.
     pub(super) fn add_reader(self: &Arc<Self>, after: Option<u64>) -> BufferReader {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let Some(after) = after {
             // Never forwards: a client cannot skip messages that it has not got.
             state.next_unread = state.next_unread.min(after.saturating_add(1));
@@ -177,17 +176,17 @@ impl EventBuffer {
 
     /// Returns the number of the last message that was read.
     pub(super) fn last_read(&self) -> u64 {
-        lock(&self.state).next_unread - 1
+        self.state.lock().next_unread - 1
     }
 
     /// Returns the number of open readers.
     pub(super) fn reader_count(&self) -> usize {
-        lock(&self.state).readers.len()
+        self.state.lock().readers.len()
     }
 
     /// Makes the stream resumable: a client that disconnects may come back within this time.
     pub(super) fn set_resume_window(&self, resume_window: Duration) {
-        lock(&self.state).resume_window = Some(resume_window);
+        self.state.lock().resume_window = Some(resume_window);
     }
 
     /// Waits until the stream has had no reader for the whole resume window. A stream that is not resumable is
@@ -198,7 +197,7 @@ impl EventBuffer {
                 self.reader_changed.notified().await;
                 continue;
             }
-            let resume_window = lock(&self.state).resume_window.unwrap_or_default();
+            let resume_window = self.state.lock().resume_window.unwrap_or_default();
             tokio::time::sleep(resume_window).await;
             if self.reader_count() == 0 {
                 return;
@@ -209,9 +208,9 @@ impl EventBuffer {
     /// Waits until the last message was read, at most for the resume window. Returns at once if the stream is not
     /// resumable. Without this wait, the stream would be dropped with its task and could not be resumed.
     pub(super) async fn wait_drained(&self) {
-        let Some(resume_window) = lock(&self.state).resume_window else { return };
+        let Some(resume_window) = self.state.lock().resume_window else { return };
         let drained = async {
-            while !lock(&self.state).is_drained() {
+            while !self.state.lock().is_drained() {
                 self.reader_changed.notified().await;
             }
         };
@@ -274,7 +273,7 @@ impl BufferReader {
 
     /// Polls the next message; `None` at the end of the stream. Readers that are not the newest stay pending.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<BufferedMessage>> {
-        let mut state = lock(&self.buffer.state);
+        let mut state = self.buffer.state.lock();
         let is_newest = state.readers.last().is_some_and(|reader| reader.number == self.number);
         if is_newest && let Some(message) = state.take_unread(self.buffer.retention) {
             if state.is_drained() {
@@ -299,7 +298,7 @@ impl BufferReader {
 
 impl Drop for BufferReader {
     fn drop(&mut self) {
-        let mut state = lock(&self.buffer.state);
+        let mut state = self.buffer.state.lock();
         state.readers.retain(|reader| reader.number != self.number);
         // The next older reader gets the unread messages.
         state.wake_newest_reader();

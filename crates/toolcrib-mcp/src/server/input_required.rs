@@ -28,7 +28,7 @@ use super::{
     shared::ServerShared,
 };
 use crate::{
-    connection::{deadline_after, lock},
+    connection::deadline_after,
     error::{RpcError, WireError},
     message::{RawObject, to_raw},
 };
@@ -54,7 +54,7 @@ impl RequestState {
         let request = input_request(method, params)?;
         let (answer, waiting) = oneshot::channel();
         {
-            let mut channel = lock(&self.channel);
+            let mut channel = self.channel.lock();
             if channel.closed {
                 return Err(request_ended_error());
             }
@@ -71,7 +71,7 @@ impl RequestState {
     /// deadline for the client to resume it.
     pub(super) async fn suspend(self: &Arc<Self>) -> Option<Instant> {
         let (sink, text) = {
-            let mut channel = lock(&self.channel);
+            let mut channel = self.channel.lock();
             // The service may have stopped waiting for some of the answers.
             channel.questions.retain(|question| !question.answer.is_closed());
             if channel.sink.is_none() || channel.questions.is_empty() {
@@ -93,14 +93,14 @@ impl RequestState {
         if let Some(sink) = sink {
             sink.finish(text, ResponseKind::Result).await;
         }
-        lock(&self.channel).suspended_until
+        self.channel.lock().suspended_until
     }
 
     /// Stores the request under a new `requestState` and returns that. The state is random, because it is all that a
     /// client needs to resume the request. When too many requests are suspended, the oldest one is cancelled: clients
     /// that never come back must not block others.
     fn store_suspended(self: &Arc<Self>) -> String {
-        let mut suspended = lock(&self.shared.suspended);
+        let mut suspended = self.shared.suspended.lock();
         while suspended.len() >= self.shared.options.max_suspended_requests.max(1) {
             suspended.remove(0).1.cancel.cancel();
         }
@@ -115,7 +115,7 @@ impl RequestState {
     pub(super) async fn wait_resumed(&self) -> bool {
         loop {
             let deadline = {
-                let channel = lock(&self.channel);
+                let channel = self.channel.lock();
                 match channel.suspended_until {
                     None => return channel.sink.is_some(),
                     Some(deadline) => deadline,
@@ -132,8 +132,8 @@ impl RequestState {
     /// Removes the request from the suspended ones, so that it cannot be resumed any more. A later request with its
     /// state gets an error.
     pub(super) fn forget_suspended(&self) {
-        if lock(&self.channel).suspended_until.is_some() {
-            lock(&self.shared.suspended).retain(|(_, request)| !std::ptr::eq(request.as_ref(), self));
+        if self.channel.lock().suspended_until.is_some() {
+            self.shared.suspended.lock().retain(|(_, request)| !std::ptr::eq(request.as_ref(), self));
         }
     }
 }
@@ -188,7 +188,7 @@ impl ServerShared {
             .map(|responses| RawObject::parse(responses).ok_or_else(|| invalid("`inputResponses` is not an object")));
         let responses = responses.transpose()?.unwrap_or_default();
         let request = {
-            let mut suspended = lock(&self.suspended);
+            let mut suspended = self.suspended.lock();
             let index = suspended.iter().position(|(known_state, request)| {
                 known_state == state
                     && request.method == method
@@ -207,7 +207,7 @@ impl ServerShared {
             request
         };
         // After the table is unlocked: `suspend` locks the channel first and the table inside it.
-        let mut channel = lock(&request.channel);
+        let mut channel = request.channel.lock();
         channel.id = id.to_owned();
         channel.progress_token = params.progress_token.clone();
         channel.sink = Some(sink.clone());

@@ -7,8 +7,9 @@
 //! Nothing may follow the response. The sink is therefore taken out of the channel, under its lock, before the response
 //! is sent; `try_send` holds the lock while it sends, and `send` is awaited by the work that produces the response.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::{
     sync::{Notify, mpsc},
@@ -23,7 +24,6 @@ use super::{
     shared::{ClientRequests, ServerShared},
 };
 use crate::{
-    connection::lock,
     era::Era,
     error::{RpcError, WireError},
 };
@@ -94,7 +94,7 @@ impl RequestState {
         text: impl FnOnce(&ResponseChannel) -> Result<String, WireError>,
         priority: MessagePriority,
     ) {
-        let channel = lock(&self.channel);
+        let channel = self.channel.lock();
         let (Some(sink), true) = (&channel.sink, self.stream_options.can_stream) else { return };
         let Ok(text) = text(&channel) else { return };
         match sink {
@@ -106,7 +106,7 @@ impl RequestState {
     /// Sends a message and waits for room in the queue; returns `false` when there is no client to send it to. The lock
     /// is not held meanwhile, so the work of the request must wait for this before it returns.
     pub(super) async fn send(&self, text: String, priority: MessagePriority) -> bool {
-        let sink = lock(&self.channel).sink.clone();
+        let sink = self.channel.lock().sink.clone();
         match sink {
             Some(Sink::Http(buffer)) => {
                 buffer.push(text, priority);
@@ -120,7 +120,7 @@ impl RequestState {
     /// Sends the response and takes the sink, so that nothing can be sent after it.
     pub(super) async fn respond(&self, outcome: Result<Box<RawValue>, RpcError>) {
         let (id, sink) = {
-            let mut channel = lock(&self.channel);
+            let mut channel = self.channel.lock();
             (channel.id.clone(), channel.sink.take())
         };
         let Some(sink) = sink else { return };
@@ -137,7 +137,7 @@ impl RequestState {
 
     /// Frees the JSON-RPC id for another request. A suspended request has freed it already.
     pub(super) fn release_id(&self) {
-        let channel = lock(&self.channel);
+        let channel = self.channel.lock();
         if let (Some(client_requests), None) = (&self.client_requests, channel.suspended_until) {
             client_requests.unregister(&channel.id);
         }
@@ -146,21 +146,21 @@ impl RequestState {
     /// Ends the request without a response, as the specification requires for a cancelled one. An HTTP response then
     /// ends without a message; on a byte stream nothing happens.
     pub(super) fn end(&self) {
-        if let Some(Sink::Http(buffer)) = lock(&self.channel).sink.take() {
+        if let Some(Sink::Http(buffer)) = self.channel.lock().sink.take() {
             buffer.end();
         }
     }
 
     /// Rejects further questions from handles that outlive the request, and fails the open ones.
     pub(super) fn close(&self) {
-        let mut channel = lock(&self.channel);
+        let mut channel = self.channel.lock();
         channel.closed = true;
         channel.questions.clear();
     }
 
     /// Returns the event buffer of the current HTTP response, if there is one.
     pub(super) fn event_buffer(&self) -> Option<Arc<EventBuffer>> {
-        match &lock(&self.channel).sink {
+        match &self.channel.lock().sink {
             Some(Sink::Http(buffer)) => Some(buffer.clone()),
             Some(Sink::Stdio(_)) | None => None,
         }

@@ -7,18 +7,18 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use parking_lot::Mutex;
 use serde_json::{json, value::RawValue};
 use tokio::{sync::oneshot, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{McpPeer, Service, options::ServerOptions, request_state::RequestState};
 use crate::{
-    connection::lock,
     era::Era,
     error::RpcError,
     message::{IncomingMessage, RawObject, to_raw},
@@ -108,7 +108,7 @@ pub(super) struct ClientRequests {
 impl ClientRequests {
     /// Registers a request. Fails when there are `max` already, or when its id is in use.
     pub(super) fn register(&self, id: &RawValue, cancel: &CancellationToken, max: usize) -> Result<(), RpcError> {
-        let mut running = lock(&self.running);
+        let mut running = self.running.lock();
         if running.len() >= max {
             return Err(RpcError::new(RpcError::INTERNAL, format!("more than {max} requests at once")));
         }
@@ -123,12 +123,12 @@ impl ClientRequests {
 
     /// Frees the id of a request.
     pub(super) fn unregister(&self, id: &RawValue) {
-        lock(&self.running).remove(id.get());
+        self.running.lock().remove(id.get());
     }
 
     /// Whether no request is in progress.
     pub(super) fn is_idle(&self) -> bool {
-        lock(&self.running).is_empty()
+        self.running.lock().is_empty()
     }
 
     /// Handles a message that gets no response: a cancellation, or the answer to a question. Others are ignored.
@@ -136,7 +136,7 @@ impl ClientRequests {
         match incoming {
             IncomingMessage::Notification { method, params } if method == "notifications/cancelled" => {
                 let params = params.and_then(RawObject::parse).unwrap_or_default();
-                let running = lock(&self.running);
+                let running = self.running.lock();
                 // Compared as raw JSON, like the keys of the table. An unknown id is ignored: the request may have
                 // ended just now.
                 if let Some(cancel) = params.get("requestId").and_then(|id| running.get(id.get())) {
@@ -144,7 +144,7 @@ impl ClientRequests {
                 }
             }
             IncomingMessage::Response { id, outcome } => {
-                if let Some(question) = lock(&self.open_questions).remove(&id) {
+                if let Some(question) = self.open_questions.lock().remove(&id) {
                     // The service may have stopped waiting just now.
                     let _ = question.send(outcome.map(ToOwned::to_owned));
                 }
@@ -159,12 +159,12 @@ impl ClientRequests {
     pub(super) fn open_question(&self) -> (u64, oneshot::Receiver<ClientResponse>) {
         let id = self.last_question_id.fetch_add(1, Ordering::Relaxed) + 1;
         let (sender, receiver) = oneshot::channel();
-        lock(&self.open_questions).insert(id, sender);
+        self.open_questions.lock().insert(id, sender);
         (id, receiver)
     }
 
     /// Removes a question; returns whether it was still unanswered.
     pub(super) fn close_question(&self, id: u64) -> bool {
-        lock(&self.open_questions).remove(&id).is_some()
+        self.open_questions.lock().remove(&id).is_some()
     }
 }

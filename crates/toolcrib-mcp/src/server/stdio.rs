@@ -7,9 +7,10 @@
 //!
 //! Order of the end: stop reading, drain, shutdown responses, cancel, report the disconnect, flush the writer.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
@@ -29,7 +30,6 @@ use super::{
     subscriptions,
 };
 use crate::{
-    connection::lock,
     era::{Era, MODERN_VERSION},
     error::RpcError,
     message::{self, IncomingMessage},
@@ -195,7 +195,7 @@ impl StreamSession {
         if succeeded {
             // After the response: the client must not get a notification before its handshake has succeeded.
             self.start_notifications(&peer);
-            let previous = lock(&self.legacy).replace(peer);
+            let previous = self.legacy.lock().replace(peer);
             previous.iter().for_each(|previous| self.shared.service.on_disconnect(previous));
         }
     }
@@ -211,7 +211,7 @@ impl StreamSession {
             }
             self.modern_peer(&params)
         } else {
-            match lock(&self.legacy).clone() {
+            match self.legacy.lock().clone() {
                 Some(peer) => peer,
                 // Clients may ping before the handshake to check that the server runs.
                 None if method == "ping" => Arc::new(handshake::legacy_peer(None, "")),
@@ -242,7 +242,7 @@ impl StreamSession {
     /// request declares another name or other capabilities.
     fn modern_peer(&self, params: &RequestParams) -> Arc<McpPeer> {
         let capabilities = params.capabilities.clone().unwrap_or_else(handshake::empty_object);
-        let mut known = lock(&self.modern);
+        let mut known = self.modern.lock();
         if let Some(peer) = &*known
             && peer.capabilities.get() == capabilities.get()
             && peer.name == params.client_name
@@ -257,7 +257,7 @@ impl StreamSession {
     /// Starts sending change notifications to a legacy client, in place of those of an earlier handshake.
     fn start_notifications(&self, peer: &Arc<McpPeer>) {
         let cancel = self.shared.closing.child_token();
-        std::mem::replace(&mut *lock(&self.notification_cancel), cancel.clone()).cancel();
+        std::mem::replace(&mut *self.notification_cancel.lock(), cancel.clone()).cancel();
         let mut changes = self.shared.service.changes(peer);
         let outgoing = self.outgoing.clone();
         let draining = self.shared.draining.clone();
@@ -305,7 +305,7 @@ impl StreamSession {
         shared.closing.cancel();
         // A service that does not return in time is abandoned.
         let _ = timeout(shared.options.cleanup_timeout, shared.tasks.wait()).await;
-        for peer in [&self.legacy, &self.modern].into_iter().filter_map(|peer| lock(peer).take()) {
+        for peer in [&self.legacy, &self.modern].into_iter().filter_map(|peer| peer.lock().take()) {
             shared.service.on_disconnect(&peer);
         }
     }

@@ -207,7 +207,7 @@ pub(super) async fn run_subscription(
     let uris = std::mem::take(&mut filter.resource_subscriptions);
     let guard = ResourceSubscriptionGuard::subscribe(&request, uris).await;
     filter.resource_subscriptions = guard.uris.iter().cloned().collect();
-    let id = crate::connection::lock(&request.channel).id.clone();
+    let id = request.channel.lock().id.clone();
     let meta = json!({ SUBSCRIPTION_KEY: id });
     let acknowledged = to_raw(&json!({ "notifications": filter, "_meta": meta }))
         .and_then(|params| message::encode_notification("notifications/subscriptions/acknowledged", Some(&params)));

@@ -1,11 +1,12 @@
 //! Legacy Streamable HTTP and HTTP+SSE servers that follow the protocol.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{broadcast, mpsc};
 use toolcrib_mcp::{
@@ -188,11 +189,11 @@ async fn an_interrupted_stream_is_resumed_after_its_last_event() {
     let waiting = Mutex::new(None);
     let server = ScriptedHttpServer::start(move |request| {
         if request.http_method == "GET" && request.header("last-event-id").is_some() {
-            let id = waiting.lock().unwrap().take();
+            let id = waiting.lock().take();
             return HttpReply::events(sse_event(&json!({ "jsonrpc": "2.0", "id": id, "result": { "ok": 1 } })));
         }
         request.legacy_handshake("s").unwrap_or_else(|| {
-            *waiting.lock().unwrap() = Some(request.body["id"].clone());
+            *waiting.lock() = Some(request.body["id"].clone());
             HttpReply::events("id: e7\nretry: 1\ndata: \n\n")
         })
     })

@@ -1,10 +1,8 @@
 //! Scripted servers: one over a byte stream, one over HTTP on a loopback port.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use serde_json::{
     Value, json,
     value::{RawValue, to_raw_value},
@@ -228,7 +226,7 @@ impl ScriptedHttpServer {
     }
 
     pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
-        self.requests.lock().unwrap().clone()
+        self.requests.lock().clone()
     }
 
     /// Returns the JSON-RPC methods of POST requests and the HTTP methods of the others.
@@ -280,7 +278,7 @@ async fn serve_connection(
         let mut body = vec![0; length];
         socket.read_exact(&mut body).await.ok()?;
         request.body = serde_json::from_slice(&body).unwrap_or_default();
-        recorded.lock().unwrap().push(request.clone());
+        recorded.lock().push(request.clone());
         let HttpReply { status, headers, body, keep_open, live_events } = reply(&request);
         let live_events = live_events.map(|sender| sender.subscribe());
         let is_stream = headers.iter().any(|(_, value)| value == "text/event-stream");

@@ -4,7 +4,7 @@ use std::{
     future::poll_fn,
     pin::Pin,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -18,6 +18,7 @@ use futures_util::{
 };
 use http::{HeaderMap, Request, StatusCode};
 use http_body::Body as _;
+use parking_lot::Mutex;
 use serde_json::{
     Value, json,
     value::{RawValue, to_raw_value},
@@ -60,13 +61,13 @@ impl ServiceState {
     }
 
     fn record(&self, event: String) {
-        self.events.lock().unwrap().push(event);
+        self.events.lock().push(event);
         self.recorded.notify_waiters();
     }
 
     /// Returns how often an event was recorded.
     pub(crate) fn count(&self, event: &str) -> usize {
-        self.events.lock().unwrap().iter().filter(|recorded| *recorded == event).count()
+        self.events.lock().iter().filter(|recorded| *recorded == event).count()
     }
 
     /// Waits until an event was recorded so many times.
@@ -81,7 +82,7 @@ impl ServiceState {
             }
         };
         let result = tokio::time::timeout(Duration::from_secs(20), waiting).await;
-        assert!(result.is_ok(), "no event `{event}` among {:?}", self.events.lock().unwrap());
+        assert!(result.is_ok(), "no event `{event}` among {:?}", self.events.lock());
     }
 }
 

@@ -1,9 +1,9 @@
 //! Limits failed token attempts over all clients. Tokens have too much entropy to be guessed; the limit keeps guessing
 //! from flooding the server and its log.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use toolcrib::core::Timestamp;
 use toolcrib::{Code, Error, Result};
 
@@ -26,7 +26,7 @@ struct FailureWindow {
 impl TokenRateLimit {
     /// Counts a failed attempt. Returns `RATE_LIMITED` when the window already had [`MAX_FAILED_TOKENS`].
     pub(super) fn record_failure(&self, now: Timestamp) -> Result<()> {
-        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.0.lock();
         // A fixed window lets through up to twice the limit around its end, which does not matter for this purpose.
         if now.since(window.started_at) >= RATE_LIMIT_WINDOW {
             *window = FailureWindow { started_at: now, failures: 0 };

@@ -5,9 +5,10 @@
 //! idle timeout; it ends after [`MAX_CONSOLE_SESSION_AGE`], by logout, or when its token is revoked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use toolcrib::core::Timestamp;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::random_secret;
@@ -58,7 +59,7 @@ impl ConsoleSessions {
     pub(super) fn start(&self, credential: Credential, now: Timestamp) -> String {
         let id = random_secret();
         let csrf = random_secret().into();
-        let mut table = self.lock();
+        let mut table = self.0.lock();
         table.sessions.retain(|_, session| now.since(session.started_at) < MAX_CONSOLE_SESSION_AGE);
         table.evict_oldest(MAX_CONSOLE_SESSIONS_PER_CREDENTIAL, |session| session.credential == credential);
         table.evict_oldest(MAX_CONSOLE_SESSIONS, |_| true);
@@ -68,7 +69,7 @@ impl ConsoleSessions {
 
     /// Returns the credential and the CSRF token of a session that has not expired.
     pub(super) fn find(&self, id: &str, now: Timestamp) -> Option<(Credential, Arc<str>)> {
-        let table = self.lock();
+        let table = self.0.lock();
         let session = table.sessions.get(&Fingerprint::digest(id))?;
         (now.since(session.started_at) < MAX_CONSOLE_SESSION_AGE)
             .then(|| (session.credential.clone(), session.csrf.clone()))
@@ -76,13 +77,13 @@ impl ConsoleSessions {
 
     /// Ends a session, if it exists.
     pub(super) fn end(&self, id: &str) {
-        self.lock().sessions.remove(&Fingerprint::digest(id));
+        self.0.lock().sessions.remove(&Fingerprint::digest(id));
     }
 
     /// Creates a login link and returns its key.
     pub(super) fn create_login_link(&self, now: Timestamp) -> String {
         let key = random_secret();
-        let mut table = self.lock();
+        let mut table = self.0.lock();
         if table.login_links.len() >= MAX_LOGIN_LINKS {
             table.login_links.remove(0);
         }
@@ -93,14 +94,10 @@ impl ConsoleSessions {
     /// Removes the login link with this key. Returns false when it does not exist, was used or has expired.
     pub(super) fn redeem_login_link(&self, key: &str, now: Timestamp) -> bool {
         let hash = Fingerprint::digest(key);
-        let mut table = self.lock();
+        let mut table = self.0.lock();
         table.login_links.retain(|(_, created_at)| now.since(*created_at) < MAX_LOGIN_LINK_AGE);
         let index = table.login_links.iter().position(|(link, _)| *link == hash);
         index.map(|index| table.login_links.remove(index)).is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SessionTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,8 +4,8 @@
 //! a peer of its own for each request, or for the stream that it listens on.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use toolcrib::call::CallNotification;
@@ -82,24 +82,24 @@ struct LogLevelMeta {
 impl ClientStates {
     /// Forgets a client. Returns true when it had subscriptions.
     pub(super) fn remove(&self, id: u64) -> bool {
-        self.lock().remove(&id).is_some_and(|client| !client.subscriptions.is_empty())
+        self.0.lock().remove(&id).is_some_and(|client| !client.subscriptions.is_empty())
     }
 
     /// Records the list that a client got.
     pub(super) fn record_list(&self, peer: &McpPeer, list: Fingerprint) {
-        self.lock().entry(peer.id).or_default().last_list = Some(list);
+        self.0.lock().entry(peer.id).or_default().last_list = Some(list);
     }
 
     /// Records the list that a client was notified about, unless the client has disconnected meanwhile.
     pub(super) fn update_list(&self, peer: &McpPeer, list: Fingerprint) {
-        if let Some(client) = self.lock().get_mut(&peer.id) {
+        if let Some(client) = self.0.lock().get_mut(&peer.id) {
             client.last_list = Some(list);
         }
     }
 
     /// Returns the list that a client knows.
     pub(super) fn last_list(&self, peer: &McpPeer) -> Option<Fingerprint> {
-        self.lock().get(&peer.id).and_then(|client| client.last_list)
+        self.0.lock().get(&peer.id).and_then(|client| client.last_list)
     }
 
     /// Handles `logging/setLevel`.
@@ -107,7 +107,7 @@ impl ClientStates {
         let LevelParams { level } = parse_params(request.params.as_deref())?;
         let level = level_rank(&level)
             .ok_or_else(|| invalid_params(&format!("`level` is one of {}", LOG_LEVELS.join(", "))))?;
-        self.lock().entry(request.peer.id).or_default().log_level = Some(level);
+        self.0.lock().entry(request.peer.id).or_default().log_level = Some(level);
         empty_result()
     }
 
@@ -121,7 +121,7 @@ impl ClientStates {
             (Some(level), _) => LogFilter::AtLeast(level),
             (None, Era::Modern) => LogFilter::Off,
             (None, Era::Legacy(_)) => {
-                let session_level = self.lock().get(&peer.id).and_then(|client| client.log_level);
+                let session_level = self.0.lock().get(&peer.id).and_then(|client| client.log_level);
                 session_level.map_or(LogFilter::All, LogFilter::AtLeast)
             }
         }
@@ -129,23 +129,19 @@ impl ClientStates {
 
     /// Adds a subscription. Returns false when the client had it already.
     pub(super) fn subscribe(&self, peer: &McpPeer, uri: &str) -> bool {
-        self.lock().entry(peer.id).or_default().subscriptions.insert(uri.to_owned())
+        self.0.lock().entry(peer.id).or_default().subscriptions.insert(uri.to_owned())
     }
 
     /// Removes a subscription, if the client has it.
     pub(super) fn unsubscribe(&self, peer: &McpPeer, uri: &str) {
-        if let Some(client) = self.lock().get_mut(&peer.id) {
+        if let Some(client) = self.0.lock().get_mut(&peer.id) {
             client.subscriptions.remove(uri);
         }
     }
 
     /// True when a client subscribed to a resource, by its public URI.
     pub(super) fn is_subscribed(&self, peer: &McpPeer, uri: &str) -> bool {
-        self.lock().get(&peer.id).is_some_and(|client| client.subscriptions.contains(uri))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, ClientState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().get(&peer.id).is_some_and(|client| client.subscriptions.contains(uri))
     }
 }
 

@@ -1,8 +1,8 @@
 //! `warm: client`: starts the discovery of missing and stale sources when a client connects, before it requests a list.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use toolcrib::core::config::WarmPolicy;
 use toolcrib_mcp::server::McpPeer;
 
@@ -19,7 +19,7 @@ impl StatelessClients {
     /// True when a request counts as the first of its client; at most once per interval. Takes the time as an argument,
     /// so that a test can move it.
     fn counts_as_first(&self, now: Instant) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         let is_first = last.is_none_or(|last| now.saturating_duration_since(last) >= FIRST_REQUEST_INTERVAL);
         if is_first {
             *last = Some(now);

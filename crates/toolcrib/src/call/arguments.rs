@@ -6,9 +6,10 @@
 //! estimate that decides what is cheap is in `toolcrib_core::schema`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -83,7 +84,7 @@ impl ValidationPermits {
     /// Returns the semaphore of a source; removes those of idle sources when there are many.
     fn source_semaphore(&self, source: &SourceId) -> Arc<Semaphore> {
         const MAX_IDLE_SEMAPHORES: usize = 256;
-        let mut semaphores = self.source_semaphores.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut semaphores = self.source_semaphores.lock();
         if semaphores.len() > MAX_IDLE_SEMAPHORES {
             // A semaphore that no call holds or waits for is referenced by the map alone.
             semaphores.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);

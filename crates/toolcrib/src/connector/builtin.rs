@@ -7,10 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::catalog::{CatalogSource, Segment, SourceOptions};
@@ -62,7 +63,7 @@ impl BuiltinTools {
 
     /// Adds a tool of the embedding program. Fails with `CONFLICT` if the name is taken.
     pub(crate) fn register(&self, definition: BuiltinDefinition, handler: Option<BuiltinHandler>) -> Result<()> {
-        let mut tools = self.lock_tools();
+        let mut tools = self.tools.lock();
         self.check_name_free(&tools, &definition.name, None)?;
         let registered =
             RegisteredBuiltin { owner: None, config: None, definition, handler, registered_at: (self.context.now)() };
@@ -76,7 +77,7 @@ impl BuiltinTools {
         let SourceKind::Builtin(config) = resolve_kind(&source.kind)? else { return Ok(Vec::new()) };
         let config = Arc::new(config);
         // Locked until the end: two refreshes of the same source must not interleave.
-        let mut tools = self.lock_tools();
+        let mut tools = self.tools.lock();
         let owned = |known: &&RegisteredBuiltin| {
             known.owner.as_ref() == Some(&source.id) && known.config.as_ref() == Some(&config)
         };
@@ -123,7 +124,7 @@ impl BuiltinTools {
 
     /// Copies verdicts and visibility from the definitions of a source into its catalogue options.
     pub(crate) fn add_source_options(&self, owner: &SourceId, options: &mut SourceOptions) {
-        let tools = self.lock_tools();
+        let tools = self.tools.lock();
         for registered in tools.values().filter(|registered| registered.owner.as_ref() == Some(owner)) {
             let definition = &registered.definition;
             options.verdicts.insert(definition.name.clone(), definition.verdict);
@@ -136,7 +137,7 @@ impl BuiltinTools {
     /// Tools of the embedding program as a source of the catalogue. They live as long as the process and are not in the
     /// journal, so their inventory state is folded from synthetic events here.
     pub(crate) fn embedded_catalog_source(&self) -> Option<Arc<CatalogSource>> {
-        let tools = self.lock_tools();
+        let tools = self.tools.lock();
         let owned: Vec<&RegisteredBuiltin> = tools.values().filter(|registered| registered.owner.is_none()).collect();
         if owned.is_empty() {
             return None;
@@ -200,7 +201,7 @@ impl BuiltinTools {
     /// Parses the arguments, runs the handler and serialises its output.
     async fn run_handler(&self, tool: &str, arguments: &RawValue) -> Result<ToolResult> {
         // Cloned out of the table, which must not stay locked while the handler runs.
-        let handler = self.lock_tools().get(tool).map(|registered| registered.handler.clone());
+        let handler = self.tools.lock().get(tool).map(|registered| registered.handler.clone());
         let handler = handler.ok_or_else(|| Error::new(Code::ToolNotImplemented, format!("no tool named `{tool}`")))?;
         // A tool without a handler is listed for the host program, which executes it itself.
         let handler = handler.ok_or_else(|| {
@@ -213,10 +214,6 @@ impl BuiltinTools {
         let output = output.map_err(|_| Error::new(Code::ToolExecutionFailed, format!("`{tool}` panicked")))??;
         let raw = to_raw_value(&output).context(Code::Internal, "cannot serialize the output of a built-in tool")?;
         ToolResult::parse(raw).ok_or_else(|| Error::new(Code::Internal, format!("`{tool}` returned no result")))
-    }
-
-    fn lock_tools(&self) -> MutexGuard<'_, BTreeMap<String, RegisteredBuiltin>> {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -25,7 +25,7 @@ mod subscriptions;
 
 mod output_sniffer;
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -71,7 +71,7 @@ pub(crate) struct McpConnector {
     /// Open connections; see `ConnectionPool` for how `lifecycle` selects one.
     pool: ConnectionPool,
     /// Protocol version of the last connection; saves the probe on the next one.
-    era: std::sync::Mutex<Option<String>>,
+    era: parking_lot::Mutex<Option<String>>,
     /// Held by the one task that runs [`Connector::maintain`].
     maintenance_lock: tokio::sync::Mutex<()>,
     /// Tasks that close temporary connections after a failed request.
@@ -95,7 +95,7 @@ impl McpConnector {
             source_events,
             redactor,
             pool: ConnectionPool::default(),
-            era: std::sync::Mutex::default(),
+            era: parking_lot::Mutex::default(),
             maintenance_lock: tokio::sync::Mutex::default(),
             closing_tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
@@ -119,9 +119,9 @@ impl McpConnector {
     /// Opens a connection and remembers its protocol version.
     async fn connect(&self, timeout: Duration, lifetime: Lifetime) -> Result<Arc<McpConnection>, CallFailure> {
         // Copied out: the lock must not be held while connecting, which may take as long as the whole timeout.
-        let era = self.era.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let era = self.era.lock().clone();
         let connection = McpConnection::connect(self, era, timeout, lifetime).await?;
-        *self.era.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.era());
+        *self.era.lock() = Some(connection.era());
         Ok(connection)
     }
 
@@ -180,7 +180,7 @@ impl Connector for McpConnector {
     async fn discover(&self, discovery: Discovery) -> Result<Discovered> {
         {
             // The version that the store remembers. That of a connection made in this process takes precedence.
-            let mut era = self.era.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut era = self.era.lock();
             if era.is_none() {
                 *era = discovery.era.clone();
             }

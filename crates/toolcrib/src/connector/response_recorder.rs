@@ -2,8 +2,9 @@
 //! body, which a tool result does not carry.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use toolcrib_core::arazzo::OperationResponse;
 
@@ -22,23 +23,19 @@ impl ResponseRecorder {
 
     /// Replaces the recorded response.
     pub(crate) fn record(&self, response: OperationResponse) {
-        *self.lock_response() = Some(response);
+        *self.last_response.lock() = Some(response);
     }
 
     /// Replaces the body: the result of a polled job is a part of its last response.
     pub(crate) fn record_body(&self, body: &Value) {
-        if let Some(response) = self.lock_response().as_mut() {
+        if let Some(response) = self.last_response.lock().as_mut() {
             response.body = Some(body.clone());
         }
     }
 
     /// Takes the recorded response out.
     pub(crate) fn take(&self) -> Option<OperationResponse> {
-        self.lock_response().take()
-    }
-
-    fn lock_response(&self) -> MutexGuard<'_, Option<OperationResponse>> {
-        self.last_response.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last_response.lock().take()
     }
 }
 

@@ -16,9 +16,10 @@ mod document;
 mod result;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::arazzo::build_workflow_tool;
 use toolcrib_core::catalog::{Caller, CatalogSource};

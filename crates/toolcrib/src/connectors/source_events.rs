@@ -5,8 +5,9 @@
 //! go to subscribers through the registry's broadcast channel, where a slow subscriber misses some.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, broadcast};
 use toolcrib_core::SourceId;
@@ -35,7 +36,7 @@ impl SourceEvents {
     /// Reports that the tools of a source changed. Returns at once; the maintenance task of the registry picks the
     /// source up and refreshes it.
     pub fn tools_changed(&self, source: &SourceId) {
-        self.changed_sources().insert(source.clone());
+        self.0.changed_sources.lock().insert(source.clone());
         // Stores a permit if no task is waiting, so an announcement during a refresh is not lost.
         self.0.wake.notify_one();
     }
@@ -53,15 +54,11 @@ impl SourceEvents {
         loop {
             // Registered before the check, so that an announcement in between is not missed.
             let notified = self.0.wake.notified();
-            if let Some(source) = self.changed_sources().pop_first() {
+            if let Some(source) = self.0.changed_sources.lock().pop_first() {
                 return source;
             }
             notified.await;
         }
-    }
-
-    fn changed_sources(&self) -> MutexGuard<'_, BTreeSet<SourceId>> {
-        self.0.changed_sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -62,7 +62,7 @@ struct HeadProgress {
     /// Serializes writes: a writer that waited often finds its position written already.
     write_lock: tokio::sync::Mutex<()>,
     /// Newest position that is to be written.
-    newest: std::sync::Mutex<JournalPosition>,
+    newest: parking_lot::Mutex<JournalPosition>,
 }
 
 /// Content of the head file.
@@ -129,7 +129,7 @@ impl HeadFile {
         }
         let seq = position.seq;
         {
-            let mut newest = self.progress.newest.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut newest = self.progress.newest.lock();
             if newest.seq < seq {
                 *newest = position;
             }
@@ -139,7 +139,7 @@ impl HeadFile {
         if seq <= self.progress.remembered.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let newest = self.progress.newest.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let newest = self.progress.newest.lock().clone();
         self.write(newest, |heads, key, newest| {
             let heads = heads.map_err(|damage| io::Error::other(damage.to_string()))?;
             // Another process may have written a later position while this one waited for the lock.

@@ -5,10 +5,10 @@
 //! the head file. Errors of the other stores cannot occur here, so tests that need them wrap this store.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
@@ -51,15 +51,10 @@ impl MemoryStore {
         MemoryStore { key: rand::random(), state: Mutex::default() }
     }
 
-    /// Locks the state. A poisoned lock is usable: no change below can panic halfway.
-    fn lock_state(&self) -> MutexGuard<'_, MemoryState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Locks the state for a change. Counts as a change even if nothing is changed in the end, which costs a reader one
     /// needless catch-up.
     fn lock_for_write(&self) -> MutexGuard<'_, MemoryState> {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         state.change_counter += 1;
         state
     }
@@ -74,7 +69,7 @@ impl Default for MemoryStore {
 #[async_trait]
 impl Store for MemoryStore {
     async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>> {
-        let state = self.lock_state();
+        let state = self.state.lock();
         let first = state.journal.partition_point(|record| record.seq <= after);
         Ok(state.journal.iter().skip(first).take(limit).cloned().collect())
     }
@@ -92,7 +87,7 @@ impl Store for MemoryStore {
     }
 
     async fn manifests(&self, fingerprints: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
-        let state = self.lock_state();
+        let state = self.state.lock();
         Ok(fingerprints.iter().filter_map(|fingerprint| state.manifests.get(fingerprint).cloned()).collect())
     }
 
@@ -102,7 +97,7 @@ impl Store for MemoryStore {
     }
 
     async fn definitions(&self, names: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
-        let state = self.lock_state();
+        let state = self.state.lock();
         Ok(names.iter().filter_map(|name| Some((*name, state.definitions.get(name)?.clone()))).collect())
     }
 
@@ -112,7 +107,7 @@ impl Store for MemoryStore {
     }
 
     async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>> {
-        let state = self.lock_state();
+        let state = self.state.lock();
         let mut statuses = state.statuses.clone();
         // A source whose first discovery is running has a lease and no status yet.
         let now = Instant::now();
@@ -123,7 +118,7 @@ impl Store for MemoryStore {
     }
 
     async fn checks(&self, source: &SourceId) -> Result<Vec<DiscoveryCheck>> {
-        Ok(self.lock_state().checks.get(source).into_iter().flatten().cloned().collect())
+        Ok(self.state.lock().checks.get(source).into_iter().flatten().cloned().collect())
     }
 
     async fn invalidate(&self, source: &SourceId) -> Result<()> {
@@ -169,11 +164,11 @@ impl Store for MemoryStore {
     }
 
     async fn call_counts(&self) -> Result<Vec<CallCount>> {
-        Ok(self.lock_state().calls.values().cloned().collect())
+        Ok(self.state.lock().calls.values().cloned().collect())
     }
 
     async fn cache_counts(&self) -> Result<Vec<CacheCount>> {
-        Ok(self.lock_state().cache_counts.values().cloned().collect())
+        Ok(self.state.lock().cache_counts.values().cloned().collect())
     }
 
     async fn key(&self) -> Result<[u8; 32]> {
@@ -185,7 +180,7 @@ impl Store for MemoryStore {
     }
 
     async fn change_counter(&self) -> Result<u64> {
-        Ok(self.lock_state().change_counter)
+        Ok(self.state.lock().change_counter)
     }
 
     async fn close(&self) {}

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
 use toolcrib::core::inventory::{Actor, Command};
@@ -29,7 +30,7 @@ impl LogCapture {
 
     /// Removes and returns the captured events of this name, without `message` and `trace_id`.
     fn take(&self, name: &str) -> Vec<BTreeMap<String, String>> {
-        let mut all = self.0.lock().unwrap();
+        let mut all = self.0.lock();
         let (events, rest) = all.drain(..).partition(|event| event["message"] == name);
         *all = rest;
         let mut events: Vec<BTreeMap<String, String>> = events;
@@ -43,7 +44,7 @@ impl LogCapture {
     }
 
     fn debug_text(&self) -> String {
-        format!("{:?}", self.0.lock().unwrap())
+        format!("{:?}", self.0.lock())
     }
 }
 
@@ -60,7 +61,7 @@ impl Subscriber for LogCapture {
         let mut fields = EventFields::default();
         event.record(&mut fields);
         fields.0.entry("message".into()).or_default();
-        self.0.lock().unwrap().push(fields.0);
+        self.0.lock().push(fields.0);
     }
 
     fn record(&self, _: &span::Id, _: &span::Record<'_>) {}

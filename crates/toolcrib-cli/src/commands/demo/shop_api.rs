@@ -10,7 +10,7 @@ mod shop_data;
 mod validation;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -18,6 +18,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -134,7 +135,7 @@ async fn handle_request(State(state): State<Arc<ShopApiState>>, request: Request
         validation::ShopRequest { path_values: &path_values, query, headers: &parts.headers, body: &bytes };
     match validation::validate_request(operation, &shop_request) {
         Ok(validated) => {
-            let mut data = state.data.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut data = state.data.lock();
             data.handle(&operation.id, &validated).into_response()
         }
         Err(faults) => {

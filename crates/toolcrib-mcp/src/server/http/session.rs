@@ -7,25 +7,23 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    connection::lock,
-    server::{
-        McpPeer,
-        dispatch::ClientContext,
-        event_buffer::{EventBuffer, MessagePriority, Retention},
-        shared::{ClientRequests, ServerShared},
-        subscriptions,
-    },
+use crate::server::{
+    McpPeer,
+    dispatch::ClientContext,
+    event_buffer::{EventBuffer, MessagePriority, Retention},
+    shared::{ClientRequests, ServerShared},
+    subscriptions,
 };
 
 /// Authenticated owner of a session, set by the layer above as an extension of each HTTP request. A session can be used
@@ -93,7 +91,7 @@ impl McpSession {
     pub(super) fn open_stream(&self, max_unread: usize) -> Arc<EventBuffer> {
         let number = self.next_stream.fetch_add(1, Ordering::Relaxed);
         let buffer = EventBuffer::new(number, max_unread, Retention::Latest);
-        let mut streams = lock(&self.streams);
+        let mut streams = self.streams.lock();
         // Entries of finished requests are removed here, so the table needs no task of its own.
         streams.retain(|_, buffer| buffer.strong_count() > 0);
         streams.insert(buffer.stream_number, Arc::downgrade(&buffer));
@@ -102,7 +100,7 @@ impl McpSession {
 
     /// Returns the stream with this number, if it still exists.
     pub(super) fn find_stream(&self, number: u64) -> Option<Arc<EventBuffer>> {
-        if number == 0 { Some(self.notifications.clone()) } else { lock(&self.streams).get(&number)?.upgrade() }
+        if number == 0 { Some(self.notifications.clone()) } else { self.streams.lock().get(&number)?.upgrade() }
     }
 
     /// Starts sending change notifications, until the session ends. Later calls do nothing. The first GET stream calls
@@ -147,10 +145,10 @@ impl McpSessions {
     ) -> Option<Arc<McpSession>> {
         let session = Arc::new(McpSession::new(shared, peer, owner));
         let evicted = {
-            let mut by_id = lock(&self.by_id);
+            let mut by_id = self.by_id.lock();
             let is_full = by_id.len() >= shared.options.max_sessions;
             let oldest_idle =
-                || by_id.values().filter(|session| session.is_idle()).min_by_key(|session| *lock(&session.last_used));
+                || by_id.values().filter(|session| session.is_idle()).min_by_key(|session| *session.last_used.lock());
             // The replacement and the insertion are one step under the lock, so that the maximum holds under
             // concurrency.
             let evicted = if is_full { Some(oldest_idle()?.id.clone()) } else { None };
@@ -171,28 +169,28 @@ impl McpSessions {
 
     /// Returns a session and marks it as used. A session of another owner is treated as unknown.
     pub(super) fn find(&self, id: &str, owner: Option<&SessionOwner>) -> Option<Arc<McpSession>> {
-        let session = lock(&self.by_id).get(id).cloned()?;
+        let session = self.by_id.lock().get(id).cloned()?;
         if session.owner.as_ref() != owner {
             return None;
         }
-        *lock(&session.last_used) = Instant::now();
+        *session.last_used.lock() = Instant::now();
         Some(session)
     }
 
     /// Ends one session; returns whether it existed.
     pub(super) fn end(&self, shared: &ServerShared, id: &str) -> bool {
-        let session = lock(&self.by_id).remove(id);
+        let session = self.by_id.lock().remove(id);
         session.inspect(|session| session.end(shared)).is_some()
     }
 
     /// Ends the notification streams; requests continue.
     pub(super) fn drain(&self) {
-        lock(&self.by_id).values().for_each(|session| session.notifications.end());
+        self.by_id.lock().values().for_each(|session| session.notifications.end());
     }
 
     /// Ends all sessions.
     pub(super) fn end_all(&self, shared: &ServerShared) {
-        let sessions: Vec<_> = lock(&self.by_id).drain().collect();
+        let sessions: Vec<_> = self.by_id.lock().drain().collect();
         sessions.iter().for_each(|(_, session)| session.end(shared));
     }
 }
@@ -203,8 +201,8 @@ async fn sweep_idle(sessions: Arc<McpSessions>, shared: Weak<ServerShared>, idle
         tokio::time::sleep((idle_timeout / 4).clamp(Duration::from_millis(100), Duration::from_secs(60))).await;
         let Some(shared) = shared.upgrade() else { return };
         let mut expired = Vec::new();
-        lock(&sessions.by_id).retain(|_, session| {
-            let mut last_used = lock(&session.last_used);
+        sessions.by_id.lock().retain(|_, session| {
+            let mut last_used = session.last_used.lock();
             if !session.is_idle() {
                 // An open stream or a running request counts as use.
                 *last_used = Instant::now();

@@ -2,8 +2,9 @@
 //! affect authorization, so that open streams are checked again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -79,7 +80,7 @@ impl EventFeed {
 
     /// Counts a new listener until the returned permit is dropped.
     pub(super) fn acquire_permit(&self, identity: &Arc<str>) -> Result<ListenerPermit, TooManyListeners> {
-        let mut listeners = self.listeners.by_identity();
+        let mut listeners = self.listeners.0.lock();
         if listeners.values().sum::<usize>() >= MAX_LISTENERS {
             return Err(TooManyListeners::Total);
         }
@@ -93,7 +94,7 @@ impl EventFeed {
 
     /// Number of current listeners, for metrics.
     pub(crate) fn listener_count(&self) -> usize {
-        self.listeners.by_identity().values().sum()
+        self.listeners.0.lock().values().sum()
     }
 
     /// Returns a receiver of all events from now on.
@@ -117,16 +118,11 @@ impl EventFeed {
     }
 }
 
-impl ListenerCounts {
-    /// Locks the counts. They stay correct after a panic: each change is a single addition or removal.
-    fn by_identity(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl ListenerCounts {}
 
 impl Drop for ListenerPermit {
     fn drop(&mut self) {
-        let mut listeners = self.listeners.by_identity();
+        let mut listeners = self.listeners.0.lock();
         if let Some(count) = listeners.get_mut(&self.identity) {
             *count -= 1;
             if *count == 0 {

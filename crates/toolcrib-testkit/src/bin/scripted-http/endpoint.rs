@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
 use std::net::TcpStream;
-use std::sync::Mutex;
 use std::thread;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use toolcrib_testkit::fake::{FakeReply, FakeServer};
 
@@ -117,14 +117,14 @@ impl ScriptedEndpoint {
 
     /// Ends a session.
     fn handle_delete(&self, request: &FakeHttpRequest) -> FakeHttpResponse {
-        let mut sessions = self.sessions.lock().expect("lock the sessions");
+        let mut sessions = self.sessions.lock();
         let known = request.header("mcp-session-id").and_then(|id| sessions.active.remove(id));
         FakeHttpResponse::empty(if known.is_some() { "200 OK" } else { "404 Not Found" })
     }
 
     /// Issues a session id.
     fn new_session(&self) -> String {
-        let mut sessions = self.sessions.lock().expect("lock the sessions");
+        let mut sessions = self.sessions.lock();
         sessions.issued += 1;
         let id = format!("session-{}", sessions.issued);
         sessions.active.insert(id.clone(), 0);
@@ -137,7 +137,7 @@ impl ScriptedEndpoint {
         let Some(id) = request.header("mcp-session-id") else {
             return Some(error_response("400 Bad Request", "Bad Request: Mcp-Session-Id header is required"));
         };
-        let mut sessions = self.sessions.lock().expect("lock the sessions");
+        let mut sessions = self.sessions.lock();
         let Some(count) = sessions.active.get_mut(id) else {
             return Some(error_response("404 Not Found", "Session not found"));
         };

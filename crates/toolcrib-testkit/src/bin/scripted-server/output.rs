@@ -1,8 +1,8 @@
 //! Writes messages to stdout, one per line. Shared by all threads that respond, so that lines are never mixed.
 
 use std::io::{self, Write};
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 /// Writer of JSON-RPC messages.
@@ -31,7 +31,7 @@ impl StdoutWriter {
             // Looks like the beginning of a batch.
             line.extend(b"[1, 2, \nINFO answered\n");
         }
-        let mut out = self.stdout.lock().expect("lock stdout");
+        let mut out = self.stdout.lock();
         let _ = out.write_all(&line).and_then(|()| out.flush());
     }
 

@@ -2,10 +2,11 @@
 //! the call they belong to. They are routed to a client only while all calls in flight are from that client; otherwise
 //! requests are declined and notifications dropped.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio::sync::mpsc;
@@ -66,7 +67,7 @@ impl ActiveCalls {
     pub(super) fn register(self: &Arc<Self>, context: &CallContext) -> CallGuard {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let pending_questions = PendingQuestions::default();
-        self.lock_calls().push(ActiveCall {
+        self.calls.lock().push(ActiveCall {
             number,
             client: context.client,
             on_server_request: context.on_server_request.clone(),
@@ -105,7 +106,7 @@ impl ActiveCalls {
     /// The only client with calls in flight, its request handler, and the question counters of its calls. `None` if
     /// several clients are being served, if one of the calls has no handler, or if the method is not forwarded.
     fn sole_client(&self, method: &str) -> Option<(ClientId, ServerRequestHandler, Vec<PendingQuestions>)> {
-        let calls = self.lock_calls();
+        let calls = self.calls.lock();
         // The newest call stands for all of them: below, all must be of the same client.
         let newest = calls.last().filter(|_| is_client_request(method))?;
         let client = newest.client?;
@@ -116,7 +117,7 @@ impl ActiveCalls {
 
     /// Forwards a notification to the only client with calls in flight; drops it if there are several.
     pub(super) fn forward_notification(&self, method: &str, params: Option<&RawValue>) {
-        let calls = self.lock_calls();
+        let calls = self.calls.lock();
         let Some(client) = calls.last().and_then(|newest| newest.client) else { return };
         if calls.iter().any(|call| call.client != Some(client)) {
             return;
@@ -134,23 +135,18 @@ impl ActiveCalls {
             let mut call_ended = std::pin::pin!(self.call_ended.notified());
             // Enable before checking, so that a call that ends in between is not missed.
             call_ended.as_mut().enable();
-            if !self.lock_calls().iter().any(|calls| calls.client == Some(client)) {
+            if !self.calls.lock().iter().any(|calls| calls.client == Some(client)) {
                 return;
             }
             call_ended.await;
         }
-    }
-
-    /// Held for a few instructions only, never across an await.
-    fn lock_calls(&self) -> MutexGuard<'_, Vec<ActiveCall>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Wakes questions that wait for this call: the last call of a client takes its open question with it.
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        self.calls.lock_calls().retain(|calls| calls.number != self.number);
+        self.calls.calls.lock().retain(|calls| calls.number != self.number);
         self.calls.call_ended.notify_waiters();
     }
 }

@@ -7,10 +7,11 @@
 //! and in `super`.
 
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -169,7 +170,7 @@ impl McpConnection {
 
     /// Aborts the task when the connection is dropped.
     pub(super) fn track_task(&self, task: JoinHandle<()>) {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+        self.tasks.lock().push(task);
     }
 
     /// Whether requests can be sent. False once either side has closed the connection; it never becomes usable again.
@@ -212,7 +213,7 @@ impl McpConnection {
     pub(super) async fn close_or_kill(&self, kill_signal: &CancellationToken) {
         kill_signal.run_until_cancelled(self.client.close()).await;
         // Taken out, so that concurrent calls of `close` end the process once.
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let server = self.server.lock().take();
         let Some(mut server) = server else { return };
         let exited = tokio::time::timeout(SHUTDOWN_TIMEOUT, server.wait());
         let exited = kill_signal.run_until_cancelled(exited).await;
@@ -281,7 +282,7 @@ impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
         // Set the time before the count goes down: the monitor closes when it reads no request and a time long past.
         if self.call_guard.take().is_some() {
-            *self.connection.last_used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            *self.connection.last_used_at.lock() = Instant::now();
         }
         self.connection.in_flight.fetch_sub(1, Ordering::SeqCst);
     }
@@ -290,7 +291,7 @@ impl Drop for RequestGuard<'_> {
 /// Ends the background tasks. The process tree ends with its [`ServerProcess`], if `close` has not taken it out.
 impl Drop for McpConnection {
     fn drop(&mut self) {
-        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for task in self.tasks.lock().drain(..) {
             task.abort();
         }
     }
@@ -350,7 +351,7 @@ async fn monitor_connection(
         // Computed anew in each round: calls move the time of last use, and subscriptions come and go.
         let idle_in = match connection.upgrade() {
             Some(connection) => {
-                let last_used_at = *connection.last_used_at.lock().unwrap_or_else(PoisonError::into_inner);
+                let last_used_at = *connection.last_used_at.lock();
                 let idle_in = (last_used_at + idle.timeout).saturating_duration_since(Instant::now());
                 if idle.subscriptions.has_any() { idle.timeout } else { idle_in }
             }
@@ -378,7 +379,7 @@ async fn monitor_connection(
                 // The timer may fire while a request is in flight, or just after a call has ended: check again.
                 let Some(connection) = connection.upgrade() else { return };
                 let is_unused = connection.in_flight.load(Ordering::SeqCst) == 0 && !idle.subscriptions.has_any();
-                let is_idle = connection.last_used_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= idle.timeout;
+                let is_idle = connection.last_used_at.lock().elapsed() >= idle.timeout;
                 if is_unused && is_idle {
                     tracing::debug!(server_name = %id, "closing the idle connection");
                     connection.close().await;

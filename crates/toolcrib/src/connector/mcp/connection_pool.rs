@@ -5,9 +5,10 @@
 //! an entry and not to its connection, because they are renewed when the connection is replaced.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use toolcrib_core::source::Lifecycle;
 use toolcrib_core::{Code, Error, Result, Source};
@@ -35,19 +36,15 @@ pub(super) struct PooledConnection {
 impl PooledConnection {
     /// Stores the reason why connecting failed, for callers that wait for the same attempt.
     pub(super) fn record_failure(&self, failure: &CallFailure) {
-        *self.lock_failure() = Some((Instant::now(), failure.clone_without_cause()));
+        *self.failure.lock() = Some((Instant::now(), failure.clone_without_cause()));
     }
 
     /// Returns the failure of an attempt to connect that ended after `began`.
     pub(super) fn failure_since(&self, began: Instant) -> Option<CallFailure> {
-        let failure = self.lock_failure();
+        let failure = self.failure.lock();
         let (_, failure) = failure.as_ref().filter(|(at, _)| *at > began)?;
         // A timeout shorter than the source's own concerns one caller only.
         (!matches!(failure, CallFailure::Inconclusive(_))).then(|| failure.clone_without_cause())
-    }
-
-    fn lock_failure(&self) -> MutexGuard<'_, Option<(Instant, CallFailure)>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a connection is open. False while one is being established.
@@ -99,7 +96,7 @@ impl ConnectionPool {
             (Lifecycle::PerClient | Lifecycle::Shared | Lifecycle::Transient, _) => return Ok(self.shared.clone()),
         };
         // Find, make room and insert under one lock, so that two first calls of a client get the same entry.
-        let mut per_client = self.lock_per_client();
+        let mut per_client = self.per_client.lock();
         if let Some(pooled) = per_client.get(&client) {
             return Ok(pooled.clone());
         }
@@ -119,7 +116,7 @@ impl ConnectionPool {
 
     /// Closes the connection of a client that has disconnected. Its calls are not waited for.
     pub(super) async fn close_client(&self, client: ClientId) {
-        let pooled = self.lock_per_client().remove(&client);
+        let pooled = self.per_client.lock().remove(&client);
         let Some(pooled) = pooled else { return };
         // Clear first, so that maintenance does not reconnect for these subscriptions.
         pooled.subscriptions.clear();
@@ -130,18 +127,18 @@ impl ConnectionPool {
 
     /// Whether any connection is open.
     pub(super) fn is_connected(&self) -> bool {
-        self.shared.is_connected() || self.lock_per_client().values().any(|pooled| pooled.is_connected())
+        self.shared.is_connected() || self.per_client.lock().values().any(|pooled| pooled.is_connected())
     }
 
     /// All pool entries, the shared one first. A snapshot: entries may be added or removed meanwhile.
     pub(super) fn connections(&self) -> Vec<Arc<PooledConnection>> {
-        let per_client = self.lock_per_client();
+        let per_client = self.per_client.lock();
         std::iter::once(&self.shared).chain(per_client.values()).cloned().collect()
     }
 
     /// Moves all subscriptions out, of the shared connection and of each client's own.
     pub(super) fn take_subscriptions(&self) -> SourceSubscriptions {
-        let per_client = self.lock_per_client();
+        let per_client = self.per_client.lock();
         let per_client = per_client.iter().map(|(client, pooled)| (Some(*client), &pooled.subscriptions));
         let all = std::iter::once((None, &self.shared.subscriptions)).chain(per_client);
         SourceSubscriptions(
@@ -158,7 +155,7 @@ impl ConnectionPool {
     ) {
         for (client, uris) in subscriptions.0 {
             match owner_of(client) {
-                Some(client) => self.lock_per_client().entry(client).or_default().subscriptions.merge(uris),
+                Some(client) => self.per_client.lock().entry(client).or_default().subscriptions.merge(uris),
                 None => self.shared.subscriptions.merge(uris),
             }
         }
@@ -167,7 +164,7 @@ impl ConnectionPool {
     /// Closes all connections, each once its calls in flight have ended.
     pub(super) async fn drain(&self) {
         // Remove the entries first, so that no new call finds them.
-        let mut all: Vec<Arc<PooledConnection>> = self.lock_per_client().drain().map(|(_, pooled)| pooled).collect();
+        let mut all: Vec<Arc<PooledConnection>> = self.per_client.lock().drain().map(|(_, pooled)| pooled).collect();
         all.push(self.shared.clone());
         join_all(all.iter().map(async |pooled| {
             pooled.subscriptions.clear();
@@ -176,10 +173,6 @@ impl ConnectionPool {
             }
         }))
         .await;
-    }
-
-    fn lock_per_client(&self) -> MutexGuard<'_, HashMap<ClientId, Arc<PooledConnection>>> {
-        self.per_client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

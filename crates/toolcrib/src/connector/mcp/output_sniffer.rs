@@ -5,9 +5,10 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, ReadBuf};
 use toolcrib_core::text::sanitize_truncated;
 
@@ -24,7 +25,7 @@ impl FirstOutput {
     /// First non-empty line, unless it looks like a JSON-RPC message.
     pub(super) fn non_protocol_line(&self) -> Option<String> {
         // A character may be cut at the limit, and other programs print other encodings: replace what is not UTF-8.
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self.0.lock();
         let text = String::from_utf8_lossy(&bytes);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
         (!line.starts_with(['{', '['])).then(|| sanitize_truncated(line, MAX_SHOWN_LINE_CHARS))
@@ -56,7 +57,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for OutputSniffer<R> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.reader).poll_read(context, buffer);
         if self.is_recording && read.is_ready() {
-            let mut output = self.output.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut output = self.output.0.lock();
             let remaining = MAX_SNIFFED_BYTES.saturating_sub(output.len());
             output.extend(buffer.filled()[before..].iter().take(remaining));
             let is_full = output.len() >= MAX_SNIFFED_BYTES;

@@ -3,9 +3,10 @@
 //! `resources/unsubscribe` when the last client of a resource has left.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 use tokio::time::{Instant, timeout};
@@ -61,19 +62,19 @@ impl ResourceSubscription {
 impl SubscriptionSet {
     /// Whether there are any subscriptions.
     pub(super) fn has_any(&self) -> bool {
-        !self.lock_by_uri().is_empty()
+        !self.by_uri.lock().is_empty()
     }
 
     /// Whether some subscription is not confirmed over this connection. False while a change is in progress.
     pub(super) fn is_outdated_on(&self, connection: &Arc<McpConnection>) -> bool {
         self.change_lock.try_lock().is_ok()
-            && self.lock_by_uri().values().any(|subscription| !subscription.is_established_on(connection))
+            && self.by_uri.lock().values().any(|subscription| !subscription.is_established_on(connection))
     }
 
     /// Stores a subscription before the request is sent to the server. The guard removes it again unless committed.
     /// Fails with a description of the limit that is reached.
     pub(super) fn add<'a>(&'a self, uri: &'a str, client: Option<ClientId>) -> Result<PendingSubscription<'a>, String> {
-        let mut by_uri = self.lock_by_uri();
+        let mut by_uri = self.by_uri.lock();
         // A repeated subscription of the same client is no new one, and no limit applies to it.
         let is_new = !by_uri.get(uri).is_some_and(|subscription| subscription.clients.contains(&client));
         if is_new && by_uri.values().map(|subscription| subscription.clients.len()).sum::<usize>() >= MAX_SUBSCRIPTIONS
@@ -92,14 +93,14 @@ impl SubscriptionSet {
 
     /// Records that the server confirmed the subscription over this connection.
     pub(super) fn mark_established(&self, uri: &str, connection: &Arc<McpConnection>) {
-        if let Some(subscription) = self.lock_by_uri().get_mut(uri) {
+        if let Some(subscription) = self.by_uri.lock().get_mut(uri) {
             subscription.connection = Arc::downgrade(connection);
         }
     }
 
     /// Removes a client's subscription. Returns whether it was the last one of this resource.
     pub(super) fn remove(&self, uri: &str, client: Option<ClientId>) -> bool {
-        let mut by_uri = self.lock_by_uri();
+        let mut by_uri = self.by_uri.lock();
         let removed = by_uri.get_mut(uri).is_some_and(|subscription| subscription.clients.remove(&client));
         let last = removed && by_uri.get(uri).is_some_and(|subscription| subscription.clients.is_empty());
         if last {
@@ -113,12 +114,12 @@ impl SubscriptionSet {
         let is_orphaned = |subscription: &mut ResourceSubscription| {
             subscription.clients.remove(&Some(client)) && subscription.clients.is_empty()
         };
-        self.lock_by_uri().extract_if(.., |_, subscription| is_orphaned(subscription)).map(|(uri, _)| uri).collect()
+        self.by_uri.lock().extract_if(.., |_, subscription| is_orphaned(subscription)).map(|(uri, _)| uri).collect()
     }
 
     /// Whether any client is subscribed to the resource.
     pub(super) fn contains(&self, uri: &str) -> bool {
-        self.lock_by_uri().contains_key(uri)
+        self.by_uri.lock().contains_key(uri)
     }
 
     /// Removes all subscriptions.
@@ -128,12 +129,12 @@ impl SubscriptionSet {
 
     /// Moves all subscriptions out.
     pub(super) fn take(&self) -> SubscriptionsByUri {
-        std::mem::take(&mut *self.lock_by_uri())
+        std::mem::take(&mut *self.by_uri.lock())
     }
 
     /// Adds subscriptions from another connection. They count as unconfirmed until renewed.
     pub(super) fn merge(&self, uris: SubscriptionsByUri) {
-        let mut by_uri = self.lock_by_uri();
+        let mut by_uri = self.by_uri.lock();
         for (uri, subscription) in uris {
             by_uri.entry(uri).or_default().clients.extend(subscription.clients);
         }
@@ -143,7 +144,7 @@ impl SubscriptionSet {
     /// interval starts over after a long time without problems.
     pub(super) fn begin_check_if_due(&self) -> bool {
         let now = Instant::now();
-        let mut next = self.next_check.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next_check.lock();
         // A check long after the scheduled time means that all was well in between: start over.
         let recent = next.filter(|(at, _)| now.saturating_duration_since(*at) <= MAX_CHECK_INTERVAL);
         // The first check is due at once.
@@ -169,7 +170,7 @@ impl SubscriptionSet {
                 (!subscription.is_established_on(&connection)).then(|| uri.clone())
             };
             // Copy the URIs: the map must not stay locked during the requests.
-            let uris: Vec<String> = self.lock_by_uri().iter().filter_map(is_missing).collect();
+            let uris: Vec<String> = self.by_uri.lock().iter().filter_map(is_missing).collect();
             // A client may have unsubscribed while the loop was waiting.
             for uri in uris.iter().filter(|uri| self.contains(uri)) {
                 let Ok(params) = to_raw_value(&json!({ "uri": uri })) else { continue };
@@ -195,10 +196,6 @@ impl SubscriptionSet {
         if !in_time || self.is_outdated_on(&connection) {
             tracing::warn!(server_name = %id, "not all resource subscriptions could be renewed; will be retried");
         }
-    }
-
-    fn lock_by_uri(&self) -> MutexGuard<'_, SubscriptionsByUri> {
-        self.by_uri.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

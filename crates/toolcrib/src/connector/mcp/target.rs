@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::task::JoinHandle;
 use toolcrib_core::source::{Auth, KeyLocation, RemoteSource, SourceKind, StdioSource};
@@ -69,7 +70,7 @@ pub(crate) struct McpHttpClients(Mutex<HashMap<Duration, reqwest::Client>>);
 impl McpHttpClients {
     /// Returns the client for a connect timeout, building it on first use; `None` if that fails.
     fn get(&self, connect_timeout: Duration) -> Option<reqwest::Client> {
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.0.lock();
         if let Some(client) = clients.get(&connect_timeout) {
             return Some(client.clone());
         }

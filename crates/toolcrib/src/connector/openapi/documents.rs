@@ -14,8 +14,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
@@ -107,7 +108,7 @@ impl<'a> DocumentLoader<'a> {
                 Ok(FetchedDocument::Unchanged) => version.clone(),
                 Ok(FetchedDocument::Text { text, version: new_version }) => {
                     let changed = new_version.hash != version.hash;
-                    self.lock_state().prefetched.insert(url_text.clone(), text);
+                    self.state.lock().prefetched.insert(url_text.clone(), text);
                     if changed {
                         return Ok(None);
                     }
@@ -125,7 +126,7 @@ impl<'a> DocumentLoader<'a> {
     /// Returns the text of the main document or of a permitted referenced one.
     pub(super) async fn load(&self, url: &Url) -> Result<String> {
         let url_text = url.as_str();
-        if let Some(text) = self.lock_state().prefetched.remove(url_text) {
+        if let Some(text) = self.state.lock().prefetched.remove(url_text) {
             return Ok(text);
         }
         match self.fetch_redacted(url_text, None).await {
@@ -135,7 +136,7 @@ impl<'a> DocumentLoader<'a> {
             }
             Err(error) => {
                 // A forbidden document stays forbidden, so the result can be reused next time.
-                self.lock_state().incomplete |= error.code != Code::Forbidden;
+                self.state.lock().incomplete |= error.code != Code::Forbidden;
                 Err(error)
             }
         }
@@ -143,7 +144,7 @@ impl<'a> DocumentLoader<'a> {
 
     /// Versions of everything read, for the next discovery. `None` if a document is missing that may be available then.
     pub(super) fn versions(&self) -> Option<DocumentVersions> {
-        let state = self.lock_state();
+        let state = self.state.lock();
         (!state.incomplete)
             .then(|| DocumentVersions { reader: READER_VERSION.to_owned(), documents: state.versions.clone() })
     }
@@ -164,7 +165,7 @@ impl<'a> DocumentLoader<'a> {
         };
         // Count before fetching: documents that cannot be loaded count as well.
         let max_bytes = {
-            let mut state = self.lock_state();
+            let mut state = self.state.lock();
             if state.requested == MAX_DOCUMENTS {
                 let message = format!("the document references more than {} others", MAX_DOCUMENTS - 1);
                 return Err(Error::new(Code::ConfigInvalid, message));
@@ -191,7 +192,7 @@ impl<'a> DocumentLoader<'a> {
                 fetch.fetch_url(url, known).await?
             }
         };
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         match &fetched {
             // The document is requested again if another one has changed, so this request does not count.
             FetchedDocument::Unchanged => state.requested -= 1,
@@ -252,10 +253,6 @@ impl<'a> DocumentLoader<'a> {
             Ok(DocumentLocation::File(_)) | Err(_) => false,
         });
         if allowed { Ok(false) } else { Err(forbidden_location(&display_url(url))) }
-    }
-
-    fn lock_state(&self) -> MutexGuard<'_, LoadState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,9 +2,10 @@
 //! has its own connection pool.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::{Client, redirect};
 use toolcrib_core::{Code, Result, ResultExt};
 
@@ -31,7 +32,7 @@ pub(crate) struct OpenApiClients(Mutex<HashMap<(NetworkScope, Duration), Client>
 impl OpenApiClients {
     /// Returns the client, building it on first use.
     pub(super) fn get(&self, scope: NetworkScope, connect_timeout: Duration) -> Result<Client> {
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.0.lock();
         if let Some(client) = clients.get(&(scope, connect_timeout)) {
             return Ok(client.clone());
         }

@@ -6,11 +6,12 @@
 //! request.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::time::Instant;
 use toolcrib_core::source::OpenApiSource;
@@ -141,12 +142,12 @@ impl TokenCache {
 
     /// Forgets all tokens.
     pub(super) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.0.lock().clear();
     }
 
     /// Entry of a grant, created on first use.
     fn entry(&self, grant: &OauthGrant) -> Arc<tokio::sync::Mutex<CachedToken>> {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         entries.entry(grant.clone()).or_default().clone()
     }
 }

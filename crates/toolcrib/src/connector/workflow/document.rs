@@ -1,6 +1,6 @@
 //! The Arazzo document of a source: a local file, read for each call and parsed again only when it has changed.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use serde_json::Value;
 use toolcrib_core::arazzo::ArazzoDocument;
@@ -62,7 +62,7 @@ impl WorkflowConnector {
     pub(super) async fn load_document(&self) -> Result<Arc<LoadedDocument>> {
         let file = self.read_workflow_file().await?;
         // Reading a file is cheap, parsing is not: compare the hash first.
-        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let loaded = self.loaded.lock().clone();
         match loaded.filter(|loaded| loaded.version == file.version && loaded.url == file.url) {
             Some(loaded) => Ok(loaded),
             None => self.parse_file(file).await,
@@ -82,7 +82,7 @@ impl WorkflowConnector {
             }))
         });
         let loaded = loaded.await?;
-        *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Some(loaded.clone());
+        *self.loaded.lock() = Some(loaded.clone());
         Ok(loaded)
     }
 }

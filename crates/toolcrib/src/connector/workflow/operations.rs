@@ -4,8 +4,9 @@
 //! execution specifications, which is done on a blocking thread and kept until the list changes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use toolcrib_core::arazzo::OperationReference;
 use toolcrib_core::catalog::{CatalogSource, Segment};
 use toolcrib_core::execution::Operation;
@@ -47,14 +48,14 @@ impl OperationLookup {
             return Ok(Some((position, operation)));
         }
         // The index is valid as long as the tool list has the same fingerprint.
-        let cached = self.lock_indexes().get(segment.source()).cloned();
+        let cached = self.0.lock().get(segment.source()).cloned();
         let index = match cached.filter(|index| index.fingerprint == Some(segment.fingerprint())) {
             Some(index) => index,
             None => {
                 let segment = segment.clone();
                 let index = run_blocking(move || OperationIndex::build(&segment)).await?;
                 let index = Arc::new(index);
-                self.lock_indexes().insert(source.segment.source().clone(), index.clone());
+                self.0.lock().insert(source.segment.source().clone(), index.clone());
                 index
             }
         };
@@ -64,10 +65,6 @@ impl OperationLookup {
         };
         let Some(&position) = position else { return Ok(None) };
         Ok(operation_at(segment, position)?.map(|operation| (position, operation)))
-    }
-
-    fn lock_indexes(&self) -> MutexGuard<'_, BTreeMap<SourceId, Arc<OperationIndex>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

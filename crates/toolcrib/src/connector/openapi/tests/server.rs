@@ -1,7 +1,8 @@
 //! HTTP server on loopback with replies defined by the test, which records the requests.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -74,7 +75,7 @@ impl LoopbackServer {
 
     /// All requests so far.
     pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
-        self.requests.lock().unwrap().clone()
+        self.requests.lock().clone()
     }
 
     /// Request lines of all requests so far.
@@ -94,7 +95,7 @@ async fn serve(
     while let Some(mut request) = read_request(&mut stream).await {
         request.connection = connection;
         let number = {
-            let mut requests = requests.lock().unwrap();
+            let mut requests = requests.lock();
             requests.push(request.clone());
             requests.len()
         };
