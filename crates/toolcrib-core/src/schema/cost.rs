@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use graph::{NodeId, SubschemaGraph, SubschemaNode};
+use graph::{SchemaNodeId, SubschemaGraph, SubschemaNode};
 pub(super) use pattern::BACKTRACK_LIMIT;
 
 /// Maximum number of paths along which subschemas apply to one and the same value.
@@ -136,7 +136,7 @@ struct CostWalk<'a> {
 
 impl<'a> CostWalk<'a> {
     /// Returns false as soon as a limit is exceeded.
-    fn visit(&mut self, id: NodeId, subject: ValidatedSubject<'a>, position: WalkPosition) -> bool {
+    fn visit(&mut self, id: SchemaNodeId, subject: ValidatedSubject<'a>, position: WalkPosition) -> bool {
         let node = self.graph.node(id);
         self.count_errors(node, subject, position);
         // To list errors, every alternative is validated first, and those inside of it again.

@@ -1,5 +1,5 @@
 //! Connector for workflows described by an Arazzo document: each workflow is a tool, and its steps are calls to tools
-//! of other sources through a [`ToolCaller`]. It sends no requests itself, so every step is subject to policy, breaker
+//! of other sources through a `ToolCaller`. It sends no requests itself, so every step is subject to policy, breaker
 //! and statistics like any other call.
 //!
 //! The state machine of a workflow (which step is next, criteria, retries, outputs) is `toolcrib_core::arazzo`, without

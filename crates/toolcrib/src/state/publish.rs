@@ -26,7 +26,7 @@ use crate::registry::RegistryOptions;
 use crate::secret::{connection_fingerprint, refers_to_file};
 use crate::store::{ErrorSummary, JournalPosition, SourceStatus, StoreState};
 
-/// Notice to the subscribers of a registry; see [`Registry::subscribe`](super::Registry::subscribe).
+/// Notice to the subscribers of a registry; see [`Registry::subscribe`](crate::Registry::subscribe).
 #[derive(Debug, Clone)]
 pub enum RegistryNotice {
     /// A record was appended to the journal, by this or another process.

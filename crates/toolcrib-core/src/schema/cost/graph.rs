@@ -13,12 +13,12 @@ use super::pattern::PatternCost;
 use super::{Unbounded, value_bytes, value_steps};
 
 /// Index of a subschema.
-pub(super) type NodeId = usize;
+pub(super) type SchemaNodeId = usize;
 
 /// All subschemas reachable from the root.
 #[derive(Debug)]
 pub(super) struct SubschemaGraph {
-    /// Indexed by [`NodeId`]; the root is the first.
+    /// Indexed by [`SchemaNodeId`]; the root is the first.
     nodes: Vec<SubschemaNode>,
     /// A match that may not finish makes `jsonschema` validate again under each possible outcome.
     pub(super) has_backtracking: bool,
@@ -34,7 +34,7 @@ pub(super) struct SubschemaNode {
     /// Length of its longest keyword, as a part of a path.
     pub(super) key_bytes: usize,
     /// Applied to the same value: `allOf`, `$ref` and the like.
-    pub(super) in_place: Vec<NodeId>,
+    pub(super) in_place: Vec<SchemaNodeId>,
     /// Has `anyOf` or `oneOf`, which validate once more to list errors, and copy the value into each of them.
     pub(super) has_alternatives: bool,
     /// Maximum number of errors of its own keywords.
@@ -54,21 +54,21 @@ pub(super) struct SubschemaNode {
 #[derive(Debug, Default)]
 pub(super) struct MemberKeywords {
     /// `properties`.
-    pub(super) by_name: HashMap<String, NodeId>,
+    pub(super) by_name: HashMap<String, SchemaNodeId>,
     /// Applied to every member, assumed for every keyword whose names are not matched.
-    pub(super) every: Vec<NodeId>,
+    pub(super) every: Vec<SchemaNodeId>,
     /// Matched against the name of every member.
     pub(super) patterns: Vec<PatternCost>,
     /// Applied to the names themselves: `propertyNames`.
-    pub(super) names: Vec<NodeId>,
+    pub(super) names: Vec<SchemaNodeId>,
 }
 
 /// Subschemas for the items of an array.
 #[derive(Debug, Default)]
 pub(super) struct ItemKeywords {
     /// One list for `prefixItems`, one for an array in `items`: which of them applies depends on the draft.
-    pub(super) by_position: Vec<Vec<NodeId>>,
-    pub(super) every: Vec<NodeId>,
+    pub(super) by_position: Vec<Vec<SchemaNodeId>>,
+    pub(super) every: Vec<SchemaNodeId>,
 }
 
 /// Number and depth of paths from one subschema through those that apply to the same value.
@@ -79,7 +79,7 @@ pub(super) struct ExpandedPaths {
 }
 
 impl SubschemaGraph {
-    pub(super) const ROOT: NodeId = 0;
+    pub(super) const ROOT: SchemaNodeId = 0;
 
     /// Reads every reachable subschema once.
     pub(super) fn build(schema: &Value) -> Result<SubschemaGraph, Unbounded> {
@@ -111,7 +111,7 @@ impl SubschemaGraph {
     }
 
     /// Returns a subschema by id.
-    pub(super) fn node(&self, id: NodeId) -> &SubschemaNode {
+    pub(super) fn node(&self, id: SchemaNodeId) -> &SubschemaNode {
         &self.nodes[id]
     }
 
@@ -134,8 +134,9 @@ impl SubschemaGraph {
     /// recursion, since a chain of references may be as long as the schema.
     pub(super) fn expanded_paths(&self) -> Vec<Option<ExpandedPaths>> {
         let mut counted: Vec<Option<ExpandedPaths>> = vec![None; self.nodes.len()];
-        let mut entered: HashSet<NodeId> = HashSet::new();
-        let mut stack: Vec<(NodeId, VisitStep)> = (0..self.nodes.len()).map(|id| (id, VisitStep::Enter)).collect();
+        let mut entered: HashSet<SchemaNodeId> = HashSet::new();
+        let mut stack: Vec<(SchemaNodeId, VisitStep)> =
+            (0..self.nodes.len()).map(|id| (id, VisitStep::Enter)).collect();
         while let Some((id, step)) = stack.pop() {
             let children = &self.nodes[id].in_place;
             match step {
@@ -173,14 +174,14 @@ struct GraphBuilder<'a> {
     /// By name; `None` for a name that two subschemas have.
     anchors: Option<HashMap<&'a str, Option<&'a Value>>>,
     /// By the address of the subschema.
-    ids: HashMap<*const Value, NodeId>,
+    ids: HashMap<*const Value, SchemaNodeId>,
     /// Subschemas with an id whose keywords were not read yet.
-    unread: Vec<(NodeId, &'a Value)>,
+    unread: Vec<(SchemaNodeId, &'a Value)>,
 }
 
 impl<'a> GraphBuilder<'a> {
     /// Returns the id of a subschema, and queues it on first sight.
-    fn node_id(&mut self, schema: &'a Value) -> NodeId {
+    fn node_id(&mut self, schema: &'a Value) -> SchemaNodeId {
         let next = self.ids.len();
         let id = *self.ids.entry(schema).or_insert(next);
         if id == next {
@@ -264,7 +265,7 @@ impl<'a> GraphBuilder<'a> {
     }
 
     /// Returns the subschema that a reference within this schema leads to.
-    fn target(&mut self, reference: &str) -> Result<NodeId, Unbounded> {
+    fn target(&mut self, reference: &str) -> Result<SchemaNodeId, Unbounded> {
         // Other documents are never loaded, so such a reference cannot be measured.
         let fragment = reference.strip_prefix('#').ok_or(Unbounded::Reference)?;
         let fragment = percent_decode_str(fragment).decode_utf8().map_err(|_| Unbounded::Reference)?;
