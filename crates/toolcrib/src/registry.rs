@@ -74,7 +74,8 @@ pub use verify::{StoreMaintenance, Verification};
 
 /// One catalogue of tools over a store, with the connections to the sources behind it.
 ///
-/// Cheap to clone; all clones are handles to the same registry.
+/// Cheap to clone; all clones are handles to the same registry. It has the methods that most programs need; eight of
+/// them, such as [`Registry::sources`], return a group of further ones.
 #[derive(Debug, Clone)]
 pub struct Registry {
     pub(crate) state: Arc<State>,
