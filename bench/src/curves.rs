@@ -9,11 +9,12 @@ use std::time::Duration;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use toolcrib::Caller;
-use toolcrib::core::catalog::{Catalog, CatalogSource, Segment, SourceOptions, View};
+use toolcrib::catalog::render::Format;
+use toolcrib::catalog::{Catalog, CatalogSource, Segment, SourceOptions, View};
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::{Origin, SourceState, ToolState};
-use toolcrib::core::manifest::{Delta, Manifest, PackedManifest, ToolLimits};
-use toolcrib::core::render::Format;
+use toolcrib::core::manifest::{Manifest, PackedManifest, ToolLimits};
+use toolcrib::diff::compare::compare_manifests;
 
 use crate::Result;
 use crate::measure::{best_time, growth_exponent, measure_time};
@@ -109,7 +110,7 @@ fn measure_points(offered: &[Box<RawValue>], size: usize) -> Result<Vec<CurvePoi
     let segments = || packed.iter().map(|packed| Segment::with_prefix(packed.clone())).collect::<Vec<_>>();
     points.push(per_tool("segment: build", best_time(segments)));
     let changed: Vec<PackedManifest> = lists.iter().map(|list| pack(&change_one_tool(list)?)).collect::<Result<_>>()?;
-    let deltas = || packed.iter().zip(&changed).map(|(old, new)| Delta::between(Some(old), new)).collect::<Vec<_>>();
+    let deltas = || packed.iter().zip(&changed).map(|(old, new)| compare_manifests(Some(old), new)).collect::<Vec<_>>();
     points.push(per_tool("delta: one tool changed", best_time(deltas)));
     drop((packed, changed));
 

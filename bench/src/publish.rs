@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use toolcrib::core::catalog::{Catalog, CatalogSource, Segment, SourceOptions};
+use toolcrib::catalog::{Catalog, CatalogSource, Segment, SourceOptions};
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::manifest::PackedManifest;

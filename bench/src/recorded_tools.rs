@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use toolcrib::SourceId;
-use toolcrib::core::config::Config;
+use toolcrib::config::Config;
 use toolcrib_testkit::programs;
 
 use crate::Result;
@@ -106,7 +106,7 @@ pub(crate) fn config_json(commands: &[(String, Vec<String>)]) -> String {
 
 /// Parses [`config_json`].
 pub(crate) fn parse_config(commands: &[(String, Vec<String>)]) -> Result<Config> {
-    let errors = |errors: Vec<toolcrib::core::config::ConfigDiagnostic>| format!("{errors:?}");
+    let errors = |errors: Vec<toolcrib::config::ConfigDiagnostic>| format!("{errors:?}");
     Ok(Config::read(&config_json(commands), "bench.json", Path::new("/")).map_err(errors)?)
 }
 

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
-use toolcrib::core::search::Hit;
-use toolcrib::core::search::eval::{LabelledSet, MeanScores, NamedText, Scores};
+use toolcrib::catalog::search::Hit;
+use toolcrib::catalog::search::eval::{LabelledSet, MeanScores, NamedText, Scores};
 use toolcrib_testkit::programs;
 
 use crate::Result;
@@ -117,7 +117,7 @@ fn measure_set(set: &str, directory: &Path, file: &str, tools: &str, baseline: &
     let labelled =
         LabelledSet::parse(NamedText { name: "tools.jsonl", text: tools }, NamedText { name: file, text: &queries })?;
     // The first search builds the index.
-    labelled.view.search(&toolcrib::core::search::Query::new("warm up"));
+    labelled.view.search(&toolcrib::catalog::search::Query::new("warm up"));
     let mut measured = Scores::default();
     let mut plain = Scores::default();
     let mut times = Vec::new();

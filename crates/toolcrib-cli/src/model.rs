@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use toolcrib::Result;
-use toolcrib::core::catalog::View;
-use toolcrib::core::search::{Query, SearchResults};
+use toolcrib::catalog::View;
+use toolcrib::catalog::search::{Query, SearchResults};
 
 #[cfg(feature = "embeddings")]
-use toolcrib::core::search::embeddings::{EmbeddingModel, ToolEmbeddings};
+use toolcrib::catalog::search::embeddings::{EmbeddingModel, ToolEmbeddings};
 
 // The option that selects semantic search.
 #[derive(Debug, Args)]

@@ -19,8 +19,8 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use toolcrib::catalog::Caller;
 use toolcrib::config_file::{self, LoadedConfig, ProjectFile};
-use toolcrib::core::catalog::Caller;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Actor;
 use toolcrib::store::{self, OpenedStore};

@@ -1,5 +1,5 @@
 //! One-line summary of what a source runs or contacts: short for lists, complete for the decision to trust it. Secrets
-//! are masked; the masking itself is in `toolcrib_core::config::show`.
+//! are masked; the masking itself is in `toolcrib_config::show`.
 //!
 //! For a server that is started with a token in its environment and one in its arguments, the two forms are:
 //!
@@ -9,7 +9,7 @@
 //! ```
 
 use toolcrib::Source;
-use toolcrib::core::config::show::{
+use toolcrib::config::show::{
     mask_args, mask_args_for_trust, mask_literals, mask_text, mask_url, mask_variable_for_trust,
 };
 use toolcrib::core::source::{Auth, SourceKind, StdioSource};

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcrib::core::config::Config;
+use toolcrib::config::Config;
 use toolcrib::{Registry, RegistryOptions};
 use toolcrib_testkit::programs;
 

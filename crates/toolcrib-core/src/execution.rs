@@ -224,7 +224,7 @@ pub enum SecurityScheme {
 
 impl ExecutionSpec {
     /// Removes hidden characters from the texts of its schemas, as lists do.
-    pub(crate) fn sanitized(mut self) -> ExecutionSpec {
+    pub fn sanitized(mut self) -> ExecutionSpec {
         for schema in [&mut self.input_schema, &mut self.output_schema].into_iter().flatten() {
             if let Some(clean) = sanitize_schema(schema) {
                 *schema = clean;

@@ -24,9 +24,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::access::AccessToken;
+use crate::delta::Delta;
 use crate::error::{Code, Error, Result};
 use crate::fingerprint::Fingerprint;
-use crate::manifest::Delta;
+use crate::manifest::PackedManifest;
 use crate::source::SourceId;
 use crate::time::Timestamp;
 use crate::tool::ToolId;
@@ -262,14 +263,11 @@ impl Inventory {
             let message = format!("the tools of `{}` were updated by another refresh meanwhile", after.source);
             return Err(Error::new(Code::Conflict, message));
         }
-        let mut delta = match delta {
-            Some(delta) => delta.clone(),
-            None => Delta::between(before.manifest(), after)?,
+        let delta = match before {
+            // Without the old content every tool would look new. The names in the inventory tell more.
+            PreviousManifest::Unreadable(_) => state.delta_by_names(after),
+            PreviousManifest::None | PreviousManifest::Available(_) => delta.clone(),
         };
-        // Without the old content every tool would look new. The names in the inventory tell more.
-        if let PreviousManifest::Unreadable(_) = before {
-            delta = state.delta_by_names(delta);
-        }
         let Delta { added, changed, removed, renamed, unchanged: _ } = delta;
         Ok(vec![Event::InventoryRecorded {
             source: after.source.clone(),
@@ -311,10 +309,10 @@ impl Inventory {
 
 impl SourceState {
     /// Computes a delta by tool names alone, where the content of the previous manifest cannot be read: additions and
-    /// removals are known, changes of a tool are not. `all_added` lists all tools of the new manifest as added.
-    fn delta_by_names(&self, all_added: Delta) -> Delta {
+    /// removals are known, changes of a tool are not.
+    fn delta_by_names(&self, after: &PackedManifest) -> Delta {
         let is_current = |name: &String| self.tools.get(name).is_some_and(|tool| !tool.deprecated);
-        let offered = all_added.added;
+        let offered = Delta::all_added(after).added;
         let names: std::collections::BTreeSet<&String> = offered.iter().collect();
         let gone = self.tools.iter().filter(|(name, tool)| !tool.deprecated && !names.contains(name));
         let removed: Vec<String> = gone.map(|(name, _)| name.clone()).collect();

@@ -136,7 +136,7 @@ const MAX_REFERENCE_LEN: usize = 1_000;
 
 /// Resolves a local reference such as `#/$defs/place`; `None` for other references and for unknown targets.
 /// `#` alone is the root. Percent-encoded pointers and anchors are unknown targets.
-pub(crate) fn follow_reference<'a>(root: &'a serde_json::Value, reference: &str) -> Option<&'a serde_json::Value> {
+pub fn follow_reference<'a>(root: &'a serde_json::Value, reference: &str) -> Option<&'a serde_json::Value> {
     let pointer = reference.strip_prefix('#')?;
     if reference.len() > MAX_REFERENCE_LEN { None } else { root.pointer(pointer) }
 }
@@ -176,7 +176,7 @@ pub fn truncated_json(value: &impl Serialize, limit: usize) -> String {
 /// Appends the canonical form: keys sorted by bytes, no white space, strings in one spelling, numbers as written.
 /// Of duplicate keys the last value counts, as in [`RawFields`]. Numbers are not normalised: `1` and `1.0` differ.
 /// Recursive, and parses each level again: callers limit the depth first (64 for schemas).
-pub(crate) fn push_canonical(raw: &RawValue, out: &mut String) {
+pub fn push_canonical(raw: &RawValue, out: &mut String) {
     let text = raw.get().trim();
     match text.as_bytes().first() {
         Some(b'{') => {
@@ -218,7 +218,7 @@ fn push_object<'a>(sorted: impl Iterator<Item = (&'a str, &'a RawValue)>, out: &
 }
 
 /// Appends a text as a JSON string. The common case needs no escapes and is copied.
-pub(crate) fn push_json_string(text: &str, out: &mut String) {
+pub fn push_json_string(text: &str, out: &mut String) {
     // Control characters, quotes and backslashes need escapes; all else is valid in JSON as it is.
     let is_plain = text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
     if !is_plain {
@@ -232,7 +232,7 @@ pub(crate) fn push_json_string(text: &str, out: &mut String) {
 /// Maximum nesting of objects and arrays, determined without recursion or parsing.
 /// Used before anything that recurses. Brackets inside of strings do not count; for text that is no JSON the result is
 /// meaningless, but harmless.
-pub(crate) fn nesting_depth(text: &str) -> usize {
+pub fn nesting_depth(text: &str) -> usize {
     let mut depth = 0_usize;
     let mut deepest = 0_usize;
     let mut in_string = false;
@@ -262,7 +262,7 @@ pub(crate) fn nesting_depth(text: &str) -> usize {
 
 /// Removes white space between tokens; the order of keys stays.
 /// The text must be valid JSON. Stored and listed schemas are compact.
-pub(crate) fn compact(text: &str) -> String {
+pub fn compact(text: &str) -> String {
     let mut compact = String::with_capacity(text.len());
     let mut in_string = false;
     let mut escaped = false;

@@ -1,49 +1,41 @@
-//! Domain model of Toolcrib: sources, tools and manifests; the inventory folded from events; and the catalogue that
-//! agents read, with search, rendering and summaries. OpenAPI and Arazzo documents are converted here as well.
-//!
-//! The flow through the modules, from left to right:
+//! Domain model of Toolcrib: sources, tools and manifests, and the inventory that is folded from the events of the
+//! journal.
 //!
 //! ```text
-//! config ─▶ source ─▶ (discovery, in the library) ─▶ manifest ─▶ inventory ─▶ catalog ─▶ search, render, summary
-//!                                                       │            │
-//!                                                    compare      history
+//! source ─▶ (discovery, in the library) ─▶ manifest ─▶ command ─▶ event ─▶ inventory
 //! ```
 //!
-//! Pure: nothing here reads a clock, a file or a socket, and every function depends on its arguments alone.
-//! Times, file contents and answers of servers are passed in, which is why all of it can be tested without I/O. The
-//! crate `toolcrib` does the I/O around it: store, connectors, secrets, processes.
+//! Pure, like the crates for schemas, the catalogue, differences and configuration that build on it: no function reads a
+//! clock, a file or a socket, and every function depends on its arguments alone. Times, file contents and answers of
+//! servers are passed in, which is why all of it can be tested without I/O. The crate `toolcrib` does the I/O around it:
+//! store, connectors, secrets, processes.
 
-pub mod access;
-pub mod arazzo;
-pub mod catalog;
-pub mod compare;
-pub mod config;
-pub mod diff;
-pub mod error;
-pub mod execution;
-pub mod expression;
-pub mod fingerprint;
-pub mod freshness;
-pub mod history;
-pub mod inventory;
-pub mod lockfile;
-pub mod manifest;
-pub mod openapi;
-pub mod outline;
-pub mod policy;
-pub mod reference;
-pub mod render;
-pub mod schema;
-pub mod search;
+// Sources and their tools.
 pub mod source;
-pub mod summary;
-pub mod time;
-pub mod tokens;
+
 pub mod tool;
 
+pub mod execution;
+
+pub mod policy;
+
+// Tool lists, and the state that events make of them.
+pub mod manifest;
+
+pub mod delta;
+
+pub mod inventory;
+
+pub mod freshness;
+
+pub mod access;
+
 // Helpers without a notion of tools, used by most modules above.
+pub mod error;
+pub mod fingerprint;
 pub mod json;
 pub mod text;
+pub mod time;
 
 pub use error::{Code, Error, Result, ResultExt};
 pub use source::{Source, SourceId};

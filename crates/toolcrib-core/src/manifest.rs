@@ -4,13 +4,12 @@
 //! must not lose the whole list, as it does in clients that parse a list as one typed value.
 //!
 //! The flow: raw definitions ─▶ `normalize` (one tool at a time) ─▶ [`Manifest`] ─▶ [`PackedManifest`] (stored form) ─▶
-//! [`Delta`] against the previous one.
+//! [`Delta`](crate::delta::Delta) against the previous one.
 //!
 //! Limits: [`ToolLimits`] bounds each single tool here. The maximum size of a tool list is enforced before, while the
 //! list is read: for MCP servers by `toolcrib_mcp::ClientLimits` (number of tools, of pages, and bytes of all pages),
 //! for OpenAPI documents by `openapi::convert` (number of operations and bytes of all tools).
 
-mod delta;
 mod normalize;
 mod packed;
 
@@ -25,7 +24,6 @@ use crate::source::SourceId;
 use crate::text::sanitize_truncated;
 use crate::tool::Tool;
 
-pub use delta::{Delta, ToolChange};
 pub(crate) use normalize::sanitize_schema;
 pub use packed::{PackedManifest, PackedTool};
 

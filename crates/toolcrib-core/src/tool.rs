@@ -142,7 +142,7 @@ impl Tool {
 
     /// Parses the execution specification, if the tool has one.
     /// For tools of MCP servers the caller must ignore it, see
-    /// [`ToolRef::execution_spec`](crate::catalog::ToolRef::execution_spec).
+    /// `ToolRef::execution_spec` of the catalogue.
     pub fn parse_execution_spec(&self) -> Option<ExecutionSpec> {
         serde_json::from_str(self.execution_spec.as_ref()?.get()).ok()
     }
@@ -163,7 +163,7 @@ pub struct ToolName(String);
 pub const SEPARATOR: &str = "__";
 /// Maximum length of a [`ToolName`], the smallest limit among the providers.
 /// OpenAI and Anthropic accept 64 characters; MCP itself allows 128.
-pub(crate) const MAX_TOOL_NAME_LEN: usize = 64;
+pub const MAX_TOOL_NAME_LEN: usize = 64;
 
 impl ToolName {
     /// Derives the name from the original one: illegal characters become `_`; a name that is too long is cut and gets a

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use axum::http::{HeaderMap, header};
-use toolcrib::core::config::LoopbackAccess;
+use toolcrib::config::LoopbackAccess;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::TokenView;
 use toolcrib::{Code, Error, Registry, Result};

@@ -31,7 +31,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use toolcrib::call::ClientId;
-use toolcrib::core::config::{Expose, ExposeMode};
+use toolcrib::config::{Expose, ExposeMode};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::{Caller, Registry};
 use toolcrib_mcp::RpcError;

@@ -18,7 +18,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use toolcrib::Code;
-use toolcrib::core::config::ExposeMode;
+use toolcrib::config::ExposeMode;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib_mcp::server::SessionOwner;
 

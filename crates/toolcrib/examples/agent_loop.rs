@@ -6,8 +6,8 @@
 
 use serde_json::{Value, json};
 use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
-use toolcrib::core::config::{Config, ConfigDialect, Syntax};
-use toolcrib::core::render::Format;
+use toolcrib::catalog::render::Format;
+use toolcrib::config::{Config, ConfigDialect, Syntax};
 use toolcrib::registry::ToolFilter;
 use toolcrib::{CallOptions, Caller, Registry, RegistryOptions, Result};
 
@@ -27,7 +27,7 @@ fn main() -> Result<()> {
 #[tokio::main]
 async fn run() -> Result<()> {
     let config = Config::parse(CONFIG, "example", std::path::Path::new("."), Syntax::Yaml, ConfigDialect::Toolcrib)
-        .map_err(|faults| toolcrib::core::config::ConfigDiagnostic::combined_error(&faults))?;
+        .map_err(|faults| toolcrib::config::ConfigDiagnostic::combined_error(&faults))?;
     let registry = Registry::open(config, RegistryOptions::default()).await?;
     registry.register_builtin(
         BuiltinDefinition::new(

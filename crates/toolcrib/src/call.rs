@@ -33,7 +33,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
-use toolcrib_core::catalog::{Caller, CatalogSource};
+use toolcrib_catalog::{Caller, CatalogSource};
 use toolcrib_core::source::{ResultText, SourceSettings};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;

@@ -1,5 +1,5 @@
 //! Finds and reads configuration files, and decides whether a project's file is trusted. Parsing is left to
-//! `toolcrib_core::config`; the trust decisions are stored by `trust_store`.
+//! `toolcrib_config`; the trust decisions are stored by `trust_store`.
 //!
 //! Up to two files are read: the user's own, and one more that is either named (`--config`) or found by walking up from
 //! the working directory. A named file counts as trusted. A found file comes from the authors of the project, so it has
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use toolcrib_core::config::{Config, ConfigDiagnostic, LocalDocument, TrustedFile};
+use toolcrib_config::{Config, ConfigDiagnostic, LocalDocument, TrustedFile};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::text::sanitize;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};

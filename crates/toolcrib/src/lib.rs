@@ -2,8 +2,9 @@
 //! call to its source, subject to policy. [`Registry`] is the entry point.
 //!
 //! `registry` is the interface; `state` writes the journal and publishes the catalogue; `refresh` discovers tool lists;
-//! `call` checks and sends calls; `connector` implements the protocols behind both. Inventory, catalogue, search,
-//! rendering and configuration are pure functions in `toolcrib_core`, re-exported as `core`.
+//! `call` checks and sends calls; `connector` implements the protocols behind both. The model, the
+//! catalogue with search and rendering, differences and configuration are pure functions in crates of their own,
+//! re-exported as `core`, `catalog`, `diff`, `config` and `schema`.
 //!
 //! The library prints nothing. It logs through `tracing`, reports changes through [`Registry::subscribe`], and returns
 //! every failure as an [`Error`] with a [`Code`]. A program that embeds it calls `guard::run_if_requested` at the start
@@ -51,9 +52,13 @@ pub use call::{CallNotification, CallOptions, CallOutput, ClientId, McpCapabilit
 pub use node::NodeId;
 pub use refresh::{Refresh, RefreshOutcome, RequiredFreshness};
 pub use registry::{Registry, RegistryOptions, Trust, UntrustedFile};
+pub use toolcrib_catalog as catalog;
+pub use toolcrib_catalog::Caller;
+pub use toolcrib_config as config;
 pub use toolcrib_core as core;
-pub use toolcrib_core::catalog::Caller;
 pub use toolcrib_core::{Code, Error, Result, Source, SourceId};
+pub use toolcrib_diff as diff;
+pub use toolcrib_schema as schema;
 pub use trace::Trace;
 
 /// Compiles the examples of the embedding guide as documentation tests.

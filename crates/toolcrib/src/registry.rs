@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio_util::sync::DropGuard;
-use toolcrib_core::catalog::{Caller, Catalog, View};
+use toolcrib_catalog::{Caller, Catalog, View};
 use toolcrib_core::inventory::{Actor, Command, Inventory};
 use toolcrib_core::{Result, Timestamp};
 

@@ -15,8 +15,9 @@ use std::io::Read;
 use base64::Engine;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use toolcrib_config::reference;
+use toolcrib_config::reference::Reference;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::reference::{self, Reference};
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::{Code, Error, Result};
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::sync::broadcast;
-use toolcrib_core::config::{Config, Expose, WarmPolicy};
+use toolcrib_config::{Config, Expose, WarmPolicy};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Origin};
 use toolcrib_core::source::SourceSettings;

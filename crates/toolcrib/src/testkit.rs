@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
-use toolcrib_core::config::{Config, ConfiguredSource};
+use toolcrib_config::{Config, ConfiguredSource};
 use toolcrib_core::source::{SourceKind, SourceSettings, StdioSource};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 

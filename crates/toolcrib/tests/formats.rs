@@ -7,10 +7,10 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolcrib::SourceId;
-use toolcrib::core::catalog::{Caller, Catalog, CatalogSource, Segment, SourceOptions, View};
+use toolcrib::catalog::render::Format;
+use toolcrib::catalog::{Caller, Catalog, CatalogSource, Segment, SourceOptions, View};
 use toolcrib::core::inventory::{Actor, Event, Inventory, Origin, Record};
 use toolcrib::core::manifest::{Manifest, PackedManifest, SkippedTool, ToolLimits};
-use toolcrib::core::render::Format;
 use toolcrib::core::time::Timestamp;
 use toolcrib_testkit::programs;
 

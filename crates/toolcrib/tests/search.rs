@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
 
 use serde_json::json;
-use toolcrib::core::search::Query;
-use toolcrib::core::search::eval::{LabelledSet, NamedText};
+use toolcrib::catalog::search::Query;
+use toolcrib::catalog::search::eval::{LabelledSet, NamedText};
 use toolcrib_testkit::programs;
 
 /// Returns every recorded tool in one catalogue.

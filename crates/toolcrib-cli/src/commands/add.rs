@@ -13,9 +13,9 @@ mod report;
 
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
+use toolcrib::config::show::mask_literals;
+use toolcrib::config::{ConfigDiagnostic, parse_source};
 use toolcrib::core::ResultExt;
-use toolcrib::core::config::show::mask_literals;
-use toolcrib::core::config::{ConfigDiagnostic, parse_source};
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::DeclareOutcome;
 use toolcrib::{Code, Error, Refresh, Result, Source};

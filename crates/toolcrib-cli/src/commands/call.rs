@@ -16,8 +16,8 @@ use clap::Args;
 use serde_json::{Map, Value};
 use toolcrib::connector::NOTES_KEY;
 use toolcrib::core::ResultExt;
-use toolcrib::core::schema::parse_typed;
 use toolcrib::core::text::sanitize;
+use toolcrib::schema::parse_typed;
 use toolcrib::{CallOptions, CallOutput, Code, Error, Registry, Result};
 
 use crate::arguments::CommonArguments;

@@ -4,8 +4,8 @@
 //! clients get such a summary as server instructions.
 
 use clap::Args;
-use toolcrib::core::summary::{Summary, SummaryBudget};
-use toolcrib::core::tokens;
+use toolcrib::catalog::summary::{Summary, SummaryBudget};
+use toolcrib::catalog::tokens;
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments::CommonArguments;

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
-use toolcrib::core::render::Format;
-use toolcrib::core::search::{Hit, Query};
-use toolcrib::core::summary::SummaryBudget;
+use toolcrib::catalog::render::Format;
+use toolcrib::catalog::search::{Hit, Query};
+use toolcrib::catalog::summary::SummaryBudget;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::{CallOptions, Code, Error, RefreshOutcome, Registry, RequiredFreshness, Result};
 

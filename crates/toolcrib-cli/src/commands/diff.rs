@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use toolcrib::clock::Clock;
-use toolcrib::core::diff::CatalogDiff;
-use toolcrib::core::diff::sarif::{Artifact, to_sarif};
-use toolcrib::core::lockfile::{Lockfile, LockfileLines};
 use toolcrib::core::time::TimeSpec;
+use toolcrib::diff::lockfile::{Lockfile, LockfileLines};
+use toolcrib::diff::report::CatalogDiff;
+use toolcrib::diff::report::sarif::{Artifact, to_sarif};
 use toolcrib::refresh::RequiredFreshness;
 use toolcrib::{Code, Error, Result};
 

@@ -1,7 +1,7 @@
 //! `toolcrib eval`: measures the quality and speed of search on a labelled set. Reads neither store nor configuration.
 //!
 //! The set is two JSONL files, of tools and of queries with the ids of relevant tools; `--help` shows a line of each.
-//! Parsing and scoring are in `toolcrib_core::search::eval`. Times are those of the search alone, without reading the
+//! Parsing and scoring are in `toolcrib_catalog::search::eval`. Times are those of the search alone, without reading the
 //! set.
 
 use std::fs;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
-use toolcrib::core::search::Query;
-use toolcrib::core::search::eval::{LabelledSet, MeanScores, NamedText, Scores};
+use toolcrib::catalog::search::Query;
+use toolcrib::catalog::search::eval::{LabelledSet, MeanScores, NamedText, Scores};
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments::CommonArguments;

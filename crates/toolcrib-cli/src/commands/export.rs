@@ -5,7 +5,7 @@
 //! shows those.
 
 use clap::Args;
-use toolcrib::core::config::{Secrets, export, export_json, masked_keys};
+use toolcrib::config::{Secrets, export, export_json, masked_keys};
 use toolcrib::{Result, Source};
 
 use crate::arguments::CommonArguments;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use toolcrib::core::config::{ConfigDiagnostic, ConfiguredSource, McpClientKind};
+use toolcrib::config::{ConfigDiagnostic, ConfiguredSource, McpClientKind};
 use toolcrib::registry::DeclareOutcome;
 use toolcrib::{Result, Source, SourceId};
 

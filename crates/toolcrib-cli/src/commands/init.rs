@@ -73,7 +73,7 @@ fn find_existing_config(directory: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use toolcrib::core::config::Config;
+    use toolcrib::config::Config;
 
     use super::*;
 

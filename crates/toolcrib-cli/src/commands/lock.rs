@@ -1,7 +1,7 @@
 //! `toolcrib lock`: writes a lockfile with the name and fingerprint of every tool, which `toolcrib diff` compares with.
 //!
 //! The lockfile is JSON, sorted, and the same byte for byte while no tool changes, so that it can be kept in a
-//! repository. Its format is in `toolcrib_core::lockfile`. A lockfile is complete or not written: a source that was
+//! repository. Its format is in `toolcrib_diff::lockfile`. A lockfile is complete or not written: a source that was
 //! down for a moment would otherwise look as if its tools had been removed. `--cached` is the explicit exception.
 
 use std::io::Write;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tokio_util::sync::CancellationToken;
-use toolcrib::core::config::{Expose, ExposeMode};
-use toolcrib::core::tokens;
+use toolcrib::catalog::tokens;
+use toolcrib::config::{Expose, ExposeMode};
 use toolcrib::{Code, Error, Result, secret};
 use toolcrib_mcp::server::{ServerOptions, Service, serve_stream};
 use toolcrib_server::{Bridge, McpService};

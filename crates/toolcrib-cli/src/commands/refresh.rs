@@ -6,8 +6,8 @@
 
 use clap::Args;
 use serde_json::json;
-use toolcrib::core::compare::ToolRename;
-use toolcrib::core::history::describe_change;
+use toolcrib::core::delta::ToolRename;
+use toolcrib::diff::history::describe_change;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::{Refresh, RefreshOutcome, Result};
 

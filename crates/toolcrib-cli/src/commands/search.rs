@@ -5,7 +5,7 @@
 
 use clap::Args;
 use toolcrib::Result;
-use toolcrib::core::search::{Hit, Query};
+use toolcrib::catalog::search::{Hit, Query};
 
 use crate::arguments::CommonArguments;
 use crate::discovery_wait::{DiscoveryArguments, PartialResponse};

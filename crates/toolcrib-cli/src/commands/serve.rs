@@ -13,8 +13,8 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use tokio::net::TcpListener;
-use toolcrib::core::config::WarmPolicy;
-use toolcrib::core::tokens;
+use toolcrib::catalog::tokens;
+use toolcrib::config::WarmPolicy;
 use toolcrib::{Code, Error, Registry, Result};
 use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 

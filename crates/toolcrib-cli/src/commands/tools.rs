@@ -5,10 +5,10 @@
 //! lacks sources is printed all the same; JSON then names them in `missing`, the other formats on stderr.
 
 use clap::Args;
+use toolcrib::catalog::ToolRef;
+use toolcrib::catalog::render::Format;
 use toolcrib::core::ResultExt;
-use toolcrib::core::catalog::ToolRef;
 use toolcrib::core::manifest::SkippedTool;
-use toolcrib::core::render::Format;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::DiscoveryStatus;
 use toolcrib::{Code, Error, Result};

@@ -3,15 +3,15 @@
 //! The lines that this module prints are the basis of the decision, here and in the question that `session` asks at a
 //! terminal. So they show everything that the file changes: what sources run and contact, rules, and settings. Secrets
 //! are masked, and nothing in a value may be invisible. What counts as a change is decided in
-//! `toolcrib_core::config::trust`.
+//! `toolcrib_config::trust`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use serde_json::{Value, json};
+use toolcrib::config::show::show_source_keys;
+use toolcrib::config::{ConfiguredSource, settings_to_trust};
 use toolcrib::config_file::{ProjectFile, TrustState};
-use toolcrib::core::config::show::show_source_keys;
-use toolcrib::core::config::{ConfiguredSource, settings_to_trust};
 use toolcrib::core::source::SourceKind;
 use toolcrib::{Code, Error, Result, Source, SourceId};
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::Origin;
 use crate::access::Role;
+use crate::delta::Delta;
 use crate::fingerprint::Fingerprint;
-use crate::manifest::{Delta, PackedManifest};
+use crate::manifest::PackedManifest;
 use crate::source::SourceId;
 use crate::time::Timestamp;
 use crate::tool::ToolId;
@@ -80,8 +81,8 @@ pub struct ManifestUpdate {
     pub before: PreviousManifest,
     /// Manifest that the discovery found.
     pub after: Arc<PackedManifest>,
-    /// Difference of both manifests, if the caller computed it already.
-    pub delta: Option<Delta>,
+    /// Difference of both manifests. Not used if the one before is unreadable.
+    pub delta: Delta,
 }
 
 /// Manifest of a source before a discovery.

@@ -14,9 +14,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Role;
-use crate::compare::ToolRename;
+use crate::delta::{ToolChange, ToolRename};
 use crate::fingerprint::Fingerprint;
-use crate::manifest::ToolChange;
 use crate::source::SourceId;
 use crate::time::Timestamp;
 

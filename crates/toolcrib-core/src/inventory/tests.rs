@@ -5,8 +5,9 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::access::{MAX_TOKEN_LIFETIME, Role};
-use crate::compare::ChangeClass;
-use crate::manifest::{Manifest, PackedManifest, ToolChange, ToolLimits};
+use crate::delta::ChangeClass;
+use crate::delta::ToolChange;
+use crate::manifest::{Manifest, PackedManifest, ToolLimits};
 
 fn source_id(name: &str) -> SourceId {
     SourceId::parse(name).unwrap()
@@ -42,8 +43,16 @@ fn packed_manifest(tools: &[(&str, &str)]) -> Arc<PackedManifest> {
 }
 
 fn record_command(before: Option<&Arc<PackedManifest>>, after: &Arc<PackedManifest>) -> Command {
+    record_command_with_delta(before, after, Delta::all_added(after))
+}
+
+fn record_command_with_delta(
+    before: Option<&Arc<PackedManifest>>,
+    after: &Arc<PackedManifest>,
+    delta: Delta,
+) -> Command {
     let before = before.cloned().map_or(PreviousManifest::None, PreviousManifest::Available);
-    Command::Record(ManifestUpdate { before, after: after.clone(), delta: None })
+    Command::Record(ManifestUpdate { before, after: after.clone(), delta })
 }
 
 fn recorded_event(after: &PackedManifest, added: &[&str], changed: Vec<ToolChange>, removed: &[&str]) -> Event {
@@ -124,9 +133,15 @@ fn recording_an_unchanged_manifest_emits_nothing_and_a_changed_one_its_delta() {
         class: Some(ChangeClass::Text),
         notes: vec!["its description changed".into()],
     };
+    let delta = Delta {
+        added: vec!["log".into()],
+        changed: vec![change.clone()],
+        removed: vec!["pull".into()],
+        ..Delta::default()
+    };
     check(
         &[declared_event(), first],
-        record_command(Some(&one), &two),
+        record_command_with_delta(Some(&one), &two, delta),
         &[recorded_event(&two, &["log"], vec![change], &["pull"])],
     );
 }
@@ -147,7 +162,7 @@ fn an_unreadable_manifest_is_replaced_with_a_delta_by_names() {
     let command = Command::Record(ManifestUpdate {
         before: PreviousManifest::Unreadable(one.fingerprint),
         after: two.clone(),
-        delta: None,
+        delta: Delta::all_added(&two),
     });
     check(&events, command, &[recorded_event(&two, &["log"], vec![], &["pull"])]);
 }

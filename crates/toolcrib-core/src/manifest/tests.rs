@@ -1,7 +1,6 @@
 use serde_json::Value;
 
 use super::*;
-use crate::compare::ChangeClass;
 use crate::tool::ToolNote;
 
 fn source_id() -> SourceId {
@@ -91,35 +90,6 @@ fn a_packed_manifest_round_trips() {
     let keys: Vec<&str> = listed.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(keys, ["title", "description", "input_schema", "annotations"]);
     assert!(PackedManifest::read(packed.fingerprint, &packed.index_json().unwrap(), "short".into()).is_err());
-}
-
-#[test]
-fn a_delta_lists_added_changed_and_removed_tools() {
-    let pack = |tools: &[&str]| PackedManifest::new(&manifest(tools)).unwrap();
-    let before = pack(&[
-        r#"{"name":"a","description":"x","inputSchema":{}}"#,
-        r#"{"name":"b","description":"x","inputSchema":{},"icons":[]}"#,
-        r#"{"name":"c"}"#,
-    ]);
-    let after = pack(&[
-        r#"{"name":"b","description":"y","inputSchema":{"type":"object"}}"#,
-        r#"{"name":"c"}"#,
-        r#"{"name":"d"}"#,
-    ]);
-    let fields = ["description", "inputSchema", "icons"].map(String::from).to_vec();
-    let same = "its input schema is written differently and means the same";
-    let notes = ["its `icons` changed", "its description changed", same];
-    let notes = notes.map(String::from).to_vec();
-    let delta = Delta {
-        added: vec!["d".into()],
-        changed: vec![ToolChange { name: "b".into(), fields, class: Some(ChangeClass::Other), notes }],
-        removed: vec!["a".into()],
-        renamed: Vec::new(),
-        unchanged: 1,
-    };
-    assert_eq!(Delta::between(Some(&before), &after).unwrap(), delta);
-    assert_eq!(Delta::between(None, &before).unwrap().added, ["a", "b", "c"]);
-    assert!(Delta::between(Some(&after), &after).unwrap().is_empty());
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl SourceId {
 
     /// Returns a unique id for a source whose name cannot be normalised, so that it can be listed with its error.
     /// It may be any text, so a hash of the whole name is part of the id.
-    pub(crate) fn placeholder(name: &str) -> SourceId {
+    pub fn placeholder(name: &str) -> SourceId {
         let words = name.to_lowercase();
         let mut words: Vec<&str> = words.split(|character: char| !character.is_ascii_alphanumeric()).collect();
         words.retain(|word| !word.is_empty());
@@ -71,7 +71,7 @@ impl SourceId {
     }
 
     /// Normalises a name; accepts the id of embedded tools.
-    pub(crate) fn normalize_name(name: &str) -> Result<SourceId> {
+    pub fn normalize_name(name: &str) -> Result<SourceId> {
         let mut id = String::new();
         for character in name.chars().flat_map(char::to_lowercase) {
             if character.is_ascii_alphanumeric() {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::Notify;
+use toolcrib::catalog::summary::{Summary, SummaryBudget};
 use toolcrib::core::fingerprint::Fingerprint;
-use toolcrib::core::summary::{Summary, SummaryBudget};
 use toolcrib::{Caller, Registry};
 
 /// Cache of the last count.

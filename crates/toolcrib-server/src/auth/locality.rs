@@ -16,7 +16,7 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderName};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::timeout;
-use toolcrib::core::config::LoopbackAccess;
+use toolcrib::config::LoopbackAccess;
 use toolcrib::peer::{PeerSearch, PeerSocket, SocketOwner};
 
 use super::Authenticator;

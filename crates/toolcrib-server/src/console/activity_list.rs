@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 use toolcrib::call::CallFinished;
-use toolcrib::core::history::describe;
 use toolcrib::core::inventory::Record;
 use toolcrib::core::text::sanitize_truncated;
+use toolcrib::diff::history::describe;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::{RefreshOutcome, SourceId};
 

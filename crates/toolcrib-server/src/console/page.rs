@@ -5,7 +5,7 @@
 
 use maud::{DOCTYPE, Markup, html};
 use toolcrib::Caller;
-use toolcrib::core::catalog::View;
+use toolcrib::catalog::View;
 
 use super::alerts;
 use super::assets::{LOGO, SCRIPT, STYLE};

@@ -5,8 +5,8 @@
 use axum::Extension;
 use axum::extract::{Path, State};
 use maud::{Markup, html};
-use toolcrib::core::catalog;
-use toolcrib::core::config::show::show_source_keys;
+use toolcrib::catalog;
+use toolcrib::config::show::show_source_keys;
 use toolcrib::core::inventory::Origin;
 use toolcrib::core::text::{sanitize, sanitize_truncated};
 use toolcrib::core::time::format_duration;

@@ -11,8 +11,8 @@ use std::collections::{BTreeSet, HashMap};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use maud::{Markup, html};
-use toolcrib::core::catalog::{ToolRef, View};
-use toolcrib::core::search::Query;
+use toolcrib::catalog::search::Query;
+use toolcrib::catalog::{ToolRef, View};
 use toolcrib::registry::{Stats, ToolStats};
 
 use super::page::{NavItem, PageContext};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
-use toolcrib::core::config::Expose;
+use toolcrib::config::Expose;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::RegistryNotice;
 use toolcrib_mcp::server::{ChangeNotification, McpPeer};

@@ -11,11 +11,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcrib::Error;
+use toolcrib::catalog::outline;
+use toolcrib::catalog::outline::{ArgumentList, ArgumentOutline};
+use toolcrib::catalog::render::mcp;
+use toolcrib::catalog::tokens;
 use toolcrib::core::json::describe_error;
-use toolcrib::core::outline::{self, ArgumentList, ArgumentOutline};
-use toolcrib::core::render::mcp;
 use toolcrib::core::text::sanitize_truncated;
-use toolcrib::core::tokens;
 use toolcrib::registry::ToolView;
 
 use super::McpService;

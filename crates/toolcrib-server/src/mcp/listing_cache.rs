@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::OnceCell;
-use toolcrib::core::catalog::{Caller, Catalog, ToolRef, View};
-use toolcrib::core::config::Expose;
+use toolcrib::catalog::render::mcp;
+use toolcrib::catalog::summary::SummaryBudget;
+use toolcrib::catalog::{Caller, Catalog, ToolRef, View};
+use toolcrib::config::Expose;
 use toolcrib::core::fingerprint::Fingerprint;
-use toolcrib::core::render::mcp;
-use toolcrib::core::summary::SummaryBudget;
 use toolcrib::core::tool::ToolName;
 
 use super::McpService;

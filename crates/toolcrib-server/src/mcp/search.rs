@@ -10,9 +10,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use toolcrib::catalog::search::{Hit, Query, SearchResults};
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::json::describe_error;
-use toolcrib::core::search::{Hit, Query, SearchResults};
 
 use super::McpService;
 use super::call::invalid_arguments;

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use toolcrib::RequiredFreshness;
-use toolcrib::core::config::ExposeMode;
+use toolcrib::config::ExposeMode;
 use toolcrib::core::freshness::Freshness;
 use toolcrib_mcp::Era;
 use toolcrib_mcp::server::McpRequest;

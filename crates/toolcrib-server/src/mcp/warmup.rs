@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use toolcrib::core::config::WarmPolicy;
+use toolcrib::config::WarmPolicy;
 use toolcrib_mcp::server::McpPeer;
 
 use super::McpService;

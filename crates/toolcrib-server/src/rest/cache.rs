@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use toolcrib::Registry;
-use toolcrib::core::catalog::{Caller, Catalog, View};
+use toolcrib::catalog::{Caller, Catalog, View};
 
 use super::error::ApiError;
 use super::response::{TaggedResponse, lists_etag, make_etag, not_modified};

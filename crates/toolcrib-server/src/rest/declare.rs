@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, patch, post};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use toolcrib::core::config;
+use toolcrib::config;
 use toolcrib::registry::SourceView;
 use toolcrib::{Code, Error, Refresh, RefreshOutcome, Result, Source, SourceId, Trace};
 

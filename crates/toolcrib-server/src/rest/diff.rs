@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use serde_json::{Value, json};
-use toolcrib::core::lockfile::Lockfile;
+use toolcrib::diff::lockfile::Lockfile;
 use toolcrib::{Code, Error, Result};
 
 use super::body::{JsonBody, MAX_LOCKFILE_BYTES};

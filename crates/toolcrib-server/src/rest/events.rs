@@ -97,8 +97,8 @@ mod tests {
     use std::sync::Arc;
 
     use axum::http::StatusCode;
+    use toolcrib::config::{Config, Expose};
     use toolcrib::config_file::LoadedConfig;
-    use toolcrib::core::config::{Config, Expose};
     use toolcrib::{Registry, RegistryOptions};
     use toolcrib_mcp::server::{McpEndpoint, ServerOptions};
 

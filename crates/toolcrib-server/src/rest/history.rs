@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Value, json};
-use toolcrib::core::compare::ChangeClass;
+use toolcrib::core::delta::ChangeClass;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::HistoryQuery;
 use toolcrib::{Error, Result, SourceId};

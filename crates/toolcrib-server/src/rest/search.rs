@@ -9,9 +9,9 @@ use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Value, json};
-use toolcrib::core::catalog::View;
-use toolcrib::core::search::Query;
-use toolcrib::core::summary::SummaryBudget;
+use toolcrib::catalog::View;
+use toolcrib::catalog::search::Query;
+use toolcrib::catalog::summary::SummaryBudget;
 use toolcrib::{Code, Error, Result};
 
 use super::cache::RenderedBody;

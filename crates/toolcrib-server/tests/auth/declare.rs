@@ -2,8 +2,8 @@
 //! configuration permits it.
 
 use serde_json::{Value, json};
+use toolcrib::config::{Config, parse_source};
 use toolcrib::core::access::Role;
-use toolcrib::core::config::{Config, parse_source};
 use toolcrib::core::inventory::Actor;
 use toolcrib::testkit::config_with_sources;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use toolcrib::config::LoopbackAccess;
 use toolcrib::core::access::Role;
-use toolcrib::core::config::LoopbackAccess;
 use toolcrib::core::inventory::Actor;
 use toolcrib::registry::RegistryNotice;
 

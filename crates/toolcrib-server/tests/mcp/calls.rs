@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcrib::core::config::{Config, Expose, ExposeMode};
+use toolcrib::config::{Config, Expose, ExposeMode};
 use toolcrib::core::policy::{Rule, Rules, Verdict};
 use toolcrib::testkit::{ScriptedReply, ScriptedSource, config_with_sources};
 use toolcrib::{Refresh, Registry, RegistryOptions};

@@ -1,7 +1,7 @@
 //! Tests which tools are listed in each mode, and when a client is notified of changes.
 
 use serde_json::json;
-use toolcrib::core::config::{Expose, ExposeMode};
+use toolcrib::config::{Expose, ExposeMode};
 use toolcrib::core::inventory::Actor;
 use toolcrib::core::inventory::Command;
 use toolcrib::testkit::ScriptedSource;

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use toolcrib::Registry;
-use toolcrib::core::config::ExposeMode;
+use toolcrib::config::ExposeMode;
 use toolcrib_mcp::server::Service;
 use toolcrib_mcp::{ClientOptions, ConnectionEvent, Era, McpClient};
 use toolcrib_server::{Bridge, McpService};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::broadcast;
-use toolcrib::core::config::{Config, ExposeMode};
+use toolcrib::config::{Config, ExposeMode};
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::registry::ConnectionState;
 use toolcrib::{Refresh, SourceId};

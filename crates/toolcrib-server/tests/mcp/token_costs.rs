@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolcrib::Refresh;
-use toolcrib::core::config::ExposeMode;
-use toolcrib::core::tokens;
+use toolcrib::catalog::tokens;
+use toolcrib::config::ExposeMode;
 use toolcrib::testkit::ScriptedSource;
 use toolcrib_testkit::programs;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolcrib::RegistryOptions;
-use toolcrib::core::config::Config;
+use toolcrib::config::Config;
 use toolcrib::registry::RegistryNotice;
 use toolcrib::testkit::{ScriptedReply, ScriptedSource};
 

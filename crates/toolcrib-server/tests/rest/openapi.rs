@@ -40,7 +40,7 @@ async fn toolcrib_can_call_its_own_api() {
     let keys = json!({
         "openapi": format!("http://{}/api/openapi.json", server.address), "auth": { "bearer": server.admin_token },
     });
-    let source = toolcrib::core::config::parse_source("crib", &keys, Path::new("/")).unwrap();
+    let source = toolcrib::config::parse_source("crib", &keys, Path::new("/")).unwrap();
     let id = source.id.clone();
     let outcome =
         registry.sources().declare(source, toolcrib::core::inventory::Actor::new("test"), None).await.unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use toolcrib::core::config::Config;
+use toolcrib::config::Config;
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Refresh, RegistryOptions};
 

@@ -3,7 +3,7 @@
 //!
 //! `jsonschema` can neither be cancelled nor limited to a number of steps. A call that reaches its deadline therefore
 //! returns an error while the thread finishes the validation; permits bound how many such threads there are. The cost
-//! estimate that decides what is cheap is in `toolcrib_core::schema`.
+//! estimate that decides what is cheap is in `toolcrib_schema`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::catalog::CallSpec;
-use toolcrib_core::schema::{ArgumentError, ValidationOutcome};
+use toolcrib_catalog::CallSpec;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
+use toolcrib_schema::{ArgumentError, ValidationOutcome};
 
 use crate::clock::deadline_after;
 use crate::connector::CallFailure;

@@ -4,7 +4,7 @@
 //! Everything here is decided in memory, without waiting. Next steps are given as a command; REST responses name the
 //! route instead (`Error::with_next_step`).
 
-use toolcrib_core::catalog::{ToolRef, ToolStatus};
+use toolcrib_catalog::{ToolRef, ToolStatus};
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::text::sanitize_truncated;

@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
-use toolcrib_core::arazzo::ArazzoDocument;
-use toolcrib_core::config::{Config, LocalDocument, TrustedFile};
+use toolcrib_config::reference::{Reference, ReferencePart, split_references};
+use toolcrib_config::{Config, LocalDocument, TrustedFile};
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::openapi::{ConversionOptions, DocumentSet, convert, parse, parse_with_examples};
-use toolcrib_core::reference::{Reference, ReferencePart, split_references};
 use toolcrib_core::source::{OpenApiSource, SourceKind};
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
+use toolcrib_openapi::{ConversionOptions, DocumentSet, convert, parse, parse_with_examples};
+use toolcrib_workflow::ArazzoDocument;
 use url::Url;
 
 use crate::connector::{DocumentLocation, read_file_blocking};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use toolcrib_core::config::TrustedFile;
+use toolcrib_config::TrustedFile;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
 use super::default_data_directory;

@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
-use toolcrib_core::catalog::{CatalogSource, Segment, SourceOptions};
+use toolcrib_catalog::{CatalogSource, Segment, SourceOptions};
 use toolcrib_core::inventory::{Actor, Event, Inventory, Origin, Record};
 use toolcrib_core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib_core::source::{BuiltinSource, SourceKind};

@@ -1,5 +1,5 @@
 //! Connector for HTTP APIs described by an OpenAPI document: discovery converts the operations of the document to tools
-//! (the conversion is in `toolcrib_core::openapi`), and a call sends the HTTP request that the document describes.
+//! (the conversion is in `toolcrib_openapi`), and a call sends the HTTP request that the document describes.
 //!
 //! ```text
 //! discovery   documents ▶ fetch ▶ (unchanged?) ▶ parse ▶ convert in core ▶ tools with execution specifications
@@ -39,10 +39,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
-use toolcrib_core::openapi::{ConversionOptions, ConvertedDocument, DocumentSet, convert, parse};
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
+use toolcrib_openapi::{ConversionOptions, ConvertedDocument, DocumentSet, convert, parse};
 
 use super::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
 use crate::clock::Clock;

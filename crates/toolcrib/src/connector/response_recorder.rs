@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use toolcrib_core::arazzo::OperationResponse;
+use toolcrib_workflow::OperationResponse;
 
 /// Shared slot for the last relevant response of a call. Retried responses are not recorded.
 #[derive(Clone)]

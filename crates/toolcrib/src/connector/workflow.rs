@@ -2,7 +2,7 @@
 //! of other sources through a `ToolCaller`. It sends no requests itself, so every step is subject to policy, breaker
 //! and statistics like any other call.
 //!
-//! The state machine of a workflow (which step is next, criteria, retries, outputs) is `toolcrib_core::arazzo`, without
+//! The state machine of a workflow (which step is next, criteria, retries, outputs) is `toolcrib_workflow`, without
 //! I/O. This module reads the document, finds the tool that a step means, calls it, and feeds the response back.
 
 mod run;
@@ -21,9 +21,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
-use toolcrib_core::arazzo::build_workflow_tool;
-use toolcrib_core::catalog::{Caller, CatalogSource};
+use toolcrib_catalog::{Caller, CatalogSource};
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId};
+use toolcrib_workflow::build_workflow_tool;
 
 use super::openapi::{discover_in_time, run_blocking, unsupported_request};
 use super::{CallFailure, Connector, Discovered, Discovery, DocumentVersions, SourceRequest, ToolCall, ToolResult};

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolcrib_core::compare::ToolRename;
+use toolcrib_core::delta::ToolRename;
+use toolcrib_core::delta::{Delta, ToolChange};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::{Freshness, backoff};
 use toolcrib_core::inventory::{Actor, Command, Event, ManifestUpdate};
-use toolcrib_core::manifest::{Delta, Manifest, PackedManifest, ToolChange};
+use toolcrib_core::manifest::{Manifest, PackedManifest};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
 
@@ -391,7 +392,7 @@ impl Refresher {
         self.state.store.put_manifest(&after).await?;
         let decide = |writer: &WriterState| {
             let before = writer.previous_manifest(&source.id);
-            let delta = precomputed.delta(&before);
+            let delta = precomputed.delta(&before, &after)?;
             let update = ManifestUpdate { before, after: after.clone(), delta };
             writer.inventory.decide(&Command::Record(update))
         };

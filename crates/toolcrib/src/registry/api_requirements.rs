@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use toolcrib_config::show::mask_url;
 use toolcrib_core::SourceId;
-use toolcrib_core::config::show::mask_url;
 use toolcrib_core::execution::{Operation, SecurityRequirement, SecurityScheme};
 use toolcrib_core::source::{Auth, KeyLocation, OpenApiSource, SourceKind};
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use toolcrib_core::config::show::{mask_url, show_config, show_source_keys};
-use toolcrib_core::config::{Config, Expose, WarmPolicy};
+use toolcrib_config::show::{mask_url, show_config, show_source_keys};
+use toolcrib_config::{Config, Expose, WarmPolicy};
 use toolcrib_core::inventory::Origin;
 use toolcrib_core::{Result, SourceId};
 

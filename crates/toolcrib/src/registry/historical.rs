@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use toolcrib_core::catalog::Segment;
-use toolcrib_core::compare::ChangeClass;
+use toolcrib_catalog::Segment;
+use toolcrib_core::delta::ChangeClass;
 use toolcrib_core::execution::ExecutionSpec;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::history::{ToolMatcher, concerns_tool, describe_for_tool};
 use toolcrib_core::inventory::{Event, Inventory};
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::tool::ToolNote;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, Tool, ToolId, ToolName};
+use toolcrib_diff::history::{ToolMatcher, concerns_tool, describe_for_tool};
 
 use super::History;
 use super::blocking::run_blocking;

@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use toolcrib_core::history::{self, ToolMatcher};
 use toolcrib_core::inventory::{Event, Record};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Result, SourceId, Timestamp};
+use toolcrib_diff::history;
+use toolcrib_diff::history::ToolMatcher;
 
 use super::Registry;
 use super::blocking::run_blocking;

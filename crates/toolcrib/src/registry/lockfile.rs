@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use toolcrib_core::catalog::Segment;
-use toolcrib_core::diff::{CatalogDiff, SourceDiff, SourceDiffError};
+use toolcrib_catalog::Segment;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
-use toolcrib_core::lockfile::{LockedSource, Lockfile};
 use toolcrib_core::{Code, Result, SourceId, Timestamp};
+use toolcrib_diff::lockfile::{LockedSource, Lockfile};
+use toolcrib_diff::report::{CatalogDiff, SourceDiff, SourceDiffError};
 
 use super::blocking::run_blocking;
 use super::{DiscoveryStatus, Registry};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tokio::sync::broadcast;
+use toolcrib_config::Config;
 use toolcrib_core::Result;
-use toolcrib_core::config::Config;
 use toolcrib_core::manifest::Manifest;
 
 use super::token_counts::TokenCounter;

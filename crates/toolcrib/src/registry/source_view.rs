@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use toolcrib_core::config::Override;
-use toolcrib_core::config::show::{mask_args, mask_text, mask_url};
+use toolcrib_config::Override;
+use toolcrib_config::show::{mask_args, mask_text, mask_url};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::inventory::{Origin, SourceState};

@@ -102,7 +102,7 @@ impl Statistics<'_> {
         self.registry.dispatcher.monitoring.metrics_snapshot()
     }
     /// Counts the tokens of tools that were not counted yet, so that
-    /// [`View::full_token_count`](toolcrib_core::catalog::View::full_token_count) only has to add them up. Neither a
+    /// [`View::full_token_count`](toolcrib_catalog::View::full_token_count) only has to add them up. Neither a
     /// start nor a discovery counts tokens: loading the tokenizer alone would take too long.
     pub async fn count_tokens(&self) {
         self.registry.token_counter.count_tokens().await;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use toolcrib_core::catalog::Catalog;
+use toolcrib_catalog::Catalog;
 use toolcrib_core::manifest::PackedManifest;
 
 use crate::state::State;

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use toolcrib_core::catalog::ToolRef;
-use toolcrib_core::config::show::mask_url;
+use toolcrib_catalog::ToolRef;
+use toolcrib_catalog::render::push_json;
+use toolcrib_config::show::mask_url;
 use toolcrib_core::execution::{ExecutionSpec, Operation, SecurityRequirement};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::json::RawFields;
-use toolcrib_core::render::push_json;
 use toolcrib_core::source::{OpenApiSource, SourceKind};
 use toolcrib_core::{Code, Error, Result, ResultExt, Timestamp};
 

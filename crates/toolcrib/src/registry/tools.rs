@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use toolcrib_core::catalog::{Caller, ToolRef, ToolStatus};
+use toolcrib_catalog::{Caller, ToolRef, ToolStatus};
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::tool::{ToolName, ToolNote};
 use toolcrib_core::{Result, SourceId};

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use toolcrib_core::catalog::{CatalogSource, Segment, SourceOptions};
+use toolcrib_catalog::{CatalogSource, Segment, SourceOptions};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::Inventory;
 use toolcrib_core::manifest::PackedManifest;

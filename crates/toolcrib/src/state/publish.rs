@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use toolcrib_core::catalog::{Catalog, CatalogSource, Segment};
+use toolcrib_catalog::{Catalog, CatalogSource, Segment};
+use toolcrib_core::delta::Delta;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Damage, Inventory, PreviousManifest, Record};
-use toolcrib_core::manifest::{Delta, PackedManifest};
+use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Result, Source, SourceId};
+use toolcrib_diff::compare::compare_manifests;
 
 use super::damage::{HeadCheck, JournalDamage, log_new_damage};
 use super::journal::{Journal, JournalEntry, READ_BATCH_SIZE};
@@ -105,14 +107,20 @@ pub(crate) struct PrecomputedDelta {
 impl PrecomputedDelta {
     /// Compares two manifests. CPU-heavy for large lists.
     pub(crate) fn between(before: Option<&PackedManifest>, after: &PackedManifest) -> Result<PrecomputedDelta> {
-        Ok(PrecomputedDelta { before: before.map(|before| before.fingerprint), delta: Delta::between(before, after)? })
+        Ok(PrecomputedDelta {
+            before: before.map(|before| before.fingerprint),
+            delta: compare_manifests(before, after)?,
+        })
     }
 
-    /// Returns the delta, or `None` when another manifest than the compared one has been recorded meanwhile. The caller
-    /// then compares again, under the writer lock.
-    pub(crate) fn delta(&self, before: &PreviousManifest) -> Option<Delta> {
+    /// Returns the delta. Compares again, under the writer lock, if another manifest than the compared one has been
+    /// recorded meanwhile.
+    pub(crate) fn delta(&self, before: &PreviousManifest, after: &PackedManifest) -> Result<Delta> {
         let readable = before.manifest().map(|packed| packed.fingerprint);
-        (readable == self.before && before.fingerprint() == self.before).then(|| self.delta.clone())
+        if readable == self.before && before.fingerprint() == self.before {
+            return Ok(self.delta.clone());
+        }
+        compare_manifests(before.manifest(), after)
     }
 }
 
@@ -317,10 +325,7 @@ impl State {
         let mut writer = self.writer.lock().await;
         let before = writer.previous_manifest(&source.id);
         let delta = match &after {
-            Some((after, precomputed)) => match precomputed.delta(&before) {
-                Some(delta) => delta,
-                None => Delta::between(before.manifest(), after)?,
-            },
+            Some((after, precomputed)) => precomputed.delta(&before, after)?,
             None => Delta::default(),
         };
         let after = after.map(|(after, _)| after);

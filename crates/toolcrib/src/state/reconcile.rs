@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use toolcrib_core::config::Config;
+use toolcrib_config::Config;
 use toolcrib_core::inventory::{Actor, Command, Inventory, Origin, reconcile};
 use toolcrib_core::{Code, Result, Source, SourceId};
 

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use toolcrib_core::catalog::Catalog;
-use toolcrib_core::config::{ConfigDiagnostic, Override, overrides_from_env};
+use toolcrib_catalog::Catalog;
+use toolcrib_config::{ConfigDiagnostic, Override, overrides_from_env};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::{Freshness, MAX_BACKOFF};
 use toolcrib_core::inventory::{Inventory, Origin, SourceState};

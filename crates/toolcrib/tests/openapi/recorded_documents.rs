@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use serde_json::value::to_raw_value;
+use toolcrib::catalog::render::mcp;
+use toolcrib::catalog::{outline, tokens};
 use toolcrib::core::manifest::{Manifest, ToolLimits};
-use toolcrib::core::openapi::{ConversionOptions, ConvertedDocument, DocumentSet, convert, parse};
-use toolcrib::core::render::mcp;
-use toolcrib::core::schema::Validator;
 use toolcrib::core::source::OpenApiSource;
-use toolcrib::core::{SourceId, Tool, outline, tokens};
+use toolcrib::core::{SourceId, Tool};
+use toolcrib::schema::Validator;
+use toolcrib_openapi::{ConversionOptions, ConvertedDocument, DocumentSet, convert, parse};
 use toolcrib_testkit::programs;
 use url::Url;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolcrib::core::config::Config;
+use toolcrib::config::Config;
 use toolcrib::core::{Result, SourceId};
 use toolcrib::registry::ToolFilter;
 use toolcrib::store::MemoryStore;

@@ -41,7 +41,7 @@ async fn an_internal_tool_is_not_listed_and_can_be_called() {
     let answer = handler(|_| async { Ok(BuiltinOutput::text("done")) });
     fixture.register_builtin(definition("secret_door").internal(), Some(answer)).unwrap();
     assert!(list_tools(&fixture).await.is_empty());
-    assert!(!fixture.view(&agent()).render(toolcrib::core::render::Format::Json).unwrap().contains("secret_door"));
+    assert!(!fixture.view(&agent()).render(toolcrib::catalog::render::Format::Json).unwrap().contains("secret_door"));
     assert_eq!(output_text(&call(&fixture, "secret_door", json!({})).await.unwrap()), "done");
     let error = call(&fixture, "secret_dor", json!({})).await.unwrap_err();
     let expected = "no tool named `secret_dor`; `toolcrib search WORDS` finds tools";

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use toolcrib::config::Config;
 use toolcrib::core::Timestamp;
-use toolcrib::core::config::Config;
 use toolcrib::core::inventory::{Actor, Event};
 use toolcrib::registry::HistoryQuery;
 use toolcrib::store::{Commit, MemoryStore, Store};

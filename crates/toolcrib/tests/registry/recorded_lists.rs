@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use toolcrib::core::render::Format;
+use toolcrib::catalog::render::Format;
 use toolcrib::core::text::sanitize;
 use toolcrib_testkit::programs;
 

@@ -309,7 +309,7 @@ async fn a_document_with_an_untrusted_server_is_rejected() {
     };
     document("http://127.0.0.1:9/v1");
     let text = "sources: { shop: { openapi: ./shop.json } }";
-    let config = toolcrib::core::config::Config::read(text, "toolcrib.yaml", directory.path()).unwrap();
+    let config = toolcrib::config::Config::read(text, "toolcrib.yaml", directory.path()).unwrap();
     let document_servers = [(id("shop"), ["http://127.0.0.1:9".to_owned()].into())].into();
     let trust = toolcrib::Trust { untrusted: None, document_servers };
     let registry = Registry::open(config, RegistryOptions { trust, ..RegistryOptions::default() }).await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
-use toolcrib::core::config::Config;
+use toolcrib::config::Config;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::{Actor, Command, Event};
 use toolcrib::core::manifest::PackedManifest;

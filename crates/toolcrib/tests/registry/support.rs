@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolcrib::clock::{Clock, ManualClock};
-use toolcrib::core::config::Config;
+use toolcrib::config::Config;
 use toolcrib::core::{Result, SourceId, Timestamp};
 use toolcrib::guard::GuardExe;
 use toolcrib::registry::{SourceView, ToolFilter};

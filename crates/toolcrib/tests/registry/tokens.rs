@@ -1,8 +1,8 @@
 //! Token counts: computed once per tool, stored with its manifest, and never while a list is rendered.
 
 use serde_json::value::RawValue;
-use toolcrib::core::render::Format;
-use toolcrib::core::tokens;
+use toolcrib::catalog::render::Format;
+use toolcrib::catalog::tokens;
 
 use super::support::{TestRegistry, agent, config, id, open_yaml};
 

@@ -11,8 +11,8 @@
 //! ```
 
 use serde::Serialize;
+use toolcrib::catalog::summary::SummaryBudget;
 use toolcrib::core::source::{OpenApiSource, SourceKind};
-use toolcrib::core::summary::SummaryBudget;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::{ApiRequirements, ApiServer, MissingScheme, SourceView};
@@ -214,7 +214,7 @@ mod tests {
 
     use serde_json::value::{RawValue, to_raw_value};
     use serde_json::{Value, json};
-    use toolcrib::core::config::Config;
+    use toolcrib::config::Config;
     use toolcrib::{RegistryOptions, SourceId};
 
     use super::*;

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
+use toolcrib::config::{Config, ConfigDiagnostic};
 use toolcrib::config_file::LoadedConfig;
 use toolcrib::core::ResultExt;
-use toolcrib::core::config::{Config, ConfigDiagnostic};
 use toolcrib::store::{self, Store};
 use toolcrib::{Code, Registry, RegistryOptions, Result};
 

@@ -6,7 +6,7 @@
 use std::future::pending;
 
 use toolcrib::Result;
-use toolcrib::core::tokens;
+use toolcrib::catalog::tokens;
 use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 
 use super::discover;

@@ -7,10 +7,10 @@
 //!     * required
 //! ```
 //!
-//! The outline of the schema comes from `toolcrib_core::outline`, which also bounds its size.
+//! The outline of the schema comes from `toolcrib_catalog::outline`, which also bounds its size.
 
 use serde_json::Value;
-use toolcrib::core::outline;
+use toolcrib::catalog::outline;
 
 use crate::color;
 

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 use serde_json::value::RawValue;
-use toolcrib::core::catalog::ToolStatus;
+use toolcrib::catalog::ToolStatus;
 use toolcrib::core::text::{sanitize, sanitize_truncated};
 use toolcrib::core::tool::ToolNote;
 use toolcrib::registry::ToolDetail;
@@ -136,7 +136,7 @@ mod tests {
 
     use serde_json::json;
     use serde_json::value::to_raw_value;
-    use toolcrib::core::config::Config;
+    use toolcrib::config::Config;
     use toolcrib::{Registry, RegistryOptions, SourceId};
 
     use super::*;

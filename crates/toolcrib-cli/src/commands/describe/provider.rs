@@ -5,8 +5,8 @@
 
 use serde_json::json;
 use toolcrib::Result;
+use toolcrib::catalog::render::{Format, Loss, ProjectedTool};
 use toolcrib::core::manifest::SkippedTool;
-use toolcrib::core::render::{Format, Loss, ProjectedTool};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::ToolDetail;
 

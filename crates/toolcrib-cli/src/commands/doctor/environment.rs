@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use toolcrib::config::overrides_from_env;
 use toolcrib::config_file::{self, LoadedConfig};
-use toolcrib::core::config::overrides_from_env;
 use toolcrib::guard::{GuardExe, Launch, clean_env};
 use toolcrib::registry::Verification;
 use toolcrib::{Error, Result};
@@ -148,7 +148,7 @@ pub(super) fn check_variables(session: &CliSession) -> Vec<DoctorCheck> {
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
     let faults = overrides_from_env(variables, sources.iter().map(|source| &source.id)).errors;
-    let warn = |fault: &toolcrib::core::config::ConfigDiagnostic| {
+    let warn = |fault: &toolcrib::config::ConfigDiagnostic| {
         DoctorCheck::warn("environment", fault.to_string(), "correct the variable, or unset it")
     };
     faults.iter().map(warn).collect()

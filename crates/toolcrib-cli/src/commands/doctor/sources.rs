@@ -7,11 +7,12 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use toolcrib::config::reference;
+use toolcrib::config::reference::ReferencePart;
+use toolcrib::config::show::mask_text;
 use toolcrib::core::Source;
-use toolcrib::core::config::show::mask_text;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::manifest::SkippedTool;
-use toolcrib::core::reference::{self, ReferencePart};
 use toolcrib::core::source::SourceKind;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::refresh::RefreshStatus;

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use toolcrib::config::Config;
 use toolcrib::config_file::{self, LoadedConfig};
 use toolcrib::core::ResultExt;
-use toolcrib::core::config::Config;
 use toolcrib::{Code, Result};
 use toolcrib_server::{AppState, McpService};
 

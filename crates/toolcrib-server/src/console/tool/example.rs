@@ -9,9 +9,8 @@
 //! The example is meant to be valid for common schemas. Patterns, `not` and conditions are not considered.
 
 use serde_json::{Map, Value, json};
-
+use toolcrib::catalog::outline::schema_walk::{array_at, non_null_alternatives, resolve_references};
 use toolcrib::core::json;
-use toolcrib::core::outline::schema_walk::{array_at, non_null_alternatives, resolve_references};
 
 /// Maximum nesting depth. This and the following limits bound the work, because schemas are untrusted.
 const MAX_EXAMPLE_DEPTH: usize = 8;

@@ -4,7 +4,8 @@
 
 use maud::{Markup, html};
 use serde_json::Value;
-use toolcrib::core::outline::{self, ArgumentList, ArgumentOutline};
+use toolcrib::catalog::outline;
+use toolcrib::catalog::outline::{ArgumentList, ArgumentOutline};
 
 use crate::console::history::render_code_spans;
 use crate::console::text::format_count;

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use toolcrib::Caller;
-use toolcrib::core::render::{Format, ProjectedTool};
+use toolcrib::catalog::render::{Format, ProjectedTool};
 use toolcrib::core::text::sanitize;
 use toolcrib::registry::ToolDetail;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 use toolcrib::SourceId;
-use toolcrib::core::catalog::ToolRef;
+use toolcrib::catalog::ToolRef;
 use url::form_urlencoded;
 
 use super::row::tool_hints;

@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 use serde::Deserialize;
+use toolcrib::catalog::outline::first_sentence;
+use toolcrib::catalog::{ToolRef, ToolStatus};
 use toolcrib::core::Timestamp;
-use toolcrib::core::catalog::{ToolRef, ToolStatus};
-use toolcrib::core::outline::first_sentence;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::ToolStats;

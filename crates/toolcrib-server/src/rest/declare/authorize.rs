@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use toolcrib::address_policy::is_public_url;
 use toolcrib::builtin::MUTATING_TOOLS;
-use toolcrib::core::reference::{ReferencePart, split_references};
+use toolcrib::config::reference::{ReferencePart, split_references};
 use toolcrib::core::source::{Auth, SourceKind};
 use toolcrib::{Code, Error, Result, Source};
 
@@ -128,7 +128,7 @@ fn has_references(kind: &SourceKind) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcrib::core::config::parse_source;
+    use toolcrib::config::parse_source;
 
     use super::*;
 

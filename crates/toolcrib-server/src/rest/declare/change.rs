@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Map, Value};
-use toolcrib::core::config::{Secrets, export_json};
+use toolcrib::config::{Secrets, export_json};
 use toolcrib::core::inventory::Origin;
 use toolcrib::registry::{DeclareOutcome, EnableOutcome, EnableTarget, EnabledState};
 use toolcrib::{Code, Error, Refresh, Result, Source, SourceId, Trace};

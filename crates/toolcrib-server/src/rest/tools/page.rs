@@ -4,8 +4,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use toolcrib::core::catalog::{ToolRef, ToolStatus, View};
-use toolcrib::core::render::{Format, RenderedPage};
+use toolcrib::catalog::render::{Format, RenderedPage};
+use toolcrib::catalog::{ToolRef, ToolStatus, View};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::{Code, Error, Registry, Result, SourceId};
 

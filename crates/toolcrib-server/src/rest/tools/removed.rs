@@ -2,9 +2,9 @@
 //! their last definitions are in the history.
 
 use serde_json::{Value, json};
+use toolcrib::catalog::render::RenderedPage;
 use toolcrib::core::inventory::{SourceState, ToolState};
 use toolcrib::core::policy::{Rules, Verdict};
-use toolcrib::core::render::RenderedPage;
 use toolcrib::core::tool::{SEPARATOR, ToolName};
 use toolcrib::core::{ResultExt, text};
 use toolcrib::{Code, Registry, Result, SourceId};

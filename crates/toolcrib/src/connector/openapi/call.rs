@@ -7,10 +7,10 @@ use http::HeaderMap;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use toolcrib_core::execution::{ExecutionMode, ExecutionSpec, Operation};
-use toolcrib_core::openapi::request::prepare;
 use toolcrib_core::source::PollSettings;
 use toolcrib_core::text::{did_you_mean, sanitize_truncated};
 use toolcrib_core::{Code, Error, Result, ResultExt};
+use toolcrib_openapi::request::prepare;
 
 use super::api_client::ApiClient;
 use super::credentials::select_auth;

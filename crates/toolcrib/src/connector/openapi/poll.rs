@@ -16,11 +16,12 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use toolcrib_core::execution::{Operation, ParameterLocation};
-use toolcrib_core::expression::{self, Scope, evaluate, is_expression};
-use toolcrib_core::openapi::request::percent_encode;
 use toolcrib_core::source::PollSettings;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
+use toolcrib_openapi::expression;
+use toolcrib_openapi::expression::{Scope, evaluate, is_expression};
+use toolcrib_openapi::request::percent_encode;
 use url::Url;
 
 use super::api_client::ApiClient;

@@ -1,12 +1,12 @@
 //! Builds the HTTP request of an operation for one source: URL, headers, cookies and body, everything but credentials.
-//! The mapping from arguments to parameters is in `toolcrib_core::openapi::request`.
+//! The mapping from arguments to parameters is in `toolcrib_openapi::request`.
 
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use toolcrib_core::execution::Operation;
-use toolcrib_core::openapi::request::{PreparedRequest, is_dot_segment};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
+use toolcrib_openapi::request::{PreparedRequest, is_dot_segment};
 use url::Url;
 
 use super::credentials::add_cookies;

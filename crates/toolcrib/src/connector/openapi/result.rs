@@ -15,9 +15,9 @@ use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
-use toolcrib_core::arazzo::OperationResponse;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt};
+use toolcrib_workflow::OperationResponse;
 
 use super::call::header_pairs;
 use super::send::{OutboundRequest, ReceivedResponse};

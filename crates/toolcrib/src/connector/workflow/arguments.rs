@@ -5,11 +5,11 @@
 //! specification maps one to the other.
 
 use serde_json::{Map, Value};
-use toolcrib_core::arazzo::OperationArguments;
 use toolcrib_core::execution::{Operation, OperationParameter, ParameterLocation};
-use toolcrib_core::schema::{parse_typed, property_types};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
+use toolcrib_schema::{parse_typed, property_types};
+use toolcrib_workflow::OperationArguments;
 
 use super::target::TargetTool;
 

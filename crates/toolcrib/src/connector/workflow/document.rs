@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolcrib_core::arazzo::ArazzoDocument;
-use toolcrib_core::openapi::parse_with_examples;
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
+use toolcrib_openapi::parse_with_examples;
+use toolcrib_workflow::ArazzoDocument;
 use url::Url;
 
 use super::WorkflowConnector;

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use toolcrib_core::arazzo::OperationReference;
-use toolcrib_core::catalog::{CatalogSource, Segment};
+use toolcrib_catalog::{CatalogSource, Segment};
 use toolcrib_core::execution::Operation;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::openapi::sanitize_name;
 use toolcrib_core::{Result, SourceId};
+use toolcrib_openapi::sanitize_name;
+use toolcrib_workflow::OperationReference;
 
 use crate::connector::openapi::run_blocking;
 

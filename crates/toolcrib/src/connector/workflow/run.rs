@@ -1,15 +1,15 @@
 //! Runs one workflow from its first step to its last within the caller's timeout. Which step comes next is decided by
-//! `toolcrib_core::arazzo`; this module performs the calls and waits.
+//! `toolcrib_workflow`; this module performs the calls and waits.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use toolcrib_core::arazzo::{NextAction, WorkflowExecution};
 use toolcrib_core::execution::{ExecutionMode, ExecutionSpec};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt};
+use toolcrib_workflow::{NextAction, WorkflowExecution};
 
 use super::document::LoadedDocument;
 use super::result::{build_result, failure_error};

@@ -7,10 +7,10 @@
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use toolcrib_core::arazzo::{OperationCall, OperationResponse, WorkflowStep};
-use toolcrib_core::catalog::Caller;
+use toolcrib_catalog::Caller;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, SourceId};
+use toolcrib_workflow::{OperationCall, OperationResponse, WorkflowStep};
 
 use super::arguments::build_arguments;
 use super::run::WorkflowRun;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use toolcrib_core::arazzo::{OperationCall, OperationReference, SourceDescription, SourceDescriptionKind};
 use toolcrib_core::execution::Operation;
 use toolcrib_core::source::{OpenApiSource, SourceKind};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, ToolName};
+use toolcrib_workflow::{OperationCall, OperationReference, SourceDescription, SourceDescriptionKind};
 use url::Url;
 
 use super::document::file_url;

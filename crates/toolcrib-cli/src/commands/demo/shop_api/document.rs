@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use toolcrib::core::ResultExt;
 use toolcrib::core::fingerprint::Fingerprint;
-use toolcrib::core::schema::Validator;
+use toolcrib::schema::Validator;
 use toolcrib::{Code, Result};
 
 /// The document as served at `/openapi.json`.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
 use serde_json::{Map, Value, json};
-use toolcrib::core::schema::ArgumentError;
+use toolcrib::schema::ArgumentError;
 use url::form_urlencoded;
 
 use super::document::{ShopOperation, ShopParameter};

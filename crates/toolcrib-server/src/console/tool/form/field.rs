@@ -5,9 +5,9 @@
 
 use serde_json::{Map, Value};
 use toolcrib::Result;
+use toolcrib::catalog::outline;
+use toolcrib::catalog::outline::schema_walk::{array_at, resolve_references, sole_alternative};
 use toolcrib::core::json;
-use toolcrib::core::outline;
-use toolcrib::core::outline::schema_walk::{array_at, resolve_references, sole_alternative};
 use toolcrib::core::text::{sanitize, sanitize_truncated};
 
 use super::attributes::InputAttributes;

@@ -5,7 +5,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use tokio::sync::broadcast;
 use tokio::time::advance;
-use toolcrib_core::config::Config;
+use toolcrib_config::Config;
 
 use super::*;
 use crate::CallOptions;

@@ -1,0 +1,293 @@
+//! The catalogue: immutable read model of all tools, a list of [`Segment`]s with one segment per source. It is replaced
+//! as a whole and read without locks. Building it costs time in the number of sources, not of tools, because a segment
+//! is built once per manifest and shared by all later catalogues.
+//!
+//! A source that is disabled, removed or without a manifest is not in the catalogue. Tools that are hidden, denied or
+//! disabled are in it: [`View`] and [`ToolRef`] decide what a reader sees of them.
+//!
+//! There is no global map of names. A name finds its source by the prefix before `__`, and its entry by binary search:
+//!
+//! ```text
+//! github__create_issue ─▶ prefixed_sources["github__"] ─▶ segment.entries["github__create_issue"]
+//! url_fetch            ─▶ no prefix: the built-in sources, then the original names of all sources
+//! ```
+//!
+//! Invariant: the same inventory, manifests and options give the same [`Catalog::hash`] and the same order of tools.
+
+mod essential;
+mod find;
+mod segment;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+use crate::search::SearchIndex;
+
+pub use essential::Essentials;
+pub use segment::{CallSpec, Segment, SegmentEntry};
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::inventory::{SourceState, ToolState};
+use toolcrib_core::manifest::SkippedTool;
+use toolcrib_core::policy::{Rule, Rules, Verdict};
+use toolcrib_core::source::{OnConflict, Source, SourceId};
+use toolcrib_core::tool::SEPARATOR;
+pub use view::{Caller, ToolRef, ToolStatus, View};
+
+/// Immutable snapshot of all enabled sources and their tools.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    /// Sequence number of the journal record that the catalogue was built from.
+    /// The content may be the same at several versions; [`Catalog::hash`] tells whether the lists differ.
+    pub version: u64,
+    /// Sources whose tools have a prefix, sorted by `source__` so that lookups by prefix can use binary search.
+    prefixed_sources: Vec<PositionedSource>,
+    /// Built-in sources; their tools have no prefix and are sorted in among the others.
+    builtin_sources: Vec<PositionedSource>,
+    /// Globs on essential tools of any source, from the top-level configuration.
+    essential_globs: Vec<String>,
+    /// Whether the configuration or any source defines essential tools.
+    essential_configured: bool,
+    /// `None` only for the default catalogue, which has no sources.
+    /// Computed when the catalogue is built, because REST compares it on every request.
+    hash: Option<Fingerprint>,
+    /// Built by the first search.
+    search_index: OnceLock<SearchIndex>,
+}
+
+/// One enabled source: its tools, its state and its options.
+/// Shared between catalogues: a change of one source makes a new `CatalogSource` for that source alone.
+#[derive(Debug)]
+pub struct CatalogSource {
+    pub segment: Arc<Segment>,
+    pub state: Arc<SourceState>,
+    pub options: SourceOptions,
+    /// Digest of everything that affects the tool lists of this source; part of [`Catalog::hash`].
+    digest: Fingerprint,
+}
+
+/// Options from a source's declaration that apply to its tools.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SourceOptions {
+    /// Kind of the source as in the configuration: `mcp`, `openapi`, `builtin` or `workflow`.
+    pub kind: String,
+    pub builtin: bool,
+    /// Policy of the declaration, restrictions by other files included.
+    pub rules: Rules,
+    /// Display name instead of the id.
+    pub title: Option<String>,
+    /// Labels that lists can be filtered by.
+    pub tags: Vec<String>,
+    /// Globs on essential tools of this source.
+    pub essential: Vec<String>,
+    /// Whether tools that have the name of a built-in tool stay in the catalogue (`on_conflict: keep`).
+    pub keep_conflicts: bool,
+    /// Default verdicts of built-in tools, by name; rules take precedence.
+    pub verdicts: BTreeMap<String, Verdict>,
+    /// Names of built-in tools that appear in no list.
+    pub internal: BTreeSet<String>,
+}
+
+/// A source together with its mask in one catalogue. What depends on other sources belongs here and never into the
+/// segment, which several catalogues share.
+#[derive(Debug)]
+struct PositionedSource {
+    source: Arc<CatalogSource>,
+    /// Sorted positions of the entries left out because a built-in tool has their name.
+    masked: Vec<usize>,
+}
+
+impl SourceOptions {
+    /// Takes the options from a declared source. Verdicts and internal tools of built-ins are added by the caller.
+    pub fn from_source(source: &Source) -> SourceOptions {
+        SourceOptions {
+            kind: source.kind.name().to_owned(),
+            builtin: source.kind.is_builtin(),
+            rules: source.settings.tools.clone(),
+            title: source.settings.title.clone(),
+            tags: source.settings.tags.clone(),
+            essential: source.settings.essential.clone(),
+            keep_conflicts: source.settings.on_conflict() == OnConflict::Keep,
+            ..SourceOptions::default()
+        }
+    }
+
+    /// Returns the verdict for a tool. Rules match its original name as well as its name in the catalogue without
+    /// prefix. A rule on either name applies, so that no unusual character in the original name evades it.
+    pub fn verdict(&self, original: &str, shown: &str) -> Verdict {
+        self.rules.verdict(&[original, shown], self.default_verdict(original))
+    }
+
+    /// Returns the rule that led to the verdict for a tool; `None` if it is the default.
+    pub fn deciding_rule(&self, original: &str, shown: &str) -> Option<&Rule> {
+        self.rules.deciding_rule(&[original, shown], self.default_verdict(original))
+    }
+
+    /// Returns the verdict for a tool that no rule matches.
+    fn default_verdict(&self, original: &str) -> Verdict {
+        self.verdicts.get(original).copied().unwrap_or_default()
+    }
+}
+
+impl CatalogSource {
+    /// Combines a segment with its source's state and options, and computes the digest.
+    pub fn new(segment: Arc<Segment>, state: Arc<SourceState>, options: SourceOptions) -> CatalogSource {
+        // A NUL byte separates the parts of the digest's input.
+        let mut text = format!("{} {}", segment.source(), segment.fingerprint());
+        for (name, _) in state.tools.iter().filter(|(_, tool)| tool.disabled) {
+            text.push_str(&format!("\0-{name}"));
+        }
+        // The number of the list is part of the text: the same rule has another effect in the source's own list
+        // than in one of another file.
+        for (index, list) in options.rules.lists().enumerate() {
+            let list_prefix = if index == 0 { String::new() } else { format!("{index} ") };
+            for rule in list {
+                text.push_str(&format!("\0{list_prefix}{} {}", rule.glob, rule.verdict.as_str()));
+            }
+        }
+        text.push_str(&format!("\0{:?}{}", options.tags, options.keep_conflicts));
+        for glob in &options.essential {
+            text.push_str(&format!("\0!{glob}"));
+        }
+        CatalogSource { digest: Fingerprint::digest(text), segment, state, options }
+    }
+
+    /// Returns the inventory state of a tool by its original name.
+    fn tool_state(&self, tool: &str) -> ToolState {
+        self.state.tools.get(tool).copied().unwrap_or_default()
+    }
+}
+
+impl Catalog {
+    /// Builds a catalogue: sorts the sources and masks tools that have the name of a built-in tool.
+    /// Costs a lookup per built-in tool and source, and no work per tool.
+    pub fn build(version: u64, sources: Vec<Arc<CatalogSource>>) -> Catalog {
+        let (builtin, mut prefixed): (Vec<_>, Vec<_>) = sources.into_iter().partition(|source| source.options.builtin);
+        prefixed.sort_by(|a, b| a.segment.prefix().cmp(b.segment.prefix()));
+        // Names of built-in tools are few. Looking each of them up in every source is cheaper than checking all tools.
+        let reserved: BTreeSet<&str> =
+            builtin.iter().flat_map(|source| source.segment.entries()).map(|entry| entry.name.as_str()).collect();
+        let position = |source: Arc<CatalogSource>| {
+            let mut masked = Vec::new();
+            if !source.options.keep_conflicts {
+                masked.extend(reserved.iter().filter_map(|name| source.segment.position_of_original(name)));
+                masked.sort_unstable();
+            }
+            PositionedSource { source, masked }
+        };
+        let prefixed: Vec<PositionedSource> = prefixed.into_iter().map(position).collect();
+        let builtin: Vec<PositionedSource> =
+            builtin.iter().map(|source| PositionedSource { source: source.clone(), masked: Vec::new() }).collect();
+        // The prefixed sources are sorted by now, so their order in `sources` does not affect the hash.
+        let digests: String = builtin
+            .iter()
+            .chain(&prefixed)
+            .map(|positioned| positioned.source.digest.to_string())
+            .collect::<Vec<_>>()
+            .join(" ");
+        let essential_configured =
+            builtin.iter().chain(&prefixed).any(|positioned| !positioned.source.options.essential.is_empty());
+        let hash = Some(Fingerprint::digest(digests));
+        Catalog {
+            version,
+            prefixed_sources: prefixed,
+            builtin_sources: builtin,
+            essential_globs: Vec::new(),
+            essential_configured,
+            hash,
+            search_index: OnceLock::new(),
+        }
+    }
+
+    /// Adds globs on essential tools of any source.
+    pub fn with_essential(mut self, globs: Vec<String>) -> Catalog {
+        if !globs.is_empty() {
+            // Essential tools change what clients list, so the globs are part of the hash.
+            self.hash = Some(Fingerprint::digest(format!("{} {globs:?}", self.hash())));
+            self.essential_globs = globs;
+            self.essential_configured = true;
+        }
+        self
+    }
+
+    /// Digest of the tool lists, including skipped tools. Independent of the version and of the order of
+    /// `sources`, except among built-in ones.
+    pub fn hash(&self) -> Fingerprint {
+        self.hash.unwrap_or_else(|| Fingerprint::digest(""))
+    }
+
+    /// Iterates over all sources, built-in ones first.
+    pub fn sources(&self) -> impl Iterator<Item = &Arc<CatalogSource>> {
+        self.positioned_sources().map(|positioned| &positioned.source)
+    }
+
+    /// Returns a source by id.
+    pub fn source(&self, id: &SourceId) -> Option<&Arc<CatalogSource>> {
+        self.find_source(id.as_str()).map(|positioned| &positioned.source)
+    }
+
+    /// Number of tools of a source in the catalogue, including hidden and disabled ones.
+    /// Zero for an unknown source. Masked tools do not count.
+    pub fn tool_count(&self, id: &SourceId) -> usize {
+        self.find_source(id.as_str())
+            .map_or(0, |positioned| positioned.source.segment.entries().len() - positioned.masked.len())
+    }
+
+    /// Number of tools of a source that lists show, i.e. without hidden and internal ones.
+    pub fn listed_count(&self, id: &SourceId) -> usize {
+        let Some(positioned) = self.find_source(id.as_str()) else { return 0 };
+        let options = &positioned.source.options;
+        // Without rules every tool is listed. This is the usual case, and a source may have thousands of tools.
+        if options.rules.is_empty() && options.verdicts.is_empty() && options.internal.is_empty() {
+            self.tool_count(id)
+        } else {
+            positioned.tools().filter(|tool| tool.verdict() != Verdict::Hide && !tool.is_internal()).count()
+        }
+    }
+
+    /// Returns the tools that a source offers but that are not in the catalogue, with the reasons, sorted by name:
+    /// those skipped when the manifest was built, and those shadowed by a built-in tool in this catalogue. Of an
+    /// OpenAPI source also the faults in parts of usable tools, see
+    /// [`Manifest::skipped`](toolcrib_core::manifest::Manifest::skipped).
+    pub fn skipped_tools(&self, id: &SourceId) -> Vec<SkippedTool> {
+        let Some(positioned) = self.find_source(id.as_str()) else { return Vec::new() };
+        let segment = &positioned.source.segment;
+        let shadowed =
+            positioned.masked.iter().filter_map(|&index| segment.entries().get(index)).map(|entry| SkippedTool {
+                name: segment.original_name(entry).to_owned(),
+                reason: "a built-in tool has this name; `on_conflict: keep` on the source keeps both".into(),
+            });
+        let mut skipped: Vec<SkippedTool> = segment.skipped().iter().cloned().chain(shadowed).collect();
+        skipped.sort();
+        skipped
+    }
+
+    /// Returns the full-text index, which the first search builds.
+    /// Readers that only list do not pay for it. Postings of unchanged segments are reused.
+    pub(crate) fn search_index(&self) -> &SearchIndex {
+        self.search_index.get_or_init(|| {
+            SearchIndex::build(self.positioned_sources().map(|positioned| (&positioned.source, &positioned.masked[..])))
+        })
+    }
+
+    /// Finds a source by id: binary search among the prefixed sources, then the few built-in ones.
+    fn find_source(&self, id: &str) -> Option<&PositionedSource> {
+        // Compared with the separator: `a1__` sorts before `a__`, although `a` sorts before `a1`.
+        let prefix = || id.bytes().chain(SEPARATOR.bytes());
+        let position = self
+            .prefixed_sources
+            .binary_search_by(|positioned| positioned.source.segment.prefix().bytes().cmp(prefix()));
+        let prefixed = position.ok().and_then(|position| self.prefixed_sources.get(position));
+        prefixed.or_else(|| {
+            self.builtin_sources.iter().find(|positioned| positioned.source.segment.source().as_str() == id)
+        })
+    }
+
+    /// All sources in catalogue order: built-in ones first.
+    fn positioned_sources(&self) -> impl Iterator<Item = &PositionedSource> {
+        self.builtin_sources.iter().chain(&self.prefixed_sources)
+    }
+}
+
+#[cfg(test)]
+mod tests;

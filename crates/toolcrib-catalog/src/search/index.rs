@@ -1,0 +1,298 @@
+//! Inverted index of a whole catalogue: for each term its postings over all segments and its rarity.
+//! Postings of all segments are concatenated by term, so that a search over thousands of sources does not visit each
+//! segment for each word. Built by the first search in a catalogue from the per-segment [`Postings`](super::Postings).
+//!
+//! Tools are identified by consecutive numbers over all segments, so that scores are one plain array. Segments stay
+//! unchanged when other sources change; only this concatenation is built again.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use super::Query;
+use super::forward_index::ForwardIndex;
+use super::name_index::NameIndex;
+use super::postings::{Posting, PostingTerm, ToolCard};
+use super::term_text::TermTexts;
+use super::tokenize::{self, Word};
+use crate::{CatalogSource, ToolRef};
+
+/// Score of a term in a source's title or tags, for each of its tools. Labels come from the configuration, which can
+/// change while the tool list stays, so they are not part of the segment's postings. All tools of a source share it, so
+/// it moves whole sources and not single tools.
+const LABEL_WEIGHT: f32 = 0.3;
+/// Exponent that dampens inverse document frequency: the rarest words of a task are often names of people or files.
+const RARITY_EXPONENT: f32 = 0.8;
+
+/// Search index of one catalogue. Tools are numbered consecutively over all segments.
+#[derive(Debug, Default)]
+pub(crate) struct SearchIndex {
+    segments: Vec<SegmentRange>,
+    /// By tool number: the position of its segment in `segments`.
+    segment_of: Vec<u32>,
+    /// Numbers of hidden, denied, disabled and masked tools, sorted. They are indexed but never returned. A policy can
+    /// change without the tool list, so they stay in the postings.
+    unsearchable: Vec<u32>,
+    terms: TermMap<TermStats>,
+    /// Sorted by term, then by tool; [`TermStats`] holds the range of each term.
+    postings: Vec<Posting>,
+    /// By term key: positions of the segments whose title or tags contain the term.
+    label_segments: TermMap<Vec<u32>>,
+    forward_index: ForwardIndex,
+    name_index: NameIndex,
+    /// Built by the first search that needs substring or typo matching.
+    term_texts: OnceLock<TermTexts>,
+}
+
+/// One source's segment and the number of its first tool.
+#[derive(Debug)]
+struct SegmentRange {
+    source: Arc<CatalogSource>,
+    first_tool: u32,
+}
+
+/// Statistics of a term over all segments.
+#[derive(Debug, Default)]
+pub(super) struct TermStats {
+    /// Hash of the stemmed text, see [`tokenize::hash_key`].
+    pub(super) key: u64,
+    /// Consecutive number of the term in this index, used by [`ForwardIndex`].
+    pub(super) number: u32,
+    /// Dampened inverse document frequency.
+    pub(super) rarity: f32,
+    /// Number of tools with the term, in their text or through labels.
+    tool_count: u32,
+    /// Range in [`SearchIndex::postings`].
+    postings: Range<u32>,
+}
+
+/// Map by term key. Keys are hashes already, so they are not hashed again.
+pub(super) type TermMap<T> = HashMap<u64, T, BuildHasherDefault<IdentityHasher>>;
+
+impl SearchIndex {
+    /// Builds the index. Each source comes with the sorted positions of the entries that the catalogue masks.
+    pub(crate) fn build<'a>(parts: impl Iterator<Item = (&'a Arc<CatalogSource>, &'a [usize])>) -> SearchIndex {
+        let mut index = SearchIndex::default();
+        for (source, masked) in parts {
+            let first_tool = index.segment_of.len() as u32;
+            let entries = source.segment.entries();
+            for (position, entry) in entries.iter().enumerate() {
+                let is_searchable = ToolRef { catalog_source: source, entry }.is_searchable()
+                    && masked.binary_search(&position).is_err();
+                if !is_searchable {
+                    index.unsearchable.push(first_tool + position as u32);
+                }
+            }
+            index.segment_of.resize(index.segment_of.len() + entries.len(), index.segments.len() as u32);
+            index.segments.push(SegmentRange { source: source.clone(), first_tool });
+        }
+        // Labels first, so that their terms have statistics before postings are added to them.
+        index.index_labels();
+        index.index_terms();
+        index.name_index = NameIndex::build(index.cards());
+        index
+    }
+
+    /// Indexes titles and tags of the sources.
+    fn index_labels(&mut self) {
+        for (number, SegmentRange { source, .. }) in self.segments.iter().enumerate() {
+            for text in source.options.tags.iter().chain(&source.options.title) {
+                tokenize::for_each_word(text, |Word { whole, parts }| {
+                    for word in parts.iter().chain([&whole]) {
+                        let segments = self.label_segments.entry(tokenize::term_key(word)).or_default();
+                        // Segments are visited in order, so a repeated word finds its own segment at the end.
+                        if segments.last() != Some(&(number as u32)) {
+                            segments.push(number as u32);
+                        }
+                    }
+                });
+            }
+        }
+        for (key, segments) in &self.label_segments {
+            let tools = segments.iter().map(|segment| self.segments[*segment as usize].tool_numbers().len() as u32);
+            let number = self.terms.len() as u32;
+            self.terms.insert(*key, TermStats { key: *key, number, tool_count: tools.sum(), ..TermStats::default() });
+        }
+    }
+
+    /// Concatenates the postings of all segments by term and fills the forward index.
+    fn index_terms(&mut self) {
+        // First pass: number all terms and count their postings. `numbers` maps each segment's terms to these numbers.
+        // Three passes over the segments instead of one map of growing lists: the arrays are allocated once.
+        let mut numbers: Vec<Vec<u32>> = Vec::with_capacity(self.segments.len());
+        for segment in &self.segments {
+            let postings = segment.source.segment.postings();
+            let number = |(term, posting_term): (usize, &PostingTerm)| {
+                let next = self.terms.len() as u32;
+                let stats = self
+                    .terms
+                    .entry(posting_term.key)
+                    .or_insert_with(|| TermStats { number: next, ..TermStats::default() });
+                stats.key = posting_term.key;
+                stats.postings.end += postings.for_term(term as u32).len() as u32;
+                stats.number
+            };
+            numbers.push(postings.terms.iter().enumerate().map(number).collect());
+        }
+        // Second pass: give each term its range in `postings`, and compute its rarity.
+        let tool_count = self.segment_of.len() as f32;
+        let mut next_free = vec![0; self.terms.len()];
+        let mut rarities = vec![0.0; self.terms.len()];
+        let mut start = 0;
+        for stats in self.terms.values_mut() {
+            let length = stats.postings.end;
+            stats.postings = start..start + length;
+            stats.tool_count += length;
+            stats.rarity = rarity(tool_count, stats.tool_count as f32);
+            next_free[stats.number as usize] = start as usize;
+            rarities[stats.number as usize] = stats.rarity;
+            start += length;
+        }
+        // Third pass: copy the postings into the ranges. Segments come in order, so each range is sorted by tool.
+        self.postings = vec![Posting { tool: 0, impact: 0.0 }; start as usize];
+        for (SegmentRange { source, first_tool }, numbers) in self.segments.iter().zip(&numbers) {
+            let postings = source.segment.postings();
+            for (term, number) in numbers.iter().enumerate() {
+                let next_free = &mut next_free[*number as usize];
+                for Posting { tool, impact } in postings.for_term(term as u32) {
+                    self.postings[*next_free] = Posting { tool: first_tool + tool, impact: *impact };
+                    *next_free += 1;
+                }
+            }
+            self.forward_index.add_segment(postings, numbers, &rarities);
+        }
+    }
+
+    /// Number of tools in the index, searchable or not.
+    pub(super) fn len(&self) -> usize {
+        self.segment_of.len()
+    }
+
+    pub(super) fn is_searchable(&self, tool: u32) -> bool {
+        self.unsearchable.binary_search(&tool).is_err()
+    }
+
+    /// Sets the score to 0 for tools that are not searchable or excluded by the source or tag of the query.
+    pub(super) fn clear_excluded_scores(&self, query: &Query, scores: &mut [f32]) {
+        // Cleared after all terms were scored, so that postings need no test of visibility.
+        self.unsearchable.iter().for_each(|tool| scores[*tool as usize] = 0.0);
+        if query.source.is_none() && query.tag.is_none() {
+            return;
+        }
+        for segment in &self.segments {
+            let matches = query.source.as_ref().is_none_or(|source| source == segment.source.segment.source())
+                && query.tag.as_ref().is_none_or(|tag| segment.source.options.tags.contains(tag));
+            if !matches {
+                scores[segment.tool_numbers()].fill(0.0);
+            }
+        }
+    }
+
+    /// Returns the statistics of a term, or `None` if no tool has it.
+    pub(super) fn term(&self, key: u64) -> Option<&TermStats> {
+        self.terms.get(&key)
+    }
+
+    /// Number of tools that contain a term.
+    pub(super) fn document_frequency(&self, key: u64) -> u32 {
+        self.term(key).map_or(0, |stats| stats.tool_count)
+    }
+
+    /// Calls `take` with the number of each tool that has the term, and the term's score there.
+    pub(super) fn for_each_posting(&self, stats: &TermStats, mut take: impl FnMut(u32, f32)) {
+        for Posting { tool, impact } in self.postings(stats) {
+            take(*tool, *impact);
+        }
+        for number in self.label_segments.get(&stats.key).into_iter().flatten() {
+            self.segments[*number as usize].tool_numbers().for_each(|tool| take(tool as u32, LABEL_WEIGHT));
+        }
+    }
+
+    /// Returns the postings of a term in tool texts (without labels), sorted by tool.
+    pub(super) fn postings(&self, stats: &TermStats) -> &[Posting] {
+        let range = stats.postings.start as usize..stats.postings.end as usize;
+        self.postings.get(range).unwrap_or_default()
+    }
+
+    pub(super) fn forward_index(&self) -> &ForwardIndex {
+        &self.forward_index
+    }
+
+    pub(super) fn name_index(&self) -> &NameIndex {
+        &self.name_index
+    }
+
+    pub(super) fn term_texts(&self) -> &TermTexts {
+        self.term_texts.get_or_init(|| {
+            let postings = self.segments.iter().map(|segment| segment.source.segment.postings());
+            TermTexts::build(postings.flat_map(|postings| &postings.terms).map(|term| (term.key, &*term.text)))
+        })
+    }
+
+    /// Iterates over all tools with their cards, searchable or not.
+    pub(super) fn cards(&self) -> impl Iterator<Item = (u32, &ToolCard)> {
+        self.segments.iter().flat_map(|segment| {
+            let cards = &segment.source.segment.postings().cards;
+            cards.iter().enumerate().map(|(position, card)| (segment.first_tool + position as u32, card))
+        })
+    }
+
+    pub(super) fn card(&self, tool: u32) -> Option<&ToolCard> {
+        let SegmentRange { source, first_tool } = self.segment(tool)?;
+        source.segment.postings().cards.get((tool - first_tool) as usize)
+    }
+
+    pub(super) fn tool(&self, tool: u32) -> Option<ToolRef<'_>> {
+        let SegmentRange { source, first_tool } = self.segment(tool)?;
+        let entry = source.segment.entries().get((tool - first_tool) as usize)?;
+        Some(ToolRef { catalog_source: source, entry })
+    }
+
+    /// Number of segments, i.e. of sources.
+    pub(super) fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Position of a tool's segment.
+    pub(super) fn segment_of(&self, tool: u32) -> u32 {
+        self.segment_of.get(tool as usize).copied().unwrap_or_default()
+    }
+
+    fn segment(&self, tool: u32) -> Option<&SegmentRange> {
+        self.segments.get(*self.segment_of.get(tool as usize)? as usize)
+    }
+}
+
+impl SegmentRange {
+    /// Numbers of the tools in the segment.
+    fn tool_numbers(&self) -> Range<usize> {
+        self.first_tool as usize..self.first_tool as usize + self.source.segment.entries().len()
+    }
+}
+
+/// Inverse document frequency as in BM25, dampened by [`RARITY_EXPONENT`].
+fn rarity(tool_count: f32, occurrences: f32) -> f32 {
+    // Labels are added to the text occurrences, so a term may count twice for one tool.
+    let occurrences = occurrences.min(tool_count);
+    (1.0 + (tool_count - occurrences + 0.5) / (occurrences + 0.5)).ln().powf(RARITY_EXPONENT)
+}
+
+/// Hasher that returns the key itself, for keys that are hashes already.
+#[derive(Debug, Default)]
+pub(super) struct IdentityHasher(u64);
+
+impl Hasher for IdentityHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    // Required by the trait; `u64` keys use `write_u64`.
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+}

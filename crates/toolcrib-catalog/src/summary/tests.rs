@@ -1,0 +1,179 @@
+use std::sync::Arc;
+
+use serde_json::json;
+use serde_json::value::RawValue;
+use toolcrib_core::SourceId;
+use toolcrib_core::inventory::{Actor, Event, Inventory, Origin, Record};
+use toolcrib_core::manifest::{Manifest, PackedManifest, ToolLimits};
+use toolcrib_core::time::Timestamp;
+
+use super::*;
+use crate::{Caller, Catalog, CatalogSource, Segment, SourceOptions};
+
+fn catalog_source(source: &str, tools: &[String], options: SourceOptions) -> Arc<CatalogSource> {
+    let id = SourceId::parse(source).unwrap();
+    let offered: Vec<_> =
+        tools.iter().map(|name| RawValue::from_string(json!({"name": name}).to_string()).unwrap()).collect();
+    let manifest = Manifest::new(&id, &offered, Vec::new(), &ToolLimits::default());
+    let mut packed = PackedManifest::new(&manifest).unwrap();
+    // Fixed counts: tokenizing fifty thousand tools would be slow, and counting is tested elsewhere.
+    packed.tools.iter_mut().for_each(|tool| tool.tokens = 40);
+    let segment = if options.builtin {
+        Segment::without_prefix(Arc::new(packed))
+    } else {
+        Segment::with_prefix(Arc::new(packed))
+    };
+    let mut inventory = Inventory::default();
+    let definition = manifest.fingerprint;
+    let event = Event::SourceDeclared {
+        source: id.clone(),
+        kind: "mcp".into(),
+        origin: Origin::Config,
+        definition,
+        enabled: None,
+    };
+    inventory.apply(&Record { seq: 1, at: Timestamp(0), actor: Actor::new("test"), event });
+    Arc::new(CatalogSource::new(Arc::new(segment), inventory.source(&id).unwrap().clone(), options))
+}
+
+fn plain_source(source: &str, tools: &[&str]) -> Arc<CatalogSource> {
+    catalog_source(source, &tools.iter().map(|&name| name.to_owned()).collect::<Vec<_>>(), SourceOptions::default())
+}
+
+fn build_view(sources: Vec<Arc<CatalogSource>>, essential: &[&str]) -> View {
+    let globs = essential.iter().map(|&glob| glob.to_owned()).collect();
+    let catalog = Catalog::build(1, sources).with_essential(globs);
+    View { catalog: Arc::new(catalog), caller: Caller { name: "test".into() } }
+}
+
+/// View of a number of sources with a number of tools each, with names of a given length.
+fn uniform_view(sources: usize, tools: usize, length: usize) -> View {
+    let name = |number: usize| format!("{:a<length$}", format!("tool_{number}_"));
+    let tools: Vec<String> = (0..tools).map(name).collect();
+    build_view(
+        (0..sources)
+            .map(|number| catalog_source(&format!("source_{number}"), &tools, SourceOptions::default()))
+            .collect(),
+        &[],
+    )
+}
+
+fn summarize(view: &View, budget: usize) -> Summary {
+    view.summary(SummaryBudget::from_tokens(budget).unwrap())
+}
+
+#[test]
+fn a_summary_lists_sources_and_how_to_find_tools() {
+    let github = [
+        "get_me",
+        "get_issue",
+        "get_issue_comment",
+        "create_issue",
+        "search_code",
+        "search_issues",
+        "merge_pull_request",
+    ];
+    let core =
+        catalog_source("core", &["calculate".to_owned()], SourceOptions { builtin: true, ..SourceOptions::default() });
+    let view = build_view(vec![plain_source("github", &github), plain_source("files", &["read", "write"]), core], &[]);
+    let text = summarize(&view, 500).text;
+    let expected = "\
+You can use 10 tools from 3 sources. Their schemas are not loaded; use these three tools:
+- search_tools(query) finds tools by what they do
+- describe_tools(names) shows their arguments
+- call_tool(name, arguments) calls one
+Search before you say that something cannot be done. A tool is named source__tool, for example github__get_me.
+Some of the tools, by source:
+github: get_me, search_code, create_issue, merge_pull_request, get_issue (+2 more)
+core (no prefix): calculate
+files: read, write";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn essential_tools_come_first() {
+    let tools: Vec<String> = (0..30).map(|number| format!("a{number}")).chain(["very_long_name".to_owned()]).collect();
+    let sources = || ["alpha", "beta", "gamma"].map(|id| catalog_source(id, &tools, SourceOptions::default())).to_vec();
+    let line = |view: &View, at: usize| summarize(view, 500).text.lines().nth(6 + at).unwrap().to_owned();
+    let none = build_view(sources(), &[]);
+    assert_eq!(line(&none, 0), "alpha: a0, a1, a2, a3, a4 (+26 more)");
+    let named = build_view(sources(), &["gamma__very_*"]);
+    assert_eq!(line(&named, 0), "gamma: very_long_name, a0, a1, a2, a3 (+26 more)");
+    assert_eq!(
+        named.configured_essentials().map(|tool| tool.name().to_string()).collect::<Vec<_>>(),
+        ["gamma__very_long_name"]
+    );
+    let mut sources = sources();
+    sources[1] =
+        catalog_source("beta", &tools, SourceOptions { essential: vec!["a2?".into()], ..SourceOptions::default() });
+    let by_source = build_view(sources, &[]);
+    assert_eq!(line(&by_source, 0), "beta: a20, a21, a22, a23, a24 (+26 more)");
+}
+
+#[test]
+fn default_essential_words_apply_only_without_configuration() {
+    let sources = || vec![plain_source("one", &["x", "searchAll", "Send_EMAIL"]), plain_source("slack", &["post"])];
+    let essential = |view: &View| -> Vec<String> {
+        let essentials = view.catalog.essentials();
+        view.offered_tools().filter(|tool| essentials.contains(tool)).map(|tool| tool.name().to_string()).collect()
+    };
+    let unconfigured = build_view(sources(), &[]);
+    assert_eq!(essential(&unconfigured), ["one__Send_EMAIL", "one__searchAll", "slack__post"]);
+    assert_eq!(unconfigured.configured_essentials().count(), 0);
+    assert_eq!(essential(&build_view(sources(), &["x"])), ["one__x"]);
+    assert_eq!(essential(&build_view(sources(), &["nothing_like_it"])), [""; 0]);
+}
+
+#[test]
+fn an_empty_catalogue_has_a_summary_too() {
+    let empty = summarize(&build_view(Vec::new(), &[]), 500);
+    assert!(empty.text.contains("Tools will be discovered"), "{}", empty.text);
+    assert_eq!((empty.tools, empty.tokens_full), (0, 0));
+    assert!(summarize(&build_view(Vec::new(), &[]), 15).text.contains("Tools will be discovered"));
+}
+
+#[test]
+fn a_summary_stays_within_its_budget_for_any_catalogue() {
+    for (sources, tools, length) in
+        [(1, 1, 4), (1, 1, 64), (1, 7, 60), (3, 50, 12), (47, 34, 20), (2_000, 4, 16), (2_000, 1, 64), (2, 25_000, 24)]
+    {
+        let view = uniform_view(sources, tools, length);
+        let budgets = [1, 2, 5, 8, 13, 20, 34, 60, 100, 200, 500, 1_000, 5_000];
+        let few = if sources * tools > 10_000 { budgets.len() } else { 1 };
+        for budget in budgets.into_iter().step_by(few).chain([500]) {
+            let summary = summarize(&view, budget);
+            assert_eq!(summary.tokens, tokens::count(&summary.text));
+            assert!(summary.tokens <= budget, "{sources} {tools} {length} {budget}: {summary:?}");
+            assert_eq!((summary.tools, summary.tokens_full), (sources * tools, sources * tools * 40));
+            assert_eq!(summary.text, view.summary(SummaryBudget::from_tokens(budget).unwrap()).text);
+            if budget >= 100 {
+                let text = &summary.text;
+                assert!(
+                    text.contains("search_tools") && text.contains("source_0"),
+                    "{sources} {length} {budget} {text}"
+                );
+            }
+            if budget == 500 && sources > 100 {
+                assert!(summary.tokens * 10 > budget * 8, "room is left in {budget}: {summary:?}");
+            }
+            assert_eq!(mentioned_tool_count(&summary.text).unwrap_or(summary.tools), summary.tools, "{}", summary.text);
+        }
+    }
+}
+
+/// Number of tools that a summary accounts for: named ones and those counted as more; `None` without source lines.
+fn mentioned_tool_count(text: &str) -> Option<usize> {
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("source_") && line.contains(": ")).collect();
+    let named = |line: &&str| line.split(" (+").next().unwrap_or_default().matches(", ").count() + 1;
+    let number =
+        |text: &str| text.split(' ').next().and_then(|number| number.parse::<usize>().ok()).unwrap_or_default();
+    let more = |line: &&str| line.split_once(" (+").map_or(0, |(_, more)| number(more));
+    let others = text.lines().find_map(|line| line.strip_prefix("and ")).map_or(0, number);
+    (!lines.is_empty()).then(|| lines.iter().map(|line| named(line) + more(line)).sum::<usize>() + others)
+}
+
+#[test]
+fn a_budget_of_zero_is_rejected() {
+    assert_eq!(SummaryBudget::from_tokens(0).unwrap_err().code, Code::BadRequest);
+    assert_eq!(SummaryBudget::default().tokens(), 500);
+}

@@ -1,0 +1,224 @@
+//! Reads the key `auth` of a source. Messages never quote a value, which may be a secret.
+//!
+//! ```text
+//! auth: { bearer: "${env:TOKEN}" }
+//! auth: { basic: { user: ada, password: "${env:PASSWORD}" } }
+//! auth: { api_key: { name: X-Api-Key, in: header, value: "${env:KEY}" } }
+//! auth: { oauth2: { token_url: https://h/token, client_id: a, client_secret: "${env:SECRET}", scopes: [read] } }
+//! auth: { schemes: { petstore_key: { bearer: "${env:TOKEN}" } } }
+//! ```
+//!
+//! Values may contain references and are only checked for what no value can repair, such as a line break in a header.
+//! Credentials are resolved and sent by the connectors.
+
+use std::collections::BTreeMap;
+
+use toolcrib_core::source::{Auth, KeyLocation};
+
+use super::header::{check_header_name, check_header_value};
+use super::node::{ConfigNode, NodeValue, join_key};
+use super::reader::{ConfigReader, Section, format_alternatives};
+use super::url_check;
+
+/// Authentication methods that a kind of source supports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AuthMethods {
+    /// Methods with a fixed credential: `bearer`, `basic`, `api_key`. For MCP servers.
+    Static,
+    /// Also `oauth2`. Inside `schemes`, which cannot be nested.
+    WithOauth2,
+    /// Also `schemes`, by the names of an OpenAPI document. For OpenAPI sources.
+    All,
+}
+
+/// In the order of [`AuthMethods`]: each variant allows a prefix of this list.
+pub(super) const AUTH_METHOD_KEYS: [&str; 5] = ["bearer", "basic", "api_key", "oauth2", "schemes"];
+/// Values of `in` for an API key.
+const KEY_LOCATIONS: [(&str, KeyLocation); 3] =
+    [("header", KeyLocation::Header), ("query", KeyLocation::Query), ("cookie", KeyLocation::Cookie)];
+
+/// Reads `auth`, if the source has it.
+pub(super) fn read(reader: &mut ConfigReader<'_>, source: &Section<'_>, allowed: AuthMethods) -> Option<Auth> {
+    read_auth(reader, source.get("auth")?, &join_key(&source.path, "auth"), allowed)
+}
+
+/// Reports a header that is set both in `headers` and by `auth`.
+/// One of the two would be sent and the other silently lost. Names of headers are compared without regard to case.
+pub(super) fn reject_duplicate_header(
+    reader: &mut ConfigReader<'_>,
+    section: &Section<'_>,
+    headers: &BTreeMap<String, String>,
+    auth: Option<&Auth>,
+) {
+    let auth_headers = auth.map(header_names).unwrap_or_default();
+    let is_duplicate = |auth_header: &&&str| headers.keys().any(|name| name.eq_ignore_ascii_case(auth_header));
+    if let Some(name) = auth_headers.iter().find(is_duplicate) {
+        let line = section.entry("auth").map_or(section.line, |entry| entry.line);
+        let message = format!("`auth` and `headers` both set `{name}`; keep one");
+        reader.error(line, &section.path, message);
+    }
+}
+
+/// Names of the headers that an authentication method sets.
+/// Empty for an API key in the query or in a cookie.
+fn header_names(auth: &Auth) -> Vec<&str> {
+    match auth {
+        Auth::Bearer(_) | Auth::Basic { .. } | Auth::Oauth2 { .. } => vec!["Authorization"],
+        Auth::ApiKey { name, location: KeyLocation::Header, .. } => vec![name],
+        Auth::ApiKey { location: KeyLocation::Query | KeyLocation::Cookie, .. } => Vec::new(),
+        Auth::Schemes(schemes) => schemes.values().flat_map(header_names).collect(),
+    }
+}
+
+/// Reads one authentication method: a map with exactly one of the allowed keys.
+/// Methods of another kind of source are recognised too, so that the message can say where they belong.
+fn read_auth(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str, allowed: AuthMethods) -> Option<Auth> {
+    let section = reader.as_section(node, path)?;
+    reader.report_unknown_keys(&section, &AUTH_METHOD_KEYS);
+    let present: Vec<&str> = AUTH_METHOD_KEYS.into_iter().filter(|method| section.has(method)).collect();
+    let method = match present.as_slice() {
+        [method] => *method,
+        [] => {
+            reader.error(section.line, path, format!("needs one of {}", format_alternatives(allowed.keys())));
+            return None;
+        }
+        [first, second, ..] => {
+            reader.error(section.line, path, format!("`{first}` and `{second}` are mutually exclusive; keep one"));
+            return None;
+        }
+    };
+    let node = section.get(method)?;
+    let path = join_key(path, method);
+    if !allowed.keys().contains(&method) {
+        reader.error(node.line, &path, allowed.rejection_message());
+        return None;
+    }
+    match method {
+        "bearer" => {
+            let token = reader.read_scalar(node, &path)?;
+            check_header_value(reader, node.line, &path, &token);
+            Some(Auth::Bearer(token))
+        }
+        "basic" => read_basic(reader, node, &path),
+        "api_key" => read_api_key(reader, node, &path),
+        "oauth2" => read_oauth2(reader, node, &path),
+        _ => read_schemes(reader, node, &path),
+    }
+}
+
+impl AuthMethods {
+    /// Returns the allowed keys.
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            AuthMethods::Static => &AUTH_METHOD_KEYS[..3],
+            AuthMethods::WithOauth2 => &AUTH_METHOD_KEYS[..4],
+            AuthMethods::All => &AUTH_METHOD_KEYS,
+        }
+    }
+
+    /// Explains why a method of another kind of source is not allowed here.
+    fn rejection_message(self) -> &'static str {
+        match self {
+            AuthMethods::Static => "belongs to a source with `openapi`; beside `url` use `bearer` with a token",
+            AuthMethods::WithOauth2 | AuthMethods::All => {
+                "cannot be nested in `schemes`; list the schemes side by side"
+            }
+        }
+    }
+}
+
+/// Reads a map of scheme names to authentication methods.
+/// Whether the document has these schemes is known only when it is read. A scheme with an error is left out.
+fn read_schemes(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
+    let section = reader.as_section(node, path)?;
+    if section.entries.is_empty() {
+        reader.error(section.line, path, "lists no scheme; use the names under `securitySchemes` in the document");
+        return None;
+    }
+    let mut schemes = BTreeMap::new();
+    for entry in section.entries {
+        if let Some(auth) = read_auth(reader, &entry.node, &join_key(path, &entry.key), AuthMethods::WithOauth2) {
+            schemes.insert(entry.key.clone(), auth);
+        }
+    }
+    Some(Auth::Schemes(schemes))
+}
+
+/// Reads the OAuth 2.0 client credentials grant.
+fn read_oauth2(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
+    let section = reader.as_section(node, path)?;
+    reader.report_unknown_keys(&section, &["token_url", "client_id", "client_secret", "scopes"]);
+    // All keys are read before the first `?`, so that one pass reports all missing ones.
+    let token_url = read_required(reader, &section, "token_url");
+    let client_id = read_required(reader, &section, "client_id");
+    let client_secret = read_required(reader, &section, "client_secret");
+    let scopes = read_scopes(reader, &section);
+    if let (Some(url), Some(node)) = (&token_url, section.get("token_url"))
+        && let Some(message) = url_check::find_url_error(url)
+    {
+        reader.error(node.line, &join_key(path, "token_url"), message);
+    }
+    Some(Auth::Oauth2 { token_url: token_url?, client_id: client_id?, client_secret: client_secret?, scopes })
+}
+
+/// Reads `scopes`: a list, or one text with spaces in between as in OAuth 2.0.
+fn read_scopes(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Vec<String> {
+    match section.get("scopes").map(|node| &node.value) {
+        Some(NodeValue::Text(text)) => text.split_whitespace().map(str::to_owned).collect(),
+        Some(NodeValue::Null | NodeValue::Bool(..) | NodeValue::Number(_) | NodeValue::List(_) | NodeValue::Map(_))
+        | None => reader.read_list(section, "scopes"),
+    }
+}
+
+/// Reads HTTP basic authentication.
+fn read_basic(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
+    let section = reader.as_section(node, path)?;
+    reader.report_unknown_keys(&section, &["user", "password"]);
+    let user = read_required(reader, &section, "user");
+    let password = read_required(reader, &section, "password");
+    Some(Auth::Basic { user: user?, password: password? })
+}
+
+/// Reads an API key, sent in a header unless `in` says otherwise.
+/// Name and value are checked for the place where they are sent.
+fn read_api_key(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
+    let section = reader.as_section(node, path)?;
+    reader.report_unknown_keys(&section, &["name", "in", "value"]);
+    let name = read_required(reader, &section, "name");
+    let value = read_required(reader, &section, "value");
+    let location = match section.get("in") {
+        Some(node) => reader.read_choice(node, &join_key(path, "in"), &KEY_LOCATIONS),
+        None => Some(KeyLocation::Header),
+    };
+    let name = name?;
+    let location = location?;
+    let value = value?;
+    match location {
+        KeyLocation::Header => check_header_name(reader, section.line, &join_key(path, "name"), &name),
+        KeyLocation::Cookie => check_header_value(reader, section.line, &join_key(path, "name"), &name),
+        // Unlike headers, a query parameter may contain any characters.
+        KeyLocation::Query => return Some(Auth::ApiKey { name, location, value }),
+    }
+    check_header_value(reader, section.line, &join_key(path, "value"), &value);
+    Some(Auth::ApiKey { name, location, value })
+}
+
+/// Reads a required scalar and reports it if it is missing.
+fn read_required(reader: &mut ConfigReader<'_>, section: &Section<'_>, key: &str) -> Option<String> {
+    match section.get(key) {
+        Some(node) => reader.read_scalar(node, &join_key(&section.path, key)),
+        None => {
+            reader.error(section.line, &section.path, format!("needs `{key}`"));
+            None
+        }
+    }
+}
+
+/// Name of a location in the configuration.
+pub(super) fn key_location_name(location: KeyLocation) -> &'static str {
+    match location {
+        KeyLocation::Header => "header",
+        KeyLocation::Query => "query",
+        KeyLocation::Cookie => "cookie",
+    }
+}

@@ -1,0 +1,532 @@
+//! Configuration files: parses YAML, TOML or JSON text into sources, defaults and settings of the server.
+//!
+//! Every value keeps its file and line, and all errors of a file are reported at once. An invalid source does not
+//! invalidate the file: it is listed with its errors. This module does no I/O: finding and reading files and resolving
+//! `${env:…}` references is done by the library.
+//!
+//! Three layers, each in its own modules:
+//!
+//! 1. `node` turns the text into one syntax tree for all syntaxes, in which every value knows its line.
+//! 2. `reader` takes typed values out of the tree and collects diagnostics; `source`, `settings`, `auth`, `openapi` and
+//!    `narrowing` say which keys exist and what they mean.
+//! 3. [`Config::merge_over`] combines the project's file with the user's. `overrides` changes single sources
+//!    afterwards, for one process.
+//!
+//! The other direction, from a source to the keys of a file, is `source_keys`; `show` and `export` use it, and
+//! `secret_mask` hides literals in it. `trust` decides which changes of a project's file need approval.
+//!
+//! ```text
+//! sources:
+//!   github: { command: npx, args: [-y, server-github], env: { TOKEN: "${env:GITHUB_TOKEN}" } }
+//! defaults: { ttl: 10m }
+//! ```
+
+pub mod client;
+pub mod diagnostic;
+pub mod overrides;
+pub mod reference;
+pub mod show;
+pub mod size;
+
+mod auth;
+mod export;
+mod header;
+mod inline_source;
+mod narrowing;
+pub(crate) mod node;
+mod openapi;
+mod path;
+mod reader;
+mod secret_mask;
+mod settings;
+mod source;
+mod source_keys;
+mod trust;
+mod url_check;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+pub use client::McpClientKind;
+pub use diagnostic::ConfigDiagnostic;
+pub use export::{export, export_json, masked_keys};
+pub use inline_source::parse_source;
+pub use narrowing::Narrowing;
+pub use node::yaml_to_json;
+pub use overrides::{Override, Overrides, overrides_from_env};
+pub use source_keys::Secrets;
+pub use trust::{LocalDocument, TrustedFile, settings_to_trust};
+
+use node::{ConfigNode, join_key};
+use reader::ConfigReader;
+use toolcrib_core::source::{Source, SourceId, SourceSettings};
+
+/// Content of one configuration file, or of several merged with [`Config::merge_over`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    /// Declared sources, invalid ones included, in file order.
+    pub sources: Vec<ConfiguredSource>,
+    /// Restrictions on sources that this file does not declare itself, applied when it is merged over another.
+    pub narrowings: Vec<Narrowing>,
+    /// Settings for sources that do not set them.
+    pub defaults: SourceSettings,
+    /// How the catalogue is presented to MCP clients.
+    pub expose: Expose,
+    /// Whether HTTP requests may declare sources that start programs.
+    pub allow_commands: bool,
+    /// Whether an administrator may declare sources at private addresses over the network.
+    pub allow_private_sources: bool,
+    /// Local processes that may connect without a token.
+    pub identity: Identity,
+    /// When missing and stale tool lists are fetched.
+    pub warm: WarmPolicy,
+    /// Problems that do not prevent the configuration from being used.
+    pub warnings: Vec<ConfigDiagnostic>,
+    /// Where each key of `defaults`, `expose` and `identity`, and each scalar at top level, was set, by its key path
+    /// such as `defaults.ttl`. A key without an entry has its default value.
+    pub origins: BTreeMap<String, ConfigOrigin>,
+}
+
+/// Source declared in a file. An invalid one keeps its errors, so that it can be listed without affecting the others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConfiguredSource {
+    /// Normalised name, or a placeholder if the name cannot be normalised.
+    pub id: SourceId,
+    /// Name in the file, of which `id` is the normalised form.
+    /// Messages use it, because users search for it in their file.
+    pub original_name: String,
+    /// The source, or its errors.
+    pub source: Result<Source, Vec<ConfigDiagnostic>>,
+    /// Display name of the file that declares it.
+    pub file: String,
+    /// Line of its name in that file, counted from one.
+    pub line: usize,
+}
+
+/// How the catalogue is exposed to agents (key `expose`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expose {
+    /// Which tools `tools/list` returns.
+    pub mode: ExposeMode,
+    /// In [`ExposeMode::Auto`], a catalogue of fewer tokens than this is listed in full.
+    /// Counted for the tools as MCP lists them.
+    pub full_below_tokens: u32,
+    /// Globs of tool names that are listed in every mode.
+    /// They are added to the globs of single sources.
+    pub essential: Vec<String>,
+    /// Whether tool names have the prefix of their source: `source__tool`.
+    pub prefix: bool,
+}
+
+/// Which tools an MCP client finds in `tools/list`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExposeMode {
+    /// `Full` for a small catalogue, `Search` for a large one.
+    Auto,
+    /// Only the meta tools for search, and the essential tools.
+    Search,
+    /// Every visible tool.
+    Full,
+}
+
+impl ExposeMode {
+    /// All modes, for messages and help.
+    pub const ALL: [ExposeMode; 3] = [ExposeMode::Auto, ExposeMode::Search, ExposeMode::Full];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ExposeMode::Auto => "auto",
+            ExposeMode::Search => "search",
+            ExposeMode::Full => "full",
+        }
+    }
+
+    /// Parses the name of a mode.
+    pub fn parse(text: &str) -> Option<ExposeMode> {
+        ExposeMode::ALL.into_iter().find(|mode| mode.as_str() == text)
+    }
+}
+
+/// When `serve` and `mcp` discover sources whose tool list is missing or stale (key `warm`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WarmPolicy {
+    /// At the first tool list or search.
+    #[default]
+    Demand,
+    /// When an MCP client connects.
+    Client,
+    /// At startup.
+    Start,
+}
+
+impl WarmPolicy {
+    /// All policies, for messages.
+    pub const ALL: [WarmPolicy; 3] = [WarmPolicy::Demand, WarmPolicy::Client, WarmPolicy::Start];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WarmPolicy::Demand => "demand",
+            WarmPolicy::Client => "client",
+            WarmPolicy::Start => "start",
+        }
+    }
+}
+
+/// How clients are identified (key `identity`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Identity {
+    pub loopback: LoopbackAccess,
+}
+
+/// Local processes that may connect without a token, ordered from permissive to strict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum LoopbackAccess {
+    /// Every local process.
+    Open,
+    /// Processes of the same user and of root, except those that Toolcrib itself started.
+    #[default]
+    Owner,
+    /// None: every client needs a token.
+    Token,
+}
+
+impl LoopbackAccess {
+    /// All values, the default first, as messages list them.
+    pub const ALL: [LoopbackAccess; 3] = [LoopbackAccess::Owner, LoopbackAccess::Open, LoopbackAccess::Token];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LoopbackAccess::Open => "open",
+            LoopbackAccess::Owner => "owner",
+            LoopbackAccess::Token => "token",
+        }
+    }
+}
+
+/// File and line where a key was set, for messages and `toolcrib config`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigOrigin {
+    /// Display name of the file.
+    pub file: String,
+    /// Line of the key, counted from one.
+    pub line: usize,
+}
+
+/// Which program a configuration file was written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigDialect {
+    /// Unknown keys are errors.
+    Toolcrib,
+    /// Another MCP client: unknown keys are warnings; `disabled` and `${workspaceFolder}` are understood.
+    Client,
+}
+
+/// File format. JSON allows comments and trailing commas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Syntax {
+    Yaml,
+    Toml,
+    Json,
+}
+
+/// Top-level keys that hold the map of sources: Toolcrib's, most clients', and VS Code's.
+/// All three are accepted in every file, so that a client's file can be used as it is.
+const SOURCE_MAP_KEYS: [&str; 3] = ["sources", "mcpServers", "servers"];
+/// Top-level keys that occur only in Toolcrib's own files.
+/// One of them marks a file as Toolcrib's, in which a misspelled key is an error.
+const TOOLCRIB_KEYS: [&str; 7] =
+    ["sources", "defaults", "expose", "allow_commands", "allow_private_sources", "identity", "warm"];
+/// All known top-level keys, for "did you mean".
+const TOP_LEVEL_KEYS: [&str; 10] = [
+    "sources",
+    "mcpServers",
+    "servers",
+    "defaults",
+    "expose",
+    "allow_commands",
+    "allow_private_sources",
+    "identity",
+    "warm",
+    "$schema",
+];
+
+impl Config {
+    /// Parses a file, detecting syntax and dialect from its name and its keys.
+    /// Fails with all errors outside of single sources; a source with errors is part of the result.
+    pub fn read(text: &str, file: &str, base_dir: &Path) -> Result<Config, Vec<ConfigDiagnostic>> {
+        let syntax = Syntax::from_file_name(file);
+        let root = node::parse(text, file, syntax)?;
+        Config::from_node(&root, file, base_dir, ConfigDialect::detect(file, &root))
+    }
+
+    /// Parses a file of known syntax and dialect.
+    ///
+    /// `file` is the name shown in messages; relative paths are resolved against `base_dir`. All errors at top level,
+    /// in `defaults` and in `expose` are returned together; errors of a source are stored in its [`ConfiguredSource`].
+    pub fn parse(
+        text: &str,
+        file: &str,
+        base_dir: &Path,
+        syntax: Syntax,
+        dialect: ConfigDialect,
+    ) -> Result<Config, Vec<ConfigDiagnostic>> {
+        Config::from_node(&node::parse(text, file, syntax)?, file, base_dir, dialect)
+    }
+
+    /// Reads all top-level keys. Continues after errors, so that one pass reports them all.
+    fn from_node(
+        root: &ConfigNode,
+        file: &str,
+        base_dir: &Path,
+        dialect: ConfigDialect,
+    ) -> Result<Config, Vec<ConfigDiagnostic>> {
+        let mut reader = ConfigReader::new(file, base_dir, dialect);
+        let mut config = Config::default();
+        let Some(top) = reader.as_section(root, "") else { return Err(reader.errors) };
+        for entry in top.entries {
+            match entry.key.as_str() {
+                key if SOURCE_MAP_KEYS.contains(&key) => {
+                    let (sources, narrowings) = read_sources(&mut reader, &entry.node, key, None);
+                    config.sources.extend(sources);
+                    config.narrowings.extend(narrowings);
+                }
+                "defaults" => {
+                    let Some(section) = reader.as_section(&entry.node, "defaults") else { continue };
+                    config.defaults = settings::read_defaults(&mut reader, &section);
+                    config.origins.extend(collect_origins(file, &entry.node, "defaults"));
+                }
+                "expose" => {
+                    let Some(section) = reader.as_section(&entry.node, "expose") else { continue };
+                    config.expose = settings::read_expose(&mut reader, &section);
+                    config.origins.extend(collect_origins(file, &entry.node, "expose"));
+                }
+                key @ ("allow_commands" | "allow_private_sources") => {
+                    let allowed = reader.read_bool(&top, key).unwrap_or(false);
+                    if key == "allow_commands" {
+                        config.allow_commands = allowed;
+                    } else {
+                        config.allow_private_sources = allowed;
+                    }
+                    let origin = ConfigOrigin { file: file.to_owned(), line: entry.line };
+                    config.origins.extend((!entry.node.is_null()).then(|| (entry.key.clone(), origin)));
+                }
+                "identity" => {
+                    let Some(section) = reader.as_section(&entry.node, "identity") else { continue };
+                    config.identity = settings::read_identity(&mut reader, &section);
+                    config.origins.extend(collect_origins(file, &entry.node, "identity"));
+                }
+                "warm" => {
+                    let choices = WarmPolicy::ALL.map(|warm| (warm.as_str(), warm));
+                    let warm = top.get("warm").and_then(|node| reader.read_choice(node, "warm", &choices));
+                    config.warm = warm.unwrap_or_default();
+                    let origin = ConfigOrigin { file: file.to_owned(), line: entry.line };
+                    config.origins.extend((!entry.node.is_null()).then(|| (entry.key.clone(), origin)));
+                }
+                "inputs" if dialect == ConfigDialect::Client => {
+                    reader.warn(
+                        entry.line,
+                        "inputs",
+                        "prompting is not supported; use `${env:NAME}` instead of an input",
+                    );
+                }
+                key if TOP_LEVEL_KEYS.contains(&key) => {}
+                key => {
+                    let near = toolcrib_core::text::did_you_mean(key, TOP_LEVEL_KEYS);
+                    reader.error_or_warn(entry.line, "", format!("unknown key `{key}`{near}"));
+                }
+            }
+        }
+        reject_duplicate_ids(&mut reader, &config.sources);
+        config.warnings = reader.warnings;
+        if reader.errors.is_empty() { Ok(config) } else { Err(reader.errors) }
+    }
+
+    /// Merges this configuration over one of lower precedence, such as a project's file over the user's.
+    ///
+    /// A source of the same id replaces the lower one as a whole, except that the `tools` rules of the lower one still
+    /// restrict it: a project cannot lift a restriction of the user. A [`Narrowing`] restricts the lower source in
+    /// place. `defaults`, `expose` and top-level scalars are merged key by key.
+    pub fn merge_over(mut self, mut lower: Config) -> Config {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.append(&mut lower.warnings);
+        warnings.extend(narrowing::apply(&self.narrowings, &mut lower.sources));
+        let is_narrowed = |id: &SourceId| self.narrowings.iter().any(|narrowing| narrowing.id == *id);
+        let is_in_lower = |id: &SourceId| lower.sources.iter().any(|source| source.id == *id);
+        // A narrowing is also listed as an invalid source. Where it applied, the lower source takes its place.
+        let mut sources: Vec<ConfiguredSource> =
+            self.sources.into_iter().filter(|source| !(is_narrowed(&source.id) && is_in_lower(&source.id))).collect();
+        for lower_source in lower.sources {
+            let Some(upper_source) = sources.iter_mut().find(|source| source.id == lower_source.id) else {
+                sources.push(lower_source);
+                continue;
+            };
+            match (&mut upper_source.source, lower_source.source) {
+                (Ok(redefined), Ok(lower)) => {
+                    let rules = std::mem::take(&mut redefined.settings.tools);
+                    redefined.settings.tools = rules.restricted_by(lower.settings.tools);
+                }
+                // The lower source cannot be read, so its restrictions are unknown. Fail closed.
+                (Ok(_), Err(errors)) => upper_source.source = Err(errors),
+                (Err(_), Ok(_) | Err(_)) => {}
+            }
+        }
+        // A key takes precedence only where the upper file set it; its default does not override the lower file.
+        let is_set = |key: &str| self.origins.contains_key(&format!("expose.{key}"));
+        let expose = Expose {
+            mode: if is_set("mode") { self.expose.mode } else { lower.expose.mode },
+            full_below_tokens: if is_set("full_below_tokens") {
+                self.expose.full_below_tokens
+            } else {
+                lower.expose.full_below_tokens
+            },
+            essential: if is_set("essential") { self.expose.essential } else { lower.expose.essential },
+            prefix: if is_set("prefix") { self.expose.prefix } else { lower.expose.prefix },
+        };
+        let has = |key: &str| self.origins.contains_key(key);
+        let allow_commands = if has("allow_commands") { self.allow_commands } else { lower.allow_commands };
+        let allow_private_sources =
+            if has("allow_private_sources") { self.allow_private_sources } else { lower.allow_private_sources };
+        let identity = if has("identity.loopback") { self.identity } else { lower.identity };
+        let warm = if has("warm") { self.warm } else { lower.warm };
+        let mut origins = lower.origins;
+        origins.extend(self.origins);
+        Config {
+            sources,
+            // All of them have been applied to the sources below.
+            narrowings: Vec::new(),
+            defaults: self.defaults.with_defaults(&lower.defaults),
+            expose,
+            allow_commands,
+            allow_private_sources,
+            identity,
+            warm,
+            warnings,
+            origins,
+        }
+    }
+
+    /// Returns the sources without errors.
+    pub fn valid_sources(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().filter_map(|configured| configured.source.as_ref().ok())
+    }
+}
+
+/// Reads a map of sources. Errors stay with their source, even where its name cannot become an id. An entry that only
+/// narrows a source is listed as an invalid source too, for the case that no lower configuration has that source.
+/// `client` selects the keys of one MCP client; `None` where the file does not tell which client wrote it.
+fn read_sources(
+    reader: &mut ConfigReader<'_>,
+    node: &ConfigNode,
+    path: &str,
+    client: Option<McpClientKind>,
+) -> (Vec<ConfiguredSource>, Vec<Narrowing>) {
+    let mut sources = Vec::new();
+    let mut narrowings = Vec::new();
+    let Some(section) = reader.as_section(node, path) else { return (sources, narrowings) };
+    for entry in section.entries {
+        let path = join_key(path, &entry.key);
+        let id = match SourceId::from_name(&entry.key) {
+            Ok(id) => id,
+            Err(error) => {
+                let diagnostic = ConfigDiagnostic::new(reader.file, entry.line, &section.path, &error.message);
+                sources.push(ConfiguredSource {
+                    // Derived from the whole name, so that two such sources do not get the same id.
+                    id: SourceId::placeholder(&entry.key),
+                    original_name: entry.key.clone(),
+                    source: Err(vec![diagnostic]),
+                    file: reader.file.to_owned(),
+                    line: entry.line,
+                });
+                continue;
+            }
+        };
+        // A reader per source, so that its errors can be told from those of the file.
+        let mut source_reader = ConfigReader::new(reader.file, reader.base_dir, reader.dialect);
+        let rewritten;
+        let node = match reader.dialect {
+            ConfigDialect::Toolcrib => &entry.node,
+            ConfigDialect::Client => {
+                rewritten = client::rewrite(&mut source_reader, client, &entry.node, &path);
+                &rewritten
+            }
+        };
+        let source = if narrowing::is_narrowing(node) {
+            narrowings.extend(narrowing::read(&mut source_reader, &id, node, &path));
+            None
+        } else {
+            source::read(&mut source_reader, &id, node, &path)
+        };
+        reader.warnings.append(&mut source_reader.warnings);
+        let source = source.filter(|_| source_reader.errors.is_empty()).ok_or(source_reader.errors);
+        let original_name = entry.key.clone();
+        let file = reader.file.to_owned();
+        sources.push(ConfiguredSource { id, original_name, source, file, line: entry.line });
+    }
+    (sources, narrowings)
+}
+
+/// Reports names that normalise to the same id, such as `My-Server` and `my_server`.
+/// One of them would silently replace the other, and their tools would share a prefix.
+fn reject_duplicate_ids(reader: &mut ConfigReader<'_>, sources: &[ConfiguredSource]) {
+    let mut seen: BTreeMap<&SourceId, &ConfiguredSource> = BTreeMap::new();
+    for source in sources {
+        let Some(first) = seen.insert(&source.id, source) else { continue };
+        let message = format!(
+            "`{}` and `{}` (line {}) both become the source `{}`; rename one",
+            source.original_name, first.original_name, first.line, source.id
+        );
+        reader.error(source.line, "sources", message);
+    }
+}
+
+/// Returns the origin of each key of a section. A key that is null counts as unset.
+fn collect_origins(file: &str, node: &ConfigNode, path: &str) -> Vec<(String, ConfigOrigin)> {
+    let entries = node.entries().iter().filter(|entry| !entry.node.is_null());
+    entries
+        .map(|entry| (join_key(path, &entry.key), ConfigOrigin { file: file.to_owned(), line: entry.line }))
+        .collect()
+}
+
+impl Default for Expose {
+    fn default() -> Expose {
+        Expose { mode: ExposeMode::Auto, full_below_tokens: 4000, essential: Vec::new(), prefix: true }
+    }
+}
+
+impl Syntax {
+    /// Detects the syntax by file extension; YAML, a superset of JSON, where the extension is unknown.
+    /// The extension is compared without regard to case.
+    pub fn from_file_name(file: &str) -> Syntax {
+        let extension = file.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+        match extension.as_str() {
+            "json" | "jsonc" | "json5" => Syntax::Json,
+            "toml" => Syntax::Toml,
+            _ => Syntax::Yaml,
+        }
+    }
+}
+
+impl ConfigDialect {
+    /// `.mcp.json` is a client's file and `toolcrib.…` is Toolcrib's. Any other file is a client's if it has the keys
+    /// of clients and none that only Toolcrib has.
+    fn detect(file: &str, root: &ConfigNode) -> ConfigDialect {
+        let name = file.rsplit(['/', '\\']).next().unwrap_or_default();
+        let has = |keys: &[&str]| keys.iter().any(|key| root.entries().iter().any(|entry| entry.key == *key));
+        let has_client_keys_only = has(&["mcpServers", "servers"]) && !has(&TOOLCRIB_KEYS);
+        if name == ".mcp.json" || (has_client_keys_only && !name.starts_with("toolcrib.")) {
+            ConfigDialect::Client
+        } else {
+            ConfigDialect::Toolcrib
+        }
+    }
+}
+
+impl fmt::Display for ConfigOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Reads the settings of a source and the sections `defaults`, `expose` and `identity`.
+//!
+//! A setting that is absent stays `None`: which default applies is decided at use, after `defaults` of the project and
+//! of the user are merged ([`SourceSettings::with_defaults`]). The accepted words are tables here, and the functions at
+//! the end write the same words back.
+
+use toolcrib_core::policy::{Rule, Rules, Verdict};
+use toolcrib_core::source::{Lifecycle, OnConflict, ResultText, SourceSettings};
+use toolcrib_core::text::did_you_mean;
+
+use super::node::{ConfigNode, NodeValue, join_key};
+use super::reader::{ConfigReader, Section, ZeroDuration};
+use super::{Expose, ExposeMode, Identity, LoopbackAccess, source};
+
+/// Keys that are allowed both under `defaults` and on a source.
+pub(super) const DEFAULTS_KEYS: [&str; 10] = [
+    "ttl",
+    "connect_timeout",
+    "first_start_timeout",
+    "discovery_timeout",
+    "call_timeout",
+    "idle",
+    "result_limit",
+    "on_conflict",
+    "lifecycle",
+    "results",
+];
+/// Keys of the section `identity`.
+pub(super) const IDENTITY_KEYS: [&str; 1] = ["loopback"];
+/// Keys of the section `expose`.
+pub(super) const EXPOSE_KEYS: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
+
+/// Values of `on_conflict`.
+const ON_CONFLICT_CHOICES: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
+/// Values of `lifecycle`.
+const LIFECYCLE_CHOICES: [(&str, Lifecycle); 3] =
+    [("shared", Lifecycle::Shared), ("transient", Lifecycle::Transient), ("per_client", Lifecycle::PerClient)];
+/// Values of `results`.
+const RESULTS_CHOICES: [(&str, ResultText); 2] = [("clean", ResultText::Clean), ("raw", ResultText::Raw)];
+/// Values under `tools`, from permissive to strict.
+const VERDICT_CHOICES: [(&str, Verdict); 4] =
+    [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny), ("hide", Verdict::Hide)];
+
+/// Reads all settings of a source. Unknown keys are reported by the caller, which knows those of the kind as well.
+pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
+    SourceSettings {
+        enabled: reader.read_bool(section, "enabled"),
+        title: reader.read_text(section, "title"),
+        tags: reader.read_list(section, "tags"),
+        essential: reader.read_list(section, "essential"),
+        tools: read_rules(reader, section),
+        ..read_shared(reader, section)
+    }
+}
+
+/// Reads `defaults`. Keys that exist only on a source get a message of their own.
+pub(super) fn read_defaults(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
+    for entry in section.entries.iter().filter(|entry| !DEFAULTS_KEYS.contains(&entry.key.as_str())) {
+        let message = if source::SOURCE_KEYS.contains(&entry.key.as_str()) {
+            format!("`{}` is a key of a source, not of `defaults`", entry.key)
+        } else {
+            format!("unknown key `{}`{}", entry.key, did_you_mean(&entry.key, DEFAULTS_KEYS))
+        };
+        reader.error_or_warn(entry.line, &section.path, message);
+    }
+    read_shared(reader, section)
+}
+
+/// Reads `expose`; keys that are absent have their defaults.
+pub(super) fn read_expose(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Expose {
+    reader.report_unknown_keys(section, &EXPOSE_KEYS);
+    let default = Expose::default();
+    let modes = ExposeMode::ALL.map(|mode| (mode.as_str(), mode));
+    let mode = section.get("mode").and_then(|node| reader.read_choice(node, &join_key(&section.path, "mode"), &modes));
+    Expose {
+        mode: mode.unwrap_or(default.mode),
+        full_below_tokens: reader.read_count(section, "full_below_tokens").unwrap_or(default.full_below_tokens),
+        essential: reader.read_list(section, "essential"),
+        prefix: reader.read_bool(section, "prefix").unwrap_or(default.prefix),
+    }
+}
+
+/// Reads `identity`.
+pub(super) fn read_identity(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Identity {
+    reader.report_unknown_keys(section, &IDENTITY_KEYS);
+    let choices = LoopbackAccess::ALL.map(|loopback| (loopback.as_str(), loopback));
+    let path = join_key(&section.path, "loopback");
+    let loopback = section.get("loopback").and_then(|node| reader.read_choice(node, &path, &choices));
+    Identity { loopback: loopback.unwrap_or_default() }
+}
+
+/// Reads the keys of [`DEFAULTS_KEYS`].
+fn read_shared(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
+    let path_of = |key: &str| join_key(&section.path, key);
+    let lifecycle =
+        section.get("lifecycle").and_then(|node| reader.read_choice(node, &path_of("lifecycle"), &LIFECYCLE_CHOICES));
+    SourceSettings {
+        // Zero is allowed where it has a meaning: always stale, and no idle connection.
+        ttl: reader.read_duration(section, "ttl", ZeroDuration::Allowed),
+        connect_timeout: reader.read_duration(section, "connect_timeout", ZeroDuration::Rejected),
+        first_start_timeout: reader.read_duration(section, "first_start_timeout", ZeroDuration::Rejected),
+        discovery_timeout: reader.read_duration(section, "discovery_timeout", ZeroDuration::Rejected),
+        call_timeout: reader.read_duration(section, "call_timeout", ZeroDuration::Rejected),
+        idle: reader.read_duration(section, "idle", ZeroDuration::Allowed),
+        result_limit: reader.read_size(section, "result_limit"),
+        on_conflict: section
+            .get("on_conflict")
+            .and_then(|node| reader.read_choice(node, &path_of("on_conflict"), &ON_CONFLICT_CHOICES)),
+        lifecycle,
+        results: section
+            .get("results")
+            .and_then(|node| reader.read_choice(node, &path_of("results"), &RESULTS_CHOICES)),
+        ..SourceSettings::default()
+    }
+}
+
+/// Reads `tools`: a map of globs to verdicts, or a list of such maps, of which all but the first only restrict.
+pub(super) fn read_rules(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Rules {
+    let path = join_key(&section.path, "tools");
+    let Some(node) = section.get("tools") else { return Rules::default() };
+    let NodeValue::List(lists) = &node.value else { return read_rule_list(reader, node, &path) };
+    let mut lists =
+        lists.iter().enumerate().map(|(index, list)| read_rule_list(reader, list, &format!("{path}[{index}]")));
+    let own = lists.next().unwrap_or_default();
+    lists.fold(own, Rules::restricted_by)
+}
+
+/// Reads one map of globs to verdicts. Entries with an invalid verdict are reported and skipped.
+/// A source with a skipped entry has an error and is not used, so a mistake in a rule allows nothing.
+fn read_rule_list(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Rules {
+    let Some(globs) = reader.as_section(node, path) else { return Rules::default() };
+    let rules = globs.entries.iter().filter_map(|entry| {
+        let verdict = reader.read_choice(&entry.node, &join_key(path, &entry.key), &VERDICT_CHOICES)?;
+        Some(Rule { glob: entry.key.clone(), verdict })
+    });
+    Rules::new(rules.collect())
+}
+
+/// Name of a lifecycle in the configuration.
+pub(super) fn lifecycle_name(lifecycle: Lifecycle) -> &'static str {
+    match lifecycle {
+        Lifecycle::Shared => "shared",
+        Lifecycle::Transient => "transient",
+        Lifecycle::PerClient => "per_client",
+    }
+}
+
+/// Name of a result mode in the configuration.
+pub(super) fn results_name(results: ResultText) -> &'static str {
+    match results {
+        ResultText::Clean => "clean",
+        ResultText::Raw => "raw",
+    }
+}
+
+/// Name of a conflict policy in the configuration.
+pub(super) fn on_conflict_name(on_conflict: OnConflict) -> &'static str {
+    match on_conflict {
+        OnConflict::Exclude => "exclude",
+        OnConflict::Keep => "keep",
+    }
+}

@@ -1,0 +1,388 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::json;
+use toolcrib_core::policy::{Rule, Rules, Verdict};
+use toolcrib_core::source::{
+    Auth, BuiltinSource, KeyLocation, Lifecycle, OnConflict, OpenApiSource, PollSettings, RemoteSource, ResultText,
+    SourceKind, StdioSource, WorkflowSource,
+};
+
+use super::*;
+
+mod documentation;
+mod error_messages;
+mod openapi;
+mod round_trip;
+
+const SAMPLE: &str = r#"sources:
+  files:   { command: npx, args: [-y, "@modelcontextprotocol/server-filesystem", .], env: { LOG: debug }, cwd: . }
+  docs:    { url: "https://docs.example.com/mcp", headers: { Authorization: "Bearer ${env:DOCS_TOKEN}" } }
+  old:     { url: "https://old.example.com/sse", transport: sse }
+  shop:    { openapi: ./shop.yaml, base_url: "https://shop.example.com", auth: { bearer: "${env:SHOP_TOKEN}" }, include: ["orders*"], exclude: ["*delete*"] }
+  core:    { builtin: all }
+defaults:  { ttl: 5m, connect_timeout: 5s, first_start_timeout: 120s, discovery_timeout: 30s, call_timeout: 60s, idle: 5m, result_limit: 256KiB, on_conflict: exclude }
+expose:    { mode: auto, full_below_tokens: 4000, essential: ["github__create_issue"], prefix: true }
+"#;
+
+fn parse_toolcrib(text: &str) -> Result<Config, Vec<ConfigDiagnostic>> {
+    Config::parse(text, "toolcrib.yaml", Path::new("/p"), Syntax::Yaml, ConfigDialect::Toolcrib)
+}
+
+fn source_id(id: &str) -> SourceId {
+    SourceId::parse(id).unwrap()
+}
+
+fn string_map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// All messages of a file: its errors, or else the errors of its sources and its warnings.
+fn all_messages(outcome: Result<Config, Vec<ConfigDiagnostic>>) -> String {
+    let diagnostics = match outcome {
+        Err(errors) => errors,
+        Ok(config) => {
+            let source_errors = config.sources.into_iter().filter_map(|configured| configured.source.err()).flatten();
+            source_errors.chain(config.warnings).collect()
+        }
+    };
+    diagnostics.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_sample_of_the_contract_is_parsed() {
+    let config = parse_toolcrib(SAMPLE).unwrap();
+    let kinds: Vec<_> = config
+        .sources
+        .iter()
+        .map(|configured| (configured.id.as_str(), configured.line, configured.source.as_ref().ok().map(|s| &s.kind)))
+        .collect();
+    let files = SourceKind::Stdio(StdioSource {
+        command: "npx".into(),
+        args: strings(&["-y", "@modelcontextprotocol/server-filesystem", "."]),
+        env: string_map(&[("LOG", "debug")]),
+        cwd: Some("/p".into()),
+        inherit_env: vec![],
+    });
+    let docs = SourceKind::Http(RemoteSource {
+        url: "https://docs.example.com/mcp".into(),
+        headers: string_map(&[("Authorization", "Bearer ${env:DOCS_TOKEN}")]),
+        auth: None,
+    });
+    let old = SourceKind::Sse(RemoteSource { url: "https://old.example.com/sse".into(), ..RemoteSource::default() });
+    let shop = SourceKind::OpenApi(OpenApiSource {
+        document: "/p/shop.yaml".into(),
+        base_url: Some("https://shop.example.com".into()),
+        auth: Some(Auth::Bearer("${env:SHOP_TOKEN}".into())),
+        include: strings(&["orders*"]),
+        exclude: strings(&["*delete*"]),
+        ..OpenApiSource::default()
+    });
+    let core = SourceKind::Builtin(BuiltinSource { tools: strings(&["all"]), ..BuiltinSource::default() });
+    assert_eq!(
+        kinds,
+        [
+            ("files", 2, Some(&files)),
+            ("docs", 3, Some(&docs)),
+            ("old", 4, Some(&old)),
+            ("shop", 5, Some(&shop)),
+            ("core", 6, Some(&core)),
+        ]
+    );
+    assert_eq!(all_messages(Ok(config.clone())), "");
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    assert_eq!(
+        config.defaults,
+        SourceSettings {
+            ttl: seconds(300),
+            connect_timeout: seconds(5),
+            first_start_timeout: seconds(120),
+            discovery_timeout: seconds(30),
+            call_timeout: seconds(60),
+            idle: seconds(300),
+            result_limit: Some(262_144),
+            on_conflict: Some(OnConflict::Exclude),
+            ..SourceSettings::default()
+        }
+    );
+    assert_eq!(config.expose, Expose { essential: strings(&["github__create_issue"]), ..Expose::default() });
+    assert_eq!(config.origins["defaults.ttl"].to_string(), "toolcrib.yaml:7");
+}
+
+#[test]
+fn every_setting_of_a_source_is_parsed() {
+    let text = r#"
+sources:
+  My-Server:
+    command: ./bin/server
+    args: [--port, 8080, --verbose, yes]
+    env: { N: 1.10, ON: on, NOTHING: , T: "${env:T}" }
+    inherit_env: [AWS_PROFILE]
+    enabled: no
+    title: Mine
+    tags: [a, b]
+    essential: [get_*]
+    tools: { "delete_*": deny, "create_*": ask, x: hide, "*": allow }
+    lifecycle: per_client
+    on_conflict: keep
+    results: raw
+    result_limit: 1MB
+    ttl: 0s
+    call_timeout: 1h30m
+  local:
+    builtin: [url_fetch, file_read]
+    roots: [., ../b, /c, ~/d]
+    allow_private: true
+"#;
+    let config = parse_toolcrib(text).unwrap();
+    let rule = |glob: &str, verdict| Rule { glob: glob.into(), verdict };
+    let mine = Source {
+        id: source_id("my_server"),
+        kind: SourceKind::Stdio(StdioSource {
+            command: "/p/bin/server".into(),
+            args: strings(&["--port", "8080", "--verbose", "yes"]),
+            env: string_map(&[("N", "1.10"), ("ON", "on"), ("T", "${env:T}")]),
+            cwd: None,
+            inherit_env: strings(&["AWS_PROFILE"]),
+        }),
+        settings: SourceSettings {
+            enabled: Some(false),
+            title: Some("Mine".into()),
+            tags: strings(&["a", "b"]),
+            essential: strings(&["get_*"]),
+            tools: Rules::new(vec![
+                rule("delete_*", Verdict::Deny),
+                rule("create_*", Verdict::Ask),
+                rule("x", Verdict::Hide),
+                rule("*", Verdict::Allow),
+            ]),
+            lifecycle: Some(Lifecycle::PerClient),
+            on_conflict: Some(OnConflict::Keep),
+            results: Some(ResultText::Raw),
+            result_limit: Some(1_000_000),
+            ttl: Some(Duration::ZERO),
+            call_timeout: Some(Duration::from_secs(5400)),
+            ..SourceSettings::default()
+        },
+    };
+    let local = SourceKind::Builtin(BuiltinSource {
+        tools: strings(&["url_fetch", "file_read"]),
+        roots: strings(&["/p", "/b", "/c", "${env:HOME}/d"]),
+        allow_private: true,
+    });
+    assert_eq!(config.sources[0].source, Ok(mine));
+    assert_eq!((config.sources[0].original_name.as_str(), config.sources[0].line), ("My-Server", 3));
+    assert_eq!(config.sources[1].source.as_ref().map(|source| &source.kind), Ok(&local));
+    assert_eq!(config.warnings, []);
+}
+
+#[test]
+fn every_authentication_method_is_parsed() {
+    for (auth, expected) in [
+        ("{ bearer: 123 }", Auth::Bearer("123".into())),
+        ("{ basic: { user: me, password: p } }", Auth::Basic { user: "me".into(), password: "p".into() }),
+        (
+            "{ api_key: { name: X-Key, in: query, value: v } }",
+            Auth::ApiKey { name: "X-Key".into(), location: KeyLocation::Query, value: "v".into() },
+        ),
+    ] {
+        let config = parse_toolcrib(&format!("sources: {{ a: {{ url: http://x, auth: {auth} }} }}")).unwrap();
+        let kind =
+            SourceKind::Http(RemoteSource { url: "http://x".into(), auth: Some(expected), ..RemoteSource::default() });
+        assert_eq!(config.sources[0].source.as_ref().unwrap().kind, kind);
+    }
+}
+
+#[test]
+fn the_same_config_may_be_yaml_toml_or_json() {
+    let yaml = parse_toolcrib("sources: { a: { command: x, env: { N: 1 } } }\nexpose: { mode: full }").unwrap();
+    let parse = |text, syntax| {
+        let mut config =
+            Config::parse(text, "toolcrib.yaml", Path::new("/p"), syntax, ConfigDialect::Toolcrib).unwrap();
+        config.sources[0].line = 1;
+        config.origins = yaml.origins.clone();
+        config
+    };
+    let toml = "[expose]\nmode = 'full'\n[sources.a]\ncommand = 'x'\n[sources.a.env]\nN = 1";
+    let json = "{ \"$schema\": \"x\", \"mcpServers\": { \"a\": { \"command\": \"x\", \"env\": { \"N\": 1 } } }, // c\n \
+                \"expose\": { \"mode\": \"full\" }, }";
+    assert_eq!(parse(toml, Syntax::Toml), yaml);
+    assert_eq!(parse(json, Syntax::Json), yaml);
+}
+
+#[test]
+fn an_empty_file_is_an_empty_config() {
+    for text in ["", "# nothing", "{}", "sources:", "sources: {}\ndefaults:\nexpose: ~"] {
+        assert_eq!(parse_toolcrib(text), Ok(Config::default()), "{text}");
+    }
+}
+
+#[test]
+fn a_project_config_wins_over_the_user_config() {
+    let upper =
+        parse_toolcrib("sources: { a: { command: up } }\ndefaults: { ttl: 1m }\nexpose: { prefix: false }").unwrap();
+    let lower = Config::parse(
+        "sources: { A: { url: http://x }, b: { command: low } }\ndefaults: { ttl: 9m, idle: 2m }\n\
+         expose: { prefix: true, mode: search }",
+        "user.yaml",
+        Path::new("/u"),
+        Syntax::Yaml,
+        ConfigDialect::Toolcrib,
+    )
+    .unwrap();
+    let merged = upper.merge_over(lower);
+    let places: Vec<_> = merged.sources.iter().map(|d| (d.id.as_str(), d.file.as_str())).collect();
+    assert_eq!(places, [("a", "toolcrib.yaml"), ("b", "user.yaml")]);
+    assert_eq!(merged.defaults.ttl, Some(Duration::from_secs(60)));
+    assert_eq!(merged.defaults.idle, Some(Duration::from_secs(120)));
+    assert_eq!(merged.expose, Expose { mode: ExposeMode::Search, prefix: false, ..Expose::default() });
+    let origins: Vec<_> = merged.origins.iter().map(|(key, origin)| format!("{key} {origin}")).collect();
+    assert_eq!(
+        origins,
+        [
+            "defaults.idle user.yaml:2",
+            "defaults.ttl toolcrib.yaml:2",
+            "expose.mode user.yaml:3",
+            "expose.prefix toolcrib.yaml:3",
+        ]
+    );
+}
+
+#[test]
+fn a_file_of_another_client_works_unchanged() {
+    let text = r#"{
+  "mcpServers": {
+    "a": { "type": "stdio", "command": "npx", "args": [], "disabled": true, "autoApprove": ["x"] },
+    "b": { "type": "streamable-http", "url": "http://x/${NAME}", "env": {"A": "1"} },
+    "c": { "type": "sse", "url": "http://x", "headers": {"K": "${workspaceFolder}"} }
+  },
+  "theme": "dark",
+  "inputs": []
+}"#;
+    let config = Config::read(text, "x/.mcp.json", Path::new("/p")).unwrap();
+    assert_eq!(Config::read(text, "x/servers.json", Path::new("/p")).unwrap().sources.len(), 3);
+    let kinds: Vec<_> =
+        config.valid_sources().map(|source| (source.kind.transport(), source.settings.enabled)).collect();
+    assert_eq!(kinds, [("stdio", Some(false)), ("http", None), ("sse", None)]);
+    assert_eq!(
+        all_messages(Ok(config)),
+        "x/.mcp.json:3: mcpServers.a: unknown key `autoApprove`; ignored\n\
+         x/.mcp.json:4: mcpServers.b: `env` belongs to a source with `command`, not `url`; ignored\n\
+         x/.mcp.json:7: unknown key `theme`; ignored\n\
+         x/.mcp.json:8: inputs: prompting is not supported; use `${env:NAME}` instead of an input"
+    );
+}
+
+proptest! {
+    #[test]
+    fn parsing_never_panics(text in "\\PC*", lines in "([a-z:{}\\[\\]\", \\n\\-&*<!|>#=.']|sources|command|url|: ){0,60}") {
+        for syntax in [Syntax::Yaml, Syntax::Toml, Syntax::Json] {
+            for dialect in [ConfigDialect::Toolcrib, ConfigDialect::Client] {
+                for text in [&text, &lines, &format!("sources: {lines}")] {
+                    let _ = Config::parse(text, "f", Path::new("/p"), syntax, dialect);
+                }
+            }
+        }
+        for client in McpClientKind::ALL {
+            let _ = client.read(&lines, "f", Path::new("/p"), Path::new("/p"));
+        }
+    }
+}
+
+#[test]
+fn paths_of_file_references_are_relative_to_the_configuration() {
+    let text =
+        "sources: { a: { command: x, env: { T: \"${file:secret.txt}\", U: \"${file:~/u}\", V: \"${file:/v}\" } } }";
+    let config = Config::parse(text, "toolcrib.yaml", Path::new("/p"), Syntax::Yaml, ConfigDialect::Toolcrib).unwrap();
+    let SourceKind::Stdio(stdio) = &config.valid_sources().next().unwrap().kind else { panic!() };
+    let values: Vec<&str> = stdio.env.values().map(String::as_str).collect();
+    assert_eq!(values, ["${file:/p/secret.txt}", "${file:~/u}", "${file:/v}"]);
+}
+
+#[test]
+fn warm_is_parsed_and_the_upper_file_wins() {
+    let read = |text: &str| parse_toolcrib(text).unwrap();
+    assert_eq!(read("sources: {}").warm, WarmPolicy::Demand);
+    for warm in WarmPolicy::ALL {
+        assert_eq!(read(&format!("warm: {}", warm.as_str())).warm, warm);
+    }
+    assert_eq!(read("warm: demand").merge_over(read("warm: start")).warm, WarmPolicy::Demand);
+    assert_eq!(read("sources: {}").merge_over(read("warm: start")).warm, WarmPolicy::Start);
+    assert_eq!(
+        show::show_config(&read("\nwarm: client"))["warm"],
+        json!({ "value": "client", "origin": "toolcrib.yaml:2" })
+    );
+}
+
+#[test]
+fn a_project_can_restrict_a_user_source_and_never_widen_it() {
+    let lower = || {
+        Config::parse(
+            "sources:\n  a: { command: x, tools: { 'delete_*': ask } }\n  off: { command: y, enabled: false }",
+            "user.yaml",
+            Path::new("/u"),
+            Syntax::Yaml,
+            ConfigDialect::Toolcrib,
+        )
+        .unwrap()
+    };
+    let source = |text: &str, id: &str| -> Result<Source, String> {
+        let merged = parse_toolcrib(text).unwrap().merge_over(lower());
+        let configured = merged.sources.into_iter().find(|configured| configured.id.as_str() == id).unwrap();
+        configured.source.map_err(|errors| errors[0].to_string())
+    };
+    let verdict = |source: &Source, tool: &str| source.settings.tools.verdict(&[tool], Verdict::Allow);
+
+    let narrowed =
+        source("sources: { a: { enabled: false, tools: { 'delete_*': allow, create: deny } } }", "a").unwrap();
+    assert_eq!((narrowed.kind.transport(), narrowed.settings.enabled), ("stdio", Some(false)));
+    assert_eq!(verdict(&narrowed, "delete_x"), Verdict::Ask, "`allow` in a narrowing lifts no restriction");
+    assert_eq!(verdict(&narrowed, "create"), Verdict::Deny);
+
+    assert_eq!(source("sources: { off: { enabled: true } }", "off").unwrap().settings.enabled, Some(false));
+    let warnings = parse_toolcrib("sources:\n  off: { enabled: true }").unwrap().merge_over(lower()).warnings;
+    assert_eq!(
+        warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["toolcrib.yaml:2: sources.off.enabled: cannot enable a source that `user.yaml` disables"]
+    );
+
+    let redefined = source("sources: { a: { url: 'http://x', tools: { '*': allow, create: deny } } }", "a").unwrap();
+    assert_eq!(redefined.kind.transport(), "http");
+    assert_eq!(verdict(&redefined, "delete_x"), Verdict::Ask, "the user's rules still apply");
+    assert_eq!(verdict(&redefined, "create"), Verdict::Deny);
+
+    assert_eq!(
+        source("sources:\n  b: { enabled: false }", "b").unwrap_err(),
+        "toolcrib.yaml:2: sources.b: needs one of `command`, `url`, `openapi`, `workflow` or `builtin`, or a source `b` \
+         in your user configuration to restrict"
+    );
+    assert!(
+        parse_toolcrib("sources: { a: { enabled: false } }").unwrap().sources[0].source.is_err(),
+        "a narrowing alone is not a source"
+    );
+    assert!(source("sources: { a: { tools: { x: maybe } } }", "a").unwrap_err().contains("found `maybe`"));
+    let wrong = parse_toolcrib("sources: { a: { comand: x, tools: { 'delete_*': deny } } }").unwrap();
+    let over_wrong = parse_toolcrib("sources: { a: { command: x } }").unwrap().merge_over(wrong);
+    assert!(over_wrong.sources[0].source.is_err(), "unreadable rules of the lower file fail closed");
+}
+
+#[test]
+fn identity_and_private_sources_are_parsed_and_the_upper_file_wins() {
+    let read = |text: &str| parse_toolcrib(text).unwrap();
+    assert_eq!(read("sources: {}").identity.loopback, LoopbackAccess::Owner);
+    for loopback in LoopbackAccess::ALL {
+        assert_eq!(read(&format!("identity: {{ loopback: {} }}", loopback.as_str())).identity.loopback, loopback);
+    }
+    let open = || read("\nidentity:\n  loopback: open\nallow_private_sources: true");
+    assert_eq!(read("identity: { loopback: owner }").merge_over(open()).identity.loopback, LoopbackAccess::Owner);
+    assert!(!read("allow_private_sources: false").merge_over(open()).allow_private_sources);
+    let merged = read("identity: {}").merge_over(open());
+    assert!(merged.identity.loopback == LoopbackAccess::Open && merged.allow_private_sources);
+    let shown = show::show_config(&merged);
+    assert_eq!(shown["identity"], json!({ "loopback": { "value": "open", "origin": "toolcrib.yaml:3" } }));
+    assert_eq!(shown["allow_private_sources"], json!({ "value": true, "origin": "toolcrib.yaml:4" }));
+}

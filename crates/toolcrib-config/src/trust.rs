@@ -1,0 +1,313 @@
+//! Scope of trust in a project's configuration file, and which later changes of the file need approval again: those
+//! that run, contact or allow more than the trusted version. A change that only restricts is covered.
+//!
+//! Each key of a source belongs to one of these groups, and a key that is in no list must stay exactly the same. A key
+//! that is added to Toolcrib later is therefore asked about by default.
+//!
+//! ```text
+//! title, tags, ttl, timeouts       free to change
+//! roots, methods, allow_refs, …    items may be removed
+//! include, include_tags            items may be removed, but not the last one
+//! exclude                          items may be added
+//! enabled, tools                   compared by meaning
+//! command, url, headers, …         must be equal
+//! ```
+//!
+//! This module compares; asking the user and storing the answer is done by the library and the command.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::policy::{DefaultVerdict, Rules, widens};
+use toolcrib_core::source::{Source, SourceId};
+use toolcrib_core::tool::SEPARATOR;
+
+use super::Config;
+use super::source_keys::{Secrets, rules_to_value, source_to_keys};
+
+/// Keys of a source that may change freely: they run, contact and allow nothing.
+const KEYS_WITHOUT_TRUST: [&str; 9] = [
+    "title",
+    "tags",
+    "ttl",
+    "connect_timeout",
+    "first_start_timeout",
+    "discovery_timeout",
+    "call_timeout",
+    "idle",
+    "result_limit",
+];
+
+/// Lists that grant something per item: a subset grants less.
+const GRANT_LISTS: [&str; 5] = ["builtin", "roots", "inherit_env", "methods", "allow_refs"];
+/// Lists that select tools: a subset selects less, but an empty list selects everything.
+const SELECTION_LISTS: [&str; 2] = ["include", "include_tags"];
+/// The list of exclusions: a superset selects less.
+const EXCLUDE_LIST: &str = "exclude";
+
+/// Trusted state of a project's file. Values are stored as hashes, since some are secret.
+/// The rules on tools are stored in full, because whether they widen cannot be told from a hash.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TrustedFile {
+    /// Hashes of `defaults`, `expose` and other top-level keys that the file sets.
+    settings: BTreeMap<String, Fingerprint>,
+    /// Top-level switches that are on and allow more, such as `allow_commands`.
+    switches: BTreeSet<String>,
+    /// Sources that the file declares itself.
+    sources: BTreeMap<SourceId, TrustedSource>,
+    /// Restrictions on sources of the user's file. They apply even while a changed file waits for approval.
+    narrowings: BTreeMap<SourceId, TrustedNarrowing>,
+}
+
+/// Trusted state of one source.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct TrustedSource {
+    /// Hash of each key that must stay exactly the same.
+    keys: BTreeMap<String, Fingerprint>,
+    /// Hashes of the items of lists that may be narrowed.
+    lists: BTreeMap<String, BTreeSet<Fingerprint>>,
+    /// Disabling a source needs no approval, enabling it does.
+    enabled: bool,
+    tools: Rules,
+    /// `None` for a source whose targets do not depend on a file of the project.
+    #[serde(default)]
+    document: Option<LocalDocument>,
+}
+
+/// Trusted restriction on a source of another file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct TrustedNarrowing {
+    enabled: Option<bool>,
+    tools: Rules,
+}
+
+/// Targets that a local document of the project leads to, or the roots of built-in tools. The credentials of the source
+/// are sent to these targets only.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LocalDocument {
+    /// The origins that an OpenAPI document sends requests to, the source descriptions of an Arazzo document, or the
+    /// directories that roots are links to.
+    pub servers: BTreeSet<String>,
+    /// Files that the targets were read from, with their hashes.
+    pub files: BTreeMap<String, Fingerprint>,
+    /// Files of the project that `${file:…}` references name, with their hashes.
+    pub references: BTreeMap<String, Fingerprint>,
+}
+
+impl TrustedFile {
+    /// Records a file as trusted. `documents` are the local documents of its sources.
+    /// Sources with errors are left out: they cannot run, and count as new once they are valid.
+    pub fn new(project: &Config, mut documents: BTreeMap<SourceId, LocalDocument>) -> TrustedFile {
+        let hash = |value: Value| Fingerprint::digest(value.to_string());
+        // A section that the file does not set at all is not part of the trust.
+        let is_set = |section: &str| {
+            let prefix = format!("{section}.");
+            project.origins.keys().any(|key| key == section || key.starts_with(&prefix))
+        };
+        let expose = &project.expose;
+        let expose_values = json!([expose.mode.as_str(), expose.full_below_tokens, expose.essential, expose.prefix]);
+        let settings = [
+            ("defaults", json!(project.defaults)),
+            ("expose", expose_values),
+            ("identity", json!(project.identity.loopback.as_str())),
+            ("warm", json!(project.warm.as_str())),
+        ];
+        let settings = settings.into_iter().filter(|(key, _)| is_set(key));
+        let switches =
+            [("allow_commands", project.allow_commands), ("allow_private_sources", project.allow_private_sources)];
+        let sources = project
+            .valid_sources()
+            .map(|source| (source.id.clone(), TrustedSource::new(source, documents.remove(&source.id))));
+        let narrowings = project.narrowings.iter().map(|narrowing| {
+            let trusted = TrustedNarrowing { enabled: narrowing.enabled, tools: narrowing.tools.clone() };
+            (narrowing.id.clone(), trusted)
+        });
+        TrustedFile {
+            settings: settings.map(|(key, value)| (key.to_owned(), hash(value))).collect(),
+            switches: switches.into_iter().filter(|(_, on)| *on).map(|(key, _)| key.to_owned()).collect(),
+            sources: sources.collect(),
+            narrowings: narrowings.collect(),
+        }
+    }
+
+    /// Returns the key paths of `new` that this trust does not cover. Empty if no approval is needed.
+    /// Removed sources are covered, since they run nothing any more.
+    pub fn uncovered_keys(&self, new: &TrustedFile) -> Vec<String> {
+        let mut uncovered = Vec::new();
+        let keys: BTreeSet<&String> = self.settings.keys().chain(new.settings.keys()).collect();
+        let changed = keys.into_iter().filter(|key| self.settings.get(*key) != new.settings.get(*key));
+        uncovered.extend(changed.chain(new.switches.difference(&self.switches)).cloned());
+        for (id, source) in &new.sources {
+            let keys = match self.sources.get(id) {
+                Some(old) => old.uncovered_keys(id, source),
+                // An empty key stands for the source as a whole.
+                None => vec![String::new()],
+            };
+            uncovered.extend(keys.into_iter().map(|key| source_key(id, &key)));
+        }
+        uncovered.extend(self.lost_restrictions(new));
+        uncovered
+    }
+
+    /// Returns restrictions on sources of another file that `new` no longer has. A source that `new` declares itself is
+    /// reported as a new source instead.
+    fn lost_restrictions<'a>(&'a self, new: &'a TrustedFile) -> impl Iterator<Item = String> + 'a {
+        let narrowings = self.narrowings.iter().filter(|(id, _)| !new.sources.contains_key(*id));
+        narrowings.flat_map(|(id, old)| {
+            let none = TrustedNarrowing { enabled: None, tools: Rules::default() };
+            let current = new.narrowings.get(id).unwrap_or(&none);
+            let lost = [
+                ("enabled", old.enabled == Some(false) && current.enabled != Some(false)),
+                ("tools", widens(&old.tools, &current.tools, &tool_prefix(id), DefaultVerdict::Allow)),
+            ];
+            lost.into_iter().filter(|(_, is_lost)| *is_lost).map(|(key, _)| source_key(id, key))
+        })
+    }
+
+    /// Returns the trusted restrictions on sources of another file.
+    pub fn narrowings(&self) -> impl Iterator<Item = super::Narrowing> + '_ {
+        self.narrowings.iter().map(|(id, narrowing)| super::Narrowing {
+            id: id.clone(),
+            enabled: narrowing.enabled,
+            tools: narrowing.tools.clone(),
+            file: String::new(),
+            line: 0,
+        })
+    }
+
+    /// Returns the trusted targets of sources with a local document.
+    pub fn documents(&self) -> impl Iterator<Item = (&SourceId, &LocalDocument)> {
+        self.sources.iter().filter_map(|(id, source)| Some((id, source.document.as_ref()?)))
+    }
+}
+
+impl TrustedSource {
+    fn new(source: &Source, document: Option<LocalDocument>) -> TrustedSource {
+        let settings = &source.settings;
+        let mut trusted = TrustedSource {
+            keys: BTreeMap::new(),
+            lists: BTreeMap::new(),
+            enabled: settings.enabled.unwrap_or(true),
+            tools: settings.tools.clone(),
+            document,
+        };
+        let hash = |value: &Value| Fingerprint::digest(value.to_string());
+        for (key, value) in source_to_keys(source, Secrets::Plain) {
+            if KEYS_WITHOUT_TRUST.contains(&key.as_str()) || key == "enabled" || key == "tools" {
+                continue;
+            }
+            let is_list =
+                GRANT_LISTS.contains(&key.as_str()) || SELECTION_LISTS.contains(&key.as_str()) || key == EXCLUDE_LIST;
+            if let Some(items) = value.as_array().filter(|_| is_list) {
+                trusted.lists.insert(key, items.iter().map(hash).collect());
+            } else {
+                trusted.keys.insert(key, hash(&value));
+            }
+        }
+        trusted
+    }
+
+    /// Returns the keys of one source that differ in a way that needs approval.
+    fn uncovered_keys(&self, id: &SourceId, new: &TrustedSource) -> Vec<String> {
+        // `builtin: all` is a text, not a list. Replacing it by a list of tools narrows it.
+        let is_part_of_all = self.keys.contains_key("builtin") && new.lists.contains_key("builtin");
+        let is_compared = |key: &&String| !(is_part_of_all && *key == "builtin");
+        // A key that exists on one side only counts as changed, whichever side that is.
+        let keys: BTreeSet<&String> = self.keys.keys().chain(new.keys.keys()).filter(is_compared).collect();
+        let mut uncovered: Vec<String> =
+            keys.into_iter().filter(|key| self.keys.get(*key) != new.keys.get(*key)).cloned().collect();
+        let lists: BTreeSet<&String> = self.lists.keys().chain(new.lists.keys()).filter(is_compared).collect();
+        let none = BTreeSet::new();
+        uncovered.extend(lists.into_iter().filter_map(|key| {
+            let old_list = self.lists.get(key).unwrap_or(&none);
+            let new_list = new.lists.get(key).unwrap_or(&none);
+            (!is_list_narrower(key, old_list, new_list)).then(|| key.clone())
+        }));
+        let is_builtin = new.keys.contains_key("builtin") || new.lists.contains_key("builtin");
+        let default = if is_builtin { DefaultVerdict::PerTool } else { DefaultVerdict::Allow };
+        let others = [
+            ("references", !has_same_references(self.document.as_ref(), new.document.as_ref())),
+            ("enabled", new.enabled && !self.enabled),
+            ("tools", widens(&self.tools, &new.tools, &tool_prefix(id), default)),
+            (
+                if is_builtin { "roots" } else { "servers" },
+                !has_no_new_servers(self.document.as_ref(), new.document.as_ref()),
+            ),
+        ];
+        uncovered.extend(others.into_iter().filter(|(_, is_uncovered)| *is_uncovered).map(|(key, _)| key.to_owned()));
+        uncovered.sort();
+        uncovered.dedup();
+        uncovered
+    }
+}
+
+/// Whether a list grants or selects nothing beyond the old one.
+/// Lists are compared as sets; the order of items has no meaning in any of them.
+fn is_list_narrower(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Fingerprint>) -> bool {
+    if key == EXCLUDE_LIST {
+        return new.is_superset(old);
+    }
+    let selects_everything = |list: &BTreeSet<Fingerprint>| SELECTION_LISTS.contains(&key) && list.is_empty();
+    selects_everything(old) || (new.is_subset(old) && !selects_everything(new))
+}
+
+/// Whether a document leads only to targets of the old one.
+/// Without a document there are no targets, which is always covered.
+fn has_no_new_servers(old: Option<&LocalDocument>, new: Option<&LocalDocument>) -> bool {
+    let none = BTreeSet::new();
+    let old = old.map_or(&none, |document| &document.servers);
+    new.is_none_or(|new| new.servers.is_subset(old))
+}
+
+/// Whether all referenced files have the same content as before.
+fn has_same_references(old: Option<&LocalDocument>, new: Option<&LocalDocument>) -> bool {
+    let none = BTreeMap::new();
+    let old = old.map_or(&none, |document| &document.references);
+    new.is_none_or(|new| new.references.iter().all(|(path, hash)| old.get(path) == Some(hash)))
+}
+
+/// Returns the top-level settings and restrictions of a project's file that trusting it accepts, as keys of the file.
+/// Used to show what is being approved.
+pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
+    let mut config = super::show::show_config(project);
+    let mut keys = Map::new();
+    for section in ["defaults", "expose", "identity"] {
+        let Some(values) = config[section].as_object_mut() else { continue };
+        let set = values.iter_mut().filter(|(key, _)| project.origins.contains_key(&format!("{section}.{key}")));
+        let set: Map<String, Value> = set.map(|(key, value)| (key.clone(), value["value"].take())).collect();
+        if !set.is_empty() {
+            keys.insert(section.to_owned(), set.into());
+        }
+    }
+    for key in ["warm", "allow_commands", "allow_private_sources"] {
+        if project.origins.contains_key(key) {
+            keys.insert(key.to_owned(), config[key]["value"].take());
+        }
+    }
+    for narrowing in &project.narrowings {
+        let mut narrowed = Map::new();
+        narrowed.extend(narrowing.enabled.map(|enabled| ("enabled".to_owned(), json!(enabled))));
+        if !narrowing.tools.is_empty() {
+            narrowed.insert("tools".to_owned(), rules_to_value(&narrowing.tools));
+        }
+        keys.insert(source_key(&narrowing.id, ""), narrowed.into());
+    }
+    keys
+}
+
+/// Key path of a source, or of one of its keys.
+fn source_key(id: &SourceId, key: &str) -> String {
+    if key.is_empty() { format!("sources.{id}") } else { format!("sources.{id}.{key}") }
+}
+
+/// Prefix of the source's tools in the catalogue.
+fn tool_prefix(id: &SourceId) -> String {
+    format!("{id}{SEPARATOR}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! Comparison of two versions of a tool: a class that tells how severely callers are affected, and notes in English.
+//!
+//! Schemas come from sources and are not trusted, so a [`WorkBudget`] bounds the work, and the number and length of the
+//! notes are bounded too. Lists of tools are compared by `manifest`; here it is one tool at a time.
+//!
+//! The steps for the schemas of one tool:
+//!
+//! 1. Equal canonical texts are no change.
+//! 2. `schema` walks both schemas and reports differences by keyword (`keywords`, `limits`, `fields`). A node is first
+//!    split into `alternatives`.
+//! 3. If that finds nothing but texts, `normal_form` decides whether the schemas mean the same (`text`) or differ in a
+//!    way that no rule covers (`other`).
+//!
+//! The worst class of all findings is the class of the change. A difference is never classified as milder than it
+//! may be: where the walk is incomplete, `unclassified` raises the result to `other`.
+
+mod schema;
+
+mod alternatives;
+mod fields;
+mod keywords;
+mod limits;
+mod unclassified;
+
+mod normal_form;
+mod simplify;
+
+mod execution;
+mod hints;
+mod lockfile;
+mod manifests;
+mod renames;
+
+mod findings;
+mod notes;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use toolcrib_core::delta::ChangeClass;
+use toolcrib_core::execution::ExecutionSpec;
+use toolcrib_core::json;
+use toolcrib_core::text::sanitize_truncated;
+use toolcrib_core::tool::{Tool, ToolNote};
+
+pub(crate) use execution::{EXECUTION_FIELD, TaskSupport};
+use findings::Findings;
+pub(crate) use hints::{EffectHints, is_hint};
+pub(crate) use lockfile::compare_parts;
+pub use manifests::{compare_manifests, compare_versions};
+pub(crate) use normal_form::NormalForm;
+use notes::SchemaRole;
+pub use renames::likely_renames;
+use schema::compare_schemas;
+
+/// Result of comparing two versions of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolComparison {
+    /// The worst class of all changes.
+    pub class: ChangeClass,
+    /// One note per change, the most severe first. A note without a subject continues the tool's name: ``gained a
+    /// required `owner` ``.
+    pub notes: Vec<String>,
+}
+
+/// Maximum number of schema nodes, fields and values that may still be read. All tools of one list share a budget, so
+/// that many large schemas cost no more than one. When nothing is left, comparisons are reported as incomplete with
+/// [`ChangeClass::Other`].
+#[derive(Debug)]
+pub struct WorkBudget(pub(crate) usize);
+
+impl WorkBudget {
+    /// Returns the budget for a lockfile of a whole catalogue: tens of thousands of ordinary schemas.
+    pub(crate) fn for_lockfile() -> WorkBudget {
+        WorkBudget(5_000_000)
+    }
+
+    /// Spends `work` units and returns whether that many were left. After a failed attempt nothing is left.
+    fn spend(&mut self, work: usize) -> bool {
+        let remaining = self.0.checked_sub(work);
+        self.0 = remaining.unwrap_or(0);
+        remaining.is_some()
+    }
+
+    /// Returns whether nothing is left. Work that cannot be charged beforehand is skipped then.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl Default for WorkBudget {
+    // A tenth of a lockfile's: thousands of ordinary schemas.
+    fn default() -> WorkBudget {
+        WorkBudget(500_000)
+    }
+}
+
+/// Compares two versions of a tool. Callers know that they differ: when no difference is found, the result is
+/// [`ChangeClass::Other`].
+pub fn compare(old: &Tool, new: &Tool, budget: &mut WorkBudget) -> ToolComparison {
+    let mut findings = Findings::default();
+    // Texts are compared as the source sent them, so that a change of the sanitiser is not a change of the tool.
+    for (field, old, new) in [
+        (
+            "title",
+            original_text(old, "title", old.listing.title.as_deref()),
+            original_text(new, "title", new.listing.title.as_deref()),
+        ),
+        (
+            "description",
+            original_text(old, "description", Some(&old.listing.description)),
+            original_text(new, "description", Some(&new.listing.description)),
+        ),
+    ] {
+        if old != new {
+            findings.add(ChangeClass::Text, || format!("its {field} changed"));
+        }
+    }
+    // Schemas: the full ones of OpenAPI tools are in the execution specification.
+    let old_spec = old.parse_execution_spec();
+    let new_spec = new.parse_execution_spec();
+    compare_raw_schemas(
+        (input_schema(old, old_spec.as_ref()), input_schema(new, new_spec.as_ref())),
+        SchemaRole::Input,
+        budget,
+        &mut findings,
+    );
+    compare_raw_schemas(
+        (output_schema(old, old_spec.as_ref()), output_schema(new, new_spec.as_ref())),
+        SchemaRole::Output,
+        budget,
+        &mut findings,
+    );
+    // Everything besides schemas and texts.
+    hints::compare(old.listing.annotations.as_deref(), new.listing.annotations.as_deref(), &mut findings);
+    execution::compare(old_spec.as_ref(), new_spec.as_ref(), &mut findings);
+    execution::compare_task_support(old, new, &mut findings);
+    for name in changed_unknown_fields(old, new).into_iter().filter(|name| *name != EXECUTION_FIELD) {
+        findings.add(ChangeClass::Other, || format!("its `{}` changed", sanitize_truncated(name, 40)));
+    }
+    findings.into_comparison()
+}
+
+/// Returns a text field as the source sent it, as canonical JSON: before sanitising, and without the placeholder that
+/// replaces a missing description.
+pub(crate) fn original_text(tool: &Tool, field: &str, sanitized: Option<&str>) -> Option<String> {
+    let is_placeholder = field == "description" && tool.notes.contains(&ToolNote::NoDescription);
+    let sanitized = sanitized.filter(|_| !is_placeholder);
+    canonical_json(tool.original.get(field)).or_else(|| canonical_json(sanitized.map(json::raw_string).as_deref()))
+}
+
+/// Returns `raw` with sorted keys and without insignificant white space.
+pub(crate) fn canonical_json(raw: Option<&RawValue>) -> Option<String> {
+    let mut canonical = String::new();
+    json::push_canonical(raw?, &mut canonical);
+    Some(canonical)
+}
+
+/// Maximum number of changed unknown fields to report. The work is linear in all of them.
+const MAX_UNKNOWN_FIELDS: usize = 50;
+
+/// Returns the names of fields that are not part of MCP as known here and that were added, removed or changed.
+pub(crate) fn changed_unknown_fields<'a>(old: &'a Tool, new: &'a Tool) -> Vec<&'a str> {
+    let before: BTreeMap<&str, &RawValue> = old.extra.iter().collect();
+    let after: BTreeMap<&str, &RawValue> = new.extra.iter().collect();
+    let differs = |name: &str, value| canonical_json(before.get(name).copied()) != canonical_json(Some(value));
+    let changed = new.extra.iter().filter(|(name, value)| differs(name, value)).map(|(name, _)| name);
+    let removed = old.extra.iter().map(|(name, _)| name).filter(|name| !after.contains_key(name));
+    changed.chain(removed).take(MAX_UNKNOWN_FIELDS).collect()
+}
+
+/// Returns the full input schema. Lists may contain a pruned one; the full one is then stored with the execution
+/// specification.
+fn input_schema<'a>(tool: &'a Tool, spec: Option<&'a ExecutionSpec>) -> Option<&'a RawValue> {
+    let full = spec.and_then(|spec| spec.input_schema.as_deref());
+    full.or_else(|| tool.original.get("inputSchema")).or(Some(&tool.listing.input_schema))
+}
+
+/// Returns the output schema that the source sent, else the one of the operation's successful response.
+fn output_schema<'a>(tool: &'a Tool, spec: Option<&'a ExecutionSpec>) -> Option<&'a RawValue> {
+    tool.output_schema.as_deref().or_else(|| spec.and_then(|spec| spec.output_schema.as_deref()))
+}
+
+/// Compares the input or output schemas of two versions. Every tool has an input schema, so only an output schema can
+/// be missing.
+fn compare_raw_schemas(
+    (old, new): (Option<&RawValue>, Option<&RawValue>),
+    role: SchemaRole,
+    budget: &mut WorkBudget,
+    findings: &mut Findings,
+) {
+    match (old, new) {
+        (None, None) => {}
+        (None, Some(_)) => findings.add(ChangeClass::Widened, || "gained an output schema".to_owned()),
+        (Some(_), None) => findings.add(ChangeClass::Narrowed, || "lost its output schema".to_owned()),
+        (Some(old), Some(new)) if canonical_json(Some(old)) == canonical_json(Some(new)) => {}
+        (Some(old), Some(new)) => {
+            // Canonical texts are compared before anything is parsed: most schemas of a changed list are unchanged.
+            let value = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or(Value::Null);
+            compare_schema_values(value(old), value(new), role, budget, findings);
+        }
+    }
+}
+
+/// Compares two schemas whose canonical text differs.
+fn compare_schema_values(
+    mut old: Value,
+    mut new: Value,
+    role: SchemaRole,
+    budget: &mut WorkBudget,
+    findings: &mut Findings,
+) {
+    // Otherwise adding the implied type would be reported as a restriction.
+    if role == SchemaRole::Input {
+        default_to_object(&mut old);
+        default_to_object(&mut new);
+    }
+    let old = &old;
+    let new = &new;
+    findings.begin_section();
+    let unclassified = compare_schemas(old, new, role, budget, findings);
+    // The comparison by keyword does not see everything. If it found nothing worse than a harmless change, an unseen
+    // difference must still count: as `Other`, never as `Text` or `Widened`.
+    let worst = findings.worst_in_section();
+    if let Some(worst) = worst.filter(|worst| *worst != ChangeClass::Text) {
+        if let Some(unclassified) = unclassified.filter(|_| worst.severity() < ChangeClass::Other.severity()) {
+            findings.add(ChangeClass::Other, || unclassified);
+        }
+        return;
+    }
+    let before = NormalForm::new(old);
+    let after = NormalForm::new(new);
+    // The normal form has bounds of its own, so its work is only known, and charged, afterwards.
+    budget.spend(before.work + after.work);
+    let role = role.as_str();
+    match (before.is_equivalent(&after), worst) {
+        (false, _) => {
+            findings.add(ChangeClass::Other, || format!("its {role} schema changed in a way that cannot be classified"))
+        }
+        (true, None) => {
+            findings.add(ChangeClass::Text, || format!("its {role} schema is written differently and means the same"))
+        }
+        (true, Some(_)) => {}
+    }
+}
+
+/// Adds `"type": "object"` to a schema of arguments without a type: arguments are always an object.
+fn default_to_object(schema: &mut Value) {
+    let type_keywords = ["type", "$ref", "allOf", "anyOf", "oneOf"];
+    if let Value::Object(keywords) = schema
+        && !type_keywords.iter().any(|keyword| keywords.contains_key(*keyword))
+    {
+        keywords.insert("type".to_owned(), Value::from("object"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

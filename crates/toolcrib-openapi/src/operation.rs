@@ -1,0 +1,168 @@
+//! Converts one operation: how a call maps to a request, and the schema of its arguments. Parameters become top-level
+//! arguments under their own names; the body is the argument `body`.
+//!
+//! ```text
+//! GET /pets/{id}?id=…  with a header `id`   ->  arguments `id`, `id__query`, `id__header`
+//! POST /pets with a JSON body               ->  argument `body`
+//! ```
+
+mod body;
+mod response;
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value, json};
+use toolcrib_core::execution::{Operation, OperationParameter, ParameterLocation};
+
+use super::convert::{DocumentContext, OperationRef};
+use super::description;
+use super::parameters::{self, DeclaredParameter, ParameterSchema};
+use super::schema::{AssembledSchema, Direction, SchemaTranslator, TranslatedSchema};
+
+/// A converted operation.
+#[derive(Debug)]
+pub(super) struct ConvertedOperation {
+    /// Maps arguments to a request; stored with the tool.
+    pub(super) operation: Operation,
+    /// Schema of the arguments.
+    pub(super) input: AssembledSchema,
+    /// Schema of a successful response, if the document has one.
+    pub(super) output: Option<Value>,
+}
+
+/// Maximum length of the description of an argument.
+const MAX_DESCRIPTION_LEN: usize = 160;
+
+/// Converts an operation. Faults are added to `faults`; the parts that have them are replaced by something permissive.
+/// Never fails: an operation with faults is still offered, and its server has the last word.
+pub(super) fn convert_operation<'a>(
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
+    operation_ref: &OperationRef<'a>,
+    faults: &mut Vec<String>,
+) -> ConvertedOperation {
+    // Charge what every operation reads again: its own object, and what it inherits.
+    let inherited = [operation_ref.path_item.value.get("parameters"), context.root.value.get("security")];
+    for value in inherited.into_iter().flatten().chain([operation_ref.operation.value]) {
+        translator.charge_reading(value);
+    }
+    // Parameters and body first, because their names depend on each other.
+    let declared = parameters::read_parameters(context, operation_ref, faults);
+    let body = body::convert_body(context, translator, operation_ref, faults);
+    // Parameters and body become the arguments of the tool.
+    let names = argument_names(&declared, body.is_some());
+    let mut input = ArgumentsSchema::default();
+    let mut parameters = Vec::with_capacity(declared.len());
+    for (declared, argument) in declared.into_iter().zip(names) {
+        let translated = match declared.schema {
+            ParameterSchema::Declared(node) => translator.translate(node, Direction::Request, faults),
+            ParameterSchema::Any => TranslatedSchema::without_references(json!({})),
+            ParameterSchema::Text => TranslatedSchema::without_references(json!({ "type": "string" })),
+        };
+        input.add(&argument, with_description(translated, declared.description), declared.required);
+        let DeclaredParameter { name, location, required, serialization, .. } = declared;
+        parameters.push(OperationParameter { argument, name, location, required, serialization });
+    }
+    let body = body.map(|(body, translated)| {
+        input.add(&body.argument, translated, body.required);
+        body
+    });
+    // Everything that does not depend on arguments.
+    let (output, accept) = response::convert_response(context, translator, operation_ref);
+    let security = context.security.requirements_of(operation_ref.operation.value);
+    let id = operation_ref.operation.value.get("operationId").and_then(Value::as_str);
+    ConvertedOperation {
+        input: translator.assemble(&input.into_schema(), Direction::Request),
+        output,
+        operation: Operation {
+            method: operation_ref.method.clone(),
+            server: context.servers.server_for(operation_ref),
+            path: parameters::normalize_path(operation_ref.path),
+            operation_id: id.map(str::to_owned),
+            parameters,
+            body,
+            security: security.alternatives,
+            public: security.public,
+            accept,
+        },
+    }
+}
+
+/// Returns the tags of an operation.
+pub(super) fn tags(operation: &Value) -> Vec<String> {
+    let tags = operation.get("tags").and_then(Value::as_array);
+    tags.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Returns the argument name of each parameter. If several parameters share a name, the path parameter keeps it and the
+/// others get their location as a suffix.
+fn argument_names(declared: &[DeclaredParameter<'_>], has_body: bool) -> Vec<String> {
+    let mut uses: HashMap<&str, usize> = HashMap::new();
+    for parameter in declared {
+        *uses.entry(&parameter.name).or_default() += 1;
+    }
+    let mut used: HashSet<String> = HashSet::with_capacity(declared.len());
+    let mut names = Vec::with_capacity(declared.len());
+    for parameter in declared {
+        let name = &parameter.name;
+        let is_shared =
+            uses.get(name.as_str()).is_some_and(|uses| *uses > 1) && parameter.location != ParameterLocation::Path;
+        let mut argument = name.clone();
+        // Repeats the suffix until the name is free; `body` is reserved for the body.
+        while (is_shared && argument == *name) || (has_body && argument == "body") || used.contains(&argument) {
+            argument = format!("{argument}__{}", location_name(parameter.location));
+        }
+        used.insert(argument.clone());
+        names.push(argument);
+    }
+    names
+}
+
+/// Returns the suffix for arguments of a location.
+fn location_name(location: ParameterLocation) -> &'static str {
+    match location {
+        ParameterLocation::Path => "path",
+        ParameterLocation::Query => "query",
+        ParameterLocation::Header => "header",
+        ParameterLocation::Cookie => "cookie",
+        ParameterLocation::Querystring => "querystring",
+    }
+}
+
+/// Sets the description of a parameter, which takes precedence over the one of its schema.
+fn with_description(mut translated: TranslatedSchema, description: Option<&str>) -> TranslatedSchema {
+    let description = description.map(|text| description::shorten(text, MAX_DESCRIPTION_LEN));
+    if let (Value::Object(fields), Some(text)) = (&mut translated.value, description.filter(|text| !text.is_empty())) {
+        fields.insert("description".into(), text.into());
+    }
+    translated
+}
+
+/// Schema of the arguments, built argument by argument.
+#[derive(Default)]
+struct ArgumentsSchema {
+    properties: Map<String, Value>,
+    required: Vec<String>,
+    /// Names of the definitions that the schemas refer to.
+    references: Vec<std::rc::Rc<str>>,
+}
+
+impl ArgumentsSchema {
+    /// Adds an argument.
+    fn add(&mut self, name: &str, schema: TranslatedSchema, required: bool) {
+        self.references.extend(schema.references);
+        self.properties.insert(name.to_owned(), schema.value);
+        if required {
+            self.required.push(name.to_owned());
+        }
+    }
+
+    /// Returns the object schema of all arguments.
+    fn into_schema(self) -> TranslatedSchema {
+        let mut schema = json!({ "type": "object", "properties": self.properties });
+        if !self.required.is_empty() {
+            schema["required"] = json!(self.required);
+        }
+        TranslatedSchema::with_references(schema, self.references)
+    }
+}

@@ -1,0 +1,290 @@
+//! Converts the request body: selects one of its media types, and builds the schema of the argument and the encoding of
+//! form fields.
+//!
+//! A document may offer several media types for one body. One is selected, by [`media_type_rank`], because an agent
+//! would have to choose otherwise, and one schema for several would be larger than each of them.
+
+mod form_fields;
+
+use serde_json::{Value, json};
+use toolcrib_core::execution::{BodyEncoding, BodySpec};
+
+use super::super::convert::{DocumentContext, OperationRef, SpecVersion, object_members};
+use super::super::description;
+use super::super::document_set::NodeRef;
+use super::super::parameters;
+use super::super::schema::{Direction, SchemaTranslator, TranslatedSchema};
+
+/// Maximum length of the description of the body.
+const MAX_DESCRIPTION_LEN: usize = 160;
+
+/// Returns the body and the schema of its argument, if the operation has a body.
+pub(super) fn convert_body<'a>(
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
+    operation_ref: &OperationRef<'a>,
+    faults: &mut Vec<String>,
+) -> Option<(BodySpec, TranslatedSchema)> {
+    match context.version {
+        SpecVersion::Swagger2 => convert_swagger_body(context, translator, operation_ref, faults),
+        SpecVersion::OpenApi3 => {
+            let value = operation_ref.operation.value.get("requestBody").filter(|value| !value.is_null())?;
+            match context.documents.resolve(NodeRef { value, ..operation_ref.operation }) {
+                Ok(body) => {
+                    if !body.value.is_object() {
+                        faults.push("the body is not an object; anything is accepted as JSON".into());
+                    }
+                    Some(convert_openapi_body(context, translator, body, faults))
+                }
+                // An unresolvable body must not make the operation unusable.
+                Err(reason) => {
+                    faults.push(format!("the body: {reason}; anything is accepted as JSON"));
+                    Some((
+                        body_without_fields("application/json", BodyEncoding::Json, false),
+                        TranslatedSchema::without_references(json!({})),
+                    ))
+                }
+            }
+        }
+    }
+}
+
+/// Converts the `requestBody` of OpenAPI 3.
+fn convert_openapi_body<'a>(
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
+    body: NodeRef<'a>,
+    faults: &mut Vec<String>,
+) -> (BodySpec, TranslatedSchema) {
+    translator.charge_reading(body.value);
+    let required = body.value.get("required").and_then(Value::as_bool).unwrap_or(false);
+    let null = &Value::Null;
+    // The declared media types. One that cannot be resolved counts as empty.
+    let media: Vec<(&str, NodeRef<'a>)> = object_members(body.value, "content")
+        .map(|(media_type, value)| {
+            let node = NodeRef { value, ..body };
+            (media_type.as_str(), context.documents.resolve(node).unwrap_or(NodeRef { value: null, ..body }))
+        })
+        .collect();
+    media.iter().for_each(|(_, media)| translator.charge_reading(media.value));
+    // A form with files ranks right after `application/json`, before other JSON types.
+    let preferred = media.iter().min_by_key(|(media_type, media)| {
+        // A text search for the format `binary` is enough here.
+        let files = is_multipart(media_type) && media.value.to_string().contains("\"binary\"");
+        if files { 1 } else { media_type_rank(media_type) }
+    });
+    // A body without media types accepts any JSON.
+    let Some((media_type, media)) = preferred else {
+        return (
+            body_without_fields("application/json", BodyEncoding::Json, required),
+            TranslatedSchema::without_references(json!({})),
+        );
+    };
+    // OpenAPI 3.2 describes the items of a stream by `itemSchema`.
+    let schema = media.value.get("schema").or_else(|| media.value.get("itemSchema"));
+    let schema = schema.map(|value| NodeRef { value, ..*media });
+    let description = body.value.get("description").and_then(Value::as_str);
+    let encoding = media.value.get("encoding").unwrap_or(null);
+    let (body, mut translated) = build_body(context, translator, media_type, schema, encoding, required, faults);
+    add_description(&mut translated, description);
+    (body, translated)
+}
+
+/// Adds the description of the body, unless its schema has one.
+fn add_description(translated: &mut TranslatedSchema, description: Option<&str>) {
+    if let (Value::Object(fields), Some(text)) =
+        (&mut translated.value, description.filter(|text| !text.trim().is_empty()))
+    {
+        fields.entry("description").or_insert_with(|| description::shorten(text, MAX_DESCRIPTION_LEN).into());
+    }
+}
+
+/// Builds the body for one media type. The kind of content decides what the argument looks like.
+fn build_body<'a>(
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
+    media_type: &str,
+    schema: Option<NodeRef<'a>>,
+    encoding: &Value,
+    required: bool,
+    faults: &mut Vec<String>,
+) -> (BodySpec, TranslatedSchema) {
+    // The kind decides between JSON, text, bytes and forms; the schema is translated accordingly.
+    let resolved = schema.and_then(|node| context.documents.resolve(node).ok()).map(|node| node.value);
+    let keyword = |key: &str| resolved.and_then(|schema| schema.get(key)).and_then(Value::as_str);
+    // For a range of media types, the format of the schema decides.
+    let is_binary = media_type.contains('*') && keyword("format") == Some("binary");
+    let content = if is_binary { BodyEncoding::Binary } else { content_kind(media_type) };
+    let media_type = concrete_media_type(media_type, content);
+    // Without a schema anything is accepted.
+    let mut translate = |node: Option<NodeRef<'a>>| match node {
+        Some(node) => translator.translate(node, Direction::Request, faults),
+        None => TranslatedSchema::without_references(json!({})),
+    };
+    match content {
+        BodyEncoding::Json => (body_without_fields(media_type, content, required), translate(schema)),
+        // The argument is the list of lines.
+        BodyEncoding::JsonLines => {
+            let translated = translate(schema);
+            // A document may describe the list, or one line of it.
+            let is_array = keyword("type") == Some("array");
+            let value = if is_array { translated.value } else { json!({ "type": "array", "items": translated.value }) };
+            (
+                body_without_fields(media_type, content, required),
+                TranslatedSchema::with_references(value, translated.references),
+            )
+        }
+        // Only scalars have an obvious text form; for anything else the agent writes the text itself.
+        BodyEncoding::Text => {
+            let translated = translate(schema);
+            let kind = translated.value.get("type").and_then(Value::as_str);
+            let is_scalar = matches!(kind, Some("string" | "integer" | "number" | "boolean"));
+            let is_xml = media_type.contains("xml");
+            let value = match (is_scalar && translated.references.is_empty(), is_xml) {
+                (true, _) => translated.value,
+                (false, true) => json!({ "type": "string", "description": "XML" }),
+                (false, false) => json!({ "type": "string" }),
+            };
+            (body_without_fields(media_type, content, required), TranslatedSchema::without_references(value))
+        }
+        // Agents pass bytes as base64.
+        BodyEncoding::Binary => (
+            body_without_fields(media_type, content, required),
+            TranslatedSchema::without_references(form_fields::file_schema()),
+        ),
+        BodyEncoding::Urlencoded | BodyEncoding::Multipart => {
+            let form = form_fields::convert_fields(context, translator, schema, encoding, content, faults);
+            let body = BodySpec { fields: form.fields, ..body_without_fields(media_type, content, required) };
+            (body, form.schema)
+        }
+    }
+}
+
+/// Converts the body of Swagger 2.0: a parameter in `body`, or parameters in `formData`.
+fn convert_swagger_body<'a>(
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
+    operation_ref: &OperationRef<'a>,
+    faults: &mut Vec<String>,
+) -> Option<(BodySpec, TranslatedSchema)> {
+    let all = parameters::resolve_parameters(context, operation_ref, &mut Vec::new());
+    // Faults of parameters are reported by `parameters`, so they are ignored here.
+    let is_in = |node: &&NodeRef<'a>, location: &str| node.value.get("in").and_then(Value::as_str) == Some(location);
+    let consumes = operation_ref.operation.value.get("consumes").or_else(|| context.root.value.get("consumes"));
+    let consumes = consumes.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    // The operation's own body parameter comes last and overrides the one of the path item.
+    if let Some(body) = all.iter().rev().find(|node| is_in(node, "body")) {
+        // `consumes` of the document may list form types for other operations.
+        let media_type = consumes.filter(|media| !is_form(media)).min_by_key(|media| media_type_rank(media));
+        let required = body.value.get("required").and_then(Value::as_bool).unwrap_or(false);
+        let schema = body.value.get("schema").map(|value| NodeRef { value, ..*body });
+        let media_type = media_type.unwrap_or("application/json");
+        let description = body.value.get("description").and_then(Value::as_str);
+        let (body, mut translated) =
+            build_body(context, translator, media_type, schema, &Value::Null, required, faults);
+        add_description(&mut translated, description);
+        return Some((body, translated));
+    }
+    // Without a body parameter, form fields make up the body.
+    let fields: Vec<NodeRef<'a>> = all.iter().filter(|node| is_in(node, "formData")).copied().collect();
+    if fields.is_empty() {
+        return None;
+    }
+    let forms: Vec<&str> = consumes.filter(|media| is_form(media)).collect();
+    let form = form_fields::convert_swagger_fields(translator, &fields, faults);
+    // Files can only be sent as multipart.
+    let files = form.fields.values().any(|field| field.binary);
+    let multipart = files || forms.first().is_some_and(|media| is_multipart(media));
+    let (media_type, content) = if multipart {
+        ("multipart/form-data", BodyEncoding::Multipart)
+    } else {
+        ("application/x-www-form-urlencoded", BodyEncoding::Urlencoded)
+    };
+    // A form with required fields is required itself.
+    let required = form.schema.value.get("required").is_some();
+    Some((BodySpec { fields: form.fields, ..body_without_fields(media_type, content, required) }, form.schema))
+}
+
+/// Returns a body without form fields.
+fn body_without_fields(media_type: &str, content: BodyEncoding, required: bool) -> BodySpec {
+    let argument = "body".to_owned();
+    let media_type = media_type.to_owned();
+    BodySpec { argument, required, media_type, content, fields: Default::default() }
+}
+
+/// Returns the preference of a media type, the lowest first. JSON is what agents write best; bytes have to be encoded
+/// as base64.
+fn media_type_rank(media_type: &str) -> usize {
+    match (content_kind(media_type), essence(media_type).as_str()) {
+        // 1 is a form with files.
+        (BodyEncoding::Json, "application/json") => 0,
+        (BodyEncoding::Json, _) => 2,
+        (BodyEncoding::Urlencoded, _) => 3,
+        (BodyEncoding::Multipart, _) => 4,
+        (BodyEncoding::JsonLines, _) => 5,
+        (BodyEncoding::Text, "text/plain") => 6,
+        (BodyEncoding::Text, _) => 7,
+        (BodyEncoding::Binary, _) => 8,
+    }
+}
+
+/// Returns how the content of a media type is encoded.
+fn content_kind(media_type: &str) -> BodyEncoding {
+    // By the full type first, then by its structure.
+    let essence = essence(media_type);
+    match essence.as_str() {
+        "application/x-www-form-urlencoded" => BodyEncoding::Urlencoded,
+        // One JSON text per line.
+        "application/jsonl" | "application/x-ndjson" | "application/x-jsonlines" | "application/json-seq" => {
+            BodyEncoding::JsonLines
+        }
+        _ if is_multipart(&essence) => BodyEncoding::Multipart,
+        _ if is_json(&essence) => BodyEncoding::Json,
+        // Anything that is known to be text; other types are bytes.
+        _ if essence.starts_with("text/")
+            || essence.ends_with("/xml")
+            || essence.ends_with("+xml")
+            || essence.ends_with("yaml")
+            || matches!(essence.as_str(), "application/graphql" | "application/javascript" | "application/sql") =>
+        {
+            BodyEncoding::Text
+        }
+        _ => BodyEncoding::Binary,
+    }
+}
+
+/// Returns a concrete media type for a range such as `*/*`.
+fn concrete_media_type(media_type: &str, content: BodyEncoding) -> &str {
+    if !media_type.contains('*') {
+        return media_type;
+    }
+    match content {
+        BodyEncoding::Json | BodyEncoding::JsonLines => "application/json",
+        BodyEncoding::Urlencoded => "application/x-www-form-urlencoded",
+        BodyEncoding::Multipart => "multipart/form-data",
+        BodyEncoding::Text => "text/plain",
+        BodyEncoding::Binary => "application/octet-stream",
+    }
+}
+
+/// Returns type and subtype without parameters, in lower case.
+fn essence(media_type: &str) -> String {
+    media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Returns whether a media type is JSON. A range counts as JSON.
+pub(super) fn is_json(media_type: &str) -> bool {
+    let essence = essence(media_type);
+    essence.ends_with("/json")
+        || essence.ends_with("+json")
+        || matches!(essence.as_str(), "*/*" | "application/*" | "json" | "")
+}
+
+fn is_multipart(media_type: &str) -> bool {
+    media_type.trim_start().to_ascii_lowercase().starts_with("multipart/")
+}
+
+/// Returns whether a media type is a form.
+fn is_form(media_type: &str) -> bool {
+    is_multipart(media_type) || essence(media_type) == "application/x-www-form-urlencoded"
+}

@@ -1,0 +1,97 @@
+//! Builds the body of a request and its media type, by the kind of its content. The encoding was chosen at conversion
+//! and is part of the execution specification.
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde_json::{Map, Value};
+use toolcrib_core::error::Result;
+use toolcrib_core::execution::{BodyEncoding, BodySpec, Operation};
+
+use super::{PreparedBody, invalid_argument, media_type, multipart, to_plain_text, urlencoded};
+
+/// Maximum size of a form. Names are repeated in it, so a small argument could produce a huge body.
+pub(super) const MAX_FORM_BYTES: usize = 64 * 1024 * 1024;
+
+/// Agents send base64 with and without padding.
+const BASE64_ENGINE: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Builds the body of a request, if the operation has one and its argument is present.
+pub(super) fn build_body(
+    operation: &Operation,
+    arguments: &Map<String, Value>,
+    boundary: &str,
+) -> Result<Option<PreparedBody>> {
+    let Some(body) = &operation.body else { return Ok(None) };
+    let value = match arguments.get(&body.argument) {
+        Some(Value::Null) | None if !body.required => return Ok(None),
+        // A required body may be JSON's `null`, but not `null` of any other kind.
+        Some(Value::Null) if body.content == BodyEncoding::Json => &Value::Null,
+        Some(Value::Null) | None => return Err(invalid_argument(&body.argument, "is required; give it a value")),
+        // Anything else is serialised as the media type requires.
+        Some(value) => value,
+    };
+    // Each kind serialises the same argument differently.
+    let content_type = content_type(body);
+    Ok(Some(match body.content {
+        BodyEncoding::Json => PreparedBody { content_type, bytes: value.to_string().into_bytes() },
+        BodyEncoding::JsonLines => PreparedBody { bytes: json_lines(value, &content_type).into_bytes(), content_type },
+        BodyEncoding::Text => PreparedBody { content_type, bytes: to_plain_text(value).into_bytes() },
+        BodyEncoding::Binary => PreparedBody { content_type, bytes: decode_file(&body.argument, value)?.1 },
+        BodyEncoding::Urlencoded => {
+            let text = urlencoded::serialize_form(&body.argument, value, &body.fields, MAX_FORM_BYTES)?;
+            PreparedBody { content_type, bytes: text.into_bytes() }
+        }
+        BodyEncoding::Multipart => multipart::build_multipart(body, &content_type, value, boundary)?,
+    }))
+}
+
+/// Returns the media type of the document with its parameters, or a default if that is a range or invalid.
+fn content_type(body: &BodySpec) -> String {
+    let fallback = match body.content {
+        BodyEncoding::Json => "application/json",
+        BodyEncoding::JsonLines => "application/x-ndjson",
+        BodyEncoding::Urlencoded => urlencoded::MEDIA_TYPE,
+        BodyEncoding::Multipart => "multipart/form-data",
+        BodyEncoding::Text => "text/plain",
+        BodyEncoding::Binary => "application/octet-stream",
+    };
+    let is_concrete = media_type::is_valid(&body.media_type) && !media_type::essence(&body.media_type).contains('*');
+    if is_concrete { body.media_type.clone() } else { fallback.to_owned() }
+}
+
+/// Writes one JSON text per line. In a JSON text sequence (RFC 7464), each is preceded by a record separator.
+fn json_lines(value: &Value, content_type: &str) -> String {
+    let separator = if media_type::essence(content_type).ends_with("json-seq") { "\u{1e}" } else { "" };
+    let items: &[Value] = if let Value::Array(items) = value { items } else { std::slice::from_ref(value) };
+    items.iter().map(|item| format!("{separator}{item}\n")).collect()
+}
+
+/// Decodes a file: base64, or `{"name","base64"}`. Returns its name, if given, and its content.
+pub(super) fn decode_file<'a>(argument: &str, value: &'a Value) -> Result<(Option<&'a str>, Vec<u8>)> {
+    let (name, text) = match value {
+        Value::String(text) => (None, Some(text.as_str())),
+        Value::Object(file) => (file.get("name").and_then(Value::as_str), file.get("base64").and_then(Value::as_str)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => (None, None),
+    };
+    let Some(text) = text else {
+        return Err(invalid_argument(argument, "is a file: pass it in base64, or as {\"name\",\"base64\"}"));
+    };
+    // Accept the URL-safe alphabet and line breaks too.
+    let standard: String = text
+        .chars()
+        .filter(|character| !matches!(character, '\r' | '\n'))
+        .map(|character| match character {
+            '-' => '+',
+            '_' => '/',
+            other => other,
+        })
+        .collect();
+    let bytes = BASE64_ENGINE
+        .decode(standard)
+        .map_err(|_| invalid_argument(argument, "is not base64; encode the content of the file"))?;
+    Ok((name, bytes))
+}

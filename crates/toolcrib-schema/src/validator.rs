@@ -1,0 +1,238 @@
+//! Validation of arguments against a tool's schema. Computes the [`cost`](super::cost) first, so that no schema
+//! occupies a thread or fills the memory.
+//!
+//! Whatever cannot be validated within the limits is not rejected: the call goes to the source with a note
+//! ([`ValidationOutcome::Unvalidated`]), and the source decides.
+
+use std::sync::{Arc, OnceLock};
+
+use jsonschema::PatternOptions;
+use jsonschema::error::{ValidationError, ValidationErrorKind};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use toolcrib_core::text::sanitize_truncated;
+
+use super::cost::{BACKTRACK_LIMIT, CostModel, MAX_EXPANDED_PATHS, MAX_SUBSCHEMA_DEPTH, Unbounded};
+
+/// Maximum steps of one validation, some tenths of a second.
+const MAX_VALIDATION_STEPS: u64 = 1_000_000;
+/// Maximum steps if a match may stay unfinished, since validation then runs up to 64 times.
+const MAX_BACKTRACKING_STEPS: u64 = MAX_VALIDATION_STEPS / 8;
+/// Maximum steps of a validation on an async worker, well below a millisecond.
+const MAX_INLINE_STEPS: u64 = 2_000;
+/// Maximum memory of the errors that one validation collects. `jsonschema` collects all of them, those inside
+/// alternatives too, before the first can be read.
+const MAX_ERROR_BYTES: u64 = 16 * 1024 * 1024;
+/// Maximum memory of errors if validation runs up to 64 times: the errors of all runs are in memory together.
+const MAX_BACKTRACKING_ERROR_BYTES: u64 = MAX_ERROR_BYTES / 64;
+/// Maximum size of one compiled pattern.
+const MAX_PATTERN_BYTES: usize = 8 * 1024 * 1024;
+/// Maximum number of faults in a list.
+const MAX_LISTED_ERRORS: usize = 50;
+/// Maximum number of allowed values that a fault names.
+const MAX_LISTED_CHOICES: usize = 24;
+
+/// A schema ready to validate arguments. Compiled on the first validation.
+#[derive(Debug)]
+pub struct Validator {
+    schema: Arc<RawValue>,
+    /// `Err` for a schema that is too expensive for any arguments.
+    cost: Result<CostModel, Unbounded>,
+    /// `None` for a schema that cannot be compiled: the source decides about its arguments.
+    compiled: OnceLock<Option<jsonschema::Validator>>,
+}
+
+/// Outcome of a validation that found no errors: the arguments may be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ValidationOutcome {
+    /// The arguments match the schema.
+    Valid,
+    /// Validation was skipped. Holds the reason, as a note for the caller.
+    Unvalidated(String),
+}
+
+/// An invalid argument and its path: `/repo/name`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ArgumentError {
+    /// JSON pointer of the argument, `/` for all arguments.
+    pub path: String,
+    /// Reason, for people and agents.
+    pub message: String,
+}
+
+impl Validator {
+    /// Computes the cost model of a schema, in linear time.
+    pub fn new(schema: Arc<RawValue>) -> Validator {
+        let parsed = serde_json::from_str::<Value>(schema.get());
+        let cost = parsed.map_or(Err(Unbounded::Unreadable), |parsed| CostModel::new(&parsed));
+        Validator { schema, cost, compiled: OnceLock::new() }
+    }
+
+    /// Returns why arguments cannot be validated against this schema, if so.
+    pub fn note(&self) -> Option<String> {
+        self.cost.as_ref().err().map(|reason| unvalidated_note(*reason))
+    }
+
+    /// Validates on an async worker, if that is cheap. Returns `None` if it takes longer or the arguments are invalid:
+    /// call [`Self::validate`] on a blocking thread.
+    pub fn accept_inline(&self, arguments: &Value) -> Option<ValidationOutcome> {
+        let model = match &self.cost {
+            Ok(model) => model,
+            Err(reason) => return Some(ValidationOutcome::Unvalidated(unvalidated_note(*reason))),
+        };
+        // Compiling takes too long for an async worker, so the first validation goes to a blocking thread.
+        let compiled = self.compiled.get()?.as_ref()?;
+        let is_object = arguments.is_object();
+        // Compiled before, few steps, and valid: the usual case needs no blocking thread.
+        let is_cheap = || model.validation_steps(arguments, MAX_INLINE_STEPS).is_some();
+        (is_object && is_cheap() && compiled.is_valid(arguments)).then_some(ValidationOutcome::Valid)
+    }
+
+    /// Validates within a bounded number of steps.
+    pub fn validate(&self, arguments: &Value) -> Result<ValidationOutcome, Vec<ArgumentError>> {
+        if !arguments.is_object() {
+            return Err(vec![ArgumentError::new("/", "the arguments must be a JSON object")]);
+        }
+        let model = match &self.cost {
+            Ok(model) => model,
+            Err(reason) => return Ok(ValidationOutcome::Unvalidated(unvalidated_note(*reason))),
+        };
+        // Computed before compiling: a schema too expensive for these arguments may be fine for others.
+        let max_steps = if model.has_backtracking() { MAX_BACKTRACKING_STEPS } else { MAX_VALIDATION_STEPS };
+        if model.validation_steps(arguments, max_steps).is_none() {
+            let reason = format!("that would take more than {max_steps} steps or {MAX_SUBSCHEMA_DEPTH} levels");
+            return Ok(ValidationOutcome::Unvalidated(format!("these arguments were not validated: {reason}")));
+        }
+        let Some(compiled) = self.compiled() else {
+            let reason = "the schema is not a valid JSON Schema";
+            return Ok(ValidationOutcome::Unvalidated(format!("arguments are not validated: {reason}")));
+        };
+        if compiled.is_valid(arguments) {
+            return Ok(ValidationOutcome::Valid);
+        }
+        list_errors(compiled, model, arguments)
+    }
+
+    /// Compiles the schema on first use.
+    fn compiled(&self) -> Option<&jsonschema::Validator> {
+        let compile = || {
+            let schema: Value = serde_json::from_str(self.schema.get()).ok()?;
+            let patterns = PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT).size_limit(MAX_PATTERN_BYTES);
+            jsonschema::options().with_pattern_options(patterns).build(&schema).ok()
+        };
+        self.compiled.get_or_init(compile).as_ref()
+    }
+}
+
+/// Whether the validator can compile a pattern into at most `max_bytes`. One that it cannot compile would invalidate the
+/// whole schema.
+pub fn can_compile_pattern(pattern: &str, max_bytes: usize) -> bool {
+    let patterns = PatternOptions::fancy_regex().size_limit(max_bytes);
+    jsonschema::options().with_pattern_options(patterns).build(&json!({ "pattern": pattern })).is_ok()
+}
+
+impl ArgumentError {
+    /// Returns an error at a path.
+    fn new(path: &str, message: &str) -> ArgumentError {
+        ArgumentError { path: path.to_owned(), message: message.to_owned() }
+    }
+}
+
+/// Describes why arguments are not validated, for callers.
+fn unvalidated_note(reason: Unbounded) -> String {
+    let reason = match reason {
+        Unbounded::Paths => format!("the schema expands to more than {MAX_EXPANDED_PATHS} paths"),
+        Unbounded::Depth => {
+            format!("references in the schema are circular or nest deeper than {MAX_SUBSCHEMA_DEPTH} levels")
+        }
+        Unbounded::Reference => {
+            "a reference in the schema cannot be resolved, or a subschema has an `$id` of its own".to_owned()
+        }
+        Unbounded::Compilation => "compiling the schema would take too long".to_owned(),
+        Unbounded::Unreadable => "the schema cannot be read".to_owned(),
+    };
+    format!("arguments are not validated: {reason}")
+}
+
+/// Lists the errors of invalid arguments. A match that did not finish is not an error: it may have succeeded.
+fn list_errors(
+    compiled: &jsonschema::Validator,
+    model: &CostModel,
+    arguments: &Value,
+) -> Result<ValidationOutcome, Vec<ArgumentError>> {
+    let max_bytes = if model.has_backtracking() { MAX_BACKTRACKING_ERROR_BYTES } else { MAX_ERROR_BYTES };
+    let can_list =
+        model.error_list_cost(arguments, MAX_VALIDATION_STEPS).is_some_and(|cost| cost.error_bytes <= max_bytes);
+    let unfinished =
+        || Ok(ValidationOutcome::Unvalidated("these arguments were not validated: a pattern takes too long".into()));
+    // `is_valid` is false for an unfinished match too, so without a list the arguments may be valid.
+    if !can_list && model.has_backtracking() {
+        return unfinished();
+    }
+    if !can_list {
+        return Err(vec![ArgumentError::new(
+            "/",
+            "the arguments do not match the schema; there are too many errors to list",
+        )]);
+    }
+    let reported = compiled.iter_errors(arguments).filter(|error| !is_unfinished(error)).take(MAX_LISTED_ERRORS);
+    let mut errors: Vec<ArgumentError> =
+        reported.flat_map(|error| describe_error(&error)).take(MAX_LISTED_ERRORS).collect();
+    if errors.is_empty() {
+        return unfinished();
+    }
+    errors.sort_by(|a, b| a.path.cmp(&b.path));
+    Err(errors)
+}
+
+/// Returns whether an error only says that a regular expression hit its limit.
+fn is_unfinished(error: &ValidationError<'_>) -> bool {
+    matches!(
+        error.kind(),
+        ValidationErrorKind::BacktrackLimitExceeded { .. } | ValidationErrorKind::RegexEngineFailure { .. }
+    )
+}
+
+/// Converts an error of `jsonschema` into errors with a path per argument.
+fn describe_error(error: &ValidationError<'_>) -> Vec<ArgumentError> {
+    use ValidationErrorKind as Kind;
+
+    let path = error.instance_path().as_str();
+    let argument_error = |path: String, message: String| ArgumentError { path, message };
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum; its own words do for all other kinds")]
+    match error.kind() {
+        Kind::Enum { options } => {
+            let choices = options.as_array().map(Vec::as_slice).unwrap_or_default();
+            let listed: Vec<String> = choices
+                .iter()
+                .take(MAX_LISTED_CHOICES)
+                .map(|choice| sanitize_truncated(&choice.to_string(), 60))
+                .collect();
+            let more = choices.len().saturating_sub(MAX_LISTED_CHOICES);
+            let more = if more > 0 { format!(" or {more} more") } else { String::new() };
+            let path = if path.is_empty() { "/" } else { path };
+            let actual = sanitize_truncated(&error.instance().to_string(), 80);
+            vec![argument_error(path.to_owned(), format!("{actual} is not one of {}{more}", listed.join(", ")))]
+        }
+        Kind::Required { property } => {
+            vec![argument_error(format!("{path}/{}", property.as_str().unwrap_or_default()), "is required".into())]
+        }
+        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => unexpected
+            .iter()
+            .map(|name| {
+                argument_error(
+                    format!("{path}/{}", sanitize_truncated(name, 80)),
+                    "is not an argument of this tool".into(),
+                )
+            })
+            .collect(),
+        _ => {
+            let path = if path.is_empty() { "/" } else { path };
+            vec![argument_error(path.to_owned(), sanitize_truncated(&error.to_string(), 300))]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,406 @@
+//! Simple conditions: literals, runtime expressions and operators, such as `$statusCode == 200 &&
+//! !$response.body#/busy`. Comparisons are loose, as Arazzo specifies: strings ignore case, `'200'` equals 200, an
+//! unresolvable expression is null.
+//!
+//! Precedence, from the loosest: `||`, `&&`, comparison, `!`. A comparison has two operands at most; `a == b == c` is
+//! an error. The parser runs when the document is read, so that a workflow with a malformed condition is skipped
+//! before any step is executed.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use serde_json::{Number, Value};
+use toolcrib_core::text::sanitize_truncated;
+use toolcrib_openapi::expression::{Scope, is_expression, resolve};
+
+use super::budget::ConditionBudget;
+
+/// Syntax tree of a condition.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Condition {
+    Literal(Value),
+    /// Runtime expression, resolved at evaluation.
+    Expression(String),
+    Not(Box<Condition>),
+    Compare(Box<Condition>, ComparisonOperator, Box<Condition>),
+    /// Conditions joined by `&&`.
+    All(Vec<Condition>),
+    /// Conditions joined by `||`.
+    Any(Vec<Condition>),
+}
+
+/// Comparison operator of simple conditions and JSONPath filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ComparisonOperator {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Equal,
+    NotEqual,
+}
+
+impl Condition {
+    /// Parses a condition. The error is a message for people.
+    pub(super) fn parse(text: &str) -> Result<Condition, String> {
+        if text.len() > MAX_CONDITION_LEN {
+            return Err(format!("the condition is longer than {MAX_CONDITION_LEN} bytes"));
+        }
+        // Real documents also put the whole condition in braces.
+        let text = text.trim();
+        // Only if no other brace is inside, or `{$a} == {$b}` would lose its outer ones.
+        let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+        let text = inner.filter(|inner| !inner.contains('}')).unwrap_or(text);
+        let mut parser = ConditionParser { rest: text.trim(), depth: 0 };
+        let condition = parser.parse_or()?;
+        if parser.rest.is_empty() { Ok(condition) } else { Err(parser.unexpected_input()) }
+    }
+
+    /// Evaluates the condition in a scope. Fails only if the budget is used up.
+    pub(super) fn evaluate(&self, scope: &Scope<'_>, budget: &ConditionBudget) -> Result<bool, String> {
+        Ok(is_truthy(&*self.evaluate_value(scope, budget)?))
+    }
+
+    /// Evaluates to a value, of which the truthiness counts.
+    fn evaluate_value<'a>(&'a self, scope: &Scope<'a>, budget: &ConditionBudget) -> Result<Cow<'a, Value>, String> {
+        budget.spend(1)?;
+        // An operand without an operator counts by its truthiness, so every node evaluates to a value.
+        let boolean = |value: bool| Ok(Cow::Owned(Value::Bool(value)));
+        match self {
+            Condition::Literal(value) => Ok(Cow::Borrowed(value)),
+            Condition::Expression(expression) => {
+                // Resolving can take quadratic time in the length of the expression.
+                budget.spend(expression.len())?;
+                Ok(resolve(expression, scope).unwrap_or(Cow::Owned(Value::Null)))
+            }
+            Condition::Not(inner) => boolean(!inner.evaluate(scope, budget)?),
+            Condition::Compare(left, operator, right) => {
+                // Both sides are charged by size: a condition may compare two large responses.
+                let left = left.evaluate_value(scope, budget)?;
+                let right = right.evaluate_value(scope, budget)?;
+                budget.spend_on_comparison(&left)?;
+                budget.spend_on_comparison(&right)?;
+                boolean(operator.compare(&left, &right))
+            }
+            Condition::All(parts) => {
+                for part in parts {
+                    if !part.evaluate(scope, budget)? {
+                        return boolean(false);
+                    }
+                }
+                boolean(true)
+            }
+            Condition::Any(parts) => {
+                for part in parts {
+                    if part.evaluate(scope, budget)? {
+                        return boolean(true);
+                    }
+                }
+                boolean(false)
+            }
+        }
+    }
+}
+
+/// Maximum length of a condition in bytes. A workflow with a longer one is skipped when the document is parsed.
+const MAX_CONDITION_LEN: usize = 2000;
+/// Maximum nesting of a condition; bounds the recursion of parser and evaluation.
+const MAX_CONDITION_DEPTH: usize = 32;
+
+/// Truthiness: null, false, 0 and the empty string are false. Arrays and objects are true, even empty ones.
+fn is_truthy(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(_) | Value::Object(_) => true,
+    }
+}
+
+impl ComparisonOperator {
+    /// Compares loosely. Values of different types are unequal, apart from numbers and booleans written as strings.
+    fn compare(self, left: &Value, right: &Value) -> bool {
+        let order = compare_values(left, right);
+        match self {
+            ComparisonOperator::Equal => order == Some(Ordering::Equal),
+            ComparisonOperator::NotEqual => order != Some(Ordering::Equal),
+            // Equal values of other types (null, booleans, arrays) have an order here, but `<=` and `>=` are false for
+            // them.
+            ComparisonOperator::Less => order == Some(Ordering::Less) && are_orderable(left, right),
+            ComparisonOperator::Greater => order == Some(Ordering::Greater) && are_orderable(left, right),
+            ComparisonOperator::LessOrEqual => order.is_some_and(Ordering::is_le) && are_orderable(left, right),
+            ComparisonOperator::GreaterOrEqual => order.is_some_and(Ordering::is_ge) && are_orderable(left, right),
+        }
+    }
+}
+
+/// Whether `<` and `>` are defined: only for numbers and strings.
+fn are_orderable(left: &Value, right: &Value) -> bool {
+    let is_orderable = |value: &Value| value.is_number() || value.is_string();
+    is_orderable(left) && is_orderable(right)
+}
+
+/// Loose comparison; `None` if the values are neither equal nor orderable.
+fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => compare_numbers(left, right),
+        (Value::String(left), Value::String(right)) => Some(left.to_lowercase().cmp(&right.to_lowercase())),
+        // Headers are strings, so documents compare `$response.header.x` with numbers.
+        (Value::Number(number), Value::String(text)) => compare_numbers(number, &text.trim().parse().ok()?),
+        (Value::String(text), Value::Number(number)) => compare_numbers(&text.trim().parse().ok()?, number),
+        (Value::Bool(truth), Value::String(text)) | (Value::String(text), Value::Bool(truth)) => {
+            text.trim().eq_ignore_ascii_case(if *truth { "true" } else { "false" }).then_some(Ordering::Equal)
+        }
+        (left, right) => (left == right).then_some(Ordering::Equal),
+    }
+}
+
+/// Compares integers exactly and others as floats.
+pub(super) fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering> {
+    match (left.as_i64(), right.as_i64()) {
+        // As floats, ids above 2^53 that differ would compare as equal.
+        (Some(left), Some(right)) => Some(left.cmp(&right)),
+        (None, _) | (_, None) => left.as_f64()?.partial_cmp(&right.as_f64()?),
+    }
+}
+
+/// Recursive descent parser. Skips white space after each token.
+struct ConditionParser<'a> {
+    /// Input that is not parsed yet.
+    rest: &'a str,
+    /// Current nesting of `!` and parentheses.
+    depth: usize,
+}
+
+impl ConditionParser<'_> {
+    /// `a || b`
+    fn parse_or(&mut self) -> Result<Condition, String> {
+        // One part without an operator is returned itself, so the tree has no needless level.
+        let mut parts = vec![self.parse_and()?];
+        while self.take("||") {
+            parts.push(self.parse_and()?);
+        }
+        Ok(unwrap_single_or(parts, Condition::Any))
+    }
+
+    /// `a && b`
+    fn parse_and(&mut self) -> Result<Condition, String> {
+        let mut parts = vec![self.parse_comparison()?];
+        while self.take("&&") {
+            parts.push(self.parse_comparison()?);
+        }
+        Ok(unwrap_single_or(parts, Condition::All))
+    }
+
+    /// `a == b`, or a single operand. Longer operators come first in the table.
+    fn parse_comparison(&mut self) -> Result<Condition, String> {
+        const COMPARISONS: [(&str, ComparisonOperator); 6] = [
+            ("==", ComparisonOperator::Equal),
+            ("!=", ComparisonOperator::NotEqual),
+            ("<=", ComparisonOperator::LessOrEqual),
+            (">=", ComparisonOperator::GreaterOrEqual),
+            ("<", ComparisonOperator::Less),
+            (">", ComparisonOperator::Greater),
+        ];
+        let left = self.parse_unary()?;
+        let Some((_, operator)) = COMPARISONS.into_iter().find(|(symbol, _)| self.take(symbol)) else {
+            return Ok(left);
+        };
+        Ok(Condition::Compare(Box::new(left), operator, Box::new(self.parse_unary()?)))
+    }
+
+    /// `!a`, `(a)` or an operand. All recursion passes here, so the depth is checked here.
+    fn parse_unary(&mut self) -> Result<Condition, String> {
+        // Counted up on the way in and down on the way out; an error ends the parser, so it need not be reset.
+        self.depth += 1;
+        if self.depth > MAX_CONDITION_DEPTH {
+            return Err(format!("the condition is nested deeper than {MAX_CONDITION_DEPTH} levels"));
+        }
+        let condition = if self.take("!") {
+            Condition::Not(Box::new(self.parse_unary()?))
+        } else if self.take("(") {
+            let inner = self.parse_or()?;
+            if !self.take(")") {
+                return Err(self.unexpected_input());
+            }
+            inner
+        } else {
+            self.parse_operand()?
+        };
+        self.depth -= 1;
+        Ok(condition)
+    }
+
+    /// A literal, or an expression with or without braces.
+    fn parse_operand(&mut self) -> Result<Condition, String> {
+        if let Some(quote) = self.rest.chars().next().filter(|&first| first == '\'' || first == '"') {
+            return self.parse_quoted(quote).map(|text| Condition::Literal(text.into()));
+        }
+        // In braces, the expression ends at the closing one and may contain operators.
+        if self.rest.starts_with("{$") {
+            let end = self.rest.find('}').ok_or_else(|| self.unexpected_input())?;
+            let word = &self.rest[1..end];
+            self.advance(end + 1);
+            return parse_expression(word);
+        }
+        let word = &self.rest[..word_end(self.rest)];
+        let literal = match word {
+            "" => return Err(self.unexpected_input()),
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            "null" => Value::Null,
+            _ if word.starts_with('$') => {
+                self.advance(word.len());
+                return parse_expression(word);
+            }
+            _ => Value::Number(word.parse().map_err(|_| {
+                format!("`{}` is not a literal; put strings in single quotes", sanitize_truncated(word, 60))
+            })?),
+        };
+        self.advance(word.len());
+        Ok(Condition::Literal(literal))
+    }
+
+    /// A quoted string; a doubled quote stands for the quote itself.
+    fn parse_quoted(&mut self, quote: char) -> Result<String, String> {
+        let mut text = String::new();
+        let mut characters = self.rest.char_indices().skip(1).peekable();
+        while let Some((position, character)) = characters.next() {
+            if character != quote {
+                text.push(character);
+            } else if characters.next_if(|(_, next)| *next == quote).is_some() {
+                text.push(quote);
+            } else {
+                self.advance(position + 1);
+                return Ok(text);
+            }
+        }
+        Err(format!("the string that begins with `{}` is not terminated", sanitize_truncated(self.rest, 40)))
+    }
+
+    /// Consumes a symbol if it is next.
+    fn take(&mut self, symbol: &str) -> bool {
+        let is_next = self.rest.starts_with(symbol);
+        if is_next {
+            self.advance(symbol.len());
+        }
+        is_next
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.rest = self.rest[bytes..].trim_start();
+    }
+
+    /// Error message for the input at the current position.
+    fn unexpected_input(&self) -> String {
+        match self.rest {
+            "" => "the condition ends too early".into(),
+            rest => format!("unexpected `{}` in the condition", sanitize_truncated(rest, 40)),
+        }
+    }
+}
+
+/// Checks that a word is an expression.
+fn parse_expression(word: &str) -> Result<Condition, String> {
+    if is_expression(word) {
+        Ok(Condition::Expression(word.to_owned()))
+    } else {
+        Err(format!("`{}` is not a runtime expression", sanitize_truncated(word, 60)))
+    }
+}
+
+/// End of an operand: the next white space or operator outside brackets.
+fn word_end(text: &str) -> usize {
+    // Brackets may contain a quoted name with white space: `pets[0]['a b']`.
+    let mut in_brackets = false;
+    for (position, character) in text.char_indices() {
+        match character {
+            '[' => in_brackets = true,
+            ']' => in_brackets = false,
+            _ if in_brackets => {}
+            '=' | '!' | '<' | '>' | '&' | '|' | '(' | ')' | ',' => return position,
+            _ if character.is_whitespace() => return position,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Returns the only part itself, or a group of several.
+fn unwrap_single_or(mut parts: Vec<Condition>, group: impl FnOnce(Vec<Condition>) -> Condition) -> Condition {
+    match parts.pop() {
+        Some(only) if parts.is_empty() => only,
+        Some(last) => {
+            parts.push(last);
+            group(parts)
+        }
+        None => group(parts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use toolcrib_openapi::expression::ResponseScope;
+
+    #[test]
+    fn conditions_are_evaluated_as_arazzo_specifies() {
+        let body =
+            json!({"status": "Available", "count": 3, "pets": [{"name": "rex", "a b": 1}], "zero": 0, "none": null});
+        let scope = Scope {
+            response: Some(ResponseScope { status: 200, headers: &[], body: Some(&body) }),
+            ..Scope::default()
+        };
+        for (text, expected) in [
+            ("$statusCode == 200", true),
+            ("{$statusCode == 200}", true),
+            ("{$statusCode} == 200", true),
+            ("$statusCode==201", false),
+            ("$statusCode == '200'", true),
+            ("$statusCode >= 200 && $statusCode < 300", true),
+            ("$statusCode < 200 || $statusCode > 299", false),
+            ("$response.body#/status == 'available'", true),
+            ("$response.body#/status != 'AVAILABLE'", false),
+            ("$response.body#/status > 'aardvark'", true),
+            ("$response.body#/count > 2.5", true),
+            ("$response.body.pets[0].name == 'REX'", true),
+            ("$response.body.pets[0]['a b'] == 1", true),
+            ("$response.body#/pets", true),
+            ("!$response.body#/zero", true),
+            ("$response.body#/nope == null", true),
+            ("$response.body#/nope", false),
+            ("$response.body#/nope < 5", false),
+            ("$response.body#/none <= null", false),
+            ("!($statusCode == 200 && ($response.body#/count == 3))", false),
+            ("$response.body#/nope || $statusCode == 200 && false", false),
+            ("'it''s' == \"It's\"", true),
+            ("true == 'true'", true),
+            ("$outputs.x == 1", false),
+        ] {
+            let holds = |condition: Condition| condition.evaluate(&scope, &ConditionBudget::default());
+            assert_eq!(Condition::parse(text).and_then(holds), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_condition_is_rejected_with_the_reason() {
+        for (text, reason) in [
+            ("", "the condition ends too early"),
+            ("$statusCode ==", "the condition ends too early"),
+            ("$statusCode == 200 200", "unexpected `200` in the condition"),
+            ("$statusCode = 200", "unexpected `= 200` in the condition"),
+            ("($statusCode", "the condition ends too early"),
+            ("$step.x == 1", "`$step.x` is not a runtime expression"),
+            ("$response.body#/a == open", "`open` is not a literal; put strings in single quotes"),
+            ("'open", "the string that begins with `'open` is not terminated"),
+            (&"(".repeat(100), "the condition is nested deeper than 32 levels"),
+            (&"!".repeat(100), "the condition is nested deeper than 32 levels"),
+            (&" ".repeat(3000), "the condition is longer than 2000 bytes"),
+        ] {
+            assert_eq!(Condition::parse(text), Err(reason.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Parses Arazzo documents. A workflow that cannot be executed is skipped with the JSON pointer and the reason; the
+//! others are not affected.
+//!
+//! Parsing is tolerant where real documents deviate (braces around expressions, `in: body`, a single condition
+//! instead of a list) and strict where an execution would guess. Reusable objects in `components` are copied into the
+//! steps that refer to them, so an execution follows no references; a byte budget bounds the copies.
+
+mod step;
+
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use serde_json::Value;
+use toolcrib_core::error::{Code, Error, Result};
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::manifest::SkippedTool;
+use toolcrib_core::text::sanitize_truncated;
+use toolcrib_openapi::expression::approximate_size;
+
+use super::{
+    ActionKind, ArazzoDocument, JumpTarget, SourceDescription, SourceDescriptionKind, StepTarget, Workflow, inputs,
+};
+
+impl ArazzoDocument {
+    /// Parses a document.
+    ///
+    /// # Errors
+    /// `CONFIG_INVALID` if it is no Arazzo 1.x document. Invalid workflows are listed in `skipped` instead.
+    pub fn parse(document: &Value) -> Result<ArazzoDocument> {
+        let invalid = |reason: String| Err(Error::new(Code::ConfigInvalid, reason));
+        // Check the version and the overall structure; errors here concern the whole document.
+        match document.get("arazzo").and_then(Value::as_str) {
+            Some(version) if version == "1" || version.starts_with("1.") => {}
+            Some(version) => {
+                return invalid(format!(
+                    "Arazzo `{}` is not supported; Arazzo 1.x documents are supported",
+                    sanitize_truncated(version, 20)
+                ));
+            }
+            None => {
+                return invalid(
+                    "this is not an Arazzo document: the string `arazzo` with the version is missing".into(),
+                );
+            }
+        }
+        let Some(workflow_values) = document.get("workflows").and_then(Value::as_array) else {
+            return invalid("the Arazzo document has no list `workflows`".into());
+        };
+        if workflow_values.len() > MAX_WORKFLOWS {
+            return invalid(format!("the Arazzo document has more than {MAX_WORKFLOWS} workflows"));
+        }
+        // Parse each workflow on its own, so that an invalid one does not affect the others.
+        let mut parser = ArazzoParser { document, sources: Vec::new(), bytes_left: Cell::new(MAX_WORKFLOW_BYTES) };
+        let mut skipped = parser.parse_source_descriptions();
+        let mut workflows: Vec<(usize, Workflow)> = Vec::new();
+        for (index, value) in workflow_values.iter().enumerate() {
+            let id = value.get("workflowId").and_then(Value::as_str).filter(|id| !id.is_empty());
+            // A workflow without id is listed as skipped by its number.
+            let name = id.map_or_else(|| format!("#{}", index + 1), |id| sanitize_truncated(id, 100));
+            let parsed = match id {
+                None => Err(ArazzoParseError::new(format!("/workflows/{index}"), "it has no `workflowId`")),
+                Some(id) if workflows.iter().any(|(_, workflow)| workflow.id == id) => {
+                    let reason = "an earlier workflow has the same `workflowId`";
+                    Err(ArazzoParseError::new(format!("/workflows/{index}/workflowId"), reason))
+                }
+                Some(id) => parser.parse_workflow(id, value, &format!("/workflows/{index}")),
+            };
+            match parsed {
+                Ok(workflow) => workflows.push((index, workflow)),
+                Err(error) => skipped.push(error.into_skipped(name)),
+            }
+        }
+        // Remove workflows that cannot run because of missing ones, and name the tools of the rest.
+        remove_dangling_workflows(&mut workflows, &mut skipped);
+        let mut workflows: Vec<Workflow> = workflows.into_iter().map(|(_, workflow)| workflow).collect();
+        assign_tool_names(&mut workflows);
+        let components = document.get("components").cloned().unwrap_or_default();
+        Ok(ArazzoDocument { source_descriptions: parser.sources, workflows, skipped, components })
+    }
+}
+
+/// Maximum number of workflows. Ids are compared pairwise while parsing; a document with more is rejected as a whole.
+const MAX_WORKFLOWS: usize = 1000;
+/// Maximum number of source descriptions; further ones are ignored.
+const MAX_SOURCE_DESCRIPTIONS: usize = 1000;
+/// Maximum size of all workflows together, in memory. Workflows beyond it are skipped.
+const MAX_WORKFLOW_BYTES: usize = 128 * 1024 * 1024;
+
+/// Error in one workflow, with its JSON pointer. Becomes a [`SkippedTool`] with the reason and `(at POINTER)`.
+#[derive(Debug)]
+struct ArazzoParseError {
+    pointer: String,
+    reason: String,
+}
+
+impl ArazzoParseError {
+    fn new(pointer: impl Into<String>, reason: impl Into<String>) -> ArazzoParseError {
+        ArazzoParseError { pointer: pointer.into(), reason: reason.into() }
+    }
+
+    /// Converts to an entry of [`ArazzoDocument::skipped`].
+    fn into_skipped(self, name: String) -> SkippedTool {
+        SkippedTool { name, reason: format!("{} (at `{}`)", self.reason, sanitize_truncated(&self.pointer, 200)) }
+    }
+}
+
+/// Result of parsing a part of a workflow.
+type ArazzoParseResult<T> = std::result::Result<T, ArazzoParseError>;
+
+/// Parses the parts of one document.
+struct ArazzoParser<'a> {
+    document: &'a Value,
+    /// Valid source descriptions.
+    sources: Vec<SourceDescription>,
+    /// Remaining size of the workflows: reusable objects are copied for each use, so the total can exceed the document.
+    bytes_left: Cell<usize>,
+}
+
+impl ArazzoParser<'_> {
+    /// Takes bytes from the budget; fails, and leaves nothing, if too few are left.
+    fn spend_bytes(&self, bytes: usize, pointer: &str) -> ArazzoParseResult<()> {
+        match self.bytes_left.get().checked_sub(bytes) {
+            Some(remaining) => {
+                self.bytes_left.set(remaining);
+                Ok(())
+            }
+            None => {
+                self.bytes_left.set(0);
+                Err(ArazzoParseError::new(pointer, "the document is too large once its references are followed"))
+            }
+        }
+    }
+
+    /// Parses the source descriptions and returns the invalid ones. These only affect workflows that use them.
+    fn parse_source_descriptions(&mut self) -> Vec<SkippedTool> {
+        let mut skipped = Vec::new();
+        for (index, value) in
+            array_field(self.document, "sourceDescriptions").iter().take(MAX_SOURCE_DESCRIPTIONS).enumerate()
+        {
+            // Without `type`, a description is taken for an OpenAPI document, the common case.
+            let text = |name: &str| value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+            let name = text("name").map_or_else(|| format!("#{}", index + 1), |name| sanitize_truncated(name, 100));
+            let parsed = match (text("name"), text("url"), text("type")) {
+                (None, _, _) => Err("a source description has no `name`"),
+                (_, None, _) => Err("the source description has no `url`"),
+                (Some(name), _, _) if self.sources.iter().any(|source| source.name == name) => {
+                    Err("an earlier source description has the same `name`")
+                }
+                (Some(name), Some(url), None | Some("openapi")) => Ok((name, url, SourceDescriptionKind::OpenApi)),
+                (Some(name), Some(url), Some("arazzo")) => Ok((name, url, SourceDescriptionKind::Arazzo)),
+                (_, _, Some(_)) => Err("a source description is of type `openapi` or `arazzo`"),
+            };
+            match parsed {
+                Ok((name, url, kind)) => {
+                    self.sources.push(SourceDescription { name: name.to_owned(), url: url.to_owned(), kind });
+                }
+                Err(reason) => {
+                    skipped
+                        .push(ArazzoParseError::new(format!("/sourceDescriptions/{index}"), reason).into_skipped(name));
+                }
+            }
+        }
+        skipped
+    }
+
+    /// Parses one workflow; the tool name is assigned later.
+    fn parse_workflow(&self, id: &str, value: &Value, pointer: &str) -> ArazzoParseResult<Workflow> {
+        let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+        // Once the budget is used up, further workflows fail at once.
+        self.spend_bytes(1, pointer)?;
+        let inputs = match value.get("inputs") {
+            Some(schema) => inputs::resolve_inputs(self.document, schema, self.bytes_left.get())
+                .map_err(|reason| ArazzoParseError::new(format!("{pointer}/inputs"), reason))?,
+            None => Value::Object(serde_json::Map::new()),
+        };
+        self.spend_bytes(approximate_size(&inputs), pointer)?;
+        // The first error skips the workflow.
+        let steps = self.parse_steps(value, pointer)?;
+        let mut depends_on = Vec::new();
+        for (index, other) in array_field(value, "dependsOn").iter().enumerate() {
+            depends_on.push(self.parse_workflow_id(other.as_str(), &format!("{pointer}/dependsOn/{index}"))?);
+        }
+        Ok(Workflow {
+            id: id.to_owned(),
+            tool: String::new(),
+            summary: text("summary"),
+            description: text("description"),
+            inputs,
+            steps,
+            outputs: parse_outputs(value),
+            depends_on,
+        })
+    }
+
+    /// Checks the id of a workflow of this document. Whether it exists is checked later.
+    fn parse_workflow_id(&self, id: Option<&str>, pointer: &str) -> ArazzoParseResult<String> {
+        match id {
+            None | Some("") => Err(ArazzoParseError::new(pointer, "the id of the workflow is missing")),
+            Some(id) if id.trim_start_matches('{').starts_with("$sourceDescriptions.") => {
+                Err(ArazzoParseError::new(pointer, "workflows of other Arazzo documents are not supported"))
+            }
+            Some(id) => Ok(id.to_owned()),
+        }
+    }
+}
+
+/// Returns the array under a name, or an empty slice.
+fn array_field<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Names and templates of outputs.
+fn parse_outputs(value: &Value) -> Vec<(String, Value)> {
+    let outputs = value.get("outputs").and_then(Value::as_object).into_iter().flatten();
+    outputs.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Removes workflows that refer to missing ones, and those that refer to them in turn. Takes linear time in the number
+/// of references, however long a broken chain is.
+fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, skipped: &mut Vec<SkippedTool>) {
+    let known_ids: HashSet<&str> = workflows.iter().map(|(_, workflow)| workflow.id.as_str()).collect();
+    // Index the references by target, and start with the targets that do not exist.
+    let mut needed_by: HashMap<&str, Vec<usize>> = HashMap::new();
+    let mut missing: VecDeque<&str> = VecDeque::new();
+    for (position, (_, workflow)) in workflows.iter().enumerate() {
+        for id in referenced_workflows(workflow) {
+            // The first reference to an unknown id queues it; later ones only add their position.
+            let positions = needed_by.entry(id).or_default();
+            if positions.is_empty() && !known_ids.contains(id) {
+                missing.push_back(id);
+            }
+            if positions.last() != Some(&position) {
+                positions.push(position);
+            }
+        }
+    }
+    // Breadth first from the missing ids: each removed workflow is missing for those that refer to it.
+    let mut removed: HashSet<usize> = HashSet::new();
+    while let Some(id) = missing.pop_front() {
+        for &position in needed_by.get(id).into_iter().flatten() {
+            let (index, workflow) = &workflows[position];
+            if removed.insert(position) {
+                let reason = format!("it refers to the missing workflow `{}`", sanitize_truncated(id, 60));
+                let error = ArazzoParseError::new(format!("/workflows/{index}"), reason);
+                skipped.push(error.into_skipped(sanitize_truncated(&workflow.id, 100)));
+                missing.push_back(&workflow.id);
+            }
+        }
+    }
+    // `retain` gives no index, so it is counted.
+    let mut position = 0;
+    workflows.retain(|_| {
+        position += 1;
+        !removed.contains(&(position - 1))
+    });
+}
+
+/// Ids of all workflows that a workflow refers to. As dependencies, as targets of steps, and as targets of actions; an
+/// id may occur several times.
+fn referenced_workflows(workflow: &Workflow) -> Vec<&str> {
+    let mut ids: Vec<&str> = workflow.depends_on.iter().map(String::as_str).collect();
+    for step in &workflow.steps {
+        if let StepTarget::Workflow { id } = &step.target {
+            ids.push(id);
+        }
+        for action in step.on_success.iter().chain(&step.on_failure) {
+            match &action.kind {
+                ActionKind::Goto(JumpTarget::Workflow(id))
+                | ActionKind::Retry { run_before: Some(JumpTarget::Workflow(id)), .. } => ids.push(id),
+                ActionKind::End | ActionKind::Goto(JumpTarget::Step(_)) | ActionKind::Retry { .. } => {}
+            }
+        }
+    }
+    ids
+}
+
+/// Sanitises ids to tool names. Ids with equal results get a hash, so that names do not depend on the order.
+fn assign_tool_names(workflows: &mut [Workflow]) {
+    let sanitize = |id: &str| -> String {
+        let sanitize = |character: char| character.is_ascii_alphanumeric() || character == '_' || character == '-';
+        id.chars().map(|character| if sanitize(character) { character } else { '_' }).collect()
+    };
+    let names: Vec<String> = workflows.iter().map(|workflow| sanitize(&workflow.id)).collect();
+    for (workflow, name) in workflows.iter_mut().zip(&names) {
+        let is_shared = names.iter().filter(|other| *other == name).count() > 1;
+        // The id that is a legal name already keeps it.
+        let needs_hash = is_shared && workflow.id != *name;
+        let hash = Fingerprint::digest(&workflow.id);
+        workflow.tool = if needs_hash { format!("{name}_{}", hash.short_hex(8)) } else { name.clone() };
+    }
+}
+
+#[cfg(test)]
+mod tests;

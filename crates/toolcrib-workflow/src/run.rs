@@ -1,0 +1,421 @@
+//! State machine that executes a workflow: [`WorkflowExecution::next_action`] tells the caller what to do, and the
+//! caller reports the result. It sends nothing and reads no clock. It always terminates: steps, nesting and retained
+//! data are bounded.
+//!
+//! ```text
+//! loop {
+//!     Call(call)   -> send it, then on_response or on_no_response
+//!     Wait(pause)  -> sleep
+//!     Completed or Failed -> done
+//! }
+//! ```
+//!
+//! Workflows that call others form a stack of frames (`frame`). A response of any status is a result (`step_result`);
+//! criteria decide whether it is a success. `abort` is for exceeded limits and skips all actions, because a document
+//! must not be able to catch its own limit and go on.
+
+mod frame;
+mod protocol;
+mod step_result;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use toolcrib_core::error::{Code, Error, Result};
+use toolcrib_core::execution::ParameterLocation;
+use toolcrib_core::text::{did_you_mean, sanitize_truncated};
+use toolcrib_openapi::expression::{FillBudget, Scope, approximate_size, fill_value, fill_within};
+
+use super::payload::is_absent_input;
+use super::{ActionKind, ArazzoDocument, ConditionBudget, JumpTarget, SourceDescriptionKind, StepTarget, WorkflowStep};
+
+use frame::{WorkflowFrame, WorkflowPurpose};
+pub use protocol::{NextAction, OperationArguments, OperationBody, OperationCall, OperationResponse};
+use step_result::StepResult;
+
+/// Maximum number of steps of one execution, including nested workflows and repetitions. Ends loops of `goto` and
+/// retries.
+pub const MAX_STEPS_PER_RUN: usize = 100;
+/// Maximum nesting of workflows. Ends workflows that call themselves.
+const MAX_WORKFLOW_NESTING: usize = 8;
+/// Maximum size of inputs and outputs that an execution retains, in bytes. Expressions copy values, so small responses
+/// could grow with each step.
+const MAX_RETAINED_BYTES: usize = 64 * 1024 * 1024;
+
+/// Execution of one workflow with the workflows that it calls.
+#[derive(Debug)]
+pub struct WorkflowExecution<'a> {
+    document: &'a ArazzoDocument,
+    /// Call stack, innermost workflow last. Not empty until the execution is finished.
+    frames: Vec<WorkflowFrame<'a>>,
+    state: ExecutionState<'a>,
+    /// `$sourceDescriptions`
+    sources: Value,
+    /// `$workflows`
+    workflows: Value,
+    /// Ids of workflows that ended successfully; as dependencies they are not executed again.
+    finished_workflows: BTreeSet<&'a str>,
+    /// Compared with [`MAX_STEPS_PER_RUN`].
+    steps_taken: usize,
+    /// Compared with [`MAX_RETAINED_BYTES`]. Only grows; data of finished frames is not subtracted.
+    retained_bytes: usize,
+    /// Shared by all conditions.
+    budget: ConditionBudget,
+}
+
+/// State of an execution between two calls of `next_action`.
+#[derive(Debug)]
+enum ExecutionState<'a> {
+    /// The next step can begin.
+    Ready,
+    /// The caller must send the call and report the result.
+    AwaitingResponse(Box<OperationCall<'a>>),
+    /// The caller must wait before the next step.
+    Waiting(Duration),
+    Finished {
+        outputs: Value,
+        failure: Option<StepFailure>,
+    },
+}
+
+/// A failure that ended a workflow.
+#[derive(Debug)]
+struct StepFailure {
+    /// Id of the step, empty if no step is concerned.
+    step: String,
+    reason: String,
+}
+
+impl<'a> WorkflowExecution<'a> {
+    /// Starts a workflow.
+    ///
+    /// # Errors
+    /// `TOOL_NOT_IMPLEMENTED` if the document has no such workflow.
+    pub fn new(document: &'a ArazzoDocument, workflow: &str, inputs: Value) -> Result<WorkflowExecution<'a>> {
+        let Some(workflow) = document.workflow(workflow) else {
+            let suggestion = did_you_mean(workflow, document.workflows.iter().map(|workflow| workflow.id.as_str()));
+            let message = format!("no workflow named `{}`{suggestion}", sanitize_truncated(workflow, 80));
+            return Err(Error::new(Code::ToolNotImplemented, message));
+        };
+        let descriptions = document.source_descriptions.iter().map(|source| {
+            let kind = match source.kind {
+                SourceDescriptionKind::OpenApi => "openapi",
+                SourceDescriptionKind::Arazzo => "arazzo",
+            };
+            (source.name.clone(), json!({"name": source.name, "url": source.url, "type": kind}))
+        });
+        let mut execution = WorkflowExecution {
+            document,
+            frames: Vec::new(),
+            state: ExecutionState::Ready,
+            sources: Value::Object(descriptions.collect()),
+            workflows: json!({}),
+            finished_workflows: BTreeSet::new(),
+            steps_taken: 0,
+            retained_bytes: 0,
+            budget: ConditionBudget::default(),
+        };
+        execution.enter_workflow(&workflow.id, inputs, WorkflowPurpose::Tool);
+        Ok(execution)
+    }
+
+    /// Returns what to do next. Until the result of a call is reported, it returns the same call again.
+    pub fn next_action(&mut self) -> NextAction<'_> {
+        // A step may end without a call: a nested workflow is entered, or its arguments cannot be built.
+        while matches!(self.state, ExecutionState::Ready) {
+            self.begin_step();
+        }
+        if let ExecutionState::Waiting(pause) = self.state {
+            self.state = ExecutionState::Ready;
+            return NextAction::Wait(pause);
+        }
+        match &self.state {
+            ExecutionState::AwaitingResponse(call) => NextAction::Call(call),
+            ExecutionState::Finished { outputs, failure: None } => NextAction::Completed { outputs },
+            ExecutionState::Finished { outputs, failure: Some(StepFailure { step, reason }) } => {
+                NextAction::Failed { step, reason, outputs }
+            }
+            // Unreachable: the loop above leaves `Ready`, and `Waiting` returned already.
+            ExecutionState::Ready | ExecutionState::Waiting(_) => NextAction::Wait(Duration::ZERO),
+        }
+    }
+
+    /// Reports the response to the pending call, of any status. Ignored if no call is pending.
+    pub fn on_response(&mut self, response: OperationResponse) {
+        if let Some(call) = self.take_pending_call() {
+            self.finish_step(StepResult::from_response(call, response));
+        }
+    }
+
+    /// Reports that the pending call got no response or could not be sent. Ignored if no call is pending.
+    pub fn on_no_response(&mut self, reason: impl Into<String>) {
+        if let Some(call) = self.take_pending_call() {
+            self.finish_step(StepResult::without_response(Some(call), reason.into()));
+        }
+    }
+
+    /// Takes the pending call, if there is one.
+    fn take_pending_call(&mut self) -> Option<OperationCall<'a>> {
+        match std::mem::replace(&mut self.state, ExecutionState::Ready) {
+            ExecutionState::AwaitingResponse(call) => Some(*call),
+            other @ (ExecutionState::Ready | ExecutionState::Waiting(_) | ExecutionState::Finished { .. }) => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    /// Begins the current step, or a workflow that the current one depends on.
+    fn begin_step(&mut self) {
+        let Some(frame) = self.frames.last_mut() else {
+            return self.abort("", "internal error: no workflow is active".into());
+        };
+        // Dependencies are executed before the first step and at most once in an execution.
+        if let Some(dependency) = frame.dependencies.pop() {
+            if !self.finished_workflows.contains(dependency) {
+                let inputs = frame.inputs.clone();
+                self.enter_workflow(dependency, inputs, WorkflowPurpose::Dependency);
+            }
+            return;
+        }
+        let Some(step) = frame.workflow.steps.get(frame.current_step) else { return self.leave_workflow(None) };
+        self.steps_taken += 1;
+        if self.steps_taken > MAX_STEPS_PER_RUN {
+            return self.abort(&step.id, format!("the workflow takes more than {MAX_STEPS_PER_RUN} steps"));
+        }
+        match &step.target {
+            StepTarget::Operation { source, operation } => match self.build_arguments(step) {
+                // An unresolvable expression fails the step like a failed request, so that `onFailure` applies.
+                Err(error) => self.finish_step(StepResult::without_response(None, error.message)),
+                Ok(arguments) => {
+                    let source = source.as_deref().and_then(|name| self.document.source_description(name));
+                    let workflow = self.frames.last().map(|frame| frame.workflow.id.as_str()).unwrap_or_default();
+                    let call = OperationCall { workflow, step, number: self.steps_taken, source, operation, arguments };
+                    self.state = ExecutionState::AwaitingResponse(Box::new(call));
+                }
+            },
+            StepTarget::Workflow { id } => match self.build_nested_inputs(step) {
+                Err(error) => self.finish_step(StepResult::without_response(None, error.message)),
+                Ok(inputs) => self.enter_workflow(id, inputs, WorkflowPurpose::Step),
+            },
+        }
+    }
+
+    /// Fills the parameters and the body of an operation.
+    fn build_arguments(&self, step: &WorkflowStep) -> Result<OperationArguments> {
+        let mut arguments = OperationArguments::default();
+        let Some(frame) = self.frames.last() else { return Ok(arguments) };
+        let scope = self.scope(frame, None);
+        // One budget for all parameters and the body: together they become one request.
+        let mut budget = FillBudget::default();
+        for parameter in &step.parameters {
+            if is_absent_input(&parameter.value, &frame.absent_inputs) {
+                continue;
+            }
+            let value = fill_within(&parameter.value, &scope, &mut budget)?;
+            let name = parameter.name.clone();
+            match parameter.location {
+                Some(ParameterLocation::Path) => arguments.path.insert(name, value),
+                Some(ParameterLocation::Header) => arguments.headers.insert(name, value),
+                Some(ParameterLocation::Cookie) => arguments.cookies.insert(name, value),
+                Some(ParameterLocation::Querystring) => arguments.querystring.replace(value),
+                Some(ParameterLocation::Query) | None => arguments.query.insert(name, value),
+            };
+        }
+        if let Some(body) = &step.body {
+            let value = body.fill(&scope, &frame.absent_inputs, &mut budget)?;
+            arguments.body = Some(OperationBody { content_type: body.content_type.clone(), value });
+        }
+        Ok(arguments)
+    }
+
+    /// Fills the inputs of a nested workflow.
+    fn build_nested_inputs(&self, step: &WorkflowStep) -> Result<Value> {
+        let mut inputs = Map::new();
+        let Some(frame) = self.frames.last() else { return Ok(Value::Object(inputs)) };
+        let scope = self.scope(frame, None);
+        let mut budget = FillBudget::default();
+        for parameter in &step.parameters {
+            if !is_absent_input(&parameter.value, &frame.absent_inputs) {
+                inputs.insert(parameter.name.clone(), fill_within(&parameter.value, &scope, &mut budget)?);
+            }
+        }
+        Ok(Value::Object(inputs))
+    }
+
+    /// Scope of expressions in a frame, with the result of the current step if there is one.
+    fn scope<'s>(&'s self, frame: &'s WorkflowFrame<'a>, result: Option<&'s StepResult<'a>>) -> Scope<'s> {
+        Scope {
+            request: result.and_then(StepResult::request_scope),
+            response: result.and_then(StepResult::response_scope),
+            outputs: result.and_then(|result| result.nested_outputs.as_ref()),
+            inputs: Some(&frame.inputs),
+            steps: Some(&frame.steps),
+            workflows: Some(&self.workflows),
+            source_descriptions: Some(&self.sources),
+            components: Some(&self.document.components),
+        }
+    }
+
+    /// Evaluates the result of the current step: determines success, stores the outputs, takes the matching action.
+    fn finish_step(&mut self, result: StepResult<'a>) {
+        let Some(frame) = self.frames.last() else { return };
+        let Some(step) = frame.workflow.steps.get(frame.current_step) else { return };
+        let scope = self.scope(frame, Some(&result));
+        // Determine success or failure first: it decides which actions are considered.
+        let failure = result.evaluate_failure(step, &scope, &self.budget);
+        // The first action whose criteria are met and that is within its retry limit.
+        let actions = if failure.is_none() { &step.on_success } else { &step.on_failure };
+        let action = actions.iter().find(|action| {
+            let is_met =
+                action.criteria.iter().all(|criterion| criterion.evaluate(&scope, &self.budget).unwrap_or(false));
+            is_met && frame.can_take(action)
+        });
+        // A failed step has no outputs, even if some of its expressions could be resolved.
+        let outputs = match failure {
+            Some(_) => Ok(Value::Null),
+            // A step that calls a workflow and defines no outputs takes over those of the workflow.
+            None => match &result.nested_outputs {
+                Some(nested) if step.outputs.is_empty() => Ok(nested.clone()),
+                Some(_) | None => self.evaluate_outputs(&step.outputs, &scope),
+            },
+        };
+        // Last use of the borrowed scope: the frame is changed from here on.
+        let server_pause = result.retry_after();
+        let outputs_size = outputs.as_ref().map_or(0, approximate_size);
+        let Ok(outputs) = outputs else { return self.abort(&step.id, TOO_MUCH_RETAINED.into()) };
+        self.retained_bytes += outputs_size;
+        let Some(frame) = self.frames.last_mut() else { return };
+        frame.last_response = result.into_response();
+        if failure.is_none() {
+            frame.record_success(&step.id, outputs);
+            // A detour before a retry ends with its step: the actions of that step do not apply.
+            if frame.return_from_detour() {
+                return;
+            }
+        }
+        // Take the action, or the default: the next step after a success, the end after a failure.
+        match (action.map(|action| &action.kind), failure) {
+            (None, None) => {
+                frame.current_step += 1;
+            }
+            (Some(ActionKind::End), None) => self.leave_workflow(None),
+            (None | Some(ActionKind::End), Some(reason)) => {
+                self.leave_workflow(Some(StepFailure { step: step.id.clone(), reason }))
+            }
+            (Some(ActionKind::Goto(JumpTarget::Step(position))), _) => frame.go_to(*position),
+            (Some(ActionKind::Goto(JumpTarget::Workflow(id))), _) => self.transfer_to_workflow(id),
+            (Some(ActionKind::Retry { after, run_before, .. }), _) => {
+                if let Some(action) = action {
+                    frame.count_retry(action);
+                }
+                self.schedule_retry(server_pause.unwrap_or(*after), run_before.as_ref());
+            }
+        }
+    }
+
+    /// Repeats the current step after a pause, and after `run_before` if given.
+    fn schedule_retry(&mut self, pause: Duration, run_before: Option<&'a JumpTarget>) {
+        let Some(frame) = self.frames.last_mut() else { return };
+        match run_before {
+            None => {}
+            Some(JumpTarget::Step(position)) => frame.detour_to(*position),
+            Some(JumpTarget::Workflow(id)) => {
+                let inputs = frame.inputs.clone();
+                self.enter_workflow(id, inputs, WorkflowPurpose::BeforeRetry);
+            }
+        }
+        // The pause comes before what is executed next, also before the detour. An aborted execution does not wait.
+        if !pause.is_zero() && matches!(self.state, ExecutionState::Ready) {
+            self.state = ExecutionState::Waiting(pause);
+        }
+    }
+
+    /// Replaces the current workflow by another one (`goto`); the caller of the current one gets the other's outputs.
+    fn transfer_to_workflow(&mut self, id: &'a str) {
+        let Some(frame) = self.frames.pop() else { return };
+        self.enter_workflow(id, frame.inputs, frame.purpose);
+    }
+
+    /// Pushes a frame for a workflow.
+    fn enter_workflow(&mut self, id: &'a str, inputs: Value, purpose: WorkflowPurpose) {
+        // The parser removed workflows with unknown targets, so this is not expected.
+        let Some(workflow) = self.document.workflow(id) else {
+            return self.abort("", format!("no workflow named `{}`", sanitize_truncated(id, 80)));
+        };
+        let frame = WorkflowFrame::new(workflow, inputs, purpose);
+        self.retained_bytes += approximate_size(&frame.inputs);
+        if self.frames.len() >= MAX_WORKFLOW_NESTING {
+            return self.abort(
+                &frame.first_step_id(),
+                format!("workflows are nested deeper than {MAX_WORKFLOW_NESTING} levels"),
+            );
+        }
+        if self.retained_bytes > MAX_RETAINED_BYTES {
+            return self.abort(&frame.first_step_id(), TOO_MUCH_RETAINED.into());
+        }
+        // Expressions of later steps can refer to the inputs as `$workflows.id.inputs`.
+        self.workflows[id] = json!({"inputs": frame.inputs});
+        self.frames.push(frame);
+    }
+
+    /// Ends the innermost workflow and hands its outputs or its failure to the one that called it.
+    fn leave_workflow(&mut self, failure: Option<StepFailure>) {
+        let Some(frame) = self.frames.pop() else { return };
+        // Outputs of a failed workflow are evaluated too: they may describe how far it came.
+        let outputs = self.evaluate_outputs(&frame.workflow.outputs, &self.scope(&frame, None));
+        let Ok(outputs) = outputs else { return self.abort(&frame.first_step_id(), TOO_MUCH_RETAINED.into()) };
+        self.retained_bytes += approximate_size(&outputs);
+        let id = frame.workflow.id.as_str();
+        self.workflows[id]["outputs"] = outputs.clone();
+        if failure.is_none() {
+            self.finished_workflows.insert(id);
+        }
+        // A failure of a nested workflow is reported at the step that called it.
+        let describe_failure = |failure: &StepFailure| {
+            format!("the workflow `{id}` failed at its step `{}`: {}", failure.step, failure.reason)
+        };
+        match (frame.purpose, failure) {
+            (WorkflowPurpose::Tool, failure) => self.state = ExecutionState::Finished { outputs, failure },
+            (WorkflowPurpose::Step, failure) => {
+                let reason = failure.as_ref().map(describe_failure);
+                self.finish_step(StepResult::from_nested_workflow(outputs, frame.last_response, reason));
+            }
+            // The frame below continues where it was.
+            (WorkflowPurpose::Dependency | WorkflowPurpose::BeforeRetry, None) => {}
+            (WorkflowPurpose::Dependency | WorkflowPurpose::BeforeRetry, Some(failure)) => {
+                let step = self.frames.last().map(WorkflowFrame::current_step_id).unwrap_or_default();
+                self.leave_workflow(Some(StepFailure { step, reason: describe_failure(&failure) }));
+            }
+        }
+    }
+
+    /// Ends the whole execution with a failure, regardless of actions in the workflows.
+    fn abort(&mut self, step: &str, reason: String) {
+        self.frames.clear();
+        self.state = ExecutionState::Finished {
+            outputs: json!({}),
+            failure: Some(StepFailure { step: step.to_owned(), reason }),
+        };
+    }
+
+    /// Evaluates outputs. Unresolvable ones are left out; a step that uses them will fail. `Err` if they are too large.
+    fn evaluate_outputs(&self, templates: &[(String, Value)], scope: &Scope<'_>) -> Result<Value, ()> {
+        let mut outputs = Map::new();
+        let mut bytes_left = MAX_RETAINED_BYTES.saturating_sub(self.retained_bytes);
+        for (name, template) in templates {
+            if let Ok(value) = fill_value(template, scope) {
+                bytes_left = bytes_left.checked_sub(approximate_size(&value)).ok_or(())?;
+                outputs.insert(name.clone(), value);
+            }
+        }
+        Ok(Value::Object(outputs))
+    }
+}
+
+/// Message for exceeding [`MAX_RETAINED_BYTES`].
+const TOO_MUCH_RETAINED: &str = "the workflow retains more than 64 MiB of response data";
+
+#[cfg(test)]
+mod tests;
