@@ -25,9 +25,7 @@ use url::Url;
 
 use self::handshake::{FirstProbe, HandshakeResult};
 use crate::{
-    connection::{
-        ClientTransport, ConnectionEvent, OutgoingRequest, RequestContext, WireConnection, closed_error, deadline_after,
-    },
+    connection::{ClientTransport, ConnectionEvent, OutgoingRequest, WireConnection, closed_error, deadline_after},
     era::Era,
     error::WireError,
     http::{HttpTransport, legacy_sse::LegacySseTransport},
@@ -153,13 +151,11 @@ impl McpClient {
         &self,
         method: &str,
         params: Option<&RawValue>,
-        options: &RequestOptions,
+        options: &RequestOptions<'_>,
     ) -> Result<Box<RawValue>, WireError> {
-        let request =
-            OutgoingRequest { method, params, headers: options.headers.clone(), relay: options.relay.as_ref() };
-        let handler = options.handler.as_ref().or(self.connection.0.options.handler.as_ref());
-        let context = RequestContext::new(options);
-        let result = input_required::request_with_input(&self.connection.0, &request, &context, handler).await?;
+        let request = OutgoingRequest { method, params, headers: options.headers.clone() };
+        let handler = options.handler.or(self.connection.0.options.handler.as_ref());
+        let result = input_required::request_with_input(&self.connection.0, &request, options, handler).await?;
         // Only after success: a subscription that the server rejected must not be made again in the next session.
         self.connection.0.track_subscription(method, params);
         Ok(result)

@@ -32,16 +32,14 @@ use tokio::{runtime::Handle, sync::broadcast, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::in_flight::PendingRequest;
-pub(crate) use self::outgoing::{
-    DeliveryStatus, DispatchOutcome, OutgoingMessage, OutgoingRequest, RequestContext, deadline_after,
-};
+pub(crate) use self::outgoing::{DeliveryStatus, DispatchOutcome, OutgoingMessage, OutgoingRequest, deadline_after};
 use crate::{
     client::handshake,
     era::{Era, LegacyVersion},
     error::WireError,
     http::{HttpTransport, legacy_sse::LegacySseTransport},
     message::{self, IncomingMessage, RawObject},
-    options::{ClientLimits, ClientOptions, NotificationHandler},
+    options::{ClientLimits, ClientOptions, NotificationHandler, RequestOptions},
     stdio::StdioTransport,
 };
 
@@ -138,16 +136,16 @@ impl WireConnection {
     pub(crate) async fn request(
         self: &Arc<Self>,
         request: &OutgoingRequest<'_>,
-        context: &RequestContext,
+        options: &RequestOptions<'_>,
     ) -> Result<Box<RawValue>, WireError> {
         // Remembered before the request, so that a session which another request renewed meanwhile is not renewed
         // again.
         let session = self.transport.session();
-        if let Some(response) = self.request_once(request, context).await? {
+        if let Some(response) = self.request_once(request, options).await? {
             return Ok(response);
         }
-        self.renew_session(session, context).await?;
-        let repeated = self.request_once(request, context).await?;
+        self.renew_session(session, options).await?;
+        let repeated = self.request_once(request, options).await?;
         // The server rejects a session that it created a moment ago, so its 404 is about the address.
         repeated.ok_or(WireError::Status { status: 404, body: String::new(), retry_after: None })
     }
@@ -156,13 +154,13 @@ impl WireConnection {
     pub(crate) async fn request_once(
         self: &Arc<Self>,
         request: &OutgoingRequest<'_>,
-        context: &RequestContext,
+        options: &RequestOptions<'_>,
     ) -> Result<Option<Box<RawValue>>, WireError> {
         // If this future is dropped, the `InFlightRequest` notifies the server.
         // Registered before it is sent: over a separate stream, the response may be read before `send` returns.
-        let (in_flight, mut response) = self.register_request(request, context)?;
+        let (in_flight, mut response) = self.register_request(request, options)?;
         let send_state = in_flight.send_state.clone();
-        let mut message = self.encode_request(in_flight.id, request, context.progress.is_some(), send_state)?;
+        let mut message = self.encode_request(in_flight.id, request, options, send_state)?;
         let exchange = async {
             let delivery = tokio::select! {
                 biased;
@@ -183,8 +181,8 @@ impl WireConnection {
         tokio::select! {
             biased;
             outcome = exchange => outcome,
-            () = context.cancel.cancelled() => Err(WireError::Cancelled { sent: sent() }),
-            () = tokio::time::sleep_until(context.deadline) => Err(WireError::Timeout { sent: sent() }),
+            () = options.cancelled() => Err(WireError::Cancelled { sent: sent() }),
+            () = tokio::time::sleep_until(options.deadline) => Err(WireError::Timeout { sent: sent() }),
         }
     }
 
@@ -252,10 +250,9 @@ impl WireConnection {
             "notifications/progress" => {
                 // The token is the id of the request; some servers send it back as a string.
                 let id = field("progressToken").and_then(|token| token.get().trim_matches('"').parse::<u64>().ok());
-                let sink = id.and_then(|id| self.pending.lock().get(&id)?.progress.clone());
-                if let (Some(sink), Some(params)) = (sink, params) {
-                    // A receiver that is full or gone misses this step; reading from the server must not wait for it.
-                    let _ = sink.try_send(params.to_owned());
+                let handler = id.and_then(|id| self.pending.lock().get(&id)?.progress.clone());
+                if let (Some(handler), Some(params)) = (handler, params) {
+                    handler(params);
                 }
             }
             "notifications/cancelled" => {
@@ -353,19 +350,19 @@ impl WireConnection {
     async fn renew_session(
         self: &Arc<Self>,
         lost: Option<http::HeaderValue>,
-        context: &RequestContext,
+        options: &RequestOptions<'_>,
     ) -> Result<(), WireError> {
         // All requests of a lost session arrive here; the first one renews it and the others find the new one.
-        let locking = tokio::time::timeout_at(context.deadline, self.renewal_lock.lock());
+        let locking = tokio::time::timeout_at(options.deadline, self.renewal_lock.lock());
         let _guard = locking.await.map_err(|_| WireError::Timeout { sent: false })?;
         if self.transport.session() == lost {
             tracing::debug!("the server lost the session; beginning a new one");
             // Bounded like a new connection, not by the deadline of the request alone, which may be minutes away. The
             // caller then learns that the server is gone, as an error that allows a retry.
             let limit = self.options.connect_timeout;
-            let deadline = context.deadline.min(deadline_after(limit));
+            let deadline = options.deadline.min(deadline_after(limit));
             match handshake::initialize(self, deadline).await {
-                Err(WireError::Timeout { .. }) if deadline < context.deadline => {
+                Err(WireError::Timeout { .. }) if deadline < options.deadline => {
                     let reason = format!("the server lost the session and did not begin another within {limit:?}");
                     return Err(WireError::Connect(reason));
                 }

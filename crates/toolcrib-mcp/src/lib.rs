@@ -26,6 +26,6 @@ pub use connection::ConnectionEvent;
 pub use era::{Era, LegacyVersion};
 pub use error::{RpcError, WireError};
 pub use options::{
-    ClientLimits, ClientOptions, ConnectTarget, NotificationHandler, Relay, RequestOptions, ServerRequest,
-    ServerRequestHandler,
+    ClientLimits, ClientOptions, ConnectTarget, NotificationHandler, ProgressHandler, Relay, RequestOptions,
+    ServerRequest, ServerRequestHandler,
 };

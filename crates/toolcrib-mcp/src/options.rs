@@ -10,12 +10,12 @@ use http::HeaderMap;
 use serde_json::value::RawValue;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::mpsc,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::{era::Era, error::RpcError};
+use crate::{connection::deadline_after, era::Era, error::RpcError};
 
 /// Address of the server and transport to reach it. `Debug` prints the transport only: URL and headers may contain
 /// secrets.
@@ -76,22 +76,22 @@ pub struct ClientLimits {
     pub max_list_bytes: usize,
 }
 
-/// Options and callbacks of one request.
+/// Deadline, cancellation and callbacks of one request. Borrowed, because they belong to the caller of the request.
 #[derive(Clone)]
-pub struct RequestOptions {
-    /// Maximum time from the call to the response, including all `input_required` rounds and the renewal of a session.
-    pub timeout: Duration,
-    /// Receives the parameters of each progress notification. A receiver that is full misses some.
-    pub progress: Option<mpsc::Sender<Box<RawValue>>>,
+pub struct RequestOptions<'a> {
+    /// Covers the whole request: sending, waiting, the renewal of a session and all `input_required` rounds.
+    pub deadline: Instant,
+    /// Receives the parameters of each progress notification. If set, the request carries a progress token.
+    pub progress: Option<&'a ProgressHandler>,
     /// Cancels the request, also on the server.
-    pub cancel: CancellationToken,
+    pub cancel: Option<&'a CancellationToken>,
     /// Answers the server's requests that belong to this request, instead of [`ClientOptions::handler`]: those in an
     /// `input_required` result, and over HTTP those on the response stream.
-    pub handler: Option<ServerRequestHandler>,
+    pub handler: Option<&'a ServerRequestHandler>,
     /// Receives the notifications on the response stream over HTTP, instead of [`ClientOptions::on_notification`].
-    pub on_notification: Option<NotificationHandler>,
+    pub on_notification: Option<&'a NotificationHandler>,
     /// Set when the request is made on behalf of a client of 2026-07-28.
-    pub relay: Option<Relay>,
+    pub relay: Option<Relay<'a>>,
     /// Headers of the request over HTTP. They replace headers of the connection with the same name.
     pub headers: HeaderMap,
 }
@@ -99,19 +99,22 @@ pub struct RequestOptions {
 /// Marks a request that is relayed for a client of 2026-07-28. A server of that version gets that client's
 /// capabilities, and its `input_required` result is returned for that client to answer. With a legacy server the relay
 /// has no effect: the handler answers its requests.
-#[derive(Debug, Clone)]
-pub struct Relay {
+#[derive(Debug, Clone, Copy)]
+pub struct Relay<'a> {
     /// The client's capabilities, instead of [`ClientOptions::capabilities`].
-    pub capabilities: Box<RawValue>,
+    pub capabilities: &'a RawValue,
     /// The client's `inputResponses`, if it answers an earlier `input_required` result, and its `requestState`.
-    pub input_responses: Option<Box<RawValue>>,
-    pub request_state: Option<Box<RawValue>>,
+    pub input_responses: Option<&'a RawValue>,
+    pub request_state: Option<&'a RawValue>,
 }
 
 /// Answers a request of the server: `elicitation/create`, `sampling/createMessage`, `roots/list`. Runs in a task of the
 /// connection, or for an `input_required` result under the deadline of the request. A panic becomes a JSON-RPC error.
 pub type ServerRequestHandler =
     Arc<dyn Fn(ServerRequest) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>> + Send + Sync>;
+
+/// Receives the parameters of a progress notification. Called while the stream is read, so it must not block.
+pub type ProgressHandler = Arc<dyn Fn(&RawValue) + Send + Sync>;
 
 /// Receives the method and the parameters of a notification. Called while the stream is read, so it must not block.
 pub type NotificationHandler = Arc<dyn Fn(&str, Option<&RawValue>) + Send + Sync>;
@@ -157,12 +160,31 @@ impl Default for ClientLimits {
     }
 }
 
-impl RequestOptions {
+impl RequestOptions<'_> {
+    /// Options without callbacks, for a request that ends within `timeout` from now.
+    pub fn new(timeout: Duration) -> RequestOptions<'static> {
+        RequestOptions::with_deadline(deadline_after(timeout))
+    }
+
     /// Options without callbacks.
-    pub fn new(timeout: Duration) -> RequestOptions {
-        let cancel = CancellationToken::new();
-        let headers = HeaderMap::new();
-        RequestOptions { timeout, progress: None, cancel, handler: None, on_notification: None, relay: None, headers }
+    pub fn with_deadline(deadline: Instant) -> RequestOptions<'static> {
+        RequestOptions {
+            deadline,
+            progress: None,
+            cancel: None,
+            handler: None,
+            on_notification: None,
+            relay: None,
+            headers: HeaderMap::new(),
+        }
+    }
+
+    /// Waits until the caller cancels the request.
+    pub(crate) async fn cancelled(&self) {
+        match self.cancel {
+            Some(cancel) => cancel.cancelled().await,
+            None => std::future::pending().await,
+        }
     }
 }
 
@@ -185,9 +207,9 @@ impl fmt::Debug for ClientOptions {
     }
 }
 
-impl fmt::Debug for RequestOptions {
+impl fmt::Debug for RequestOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestOptions").field("timeout", &self.timeout).finish_non_exhaustive()
+        f.debug_struct("RequestOptions").field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
 

@@ -21,8 +21,8 @@ use toolcrib::core::ResultExt;
 use toolcrib::{Code, Error, Result};
 use toolcrib_mcp::server::{ChangeNotification, ClientHandle, McpPeer, McpRequest, Service, ServiceDescription};
 use toolcrib_mcp::{
-    ClientOptions, ConnectTarget, ConnectionEvent, Era, LegacyVersion, McpClient, NotificationHandler, RequestOptions,
-    RpcError, ServerRequest, ServerRequestHandler, WireError,
+    ClientOptions, ConnectTarget, ConnectionEvent, Era, LegacyVersion, McpClient, NotificationHandler, ProgressHandler,
+    RequestOptions, RpcError, ServerRequest, ServerRequestHandler, WireError,
 };
 use url::Url;
 
@@ -166,26 +166,21 @@ impl Bridge {
     /// Forwards a request and passes progress, notifications and server requests back while it runs.
     async fn forward(self, request: McpRequest) -> std::result::Result<Box<RawValue>, RpcError> {
         let remote = self.get_or_connect(&request.peer).await.map_err(RpcError::from)?;
-        // Bounded, so that a client that does not read cannot make the bridge grow.
-        let (progress, mut progress_receiver) = tokio::sync::mpsc::channel(256);
-        let mut options = RequestOptions::new(REQUEST_TIMEOUT);
-        options.progress = request.client.wants_progress().then_some(progress);
-        // When the client cancels or disconnects, the request is cancelled at the remote too.
-        options.cancel = request.cancel.clone();
-        options.handler = Some(server_request_handler(&request.client));
-        options.on_notification = Some(notification_handler(&request.client));
-        let mut response = std::pin::pin!(remote.request(&request.method, request.params.as_deref(), &options));
-        let result = loop {
-            tokio::select! {
-                biased;
-                Some(params) = progress_receiver.recv() => request.client.report_progress(&params),
-                result = &mut response => break result,
-            }
+        let progress: Option<ProgressHandler> = request.client.wants_progress().then(|| {
+            let client = request.client.clone();
+            Arc::new(move |params: &RawValue| client.report_progress(params)) as ProgressHandler
+        });
+        let handler = server_request_handler(&request.client);
+        let on_notification = notification_handler(&request.client);
+        let options = RequestOptions {
+            progress: progress.as_ref(),
+            // When the client cancels or disconnects, the request is cancelled at the remote too.
+            cancel: Some(&request.cancel),
+            handler: Some(&handler),
+            on_notification: Some(&on_notification),
+            ..RequestOptions::new(REQUEST_TIMEOUT)
         };
-        // Progress that arrived before the response goes out before it.
-        while let Ok(params) = progress_receiver.try_recv() {
-            request.client.report_progress(&params);
-        }
+        let result = remote.request(&request.method, request.params.as_deref(), &options).await;
         result.map_err(RpcError::from)
     }
 

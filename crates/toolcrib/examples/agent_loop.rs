@@ -9,7 +9,7 @@ use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
 use toolcrib::catalog::render::Format;
 use toolcrib::config::{Config, ConfigDialect, Syntax};
 use toolcrib::registry::ToolFilter;
-use toolcrib::{CallOptions, Caller, Registry, RegistryOptions, Result};
+use toolcrib::{Caller, Registry, RegistryOptions, Result};
 
 /// One source works, the other cannot be started: its failure does not affect the first.
 const CONFIG: &str = r#"
@@ -80,7 +80,7 @@ fn summarize_sources(registry: &Registry, caller: &Caller) -> String {
 /// Calls the tool of a `tool_use` block. Errors become results too, because every `tool_use` needs a `tool_result`.
 async fn run_tool_use(registry: &Registry, caller: &Caller, block: &Value) -> Value {
     let name = block["name"].as_str().unwrap_or_default();
-    let result = registry.call(caller, name, block["input"].clone(), CallOptions::default()).await;
+    let result = registry.call(name, block["input"].clone()).caller(caller.clone()).await;
     let (content, is_error) = match result {
         Ok(output) => (serde_json::from_str(output.content()).unwrap_or_default(), output.is_error()),
         Err(error) => (json!([{ "type": "text", "text": error.envelope().to_string() }]), true),

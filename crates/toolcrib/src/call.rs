@@ -14,8 +14,9 @@
 //! after the request was sent                 TOOL_EXECUTION_FAILED
 //! ```
 
-// Parameters and results.
-mod options;
+// The builder, the context and the result of a call.
+mod builder;
+mod context;
 mod output;
 
 // The steps of a call, and other requests.
@@ -32,15 +33,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::to_raw_value;
-use toolcrib_catalog::{Caller, CatalogSource};
+use serde_json::value::{RawValue, to_raw_value};
+use toolcrib_catalog::CatalogSource;
 use toolcrib_core::source::{ResultText, SourceSettings};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
-use crate::connector::{CallContext, CallFailure, ResponseRecorder, ToolCall, ToolCaller, ToolResult};
+use crate::connector::{CallFailure, ResponseRecorder, ToolCall, ToolCaller, ToolResult};
 use crate::connectors::Connectors;
 use crate::monitoring::Monitoring;
 use crate::redact::Redactor;
@@ -51,12 +52,16 @@ use crate::state::State;
 use crate::store::ErrorSummary;
 use crate::tasks::Tasks;
 use crate::trace::Trace;
-use arguments::{Deadline, ValidatedArguments, ValidationPermits, invalid_arguments_error};
+use arguments::{ValidatedArguments, ValidationPermits, invalid_arguments_error};
 use check::{check_enabled, check_policy};
 use recorder::{CallError, CallProgress, CallRecorder};
 
+pub use builder::Call;
 pub(crate) use check::{explain_source, find_tool};
-pub use options::{CallNotification, CallOptions, ClientId};
+pub use context::{
+    CallContext, CallDeadline, ClientId, InputRelay, NotificationListener, ProgressListener, QuestionError,
+    QuestionHandler, SourceQuestion,
+};
 pub use output::{CallOutput, ResultPage};
 pub use requests::McpCapability;
 
@@ -100,20 +105,29 @@ pub(crate) struct CallRequest<'a> {
     /// Name of the tool, in any accepted spelling.
     pub(crate) name: &'a str,
     /// Arguments as the caller sent them, not yet validated.
-    pub(crate) input: Value,
-    pub(crate) options: CallOptions,
+    pub(crate) arguments: Value,
+    /// The caller's `_meta`.
+    pub(crate) meta: Option<Box<RawValue>>,
+    pub(crate) paging: ResultPaging,
+    /// Do not discover the source to find the tool.
+    pub(crate) skip_discovery: bool,
     /// Records the HTTP responses behind the call; used by workflow steps.
-    pub(crate) response_recorder: Option<ResponseRecorder>,
+    pub(crate) response_recorder: Option<&'a ResponseRecorder>,
+}
+
+/// How a result above the source's `result_limit` is returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultPaging {
+    /// In pages.
+    Pages,
+    /// In pages that stay valid against the tool's output schema: the structured content is never cut, and a page is an
+    /// error if the structured content alone is too large.
+    DeclaredPages,
+    /// At once, however large.
+    Whole,
 }
 
 impl Registry {
-    /// Calls a tool by any spelling of its name. Waits for the discovery of a source that was never discovered, within
-    /// the timeout of the call. A tool that reports an error (`isError`) is an `Ok` output; `Err` means that the call
-    /// itself failed.
-    pub async fn call(&self, caller: &Caller, name: &str, input: Value, options: CallOptions) -> Result<CallOutput> {
-        self.dispatcher.call(caller, CallRequest { name, input, options, response_recorder: None }).await
-    }
-
     /// Returns a page of a large result. Does not call the tool again. Fails with `TOOL_INVALID_INPUT` if the cursor is
     /// unknown, expired, or belongs to another client.
     pub fn result_page(&self, client: Option<ClientId>, cursor: &str) -> Result<CallOutput> {
@@ -147,10 +161,10 @@ impl Dispatcher {
     }
 
     /// Calls a tool. The only path to a tool, for agents as well as for workflow steps.
-    pub(crate) async fn call(self: &Arc<Self>, caller: &Caller, request: CallRequest<'_>) -> Result<CallOutput> {
-        let mut recorder = CallRecorder::start(self, request.name, &caller.name, request.options.trace.clone());
+    pub(crate) async fn call(self: &Arc<Self>, request: CallRequest<'_>, context: &CallContext) -> Result<CallOutput> {
+        let mut recorder = CallRecorder::start(self, request.name, context);
         let trace = recorder.trace.clone();
-        let result = self.execute_call(caller, request, &trace, &mut recorder.progress).await;
+        let result = self.execute_call(request, context, &trace, &mut recorder.progress).await;
         // A result with `isError` counts as a failure of the tool, although the call itself succeeded.
         let error = match &result {
             Ok(output) if output.is_error() => {
@@ -173,14 +187,16 @@ impl Dispatcher {
     /// The steps of a call. `progress` is updated on the way, so that the recorder knows how far a failed call came.
     async fn execute_call(
         self: &Arc<Self>,
-        caller: &Caller,
         request: CallRequest<'_>,
+        context: &CallContext,
         trace: &Trace,
         progress: &mut CallProgress,
     ) -> Result<CallOutput> {
-        let CallRequest { name, input, options, response_recorder } = request;
+        let CallRequest { name, arguments, meta, paging, skip_discovery, response_recorder } = request;
         let began = tokio::time::Instant::now();
-        self.discover_for_call(name, &options, Some(trace)).await?;
+        if !skip_discovery {
+            self.discover_for_call(name, context, Some(trace)).await?;
+        }
         let discovered_in = began.elapsed();
         // One snapshot for the whole call: lookup, policy and source must be of the same version.
         let snapshot = self.state.snapshot();
@@ -189,44 +205,49 @@ impl Dispatcher {
         progress.found_tool = Some((tool.source().clone(), tool.name().to_string()));
         // Refused calls end here. They are counted for their source in the metrics, but not in the tool's statistics.
         check_enabled(&tool)?;
-        check_policy(&tool, options.consent)?;
+        check_policy(&tool, context.consent)?;
         let call_spec = tool.call_spec()?;
         let source = snapshot.effective_sources.get(tool.source());
         let configured = self.state.settings.load_full();
         let settings = source.map_or(&configured.defaults, |source| &source.settings);
-        // Without a timeout of the caller, the source's own one applies; a discovery before the call counts towards it.
-        let is_own_timeout = options.timeout.is_none() && discovered_in < MIN_DISCOVERY_DURATION;
-        let timeout = options.timeout.unwrap_or(settings.call_timeout()).saturating_sub(discovered_in);
-        let deadline = Deadline::after(timeout);
+        // Without a deadline of the caller, the source's own timeout applies; a discovery before the call counts towards
+        // it.
+        let call_timeout = settings.call_timeout();
+        let used = if discovered_in < MIN_DISCOVERY_DURATION { Duration::ZERO } else { discovered_in };
+        let deadline = context.deadline.unwrap_or_else(|| CallDeadline::for_source(call_timeout, used));
         let validated =
-            self.validation_permits.validate(tool.source(), call_spec, input, deadline, &options.cancel).await?;
-        let ValidatedArguments { arguments: input, note } =
+            self.validation_permits.validate(tool.source(), call_spec, arguments, deadline.at, &context.cancel).await?;
+        let ValidatedArguments { arguments, note } =
             validated.map_err(|faults| invalid_arguments_error(tool.name().as_str(), &faults))?;
+        // Only a call with the source's full timeout says something about the source when it times out: then it counts
+        // for the circuit breaker, so the source's own timeout begins after the validation.
+        let deadline = match context.deadline {
+            Some(deadline) => deadline.compared_with(call_timeout),
+            None if used.is_zero() => CallDeadline::for_source(call_timeout, used),
+            None => deadline,
+        };
 
         // From here on the source may be contacted, so the call counts in the statistics of the tool.
         progress.called_tool = Some(tool.id());
+        let arguments = to_raw_value(&arguments).context(Code::Internal, "write the arguments")?;
+        let tool_caller: Arc<dyn ToolCaller> = self.clone();
         let call = ToolCall {
-            tool: tool.original_name().to_owned(),
-            arguments: to_raw_value(&input).context(Code::Internal, "write the arguments")?,
-            input_schema: call_spec.input_schema.clone(),
-            execution_spec: call_spec.execution_spec.clone(),
-            meta: options.meta.clone(),
+            tool: tool.original_name(),
+            arguments: &arguments,
+            input_schema: &call_spec.input_schema,
+            execution_spec: call_spec.execution_spec.as_deref(),
+            meta: meta.as_deref(),
             is_idempotent: call_spec.hints.read_only_hint || call_spec.hints.idempotent_hint,
-            context: CallContext {
-                caller: caller.name.clone(),
-                trace: Some(trace.clone()),
-                response_recorder,
-                tool_caller: Some(self.clone()),
-                configured_timeout: options.timeout.unwrap_or(settings.call_timeout()),
-                // Only a call with the source's full timeout says something about the source when it times out: then it
-                // counts for the circuit breaker, so that timeout is passed on unshortened.
-                ..options.call_context(if is_own_timeout { settings.call_timeout() } else { deadline.remaining() })
-            },
+            deadline,
+            context,
+            trace: Some(trace),
+            response_recorder,
+            tool_caller: Some(&tool_caller),
         };
         let result = match source {
             Some(source) => self.send_call(source, call).await?,
             // A tool that the host program registered has no connection.
-            None => self.connectors.builtins().call(call).await.map_err(CallFailure::into_error)?,
+            None => self.connectors.builtins().call(&call).await.map_err(CallFailure::into_error)?,
         };
         // Clean before the note is added and before the size is compared: only what the source sent needs it, and
         // removed characters do not count towards `result_limit`.
@@ -241,15 +262,19 @@ impl Dispatcher {
         // Workflow steps and the command line take results whole, whatever their size.
         let id = tool.source().clone();
         let limit = settings.result_limit();
-        if options.unpaged || result.raw.get().len() as u64 <= limit {
+        if paging == ResultPaging::Whole || result.raw.get().len() as u64 <= limit {
             return Ok(CallOutput::new(id, result, None));
         }
         // The result is too large for one response: store it and return its first page.
-        let declared = options.enforce_output_schema && tool.tool().is_ok_and(|tool| tool.output_schema.is_some());
-        let shape = if declared { PageShape::Declared } else { PageShape::Free };
+        let has_output_schema = || tool.tool().is_ok_and(|tool| tool.output_schema.is_some());
+        let shape = if paging == ResultPaging::DeclaredPages && has_output_schema() {
+            PageShape::Declared
+        } else {
+            PageShape::Free
+        };
         // Splitting a very large result takes a while, so it runs on a blocking thread.
         let dispatcher = self.clone();
-        let owner = options.result_owner();
+        let owner = context.result_owner();
         let splitting =
             tokio::task::spawn_blocking(move || dispatcher.result_pages.store(id, owner, result, limit, shape));
         splitting.await.context(Code::Internal, "a result could not be split")?
@@ -261,30 +286,32 @@ impl Dispatcher {
     pub(crate) async fn discover_for_call(
         self: &Arc<Self>,
         name: &str,
-        options: &CallOptions,
+        context: &CallContext,
         trace: Option<&Trace>,
     ) -> Result<()> {
-        let required = if options.skip_discovery { RequiredFreshness::Cached } else { RequiredFreshness::Discovered };
         let Some(id) = self.source_for_tool_name(name)? else {
-            if required != RequiredFreshness::Cached && self.state.options.revalidate {
+            if self.state.options.revalidate {
                 // A bare name may belong to a source that is not discovered yet: a later call may find it.
                 self.refresher.refresh_in_background();
             }
             return Ok(());
         };
-        let limit = options.timeout.unwrap_or_else(|| {
+        let deadline = context.deadline.unwrap_or_else(|| {
             let snapshot = self.state.snapshot();
             let settings = snapshot.effective_sources.get(&id).map(|source| &source.settings);
-            settings.map_or_else(|| self.state.settings.load().defaults.call_timeout(), SourceSettings::call_timeout)
+            let own = settings.map(SourceSettings::call_timeout);
+            CallDeadline::after(own.unwrap_or_else(|| self.state.settings.load().defaults.call_timeout()))
         });
         tokio::select! {
             // `biased`: a discovery that has ended is used even if the call was cancelled or timed out at the same
             // moment.
             biased;
-            _outcomes = self.refresher.ensure_freshness(required, Some(std::slice::from_ref(&id)), true, trace) => Ok(()),
-            () = options.cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
-            () = tokio::time::sleep(limit) => {
-                let limit = format_duration(limit);
+            _outcomes = self.refresher.ensure_freshness(
+                RequiredFreshness::Discovered, Some(std::slice::from_ref(&id)), true, trace
+            ) => Ok(()),
+            () = context.cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
+            () = tokio::time::sleep_until(deadline.at) => {
+                let limit = format_duration(deadline.limit);
                 let message = format!("`{name}` is not known yet: `{id}` was not discovered within {limit}; try again");
                 Err(Error::new(Code::ToolUnavailable, message))
             }
@@ -340,8 +367,8 @@ impl ToolCaller for Dispatcher {
         self.state.ensure_servers_are_trusted(id, servers)
     }
 
-    async fn call_tool(self: Arc<Self>, caller: &Caller, request: CallRequest<'_>) -> Result<CallOutput> {
-        self.call(caller, request).await
+    async fn call_tool(self: Arc<Self>, request: CallRequest<'_>, context: &CallContext) -> Result<CallOutput> {
+        self.call(request, context).await
     }
 }
 

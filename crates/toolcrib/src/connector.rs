@@ -19,14 +19,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::{Code, Error, Result};
-use toolcrib_mcp::{Relay, ServerRequestHandler};
 
-use crate::call::{CallNotification, ClientId};
+use crate::call::{CallContext, CallDeadline, ClientId};
 use crate::trace::Trace;
 
 pub use mcp::SourceSubscriptions;
@@ -43,9 +40,9 @@ pub trait Connector: Send + Sync + std::fmt::Debug {
     /// Reads the tool list of the source.
     async fn discover(&self, discovery: Discovery) -> Result<Discovered>;
     /// Calls one tool of the source.
-    async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure>;
+    async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure>;
     /// Sends any other request of the source's protocol and returns its result unchanged.
-    async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure>;
+    async fn request(&self, request: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure>;
     /// Whether a connection is open now. Does not wait for one that is being established.
     fn is_connected(&self) -> bool;
     /// Releases connections, subscriptions and other state held for this client alone.
@@ -127,68 +124,38 @@ pub struct Discovered {
 }
 
 /// One call of one tool.
-#[derive(Debug)]
-pub struct ToolCall {
+#[derive(Clone)]
+pub struct ToolCall<'a> {
     /// Name of the tool at its source, without the source prefix.
-    pub tool: String,
+    pub tool: &'a str,
     /// Validated against the tool's schema by the call path.
-    pub arguments: Box<RawValue>,
+    pub arguments: &'a RawValue,
     /// Schema as listed; the MCP client reads header annotations from it.
-    pub input_schema: Arc<RawValue>,
+    pub input_schema: &'a RawValue,
     /// Execution specification that the connector attached to the tool at discovery, for tools that are no MCP tools.
-    pub execution_spec: Option<Arc<RawValue>>,
+    pub execution_spec: Option<&'a RawValue>,
     /// The caller's `_meta`, passed on to an MCP server.
-    pub meta: Option<Box<RawValue>>,
+    pub meta: Option<&'a RawValue>,
     /// Whether the call may be repeated after it was sent.
     pub is_idempotent: bool,
-    pub context: CallContext,
+    pub deadline: CallDeadline,
+    pub context: &'a CallContext,
+    /// Span of the call, propagated to the source.
+    pub trace: Option<&'a Trace>,
+    /// Records HTTP responses for the steps of a workflow.
+    pub(crate) response_recorder: Option<&'a ResponseRecorder>,
+    /// Calls tools of other sources, for the steps of a workflow.
+    pub(crate) tool_caller: Option<&'a Arc<dyn ToolCaller>>,
 }
 
 /// A request of the source's protocol that is no tool call, such as `resources/read`.
-#[derive(Debug)]
-pub struct SourceRequest {
+#[derive(Debug, Clone)]
+pub struct SourceRequest<'a> {
     /// Method of the protocol, such as `resources/read`.
-    pub method: String,
-    pub params: Option<Box<RawValue>>,
-    /// The caller's `_meta`; replaces the one in `params`.
-    pub meta: Option<Box<RawValue>>,
-    pub context: CallContext,
-}
-
-/// Context of a request: its caller, its timeout, and the receivers of the source's questions and notifications.
-#[derive(Clone)]
-pub struct CallContext {
-    /// Display name of the caller, for logs.
-    pub caller: String,
-    /// Limit for the whole request, connecting included.
-    pub timeout: Duration,
-    /// Timeout that the caller or the source sets, for messages. `timeout` may be shorter: waiting before the request,
-    /// as for a discovery, has used up a part of it.
-    pub configured_timeout: Duration,
-    /// Receives MCP progress notifications.
-    pub progress: Option<mpsc::Sender<Box<RawValue>>>,
-    /// Cancelled when the caller no longer waits.
-    pub cancel: CancellationToken,
-    /// The user consented to a call that a policy asks about.
-    pub consent: bool,
-    /// Connected client that the request comes from; `None` for calls by the embedding program.
-    pub client: Option<ClientId>,
-    /// The client has no session that outlives this request, so nothing is kept for it.
-    pub stateless: bool,
-    /// Answers elicitation and sampling requests that the source sends back.
-    pub on_server_request: Option<ServerRequestHandler>,
-    /// Passes `input_required` results through to the caller, which answers them itself.
-    pub relay: Option<Relay>,
-    /// Receives log messages and other notifications that the source sends during the request.
-    pub notifications: Option<mpsc::Sender<CallNotification>>,
-    /// Minimum MCP log level of the messages that the caller wants.
-    pub log_level: Option<String>,
-    /// Trace of the call, propagated to the source.
-    pub trace: Option<Trace>,
-    /// Records HTTP responses for the steps of a workflow.
-    pub(crate) response_recorder: Option<ResponseRecorder>,
-    /// Calls tools of other sources, for the steps of a workflow.
-    pub(crate) tool_caller: Option<Arc<dyn ToolCaller>>,
+    pub method: &'a str,
+    pub params: Option<&'a RawValue>,
+    pub deadline: CallDeadline,
+    pub context: &'a CallContext,
 }
 
 /// Failure of a call, classified by what it says about the health of the source.
@@ -248,9 +215,9 @@ impl CallFailure {
     }
 }
 
-impl fmt::Debug for CallContext {
+/// Omits arguments and `_meta`, which may hold sensitive data.
+impl fmt::Debug for ToolCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("CallContext");
-        debug.field("timeout", &self.timeout).field("client", &self.client).finish_non_exhaustive()
+        f.debug_struct("ToolCall").field("tool", &self.tool).field("context", &self.context).finish_non_exhaustive()
     }
 }

@@ -48,7 +48,7 @@ mod usage;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 
-pub use call::{CallNotification, CallOptions, CallOutput, ClientId, McpCapability, ResultPage};
+pub use call::{Call, CallContext, CallOutput, ClientId, McpCapability, ResultPage, ResultPaging};
 pub use node::NodeId;
 pub use refresh::{Refresh, RefreshOutcome, RequiredFreshness};
 pub use registry::{Registry, RegistryOptions, Trust, UntrustedFile};

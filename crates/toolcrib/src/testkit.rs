@@ -4,7 +4,7 @@
 //! ```
 //! use serde_json::json;
 //! use toolcrib::testkit::{ScriptedSource, config_with_sources};
-//! use toolcrib::{CallOptions, Caller, Registry, RegistryOptions};
+//! use toolcrib::{Registry, RegistryOptions};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> toolcrib::Result<()> {
@@ -15,9 +15,8 @@
 //! let registry = Registry::open(config_with_sources(["shop"]), options).await?;
 //! assert_eq!(shop.discoveries(), 0, "opening makes no requests");
 //!
-//! let agent = Caller { name: "agent".into() };
-//! let output = registry.call(&agent, "shop__order", json!({"what": 7}), CallOptions::default()).await?;
-//! assert_eq!(output.content(), r#"[{"type":"text","text":"order: 7"}]"#);
+//! let output = registry.call("shop__order", json!({"what": 7})).caller("agent").await?;
+//! assert_eq!(output.text(), "order: 7");
 //! assert_eq!((shop.discoveries(), shop.calls()), (1, 1));
 //! # Ok(())
 //! # }
@@ -33,11 +32,12 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use toolcrib_config::{Config, ConfiguredSource};
 use toolcrib_core::source::{SourceKind, SourceSettings, StdioSource};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
+use crate::call::ProgressListener;
 use crate::connector::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
 use crate::connectors::{ConnectorFactory, SourceEvents};
 
@@ -221,6 +221,13 @@ pub fn config_with_sources<'a>(sources: impl IntoIterator<Item = &'a str>) -> Co
     Config { sources: declared.collect(), ..Config::default() }
 }
 
+/// Returns a listener for [`CallContext::on_progress`](crate::CallContext), and the receiver of what it hears.
+pub fn progress_channel() -> (ProgressListener, mpsc::UnboundedReceiver<Box<RawValue>>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    // Fails once the test has dropped the receiver.
+    (Arc::new(move |params: &RawValue| drop(sender.send(params.to_owned()))), receiver)
+}
+
 /// Connector of a scripted source.
 #[derive(Debug)]
 struct ScriptedConnector(Arc<ScriptedSource>);
@@ -240,20 +247,20 @@ impl Connector for ScriptedConnector {
         Ok(Discovered { tools: tools.context(Code::Internal, "write a tool")?, ..Discovered::default() })
     }
 
-    async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
+    async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {
         self.0.calls.fetch_add(1, Ordering::SeqCst);
         let timed_out = || Error::new(Code::ToolExecutionFailed, format!("`{}` did not answer in time", call.tool));
         tokio::select! {
             () = self.0.wait() => {}
             () = call.context.cancel.cancelled() => return Err(CallFailure::cancelled()),
-            () = tokio::time::sleep(call.context.timeout) => return Err(CallFailure::TimedOut(timed_out())),
+            () = tokio::time::sleep_until(call.deadline.at) => return Err(CallFailure::TimedOut(timed_out())),
         }
         if let Some(error) = self.0.failure() {
             return Err(CallFailure::Unavailable(error));
         }
         let input = serde_json::from_str(call.arguments.get()).context(Code::Internal, "read the arguments");
         let reply = self.0.script.lock().reply.clone();
-        match reply(&call.tool, &input.map_err(CallFailure::Rejected)?) {
+        match reply(call.tool, &input.map_err(CallFailure::Rejected)?) {
             ScriptedReply::Result(value) => {
                 let result =
                     build_answer(&value).context(Code::Internal, "write a result").map_err(CallFailure::Rejected)?;
@@ -269,7 +276,7 @@ impl Connector for ScriptedConnector {
         }
     }
 
-    async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
+    async fn request(&self, request: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
         let message = format!("a scripted source does not support `{}`", request.method);
         Err(CallFailure::Rejected(Error::new(Code::ToolNotImplemented, message)))
     }

@@ -10,15 +10,16 @@
 //! Names, policies and validation are those of the library (`toolcrib::call`), the same as for agents.
 
 use std::io::Read;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Map, Value};
+use toolcrib::call::CallDeadline;
 use toolcrib::connector::NOTES_KEY;
 use toolcrib::core::ResultExt;
 use toolcrib::core::text::sanitize;
 use toolcrib::schema::parse_typed;
-use toolcrib::{CallOptions, CallOutput, Code, Error, Registry, Result};
+use toolcrib::{CallContext, CallOutput, Code, Error, Registry, Result, ResultPaging};
 
 use crate::arguments::CommonArguments;
 use crate::discovery_wait::{DiscoveryArguments, parse_wait_duration};
@@ -75,7 +76,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 /// source's `call_timeout`.
 async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput> {
     let registry = &session.registry;
-    let started_at = Instant::now();
+    let deadline = arguments.timeout.map(CallDeadline::after);
     let required = arguments.discovery.required_freshness();
     // Discover only the source of this tool, within the time limit of the call.
     if let Some(source) = registry.sources().find_by_tool_name(&arguments.name)? {
@@ -88,17 +89,11 @@ async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput>
     session.hint_stale_tool(&arguments.name);
     let json_arguments = read_json_arguments(arguments)?;
     let input = Value::Object(merge_pairs(registry, &arguments.name, json_arguments, &arguments.pairs)?);
-    let options = CallOptions {
-        // The discovery has used up a part of it.
-        timeout: arguments.timeout.map(|timeout| timeout.saturating_sub(started_at.elapsed())),
-        consent: arguments.yes,
-        // A person or a pipe reads the complete result; only agents get it in pages.
-        unpaged: true,
-        // Discovery was done above.
-        skip_discovery: true,
-        ..CallOptions::default()
-    };
-    registry.call(&CliSession::caller(), &arguments.name, input, options).await
+    let context =
+        CallContext { caller: CliSession::caller(), deadline, consent: arguments.yes, ..CallContext::default() };
+    // Discovery was done above. A person or a pipe reads the complete result; only agents get it in pages.
+    let call = registry.call(&arguments.name, input).without_discovery().paging(ResultPaging::Whole);
+    call.context(context).await
 }
 
 /// Reads the value of `--args`: JSON text, `@FILE`, or `-` for stdin. It must be an object; without `--args` it is

@@ -19,7 +19,7 @@ use toolcrib::catalog::render::Format;
 use toolcrib::catalog::search::{Hit, Query};
 use toolcrib::catalog::summary::SummaryBudget;
 use toolcrib::refresh::RefreshStatus;
-use toolcrib::{CallOptions, Code, Error, RefreshOutcome, Registry, RequiredFreshness, Result};
+use toolcrib::{Code, Error, RefreshOutcome, Registry, RequiredFreshness, Result};
 
 use crate::arguments::CommonArguments;
 use crate::commands::{call, describe, serve, sources};
@@ -177,14 +177,14 @@ async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
     )?;
     // The same arguments as in the printed command; here as JSON, because the tour calls the library.
     let input = json!({"book": "dune", "member": "ada"});
-    let called = registry.call(&CliSession::caller(), DEMO_TOOL, input, CallOptions::default()).await?;
+    let called = registry.call(DEMO_TOOL, input).caller(CliSession::caller()).await?;
     sandbox.print_output(&call::render_output(&called))?;
     sandbox.print_note(&format!("answered in {} ms", called.elapsed_ms))?;
 
     let command = format!("toolcrib call {DEMO_OPERATION} category=fruit filter:='{{\"max_price\":0.5}}'");
     sandbox.print_step(7, "Call an API: its OpenAPI document says how", &command)?;
     let input = json!({"category": ["fruit"], "filter": {"max_price": 0.5}});
-    let requested = registry.call(&CliSession::caller(), DEMO_OPERATION, input, CallOptions::default()).await?;
+    let requested = registry.call(DEMO_OPERATION, input).caller(CliSession::caller()).await?;
     sandbox.print_output(&call::render_output(&requested))?;
     sandbox.print_note(&format!("answered in {} ms", requested.elapsed_ms))?;
     // Rendered before closing, to compare with the list after the restart.

@@ -15,9 +15,10 @@ use tokio::time::{Instant, sleep};
 
 use super::ServerDescription;
 use crate::{
-    connection::{ConnectionEvent, OutgoingRequest, RequestContext, WireConnection, deadline_after},
+    connection::{ConnectionEvent, OutgoingRequest, WireConnection},
     error::WireError,
     message::{RawObject, to_raw},
+    options::RequestOptions,
 };
 
 /// Delay before the subscription is renewed after one that lasted. One that ended within [`MAX_BACKOFF`] waits twice as
@@ -44,12 +45,8 @@ pub(super) fn start(connection: &Arc<WireConnection>, server: &ServerDescription
     let Ok(params) = to_raw(&json!({ "notifications": filter })) else { return };
     let listening = connection.clone();
     connection.spawn(async move {
-        let request = OutgoingRequest {
-            method: "subscriptions/listen",
-            params: Some(&params),
-            headers: http::HeaderMap::new(),
-            relay: None,
-        };
+        let request =
+            OutgoingRequest { method: "subscriptions/listen", params: Some(&params), headers: http::HeaderMap::new() };
         listen(&listening, &request).await;
     });
 }
@@ -59,7 +56,7 @@ async fn listen(connection: &Arc<WireConnection>, request: &OutgoingRequest<'_>)
     let mut backoff = INITIAL_BACKOFF;
     loop {
         let started = Instant::now();
-        match connection.request(request, &RequestContext::with_deadline(deadline_after(Duration::MAX))).await {
+        match connection.request(request, &RequestOptions::new(Duration::MAX)).await {
             // An orderly end, a lost connection and a server error may all be temporary, for example a restart.
             Ok(_) | Err(WireError::Closed { .. } | WireError::Connect(_) | WireError::Timeout { .. }) => {}
             Err(WireError::Status { status, .. }) if status >= 500 => {}

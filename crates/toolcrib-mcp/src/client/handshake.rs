@@ -22,10 +22,11 @@ use tokio::{
 
 use super::ServerDescription;
 use crate::{
-    connection::{ClientTransport, OutgoingRequest, RequestContext, WireConnection},
+    connection::{ClientTransport, OutgoingRequest, WireConnection},
     era::{Era, LegacyVersion, MODERN_VERSION},
     error::{RpcError, WireError, sanitize_excerpt},
     message::{self, RawObject, to_raw},
+    options::RequestOptions,
 };
 
 /// Maximum time to wait for the legacy GET event stream to open before the first request is sent. Each
@@ -170,8 +171,8 @@ async fn send_request(
     params: Option<&RawValue>,
     deadline: Instant,
 ) -> Result<Box<RawValue>, WireError> {
-    let request = OutgoingRequest { method, params, headers: http::HeaderMap::new(), relay: None };
-    let response = connection.request_once(&request, &RequestContext::with_deadline(deadline)).await?;
+    let request = OutgoingRequest { method, params, headers: http::HeaderMap::new() };
+    let response = connection.request_once(&request, &RequestOptions::with_deadline(deadline)).await?;
     response.ok_or_else(|| WireError::Protocol(format!("it answered `{method}` with a lost session")))
 }
 

@@ -15,11 +15,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
-    connection::{OutgoingRequest, RequestContext, WireConnection, server_requests},
+    connection::{OutgoingRequest, WireConnection, server_requests},
     era::Era,
     error::{WireError, sanitize_excerpt},
     message::{JsonString, RawObject},
-    options::{ServerRequest, ServerRequestHandler},
+    options::{RequestOptions, ServerRequest, ServerRequestHandler},
 };
 
 /// Maximum number of `input_required` rounds of one request; a further one fails the request. A dialogue of several
@@ -31,19 +31,19 @@ const MAX_INPUT_ROUNDS: usize = 10;
 pub(super) async fn request_with_input(
     connection: &Arc<WireConnection>,
     request: &OutgoingRequest<'_>,
-    context: &RequestContext,
+    options: &RequestOptions<'_>,
     handler: Option<&ServerRequestHandler>,
 ) -> Result<Box<RawValue>, WireError> {
-    let mut result = connection.request(request, context).await?;
+    let mut result = connection.request(request, options).await?;
     for _ in 0..MAX_INPUT_ROUNDS {
         let Some(required) = parse_input_required(connection, request, &result)? else { return Ok(result) };
         // When relaying, the downstream client answers: return `input_required` to it unchanged.
-        if request.relay.is_some() || (handler.is_none() && required.input_requests.is_some()) {
+        if options.relay.is_some() || (handler.is_none() && required.input_requests.is_some()) {
             return Ok(result);
         }
-        let params = next_round_params(request, &required, context, handler).await?;
+        let params = next_round_params(request, &required, options, handler).await?;
         let next_round = OutgoingRequest { params: Some(&params), ..request.clone() };
-        result = connection.request(&next_round, context).await?;
+        result = connection.request(&next_round, options).await?;
     }
     match parse_input_required(connection, request, &result)? {
         None => Ok(result),
@@ -92,7 +92,7 @@ fn parse_input_required<'a>(
 async fn next_round_params(
     request: &OutgoingRequest<'_>,
     required: &InputRequiredResult<'_>,
-    context: &RequestContext,
+    options: &RequestOptions<'_>,
     handler: Option<&ServerRequestHandler>,
 ) -> Result<Box<RawValue>, WireError> {
     let mut params = request.params.and_then(RawObject::parse).unwrap_or_default();
@@ -108,8 +108,8 @@ async fn next_round_params(
             // The handler may wait for a person, so it runs under the deadline of the whole request.
             let response = tokio::select! {
                 biased;
-                () = context.cancel.cancelled() => return Err(WireError::Cancelled { sent: true }),
-                () = tokio::time::sleep_until(context.deadline) => return Err(WireError::Timeout { sent: true }),
+                () = options.cancelled() => return Err(WireError::Cancelled { sent: true }),
+                () = tokio::time::sleep_until(options.deadline) => return Err(WireError::Timeout { sent: true }),
                 response = server_requests::call_handler(handler, input) => response.map_err(WireError::Rpc)?,
             };
             responses.set(key, response);

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::{McpClient, input_required};
 use crate::{
-    connection::{ClientTransport, OutgoingRequest, RequestContext, deadline_after},
+    connection::{ClientTransport, OutgoingRequest},
     era::Era,
     error::{RpcError, WireError},
     headers,
@@ -58,14 +58,12 @@ impl McpClient {
         self.list_tools_with(None, &RequestOptions::new(timeout)).await
     }
 
-    /// Like [`McpClient::list_tools`], with `_meta` in every request. Only the timeout and the headers of `options`
-    /// apply.
+    /// Like [`McpClient::list_tools`], with `_meta` in every request. `options` apply to each of them.
     pub async fn list_tools_with(
         &self,
         meta: Option<&RawValue>,
-        options: &RequestOptions,
+        options: &RequestOptions<'_>,
     ) -> Result<ToolList, WireError> {
-        let context = RequestContext::with_deadline(deadline_after(options.timeout));
         let limits = *self.connection.0.limits();
         let mut list = ToolList { public: true, ..ToolList::default() };
         if RawObject::parse(&self.server.capabilities).is_some_and(|capabilities| capabilities.get("tools").is_none()) {
@@ -85,8 +83,8 @@ impl McpClient {
             }
             let params = if cursor.is_some() || meta.is_some() { Some(params.to_raw()?) } else { None };
             let headers = options.headers.clone();
-            let request = OutgoingRequest { method: "tools/list", params: params.as_deref(), headers, relay: None };
-            let result = match self.connection.0.request(&request, &context).await {
+            let request = OutgoingRequest { method: "tools/list", params: params.as_deref(), headers };
+            let result = match self.connection.0.request(&request, options).await {
                 // The server declares tools without implementing the method: it has none.
                 Err(WireError::Rpc(error)) if error.code == RpcError::METHOD_NOT_FOUND && cursor.is_none() => {
                     return Ok(list);
@@ -162,7 +160,7 @@ impl McpClient {
         arguments: &RawValue,
         input_schema: Option<&RawValue>,
         meta: Option<&RawValue>,
-        options: &RequestOptions,
+        options: &RequestOptions<'_>,
     ) -> Result<Box<RawValue>, WireError> {
         let mut params = RawObject::default();
         params.set("name", to_raw(name)?);
@@ -177,10 +175,9 @@ impl McpClient {
         };
         // The caller's headers last: they replace generated ones of the same name.
         headers.extend(options.headers.clone());
-        let request =
-            OutgoingRequest { method: "tools/call", params: Some(&params), headers, relay: options.relay.as_ref() };
-        let handler = options.handler.as_ref().or(self.connection.0.options.handler.as_ref());
-        input_required::request_with_input(&self.connection.0, &request, &RequestContext::new(options), handler).await
+        let request = OutgoingRequest { method: "tools/call", params: Some(&params), headers };
+        let handler = options.handler.or(self.connection.0.options.handler.as_ref());
+        input_required::request_with_input(&self.connection.0, &request, options, handler).await
     }
 
     /// Whether argument headers (`Mcp-Param-*`) are part of this transport and era.

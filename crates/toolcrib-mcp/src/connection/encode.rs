@@ -23,7 +23,7 @@ use crate::{
     error::WireError,
     headers,
     message::{self, RawObject, to_raw},
-    options::ClientOptions,
+    options::{ClientOptions, RequestOptions},
 };
 
 /// Whether a `_meta` key is hop-by-hop: valid between two peers only, so that a gateway replaces it. All other keys are
@@ -40,13 +40,13 @@ impl WireConnection {
         &self,
         id: u64,
         request: &OutgoingRequest<'a>,
-        wants_progress: bool,
+        options: &RequestOptions<'_>,
         send_state: Arc<SendState>,
     ) -> Result<OutgoingMessage<'a>, WireError> {
         // `initialize` exists in the legacy era only and has no version in `_meta`.
         let modern = self.era() == Era::Modern && request.method != "initialize";
         let mut headers = request.headers.clone();
-        let params = self.encode_params(id, request, modern, wants_progress, &mut headers)?;
+        let params = self.encode_params(id, request, modern, options, &mut headers)?;
         let text = message::encode_request(id, request.method, params.as_deref())?;
         Ok(OutgoingMessage { id: Some(id), method: request.method, text, headers, send_state })
     }
@@ -58,9 +58,10 @@ impl WireConnection {
         id: u64,
         request: &OutgoingRequest<'a>,
         modern: bool,
-        wants_progress: bool,
+        options: &RequestOptions<'_>,
         headers: &mut HeaderMap,
     ) -> Result<Option<Cow<'a, RawValue>>, WireError> {
+        let wants_progress = options.progress.is_some();
         // A text search instead of parsing. A match at a deeper level only costs the slow path.
         let has_meta = request.params.is_some_and(|params| params.get().contains("\"_meta\""));
         if !modern && !wants_progress && !has_meta {
@@ -84,13 +85,13 @@ impl WireConnection {
         }
         if modern {
             self.client_meta.iter().for_each(|(key, value)| meta.set_borrowed(key, value));
-            let capabilities = request.relay.map_or(&self.options.capabilities, |relay| &relay.capabilities);
+            let capabilities = options.relay.map_or(&*self.options.capabilities, |relay| relay.capabilities);
             meta.set_borrowed("io.modelcontextprotocol/clientCapabilities", capabilities);
         }
-        if let Some(relay) = request.relay.filter(|_| modern) {
+        if let Some(relay) = options.relay.filter(|_| modern) {
             // The answers and the state that the downstream client sent back; this connection adds nothing to them.
-            let resumed = [("inputResponses", &relay.input_responses), ("requestState", &relay.request_state)];
-            for (key, value) in resumed.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
+            let resumed = [("inputResponses", relay.input_responses), ("requestState", relay.request_state)];
+            for (key, value) in resumed.into_iter().filter_map(|(key, value)| Some((key, value?))) {
                 params.set_borrowed(key, value);
             }
         }

@@ -14,19 +14,19 @@ use std::sync::{
 };
 
 use serde_json::value::RawValue;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
-use super::{OutgoingRequest, RequestContext, WireConnection};
+use super::{OutgoingRequest, WireConnection};
 use crate::{
     error::WireError,
-    options::{NotificationHandler, ServerRequestHandler},
+    options::{NotificationHandler, ProgressHandler, RequestOptions, ServerRequestHandler},
 };
 
 /// Entry of the connection's table of requests that wait for a response.
 pub(super) struct PendingRequest {
     pub(super) response: oneshot::Sender<Result<Box<RawValue>, WireError>>,
     /// Receives the parameters of each progress notification.
-    pub(super) progress: Option<mpsc::Sender<Box<RawValue>>>,
+    pub(super) progress: Option<ProgressHandler>,
     /// Answers requests of the server on the response stream of this request.
     pub(super) handler: Option<ServerRequestHandler>,
     /// Receives notifications on the response stream of this request.
@@ -80,15 +80,15 @@ impl WireConnection {
     pub(super) fn register_request(
         self: &Arc<Self>,
         request: &OutgoingRequest<'_>,
-        context: &RequestContext,
+        options: &RequestOptions<'_>,
     ) -> Result<(InFlightRequest, ResponseReceiver), WireError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (response, receiver) = oneshot::channel();
         let pending = PendingRequest {
             response,
-            progress: context.progress.clone(),
-            handler: context.handler.clone(),
-            on_notification: context.on_notification.clone(),
+            progress: options.progress.cloned(),
+            handler: options.handler.cloned(),
+            on_notification: options.on_notification.cloned(),
         };
         self.pending.lock().insert(id, pending);
         // Checked after the insertion: `end` clears the table once, and would miss a request inserted later.

@@ -1,15 +1,13 @@
-//! Types of the request path: a request before and after encoding, its deadline and callbacks, and the results of
-//! sending a message and of dispatching a received one.
+//! Types of the request path: a request before and after encoding, and the results of sending a message and of
+//! dispatching a received one.
 
 use std::{sync::Arc, time::Duration};
 
 use http::HeaderMap;
 use serde_json::value::RawValue;
-use tokio::{sync::mpsc, time::Instant};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
 use super::in_flight::SendState;
-use crate::options::{NotificationHandler, Relay, RequestOptions, ServerRequestHandler};
 
 /// A request before it is encoded and has an id.
 #[derive(Clone)]
@@ -19,21 +17,6 @@ pub(crate) struct OutgoingRequest<'a> {
     pub(crate) params: Option<&'a RawValue>,
     /// Sent with the request over HTTP; ignored by the other transports.
     pub(crate) headers: HeaderMap,
-    /// Replaces capabilities, answers and state with those of a downstream client.
-    pub(crate) relay: Option<&'a Relay>,
-}
-
-/// Deadline, cancellation and callbacks of one request.
-#[derive(Clone)]
-pub(crate) struct RequestContext {
-    /// Covers the whole request: sending, waiting, session renewal and `input_required` rounds.
-    pub(crate) deadline: Instant,
-    /// Set if the caller wants progress; the request then carries a progress token.
-    pub(crate) progress: Option<mpsc::Sender<Box<RawValue>>>,
-    /// Fires when the caller cancels the request.
-    pub(crate) cancel: CancellationToken,
-    pub(crate) handler: Option<ServerRequestHandler>,
-    pub(crate) on_notification: Option<NotificationHandler>,
 }
 
 /// An encoded message for the transport.
@@ -77,30 +60,6 @@ impl DispatchOutcome {
         match self {
             DispatchOutcome::Response(_) | DispatchOutcome::ErrorWithoutId(_) => self,
             DispatchOutcome::Other | DispatchOutcome::Ignored => DispatchOutcome::Other,
-        }
-    }
-}
-
-impl RequestContext {
-    /// Starts the clock: the timeout of `options` counts from now.
-    pub(crate) fn new(options: &RequestOptions) -> RequestContext {
-        RequestContext {
-            deadline: deadline_after(options.timeout),
-            progress: options.progress.clone(),
-            cancel: options.cancel.clone(),
-            handler: options.handler.clone(),
-            on_notification: options.on_notification.clone(),
-        }
-    }
-
-    /// A context without callbacks, for requests that the client makes by itself.
-    pub(crate) fn with_deadline(deadline: Instant) -> RequestContext {
-        RequestContext {
-            deadline,
-            progress: None,
-            cancel: CancellationToken::new(),
-            handler: None,
-            on_notification: None,
         }
     }
 }

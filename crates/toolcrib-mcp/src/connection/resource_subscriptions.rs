@@ -9,8 +9,11 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use serde_json::{json, value::RawValue};
 
-use super::{OutgoingRequest, RequestContext, WireConnection, deadline_after};
-use crate::message::{RawObject, to_raw};
+use super::{OutgoingRequest, WireConnection};
+use crate::{
+    message::{RawObject, to_raw},
+    options::RequestOptions,
+};
 
 /// Maximum number of tracked subscriptions. Those beyond it work, but do not survive a lost session. The URIs come from
 /// outside, so the table must not grow without bound.
@@ -61,10 +64,8 @@ impl WireConnection {
                         method: "resources/subscribe",
                         params: Some(&params),
                         headers: http::HeaderMap::new(),
-                        relay: None,
                     };
-                    let context = RequestContext::with_deadline(deadline_after(SUBSCRIBE_TIMEOUT));
-                    match connection.request_once(&request, &context).await {
+                    match connection.request_once(&request, &RequestOptions::new(SUBSCRIBE_TIMEOUT)).await {
                         Ok(Some(_)) => {
                             connection.on_notification("notifications/resources/updated", Some(&params), || None)
                         }

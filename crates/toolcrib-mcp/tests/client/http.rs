@@ -8,13 +8,14 @@ use std::sync::{
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::broadcast;
 use toolcrib_mcp::{
     ClientLimits, ClientOptions, ConnectTarget, ConnectionEvent, Era, LegacyVersion, McpClient, WireError,
 };
 
 use crate::support::{
-    HttpReply, ScriptedHttpServer, call_tool, client_options, parse, request_options, sse_event, to_raw,
+    HttpReply, ScriptedHttpServer, call_tool, client_options, parse, progress_channel, request_options, sse_event,
+    to_raw,
 };
 
 #[tokio::test]
@@ -174,9 +175,9 @@ async fn a_response_stream_may_carry_progress_and_server_requests() {
     let mut options = client_options();
     options.handler = Some(Arc::new(|_| async { Ok(to_raw(&json!({ "action": "accept" }))) }.boxed()));
     let client = McpClient::connect(server.target(), options).await.unwrap();
-    let (sink, mut progress) = mpsc::channel(8);
+    let (handler, mut progress) = progress_channel();
     let mut options = request_options(30);
-    options.progress = Some(sink);
+    options.progress = Some(&handler);
     let response = client.call_tool("t", &to_raw(&json!({})), None, None, &options).await;
     assert_eq!(response.unwrap().get(), r#"{"ok":1}"#);
     assert_eq!(parse(&progress.recv().await.unwrap())["progress"], 1);

@@ -126,11 +126,11 @@ async fn without_a_handler_input_required_is_the_result() {
 async fn a_relayed_request_has_the_capabilities_and_input_of_its_client() {
     let (mut server, client) = connect_modern(options_with_answer(json!({ "action": "accept" })), json!({})).await;
     let mut options = request_options(30);
-    options.relay = Some(Relay {
-        capabilities: to_raw(&json!({ "roots": {} })),
-        input_responses: Some(to_raw(&json!({ "a": { "roots": [] } }))),
-        request_state: Some(to_raw(&json!("s1"))),
-    });
+    let capabilities = to_raw(&json!({ "roots": {} }));
+    let responses = to_raw(&json!({ "a": { "roots": [] } }));
+    let state = to_raw(&json!("s1"));
+    options.relay =
+        Some(Relay { capabilities: &capabilities, input_responses: Some(&responses), request_state: Some(&state) });
     let question = json!({ "resultType": "input_required", "inputRequests": { "b": { "method": "roots/list" } } });
     let arguments = to_raw(&json!({}));
     let (response, ()) = tokio::join!(client.call_tool("t", &arguments, None, None, &options), async {
@@ -200,7 +200,7 @@ async fn over_http_headers_repeat_the_body() {
     let server = ScriptedHttpServer::start(modern_reply).await;
     let client = server.connect().await.unwrap();
     assert_eq!(client.era(), Era::Modern);
-    let list = client.list_tools(request_options(30).timeout).await.unwrap();
+    let list = client.list_tools(std::time::Duration::from_secs(30)).await.unwrap();
     assert_eq!((list.tools.len(), list.ttl_ms, list.public), (2, Some(9000), true));
     assert_eq!(list.skipped[0].0, "bad");
     let (arguments, schema) =

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use serde_json::json;
-use tokio::sync::mpsc;
 use toolcrib_mcp::{ConnectionEvent, Era, LegacyVersion, McpClient, RpcError, WireError};
 
-use crate::support::{StdioServer, call_tool, client_options, parse, request_options, to_raw};
+use crate::support::{StdioServer, call_tool, client_options, parse, progress_channel, request_options, to_raw};
 
 #[tokio::test]
 async fn the_handshake_returns_the_server_description() {
@@ -61,9 +60,9 @@ async fn an_error_of_the_server_is_returned() {
 #[tokio::test]
 async fn progress_has_our_own_token_and_reaches_its_receiver() {
     let (mut server, client) = StdioServer::connect(client_options(), json!({})).await;
-    let (sink, mut progress) = mpsc::channel(8);
+    let (handler, mut progress) = progress_channel();
     let mut options = request_options(30);
-    options.progress = Some(sink);
+    options.progress = Some(&handler);
     let meta = to_raw(&json!({ "progressToken": "theirs", "vendor/key": 1 }));
     let arguments = to_raw(&json!({}));
     let (response, ()) = tokio::join!(client.call_tool("t", &arguments, None, Some(&meta), &options), async {
@@ -138,7 +137,7 @@ async fn changes_and_the_end_are_published_as_events() {
 #[tokio::test]
 async fn tools_are_listed_page_by_page() {
     let (mut server, client) = StdioServer::connect(client_options(), json!({ "tools": {} })).await;
-    let (list, ()) = tokio::join!(client.list_tools(request_options(30).timeout), async {
+    let (list, ()) = tokio::join!(client.list_tools(std::time::Duration::from_secs(30)), async {
         let first = server.receive().await;
         assert_eq!(first.get("params"), None);
         server.respond(&first, &json!({ "tools": [{ "name": "a" }], "nextCursor": "2", "ttlMs": 0 })).await;
@@ -155,7 +154,7 @@ async fn tools_are_listed_page_by_page() {
 #[tokio::test]
 async fn a_server_without_the_tools_capability_gets_no_request() {
     let (_server, client) = StdioServer::connect(client_options(), json!({ "prompts": {} })).await;
-    assert!(client.list_tools(request_options(30).timeout).await.unwrap().tools.is_empty());
+    assert!(client.list_tools(std::time::Duration::from_secs(30)).await.unwrap().tools.is_empty());
 }
 
 #[tokio::test]

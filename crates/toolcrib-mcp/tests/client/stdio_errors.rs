@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use serde_json::{Value, json};
-use toolcrib_mcp::{ClientLimits, ClientOptions, Era, McpClient, WireError};
+use tokio_util::sync::CancellationToken;
+use toolcrib_mcp::{ClientLimits, ClientOptions, Era, McpClient, RequestOptions, WireError};
 
 use crate::support::{StdioServer, call_tool, client_options, request_options, to_raw};
 
@@ -146,11 +147,12 @@ async fn a_dropped_call_is_cancelled() {
 #[tokio::test]
 async fn a_cancelled_call_is_cancelled_on_the_server() {
     let (mut server, client) = StdioServer::connect(client_options(), json!({})).await;
-    let options = request_options(30);
+    let cancel = CancellationToken::new();
+    let options = RequestOptions { cancel: Some(&cancel), ..request_options(30) };
     let arguments = to_raw(&json!({}));
     let (response, ()) = tokio::join!(client.call_tool("t", &arguments, None, None, &options), async {
         server.receive().await;
-        options.cancel.cancel();
+        cancel.cancel();
     });
     assert!(matches!(response, Err(WireError::Cancelled { sent: true })), "{response:?}");
     assert_eq!(server.receive().await["method"], "notifications/cancelled");

@@ -10,10 +10,10 @@ use serde_json::{
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf},
     net::{TcpListener, TcpStream},
-    sync::broadcast,
+    sync::{broadcast, mpsc},
     task::JoinHandle,
 };
-use toolcrib_mcp::{ClientOptions, ConnectTarget, McpClient, RequestOptions, WireError};
+use toolcrib_mcp::{ClientOptions, ConnectTarget, McpClient, ProgressHandler, RequestOptions, WireError};
 use url::Url;
 
 pub(crate) fn to_raw(value: &Value) -> Box<RawValue> {
@@ -28,7 +28,13 @@ pub(crate) fn client_options() -> ClientOptions {
     ClientOptions::new("test", "1.0")
 }
 
-pub(crate) fn request_options(seconds: u64) -> RequestOptions {
+/// Handler that passes progress on to the returned receiver.
+pub(crate) fn progress_channel() -> (ProgressHandler, mpsc::UnboundedReceiver<Box<RawValue>>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (Arc::new(move |params: &RawValue| sender.send(params.to_owned()).unwrap()), receiver)
+}
+
+pub(crate) fn request_options(seconds: u64) -> RequestOptions<'static> {
     RequestOptions::new(Duration::from_secs(seconds))
 }
 

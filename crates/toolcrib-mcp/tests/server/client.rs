@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use axum::{Router, extract::State, routing::any};
 use futures_util::FutureExt;
 use http::HeaderMap;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 use tokio::{net::TcpListener, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 use toolcrib_mcp::{
-    ClientOptions, ConnectTarget, ConnectionEvent, Era, McpClient, RequestOptions,
+    ClientOptions, ConnectTarget, ConnectionEvent, Era, McpClient, ProgressHandler, RequestOptions,
     server::{ChangeNotification, McpEndpoint, ServerOptions, serve_stream},
 };
 
@@ -51,7 +51,7 @@ fn client_options(era: Option<Era>) -> ClientOptions {
     options
 }
 
-async fn call_tool(client: &McpClient, tool: &str, options: &RequestOptions) -> Value {
+async fn call_tool(client: &McpClient, tool: &str, options: &RequestOptions<'_>) -> Value {
     parse(&client.call_tool(tool, &to_raw(&json!({})), None, None, options).await.unwrap())
 }
 
@@ -70,8 +70,9 @@ async fn check_client(service: &ServiceState, target: ConnectTarget, hint: Optio
     let echoed = client.call_tool("marked", &arguments, Some(&input_schema), None, &options).await.unwrap();
     assert_eq!(parse(&echoed)["structuredContent"]["arguments"], json!({ "region": "Zürich" }));
 
-    let (sender, mut received) = mpsc::channel(8);
-    call_tool(&client, "progress", &RequestOptions { progress: Some(sender), ..options.clone() }).await;
+    let (sender, mut received) = mpsc::unbounded_channel();
+    let handler: ProgressHandler = Arc::new(move |params: &RawValue| sender.send(params.to_owned()).unwrap());
+    call_tool(&client, "progress", &RequestOptions { progress: Some(&handler), ..options.clone() }).await;
     for progress in 1..=3 {
         assert_eq!(parse(&received.recv().await.unwrap())["progress"], progress);
     }
@@ -87,10 +88,12 @@ async fn check_client(service: &ServiceState, target: ConnectTarget, hint: Optio
     assert!(matches!(event, ConnectionEvent::ToolsChanged));
 
     let empty_object = to_raw(&json!({}));
+    let cancel = CancellationToken::new();
     let cancelling = async {
         service.wait_for("started wait", 1).await;
-        options.cancel.cancel();
+        cancel.cancel();
     };
+    let options = RequestOptions { cancel: Some(&cancel), ..options };
     let (cancelled, ()) = tokio::join!(client.call_tool("wait", &empty_object, None, None, &options), cancelling);
     assert!(cancelled.is_err());
     service.wait_for("cancelled", 1).await;

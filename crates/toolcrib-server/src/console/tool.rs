@@ -25,7 +25,7 @@ use toolcrib::catalog::outline;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::{sanitize, sanitize_truncated};
 use toolcrib::registry::ToolDetail;
-use toolcrib::{CallOptions, Code, Error};
+use toolcrib::{CallContext, Code, Error};
 
 use super::activity_list::tool_path;
 use super::form_data::FormData;
@@ -96,8 +96,9 @@ pub(super) async fn call_tool(
             let context = PageContext { app: &app, principal: &principal };
             // As for REST: only an administrator may consent.
             let consent = form_data.get("consent").is_some() && context.is_allowed(Permission::Manage);
-            let options = CallOptions { consent, stateless: true, ..CallOptions::default() };
-            app.registry.call(&principal.caller(), detail.view.name.as_str(), arguments, options).await
+            let caller = principal.caller();
+            let context = CallContext { caller, consent, stateless: true, ..CallContext::default() };
+            app.registry.call(detail.view.name.as_str(), arguments).context(context).await
         }
         (None, Err(error)) => Err(error),
     };

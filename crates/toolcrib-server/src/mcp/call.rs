@@ -7,29 +7,27 @@
 
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
-use toolcrib::call::{CallNotification, ClientId, ResultPage};
+use toolcrib::call::{
+    ClientId, InputRelay, NotificationListener, ProgressListener, QuestionError, QuestionHandler, ResultPage,
+    ResultPaging, SourceQuestion,
+};
 use toolcrib::catalog::outline;
 use toolcrib::core::json::describe_error;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::tool::ToolName;
-use toolcrib::{CallOptions, CallOutput, Code, Error, Trace};
+use toolcrib::{CallContext, CallOutput, Code, Error, Trace};
 use toolcrib_mcp::server::{ClientHandle, McpRequest};
-use toolcrib_mcp::{Era, Relay, RpcError, ServerRequest, ServerRequestHandler};
+use toolcrib_mcp::{Era, RpcError};
 
 use super::client_state::LogFilter;
 use super::meta_tools::{self, CALL_TOOL, DESCRIBE_TOOLS, SEARCH_TOOLS};
 use super::response::{McpResult, error_result, parse_params, to_raw, upstream_rpc_error};
+use super::upstream_lists::client_context;
 use super::{McpService, request_caller};
-
-/// Capacity of the queues for progress and log messages of one call. When a slow client fills them, further messages are
-/// dropped, which the protocol allows for both.
-const MAX_QUEUED_NOTIFICATIONS: usize = 256;
 
 /// Parameters of `tools/call`.
 #[derive(Deserialize)]
@@ -156,8 +154,8 @@ impl McpService {
             Err(_) => {
                 // The policy of an unknown tool is known only after its source was discovered.
                 let cancel = request.cancel.clone();
-                let options = CallOptions { trace: trace.clone(), cancel, ..CallOptions::default() };
-                discovery_failed = self.registry.sources().discover_for_call(name, &options).await.is_err();
+                let context = CallContext { trace: trace.clone(), cancel, ..CallContext::default() };
+                discovery_failed = self.registry.sources().discover_for_call(name, &context).await.is_err();
                 find_verdict()
             }
         };
@@ -170,60 +168,31 @@ impl McpService {
         }
         let needs_consent = verdict.is_ok_and(|verdict| verdict == Verdict::Ask);
         let consent = needs_consent && self.ask_consent(client, name, &arguments).await;
-        // Phase 3: connect the client with the call. Channels are opened only if the client wants what comes through
-        // them.
+        // Phase 3: call. The listeners run while the source's messages are read, so a message that the source sent before
+        // its result reaches the client before the result.
         let log_filter = self.clients.log_filter(&request.peer, extras.meta.as_deref());
-        let notify = |notification: &CallNotification| {
-            if log_filter.includes(notification) {
-                client.notify(&notification.method, notification.params.as_deref());
-            }
-        };
-        let (progress, mut progress_receiver) =
-            client.wants_progress().then(|| mpsc::channel(MAX_QUEUED_NOTIFICATIONS)).unzip();
-        let (notifications, mut notification_receiver) =
-            (log_filter != LogFilter::Off).then(|| mpsc::channel(MAX_QUEUED_NOTIFICATIONS)).unzip();
-        let options = CallOptions {
-            progress,
+        let context = CallContext {
+            caller: request_caller(request),
             cancel: request.cancel.clone(),
+            trace,
             consent,
-            client: Some(ClientId(request.peer.id)),
-            stateless: request.peer.is_stateless,
-            on_server_request: Some(forward_to_client(client.clone())),
+            on_progress: client.wants_progress().then(|| forward_progress(client)),
+            on_notification: (log_filter != LogFilter::Off).then(|| forward_notifications(client, log_filter)),
+            log_level: log_filter.level_name(),
+            on_question: Some(forward_to_client(client.clone())),
             // With relaying, a question of the tool would end this request, and the retry would need consent again. So
             // such a tool's questions are forwarded within this request.
-            relay: client_relay(request).filter(|_| !needs_consent).map(|relay| Relay {
-                input_responses: extras.responses,
-                request_state: extras.state,
+            input_relay: client_relay(request).filter(|_| !needs_consent).map(|relay| InputRelay {
+                responses: extras.responses,
+                state: extras.state,
                 ..relay
             }),
-            notifications,
-            log_level: log_filter.level_name(),
-            meta: extras.meta,
-            enforce_output_schema: extras.by_name,
-            // A failed discovery is not repeated by the call.
-            skip_discovery: discovery_failed,
-            trace,
-            ..CallOptions::default()
+            ..client_context(request)
         };
-        let caller = request_caller(request);
-        // Phase 4: run the call and forward messages meanwhile. `biased` and the loops below keep the order: a message
-        // that the source sent before its result reaches the client before the result.
-        let mut call = Box::pin(self.registry.call(&caller, name, arguments, options).fuse());
-        let result = loop {
-            tokio::select! {
-                biased;
-                Some(params) = recv_if_open(&mut progress_receiver) => client.report_progress(&params),
-                Some(notification) = recv_if_open(&mut notification_receiver) => notify(&notification),
-                result = &mut call => break result,
-            }
-        };
-        // Messages that arrived before the result go out before it.
-        while let Some(Some(params)) = recv_if_open(&mut progress_receiver).now_or_never() {
-            client.report_progress(&params);
-        }
-        while let Some(Some(notification)) = recv_if_open(&mut notification_receiver).now_or_never() {
-            notify(&notification);
-        }
+        let paging = if extras.by_name { ResultPaging::DeclaredPages } else { ResultPaging::Pages };
+        let call = self.registry.call(name, arguments).meta(extras.meta).paging(paging).context(context);
+        // A failed discovery is not repeated by the call.
+        let result = if discovery_failed { call.without_discovery().await } else { call.await };
         result.map_err(|error| {
             if error.code == Code::Forbidden && needs_consent && !consent {
                 consent_error(name, client)
@@ -289,33 +258,44 @@ fn consent_error(name: &str, client: &ClientHandle) -> Error {
     Error::new(Code::Forbidden, format!("`{name}` needs the user's consent before each call, and {reason}"))
 }
 
-/// Receives the next message; returns `None` at once when the channel was not opened. In a `select!` the branch with
-/// the pattern `Some(…)` is then disabled, which leaves the others.
-async fn recv_if_open<T>(channel: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
-    channel.as_mut()?.recv().await
+/// Returns a listener that passes progress on to the client.
+fn forward_progress(client: &ClientHandle) -> ProgressListener {
+    let client = client.clone();
+    Arc::new(move |params: &RawValue| client.report_progress(params))
+}
+
+/// Returns a listener that passes log messages of the client's level, and other notifications, on to the client.
+fn forward_notifications(client: &ClientHandle, log_filter: LogFilter) -> NotificationListener {
+    let client = client.clone();
+    Arc::new(move |method: &str, params: Option<&RawValue>| {
+        if log_filter.includes(params) {
+            client.notify(method, params);
+        }
+    })
 }
 
 /// Returns the relay for a client of protocol 2026-07-28: a source of that version sees the client's own capabilities, and
 /// its `input_required` results are passed on unchanged.
-pub(super) fn client_relay(request: &McpRequest) -> Option<Relay> {
+pub(super) fn client_relay(request: &McpRequest) -> Option<InputRelay> {
     match request.peer.era {
         Era::Modern => {
-            Some(Relay { capabilities: request.peer.capabilities.clone(), input_responses: None, request_state: None })
+            Some(InputRelay { capabilities: request.peer.capabilities.clone(), responses: None, state: None })
         }
         Era::Legacy(_) => None,
     }
 }
 
 /// Returns a handler that forwards requests of a source, such as `elicitation/create`, to the client.
-pub(super) fn forward_to_client(client: ClientHandle) -> ServerRequestHandler {
-    Arc::new(move |request: ServerRequest| {
+pub(super) fn forward_to_client(client: ClientHandle) -> QuestionHandler {
+    Arc::new(move |question: SourceQuestion| {
         let client = client.clone();
         Box::pin(async move {
-            if !client.supports_request(&request.method) {
-                let message = format!("the client does not support `{}`", request.method);
-                return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, message));
+            if !client.supports_request(&question.method) {
+                let message = format!("the client does not support `{}`", question.method);
+                return Err(QuestionError { code: RpcError::METHOD_NOT_FOUND, message, data: None });
             }
-            client.send_request(&request.method, request.params.as_deref()).await
+            let answer = client.send_request(&question.method, question.params.as_deref()).await;
+            answer.map_err(|RpcError { code, message, data }| QuestionError { code, message, data })
         })
     })
 }

@@ -8,7 +8,6 @@ use std::collections::{BTreeSet, HashMap};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use toolcrib::call::CallNotification;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib_mcp::Era;
 use toolcrib_mcp::server::{McpPeer, McpRequest};
@@ -53,9 +52,9 @@ impl LogFilter {
         }
     }
 
-    /// True when a notification passes the filter. One without a valid level passes.
-    pub(super) fn includes(self, notification: &CallNotification) -> bool {
-        let parse = || -> Option<LevelParams> { serde_json::from_str(notification.params.as_deref()?.get()).ok() };
+    /// True when a notification with these parameters passes the filter. One without a valid level passes.
+    pub(super) fn includes(self, params: Option<&RawValue>) -> bool {
+        let parse = || -> Option<LevelParams> { serde_json::from_str(params?.get()).ok() };
         match self {
             LogFilter::Off => false,
             LogFilter::All => true,

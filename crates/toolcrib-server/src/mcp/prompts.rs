@@ -7,14 +7,14 @@ use serde_json::value::RawValue;
 use toolcrib::call::McpCapability;
 use toolcrib::core::json::RawFields;
 use toolcrib::core::tool::{ParsedToolName, SEPARATOR, parse_tool_name};
-use toolcrib::{CallOptions, SourceId};
+use toolcrib::{CallContext, SourceId};
 use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::McpRequest;
 
 use super::McpService;
 use super::call::{client_relay, forward_to_client};
 use super::response::{McpResult, invalid_params, to_raw, to_rpc_error};
-use super::upstream_lists::{ListKind, not_found_error, request_options, set_text_field, text_field};
+use super::upstream_lists::{ListKind, client_context, not_found_error, set_text_field, text_field};
 
 /// Prompts are identified by their name.
 const PROMPT_LIST: ListKind =
@@ -80,14 +80,14 @@ impl McpService {
 
     /// Forwards a request with changed parameters to a source.
     pub(super) async fn forward(&self, source: &SourceId, params: RawFields, request: &McpRequest) -> McpResult {
-        let params = Some(to_raw(&params));
+        let params = to_raw(&params);
         // Responses to an earlier `input_required` result are among the parameters, so the relay needs none.
-        let options = CallOptions {
-            on_server_request: Some(forward_to_client(request.client.clone())),
-            relay: client_relay(request),
-            ..request_options(request, None)
+        let context = CallContext {
+            on_question: Some(forward_to_client(request.client.clone())),
+            input_relay: client_relay(request),
+            ..client_context(request)
         };
-        let result = self.registry.send_request(source, &request.method, params, options).await;
+        let result = self.registry.send_request(source, &request.method, Some(&params), &context).await;
         result.map_err(|error| to_rpc_error(&error))
     }
 }

@@ -12,10 +12,10 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use serde_json::json;
 use serde_json::value::RawValue;
-use toolcrib::call::{ClientId, McpCapability};
+use toolcrib::call::{CallDeadline, ClientId, McpCapability};
 use toolcrib::core::json::{RawFields, raw_string};
 use toolcrib::core::text::{is_sanitized, sanitize, sanitize_truncated};
-use toolcrib::{CallOptions, Error, Result, SourceId};
+use toolcrib::{CallContext, Error, Result, SourceId};
 use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::McpRequest;
 
@@ -83,10 +83,9 @@ impl McpService {
         let mut cursor = None;
         for _ in 0..MAX_LIST_PAGES {
             let params = cursor.take().map(|cursor: String| to_raw(&json!({ "cursor": cursor })));
-            let result = self
-                .registry
-                .send_request(source, list.method, params, request_options(request, Some(SOURCE_LIST_TIMEOUT)))
-                .await?;
+            let context =
+                CallContext { deadline: Some(CallDeadline::after(SOURCE_LIST_TIMEOUT)), ..client_context(request) };
+            let result = self.registry.send_request(source, list.method, params.as_deref(), &context).await?;
             let mut page = RawFields::parse(&result).unwrap_or_default();
             let array = page.remove(list.items);
             let raw_items: Vec<Box<RawValue>> =
@@ -177,14 +176,13 @@ pub(super) fn set_text_field(fields: &mut RawFields, key: &str, value: &str) {
     fields.insert(key, raw_string(value));
 }
 
-/// Options for a request to a source on behalf of the client.
-pub(super) fn request_options(request: &McpRequest, timeout: Option<Duration>) -> CallOptions {
-    CallOptions {
-        timeout,
+/// Returns the context of a request to a source on behalf of the client.
+pub(super) fn client_context(request: &McpRequest) -> CallContext {
+    CallContext {
         cancel: request.cancel.clone(),
         client: Some(ClientId(request.peer.id)),
         stateless: request.peer.is_stateless,
-        ..CallOptions::default()
+        ..CallContext::default()
     }
 }
 

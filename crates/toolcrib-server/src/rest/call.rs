@@ -16,10 +16,10 @@ use axum::response::Response;
 use axum::routing::post;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokio_util::sync::CancellationToken;
+use toolcrib::call::CallDeadline;
 use toolcrib::core::ResultExt;
 use toolcrib::core::time::parse_duration;
-use toolcrib::{CallOptions, Code, Error, Result, Trace};
+use toolcrib::{CallContext, Code, Error, Result, ResultPaging, Trace};
 use tracing::Instrument;
 
 use super::body::JsonBody;
@@ -109,20 +109,20 @@ async fn call_tool(
     if let Some(cursor) = &body.page {
         return Ok(response::json_response(StatusCode::OK, &app.registry.result_page(None, cursor)?)?);
     }
-    let options = CallOptions { trace: trace.map(|Extension(trace)| trace), ..call_options(&body, &principal)? };
+    let context = CallContext { trace: trace.map(|Extension(trace)| trace), ..call_context(&body, &principal)? };
     // hyper drops this handler when the client disconnects. The call runs in a task of its own, so that it is cancelled by
     // the token and not by being dropped, and the connector can cancel it at the source.
-    let _cancel_guard = options.cancel.clone().drop_guard();
+    let _cancel_guard = context.cancel.clone().drop_guard();
     let arguments = Value::Object(body.arguments.unwrap_or_default());
     let registry = app.registry.clone();
-    let caller = principal.caller();
-    let call = async move { registry.call(&caller, &name, arguments, options).await };
+    let paging = if body.whole { ResultPaging::Whole } else { ResultPaging::Pages };
+    let call = async move { registry.call(&name, arguments).paging(paging).context(context).await };
     let output = tokio::spawn(call.in_current_span()).await.context(Code::Internal, "run the call")?;
     Ok(response::json_response(StatusCode::OK, &output?)?)
 }
 
 /// Translates the body of the request. Only administrators may consent to a call.
-fn call_options(body: &CallToolBody, principal: &Principal) -> Result<CallOptions> {
+fn call_context(body: &CallToolBody, principal: &Principal) -> Result<CallContext> {
     if body.yes && !principal.role.has_permission(Permission::Manage) {
         let message = "only the role admin may consent to a call; omit `yes`, or use the token of an administrator";
         return Err(Error::new(Code::Forbidden, message));
@@ -135,13 +135,12 @@ fn call_options(body: &CallToolBody, principal: &Principal) -> Result<CallOption
         .timeout
         .as_ref()
         .map(|text| parse_duration(text).filter(|timeout| !timeout.is_zero()).ok_or_else(|| invalid(text)));
-    Ok(CallOptions {
-        timeout: timeout.transpose()?.map(|timeout| timeout.min(MAX_CALL_TIMEOUT)),
+    Ok(CallContext {
+        caller: principal.caller(),
+        deadline: timeout.transpose()?.map(|timeout| CallDeadline::after(timeout.min(MAX_CALL_TIMEOUT))),
         consent: body.yes,
-        unpaged: body.whole,
         // Clients of REST have no session, so a page of a result belongs to the holder of its cursor.
         stateless: true,
-        cancel: CancellationToken::new(),
-        ..CallOptions::default()
+        ..CallContext::default()
     })
 }

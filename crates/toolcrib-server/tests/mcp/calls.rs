@@ -346,9 +346,8 @@ async fn all_progress_arrives_before_the_result() {
     let service = McpService::new(registry.clone(), Expose::default());
     let (client, _server) = connect_client(&service, |_| {}).await;
     for round in 0..50 {
-        let (progress, mut steps) = tokio::sync::mpsc::channel(16);
-        let mut options = RequestOptions::new(TEST_TIMEOUT);
-        options.progress = Some(progress);
+        let (progress, mut steps) = toolcrib::testkit::progress_channel();
+        let options = RequestOptions { progress: Some(&progress), ..RequestOptions::new(TEST_TIMEOUT) };
         let arguments = serde_json::value::to_raw_value(&json!({})).unwrap();
         client.call_tool("s__slow", &arguments, None, None, &options).await.unwrap();
         let mut received = 0;

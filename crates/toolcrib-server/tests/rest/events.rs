@@ -122,12 +122,9 @@ async fn a_slow_listener_misses_no_record() {
     for _ in 0..20_000 {
         let _ = server
             .registry
-            .call(
-                &toolcrib::Caller { name: "x".repeat(500) },
-                "nowhere",
-                json!({}),
-                toolcrib::CallOptions { skip_discovery: true, ..Default::default() },
-            )
+            .call("nowhere", json!({}))
+            .without_discovery()
+            .caller(toolcrib::Caller { name: "x".repeat(500) })
             .await;
     }
     server.send_as_admin("POST", "/api/sources/shop/disable", &Value::Null).await.expect_json(200);

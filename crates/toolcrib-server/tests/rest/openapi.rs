@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
-use toolcrib::{CallOptions, Caller, Registry, RegistryOptions};
+use toolcrib::{Caller, Registry, RegistryOptions};
 
 use crate::support::{RestTestServer, start_discovered};
 
@@ -49,7 +49,7 @@ async fn toolcrib_can_call_its_own_api() {
 
     let caller = Caller { name: "test".into() };
     let call = async |tool: &str, input: Value| {
-        let output = registry.call(&caller, tool, input, CallOptions::default()).await.unwrap();
+        let output = registry.call(tool, input).caller(caller.clone()).await.unwrap();
         assert!(!output.is_error(), "{}", output.content());
         serde_json::from_str::<Value>(output.structured().unwrap()).unwrap()
     };

@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -18,7 +17,6 @@ use toolcrib_catalog::CallSpec;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
 use toolcrib_schema::{ArgumentError, ValidationOutcome};
 
-use crate::clock::deadline_after;
 use crate::connector::CallFailure;
 
 /// Arguments that passed validation, possibly with invalid `null`s removed.
@@ -26,22 +24,6 @@ pub(super) struct ValidatedArguments {
     pub(super) arguments: Value,
     /// Why validation was skipped, if it was; added to the result as a note.
     pub(super) note: Option<String>,
-}
-
-/// Time by which the work for one call must be done.
-#[derive(Clone, Copy)]
-pub(super) struct Deadline(Instant);
-
-impl Deadline {
-    /// Returns the deadline that lies `timeout` after now.
-    pub(super) fn after(timeout: Duration) -> Deadline {
-        Deadline(deadline_after(timeout))
-    }
-
-    /// Returns the time left; zero once the deadline has passed.
-    pub(super) fn remaining(self) -> Duration {
-        self.0.saturating_duration_since(Instant::now())
-    }
 }
 
 /// Bounds the processor time and memory of validations on blocking threads: one at a time per source, and half of the
@@ -99,7 +81,7 @@ impl ValidationPermits {
         source: &SourceId,
         call_spec: &Arc<CallSpec>,
         arguments: Value,
-        deadline: Deadline,
+        deadline: Instant,
         cancel: &CancellationToken,
     ) -> Result<Result<ValidatedArguments, Vec<ArgumentError>>> {
         // Most schemas are cheap: checking them here costs less than a switch to another thread.
@@ -120,7 +102,7 @@ impl ValidationPermits {
             biased;
             validated = work => validated,
             () = cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
-            () = tokio::time::sleep_until(deadline.0) => {
+            () = tokio::time::sleep_until(deadline) => {
                 let message = "the arguments were not validated before the deadline; try again later";
                 Err(Error::new(Code::ToolUnavailable, message))
             }

@@ -58,6 +58,17 @@ impl CallOutput {
         self.layout.content(&self.raw)
     }
 
+    /// Returns the text blocks of the content, one per line; empty if there is none.
+    pub fn text(&self) -> String {
+        #[derive(serde::Deserialize)]
+        struct TextBlock {
+            #[serde(default)]
+            text: Option<String>,
+        }
+        let blocks: Vec<TextBlock> = serde_json::from_str(self.content()).unwrap_or_default();
+        blocks.into_iter().filter_map(|block| block.text).collect::<Vec<_>>().join("\n")
+    }
+
     /// Returns the structured content, as JSON.
     pub fn structured(&self) -> Option<&str> {
         self.layout.structured(&self.raw)

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, SourceId, ToolId};
 
-use super::{CallFinished, Dispatcher};
+use super::{CallContext, CallFinished, Dispatcher};
 use crate::metrics::InFlightCall;
 use crate::spans::{FinishedSpan, SpanDetails, SpanError, SpanSource};
 use crate::state::RegistryNotice;
@@ -23,7 +23,7 @@ pub(super) struct CallRecorder<'a> {
     name: &'a str,
     caller: &'a str,
     /// Trace of the caller, if it sent one.
-    parent: Option<Trace>,
+    parent: Option<&'a Trace>,
     /// Trace of this call.
     pub(super) trace: Trace,
     started_at: Instant,
@@ -50,18 +50,14 @@ pub(super) struct CallError {
 
 impl<'a> CallRecorder<'a> {
     /// Starts the trace and the clock of a call.
-    pub(super) fn start(
-        dispatcher: &'a Dispatcher,
-        name: &'a str,
-        caller: &'a str,
-        parent: Option<Trace>,
-    ) -> CallRecorder<'a> {
-        let trace = dispatcher.monitoring.start_trace(parent.as_ref());
+    pub(super) fn start(dispatcher: &'a Dispatcher, name: &'a str, context: &'a CallContext) -> CallRecorder<'a> {
+        let parent = context.trace.as_ref();
+        let trace = dispatcher.monitoring.start_trace(parent);
         let in_flight = Some(dispatcher.monitoring.metrics.start_call());
         CallRecorder {
             dispatcher,
             name,
-            caller,
+            caller: &context.caller.name,
             parent,
             trace,
             started_at: Instant::now(),
@@ -136,7 +132,7 @@ impl<'a> CallRecorder<'a> {
         });
         span_queue.record(FinishedSpan {
             trace: self.trace.clone(),
-            parent: self.dispatcher.monitoring.parent_trace(self.parent.as_ref()).map(Trace::span_id),
+            parent: self.dispatcher.monitoring.parent_trace(self.parent).map(Trace::span_id),
             ended_at: self.dispatcher.state.options.clock.system_time(),
             elapsed,
             details: SpanDetails::Call { tool: tool.to_owned(), source, caller: self.caller.to_owned() },

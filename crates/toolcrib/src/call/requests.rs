@@ -3,11 +3,13 @@
 //! These requests pass the circuit breaker like calls, but rules on tools, argument validation, statistics and the
 //! concurrency limit of tools do not apply to them.
 
+use std::time::Duration;
+
 use serde_json::value::RawValue;
 use toolcrib_core::{Result, SourceId};
 
-use super::CallOptions;
 use super::check::disabled_source_error;
+use super::{CallContext, CallDeadline};
 use crate::connector::SourceRequest;
 use crate::registry::Registry;
 
@@ -35,8 +37,8 @@ impl Registry {
         &self,
         id: &SourceId,
         method: &str,
-        params: Option<Box<RawValue>>,
-        options: CallOptions,
+        params: Option<&RawValue>,
+        context: &CallContext,
     ) -> Result<Box<RawValue>> {
         let snapshot = self.state.snapshot();
         let source = snapshot.effective_sources.get(id).ok_or_else(|| snapshot.unknown_source_error(id.as_str()))?;
@@ -44,8 +46,12 @@ impl Registry {
             return Err(disabled_source_error(id));
         }
         // Trust and the state of the journal are checked where the request is sent.
-        let context = options.call_context(options.timeout.unwrap_or(source.settings.call_timeout()));
-        let request = SourceRequest { method: method.to_owned(), params, meta: options.meta, context };
+        let call_timeout = source.settings.call_timeout();
+        let deadline = match context.deadline {
+            Some(deadline) => deadline.compared_with(call_timeout),
+            None => CallDeadline::for_source(call_timeout, Duration::ZERO),
+        };
+        let request = SourceRequest { method, params, deadline, context };
         self.dispatcher.send_request(source, request).await
     }
 }

@@ -2,7 +2,7 @@
 //! and reports the outcome to the breaker. Errors are redacted before they leave this module.
 //!
 //! Order: permit of the tool, circuit breaker, connector, breaker again with the outcome. All waits share the deadline
-//! of the call; each shortens the timeout that is passed on. Retries are made by the connectors, which know whether a
+//! of the call. Retries are made by the connectors, which know whether a
 //! request was sent.
 
 use std::time::Duration;
@@ -11,51 +11,47 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
-use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
-use super::{Dispatcher, redact_result};
+use super::{CallContext, CallDeadline, Dispatcher, redact_result};
 use crate::breaker::{BreakerDecision, BreakerPermit, NoResponseReason};
-use crate::clock::{Clock, deadline_after};
-use crate::connector::{CallContext, CallFailure, SourceRequest, ToolCall, ToolResult};
+use crate::clock::{Clock, format_limit};
+use crate::connector::{CallFailure, SourceRequest, ToolCall, ToolResult};
 use crate::connectors::{ConnectorSlot, MAX_CALLS_PER_TOOL};
 use crate::store::ErrorSummary;
 
 impl Dispatcher {
     /// Sends a call to its source and reports the outcome to the circuit breaker.
-    pub(super) async fn send_call(&self, source: &Source, mut call: ToolCall) -> Result<ToolResult> {
+    pub(super) async fn send_call(&self, source: &Source, mut call: ToolCall<'_>) -> Result<ToolResult> {
         self.state.snapshot().ensure_can_contact(&source.id)?;
-        // One deadline for both waits and the call itself: each wait shortens what is left for the next step.
         let slot = self.connectors.slot(source);
-        let deadline = deadline_after(call.context.timeout);
         // Held until the call has ended.
-        let _permit = acquire_call_permit(&slot, &source.id, &mut call, deadline).await?;
-        let guard = self.admit_call(&slot, &source.id, &mut call.context, deadline).await?;
-        let result = slot.connector.call(call).await;
+        let _permit = acquire_call_permit(&slot, source, &mut call).await?;
+        let guard = self.admit_call(&slot, source, call.context, &mut call.deadline).await?;
+        let result = slot.connector.call(&call).await;
         let result = guard.report(result)?;
         // An error result may repeat what the source was given, e.g. a header with a token.
         if result.layout.is_error { redact_result(result, slot.redactor()).await } else { Ok(result) }
     }
 
     /// Sends any other request to its source. The concurrency limit of tools does not apply.
-    pub(super) async fn send_request(&self, source: &Source, mut request: SourceRequest) -> Result<Box<RawValue>> {
+    pub(super) async fn send_request(&self, source: &Source, mut request: SourceRequest<'_>) -> Result<Box<RawValue>> {
         self.state.snapshot().ensure_can_contact(&source.id)?;
         let slot = self.connectors.slot(source);
-        let deadline = deadline_after(request.context.timeout);
-        let guard = self.admit_call(&slot, &source.id, &mut request.context, deadline).await?;
-        let result = slot.connector.request(request).await;
+        let guard = self.admit_call(&slot, source, request.context, &mut request.deadline).await?;
+        let result = slot.connector.request(&request).await;
         guard.report(result)
     }
 
-    /// Admits a call through the circuit breaker, waiting for a running probe to end. Shortens the timeout in `context`
-    /// by the time waited.
+    /// Admits a call through the circuit breaker, waiting for a running probe to end.
     async fn admit_call<'a>(
         &'a self,
         slot: &'a ConnectorSlot,
-        id: &SourceId,
-        context: &mut CallContext,
-        deadline: Instant,
+        source: &Source,
+        context: &CallContext,
+        deadline: &mut CallDeadline,
     ) -> Result<BreakerGuard<'a>> {
+        let id = &source.id;
         // `Some` once this call has subscribed to the end of the probe.
         let mut probe_ended = None;
         loop {
@@ -78,12 +74,12 @@ impl Dispatcher {
             tokio::select! {
                 () = ended => {}
                 () = context.cancel.cancelled() => return Err(CallFailure::cancelled().into_error()),
-                () = tokio::time::sleep_until(deadline) => {
+                () = tokio::time::sleep_until(deadline.at) => {
                     let message = format!("the circuit breaker of `{id}` is half-open and its probe has not finished; try again");
                     return Err(Error::new(Code::ToolUnavailable, message));
                 }
             }
-            context.timeout = deadline.saturating_duration_since(Instant::now());
+            *deadline = deadline.compared_with(source.settings.call_timeout());
         }
     }
 }
@@ -99,27 +95,26 @@ fn breaker_open_error(slot: &ConnectorSlot, id: &SourceId, wait: Duration) -> Er
     Error::new(Code::ToolUnavailable, message).with_details(json!({ "retry_after_ms": wait_ms }))
 }
 
-/// Waits for one of the permits of a tool; see [`MAX_CALLS_PER_TOOL`]. Shortens the call's timeout by the time waited.
+/// Waits for one of the permits of a tool; see [`MAX_CALLS_PER_TOOL`].
 async fn acquire_call_permit(
     slot: &ConnectorSlot,
-    id: &SourceId,
-    call: &mut ToolCall,
-    deadline: Instant,
+    source: &Source,
+    call: &mut ToolCall<'_>,
 ) -> Result<OwnedSemaphorePermit> {
     // The fast path takes no timer. The permit is held by the caller until the call has ended, so a tool that hangs
     // keeps its own permits only.
-    let permits = slot.call_permits(&call.tool);
+    let permits = slot.call_permits(call.tool);
     if let Ok(permit) = permits.clone().try_acquire_owned() {
         return Ok(permit);
     }
     // With the breaker open the call would fail after the wait: fail at once instead.
     let open_time = slot.breaker().remaining_open_time(Instant::now());
     if let Some(wait) = open_time {
-        return Err(breaker_open_error(slot, id, wait));
+        return Err(breaker_open_error(slot, &source.id, wait));
     }
     // Counts as the tool being unavailable, not as a failure of the source.
     let busy = || {
-        let waited = format_duration(call.context.timeout);
+        let waited = format_limit(call.deadline.limit);
         let message = format!(
             "{MAX_CALLS_PER_TOOL} calls of `{}` are in flight already, and none ended within {waited}; try again",
             call.tool
@@ -129,9 +124,9 @@ async fn acquire_call_permit(
     let permit = tokio::select! {
         permit = permits.acquire_owned() => permit.map_err(|_| busy())?,
         () = call.context.cancel.cancelled() => return Err(CallFailure::cancelled().into_error()),
-        () = tokio::time::sleep_until(deadline) => return Err(busy()),
+        () = tokio::time::sleep_until(call.deadline.at) => return Err(busy()),
     };
-    call.context.timeout = deadline.saturating_duration_since(Instant::now());
+    call.deadline = call.deadline.compared_with(source.settings.call_timeout());
     Ok(permit)
 }
 

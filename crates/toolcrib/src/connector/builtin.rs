@@ -185,13 +185,13 @@ impl BuiltinTools {
     }
 
     /// Runs a handler until it finishes, its timeout expires, or its caller cancels.
-    pub(crate) async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
+    pub(crate) async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {
         // Dropping the handler's future ends it; blocking file operations run to their own limits in the background.
         tokio::select! {
-            result = self.run_handler(&call.tool, &call.arguments) => result.map_err(CallFailure::Rejected),
+            result = self.run_handler(call.tool, call.arguments) => result.map_err(CallFailure::Rejected),
             () = call.context.cancel.cancelled() => Err(CallFailure::cancelled()),
-            () = tokio::time::sleep(call.context.timeout) => {
-                let limit = format_limit(call.context.configured_timeout);
+            () = tokio::time::sleep_until(call.deadline.at) => {
+                let limit = format_limit(call.deadline.limit);
                 let message = format!("`{}` timed out after {limit}", call.tool);
                 Err(CallFailure::Rejected(Error::new(Code::ToolExecutionFailed, message)))
             }
@@ -255,11 +255,11 @@ impl Connector for BuiltinConnector {
         Ok(Discovered { tools: self.builtins.load_source(&self.source)?, ..Discovered::default() })
     }
 
-    async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
+    async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {
         self.builtins.call(call).await
     }
 
-    async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
+    async fn request(&self, request: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
         let message = format!("`{}` has built-in tools and does not support `{}`", self.source.id, request.method);
         Err(CallFailure::Rejected(Error::new(Code::ToolNotImplemented, message)))
     }

@@ -207,13 +207,11 @@ impl Connector for McpConnector {
             }
         };
         // List the tools, and once more if the server announced a change meanwhile.
-        // Connecting has used up a part of the timeout.
-        let remaining = deadline.saturating_duration_since(Instant::now());
         let tool_list = {
             // Keeps the idle monitor from closing the connection meanwhile.
             let _in_flight = connection.begin_discovery();
             let mut events = connection.client.events();
-            let mut options = RequestOptions::new(remaining);
+            let mut options = RequestOptions::with_deadline(deadline);
             if let Some(trace) = &discovery.trace {
                 trace.add_to_headers(&mut options.headers);
             }
@@ -223,7 +221,6 @@ impl Connector for McpConnector {
             let mut announced = std::iter::from_fn(|| events.try_recv().ok());
             let is_outdated = is_temporary && announced.any(|event| matches!(event, ConnectionEvent::ToolsChanged));
             if tool_list.is_ok() && is_outdated {
-                options.timeout = deadline.saturating_duration_since(Instant::now());
                 connection.client.list_tools_with(meta.as_deref(), &options).await
             } else {
                 tool_list
@@ -258,23 +255,23 @@ impl Connector for McpConnector {
     }
 
     /// Sends `tools/call`. A result with `isError` is a result; only a missing or unusable one is a failure.
-    async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
-        let result = self.send_request(&UpstreamRequest::Call(&call)).await?;
+    async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {
+        let result = self.send_request(&UpstreamRequest::Call(call)).await?;
         let not_an_object = || Error::new(Code::ToolExecutionFailed, "the result of the call is not an object");
         let result = ToolResult::parse(result).ok_or_else(|| CallFailure::Rejected(not_an_object()))?;
-        if result.layout.input_required && call.context.relay.is_none() {
+        if result.layout.input_required && call.context.input_relay.is_none() {
             let message = "the tool requires more input (`input_required`), which this caller cannot provide";
             return Err(CallFailure::Rejected(Error::new(Code::ToolExecutionFailed, message)));
         }
         Ok(result)
     }
 
-    async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
+    async fn request(&self, request: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
         // Subscriptions of several clients share one subscription at the server, so they are counted here.
-        match request.method.as_str() {
+        match request.method {
             "resources/subscribe" => self.subscribe(request).await,
             "resources/unsubscribe" => self.unsubscribe(request).await,
-            _ => self.send_request(&UpstreamRequest::Request(&request)).await,
+            _ => self.send_request(&UpstreamRequest::Request(request)).await,
         }
     }
 

@@ -158,7 +158,7 @@ pub(super) async fn discover_in_time(
 }
 
 /// Failure for MCP requests to a source that is described by a document.
-pub(super) fn unsupported_request(id: &SourceId, request: &SourceRequest) -> CallFailure {
+pub(super) fn unsupported_request(id: &SourceId, request: &SourceRequest<'_>) -> CallFailure {
     let message = format!("`{id}` is not an MCP server and does not support `{}`", request.method);
     CallFailure::Rejected(Error::new(Code::ToolNotImplemented, message))
 }
@@ -169,12 +169,12 @@ impl Connector for OpenApiConnector {
         discover_in_time(discovery.timeout, self.discover_tools(&discovery)).await
     }
 
-    async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
-        self.execute(&call).await
+    async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {
+        self.execute(call).await
     }
 
-    async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
-        Err(unsupported_request(&self.source.id, &request))
+    async fn request(&self, request: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
+        Err(unsupported_request(&self.source.id, request))
     }
 
     /// HTTP connections are pooled by the clients and belong to no source.

@@ -21,13 +21,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
-use toolcrib_catalog::{Caller, CatalogSource};
+use toolcrib_catalog::CatalogSource;
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId};
 use toolcrib_workflow::build_workflow_tool;
 
 use super::openapi::{discover_in_time, run_blocking, unsupported_request};
 use super::{CallFailure, Connector, Discovered, Discovery, DocumentVersions, SourceRequest, ToolCall, ToolResult};
-use crate::call::{CallOutput, CallRequest};
+use crate::call::{CallContext, CallOutput, CallRequest};
 use crate::trace::Trace;
 use document::LoadedDocument;
 use operations::OperationLookup;
@@ -61,7 +61,7 @@ pub(crate) trait ToolCaller: Send + Sync {
     fn ensure_servers_are_trusted(&self, id: &SourceId, servers: &BTreeSet<String>) -> Result<()>;
 
     /// Calls a tool like any other caller does, with policy, circuit breaker and statistics.
-    async fn call_tool(self: Arc<Self>, caller: &Caller, request: CallRequest<'_>) -> Result<CallOutput>;
+    async fn call_tool(self: Arc<Self>, request: CallRequest<'_>, context: &CallContext) -> Result<CallOutput>;
 }
 
 impl WorkflowConnector {
@@ -102,12 +102,12 @@ impl Connector for WorkflowConnector {
         discover_in_time(discovery.timeout, self.discover_tools(&discovery)).await
     }
 
-    async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
-        self.execute(&call).await
+    async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {
+        self.execute(call).await
     }
 
-    async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
-        Err(unsupported_request(&self.source.id, &request))
+    async fn request(&self, request: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
+        Err(unsupported_request(&self.source.id, request))
     }
 
     /// The source is a file; the APIs behind the steps have connectors of their own.

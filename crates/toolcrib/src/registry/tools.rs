@@ -12,7 +12,7 @@ use toolcrib_core::tool::{ToolName, ToolNote};
 use toolcrib_core::{Result, SourceId};
 
 use super::{Registry, Sources};
-use crate::call::{CallOptions, find_tool};
+use crate::call::{CallContext, find_tool};
 use crate::connector::Discovered;
 use crate::refresh::{RefreshOutcome, RequiredFreshness};
 use crate::secret::connection_fingerprint;
@@ -89,8 +89,8 @@ impl Sources<'_> {
 
     /// Discovers the source in a tool name ahead of a call if it was never discovered. Waits at most as long as the
     /// call may take. A failed discovery is not an error here: the call explains it when it does not find the tool.
-    pub async fn discover_for_call(&self, name: &str, options: &CallOptions) -> Result<()> {
-        self.registry.dispatcher.discover_for_call(name, options, options.trace.as_ref()).await
+    pub async fn discover_for_call(&self, name: &str, context: &CallContext) -> Result<()> {
+        self.registry.dispatcher.discover_for_call(name, context, context.trace.as_ref()).await
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcrib::{CallOptions, Code};
+use toolcrib::call::CallDeadline;
+use toolcrib::{CallContext, Code};
 
 use crate::server::{self, LoopbackServer, ServerReply, reply};
 use crate::support::{OpenApiTestRegistry, pets_document};
@@ -84,7 +85,8 @@ async fn a_short_timeout_of_the_caller_is_respected() {
     let server = LoopbackServer::start(|_, _| ServerReply::NeverReply).await;
     let registry = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({})).await;
     assert_eq!(registry.tool_names().await.len(), 2);
-    let options = CallOptions { timeout: Some(Duration::from_millis(100)), ..CallOptions::default() };
+    let options =
+        CallContext { deadline: Some(CallDeadline::after(Duration::from_millis(100))), ..CallContext::default() };
     let error = registry.call_with("shop__getPet", json!({ "id": "1" }), options).await.unwrap_err();
     assert_eq!(error.code, Code::ToolExecutionFailed);
     assert_eq!(error.message, "`GET /pets/{id}` timed out after 100ms");

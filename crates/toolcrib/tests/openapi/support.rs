@@ -6,7 +6,7 @@ use toolcrib::config::Config;
 use toolcrib::core::{Result, SourceId};
 use toolcrib::registry::ToolFilter;
 use toolcrib::store::MemoryStore;
-use toolcrib::{CallOptions, CallOutput, Caller, Refresh, RefreshOutcome, Registry, RegistryOptions};
+use toolcrib::{CallContext, CallOutput, Caller, Refresh, RefreshOutcome, Registry, RegistryOptions};
 
 use crate::server::LoopbackServer;
 
@@ -55,11 +55,11 @@ impl OpenApiTestRegistry {
     }
 
     pub(crate) async fn call(&self, name: &str, input: Value) -> Result<CallOutput> {
-        self.call_with(name, input, CallOptions::default()).await
+        self.call_with(name, input, CallContext::default()).await
     }
 
-    pub(crate) async fn call_with(&self, name: &str, input: Value, options: CallOptions) -> Result<CallOutput> {
-        self.registry.call(&Caller { name: "agent".into() }, name, input, options).await
+    pub(crate) async fn call_with(&self, name: &str, input: Value, options: CallContext) -> Result<CallOutput> {
+        self.registry.call(name, input).context(options).caller(Caller { name: "agent".into() }).await
     }
 }
 

@@ -6,7 +6,7 @@ mod steps;
 
 use serde_json::{Value, json};
 use toolcrib::core::Result;
-use toolcrib::{CallOptions, CallOutput};
+use toolcrib::{CallContext, CallOutput};
 
 use crate::server::LoopbackServer;
 use crate::support::OpenApiTestRegistry;
@@ -98,11 +98,11 @@ async fn open_shop_with_workflow(server: &LoopbackServer, workflow: &Value, sett
 }
 
 async fn run_buy(registry: &OpenApiTestRegistry) -> Result<Value> {
-    run_buy_with(registry, CallOptions::default()).await
+    run_buy_with(registry, CallContext::default()).await
 }
 
 /// Calls `buy` and returns its outputs.
-async fn run_buy_with(registry: &OpenApiTestRegistry, options: CallOptions) -> Result<Value> {
+async fn run_buy_with(registry: &OpenApiTestRegistry, options: CallContext) -> Result<Value> {
     registry
         .call_with("errands__buy", json!({ "category": "light" }), options)
         .await

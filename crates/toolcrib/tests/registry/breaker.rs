@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::task::JoinSet;
+use toolcrib::call::CallDeadline;
 use toolcrib::registry::{BreakerState, ConnectionState, SourceHealth};
 use toolcrib::testkit::{ScriptedReply, ScriptedSource};
-use toolcrib::{CallOptions, CallOutput, Code, Registry};
+use toolcrib::{CallContext, CallOutput, Code, Registry};
 
 use crate::support::{TestRegistry, agent, call, force_refresh, list_tools, open, open_yaml, wait_until};
 
@@ -70,8 +71,8 @@ async fn callers_wait_for_a_running_probe() {
         waiting.spawn(async move { call_push(&registry).await });
     }
     wait_until("the probe is sent", || git.calls() == 6).await;
-    let options = CallOptions { timeout: Some(Duration::from_secs(2)), ..CallOptions::default() };
-    let error = fixture.call(&agent(), "git__push", json!({}), options).await.unwrap_err();
+    let options = CallContext { deadline: Some(CallDeadline::after(Duration::from_secs(2))), ..CallContext::default() };
+    let error = fixture.call("git__push", json!({})).context(options).caller(agent()).await.unwrap_err();
     assert_eq!((error.code, error.is_retryable()), (Code::ToolUnavailable, true), "{}", error.message);
     assert_eq!(git.calls(), 6, "one probe at a time");
     git.resume();
@@ -252,8 +253,8 @@ async fn calls_in_flight_are_bounded_per_tool() {
         calls.spawn(async move { call_push(&registry).await });
     }
     wait_until("as many as may are in flight", || git.calls() == 128).await;
-    let options = CallOptions { timeout: Some(Duration::from_secs(2)), ..CallOptions::default() };
-    let error = fixture.call(&agent(), "git__push", json!({}), options).await.unwrap_err();
+    let options = CallContext { deadline: Some(CallDeadline::after(Duration::from_secs(2))), ..CallContext::default() };
+    let error = fixture.call("git__push", json!({})).context(options).caller(agent()).await.unwrap_err();
     assert_eq!((error.code, error.is_retryable()), (Code::ToolUnavailable, true), "{}", error.message);
     assert!(error.message.starts_with("128 calls of `push` are in flight"), "{}", error.message);
     git.allow_next();

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
+use toolcrib::call::CallDeadline;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::policy::Verdict;
 use toolcrib::testkit::ScriptedSource;
-use toolcrib::{CallOptions, Code};
+use toolcrib::{CallContext, Code};
 
 use crate::support::{agent, cached_tools, call, id, list_tools, open, open_yaml, output_text};
 
@@ -99,12 +100,12 @@ async fn a_hanging_handler_ends_at_its_deadline_or_when_cancelled() {
     let fixture = open(&[]).await;
     let hangs = handler(|_| std::future::pending());
     fixture.register_builtin(definition("hangs"), Some(hangs)).unwrap();
-    let options = CallOptions { timeout: Some(Duration::from_secs(2)), ..CallOptions::default() };
-    let error = fixture.call(&agent(), "hangs", json!({}), options).await.unwrap_err();
+    let options = CallContext { deadline: Some(CallDeadline::after(Duration::from_secs(2))), ..CallContext::default() };
+    let error = fixture.call("hangs", json!({})).context(options).caller(agent()).await.unwrap_err();
     assert_eq!((error.code, error.message.as_str()), (Code::ToolExecutionFailed, "`hangs` timed out after 2s"));
-    let options = CallOptions::default();
+    let options = CallContext::default();
     options.cancel.cancel();
-    let error = fixture.call(&agent(), "hangs", json!({}), options).await.unwrap_err();
+    let error = fixture.call("hangs", json!({})).context(options).caller(agent()).await.unwrap_err();
     assert_eq!((error.code, error.message.as_str()), (Code::ToolExecutionFailed, "the call was cancelled"));
 }
 
@@ -125,8 +126,8 @@ async fn a_builtin_with_verdict_ask_needs_consent() {
     let done = handler(|_| async { Ok(BuiltinOutput::text("done")) });
     fixture.register_builtin(definition("risky").verdict(Verdict::Ask), Some(done)).unwrap();
     assert_eq!(call(&fixture, "risky", json!({})).await.unwrap_err().code, Code::Forbidden);
-    let options = CallOptions { consent: true, ..CallOptions::default() };
-    assert!(fixture.call(&agent(), "risky", json!({}), options).await.is_ok());
+    let options = CallContext { consent: true, ..CallContext::default() };
+    assert!(fixture.call("risky", json!({})).context(options).caller(agent()).await.is_ok());
 }
 
 #[tokio::test]
@@ -141,8 +142,8 @@ async fn configured_builtins_are_listed_at_once_and_dangerous_ones_need_consent(
     );
     let input = json!({"path": home.path().join("a").display().to_string(), "content": "b"});
     assert_eq!(call(&fixture, "file_write", input.clone()).await.unwrap_err().code, Code::Forbidden);
-    let options = CallOptions { consent: true, ..CallOptions::default() };
-    fixture.call(&agent(), "file_write", input, options).await.unwrap();
+    let options = CallContext { consent: true, ..CallContext::default() };
+    fixture.call("file_write", input).context(options).caller(agent()).await.unwrap();
     assert_eq!(std::fs::read_to_string(home.path().join("a")).unwrap(), "b");
 }
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use toolcrib::call::CallDeadline;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::testkit::{ScriptedReply, ScriptedSource};
-use toolcrib::{CallOptions, Code};
+use toolcrib::{CallContext, Code};
 
 use crate::support::{
     TestRegistry, agent, cached_tools, call, force_refresh, id, list_tools, open, open_yaml, output_text,
@@ -94,8 +95,10 @@ async fn slow_validations_do_not_block_other_sources() {
     assert_eq!(call_outcome(&fixture, "idle__t", json!({ "a": 1 })).await, r#"ok: t {"a":1}"#);
     assert!(busy.calls() < 12, "the call did not wait for all of them");
 
-    let options = CallOptions { timeout: Some(Duration::from_millis(1)), ..CallOptions::default() };
-    let error = fixture.call(&agent(), "busy__t", json!({ "x": vec![1; 2_000] }), options).await.unwrap_err();
+    let options =
+        CallContext { deadline: Some(CallDeadline::after(Duration::from_millis(1))), ..CallContext::default() };
+    let error =
+        fixture.call("busy__t", json!({ "x": vec![1; 2_000] })).context(options).caller(agent()).await.unwrap_err();
     assert_eq!(error.code, Code::ToolUnavailable, "{}", error.message);
     for slow_call in slow_calls {
         assert!(slow_call.await.unwrap().is_ok());
@@ -187,10 +190,10 @@ async fn policy_rules_apply_to_lists_and_calls() {
     assert_eq!(measures.calls[&Some(id("git"))].by_code["FORBIDDEN"], 2, "counted for their source");
     assert_eq!(measures.calls[&None].by_code.keys().collect::<Vec<_>>(), [&"TOOL_NOT_IMPLEMENTED"]);
     assert_eq!(fixture.statistics().totals().calls, 1, "only executed calls are counted as calls");
-    let consent = || CallOptions { consent: true, ..CallOptions::default() };
-    assert!(fixture.call(&agent(), "git__push", json!({}), consent()).await.is_ok());
+    let consent = || CallContext { consent: true, ..CallContext::default() };
+    assert!(fixture.call("git__push", json!({})).context(consent()).caller(agent()).await.is_ok());
     for name in ["git__delete", "git__secret"] {
-        assert!(fixture.call(&agent(), name, json!({}), consent()).await.is_err(), "{name}");
+        assert!(fixture.call(name, json!({})).context(consent()).caller(agent()).await.is_err(), "{name}");
     }
     assert_eq!(git.calls(), 2, "rejected calls never reach the source");
     assert!(fixture.tool("git__secret").is_err());
@@ -251,8 +254,8 @@ async fn a_call_ends_at_its_deadline() {
     git.pause();
     for (timeout, expected) in [(None, 7), (Some(Duration::from_secs(2)), 2)] {
         let began = tokio::time::Instant::now();
-        let options = CallOptions { timeout, ..CallOptions::default() };
-        let error = fixture.call(&agent(), "git__push", json!({}), options).await.unwrap_err();
+        let options = CallContext { deadline: timeout.map(CallDeadline::after), ..CallContext::default() };
+        let error = fixture.call("git__push", json!({})).context(options).caller(agent()).await.unwrap_err();
         assert_eq!((error.code, began.elapsed().as_secs()), (Code::ToolExecutionFailed, expected));
     }
 }
@@ -265,9 +268,9 @@ async fn a_cancelled_call_does_not_count_as_a_failure() {
     git.pause();
     for _ in 0..6 {
         let cancel = CancellationToken::new();
-        let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
+        let options = CallContext { cancel: cancel.clone(), ..CallContext::default() };
         let caller = agent();
-        let running = fixture.call(&caller, "git__push", json!({}), options);
+        let running = fixture.call("git__push", json!({})).context(options).caller(caller.clone());
         let (result, ()) = tokio::join!(running, async {
             run_pending_tasks().await;
             cancel.cancel();
@@ -285,17 +288,18 @@ async fn a_call_that_waits_for_discovery_has_a_deadline_and_can_be_cancelled() {
     let fixture = open(&[("git", &git)]).await;
     git.pause();
     let cancel = CancellationToken::new();
-    let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
+    let options = CallContext { cancel: cancel.clone(), ..CallContext::default() };
     let caller = agent();
-    let (result, ()) = tokio::join!(fixture.call(&caller, "git__push", json!({}), options), async {
-        wait_until("it began", || git.discoveries() == 1).await;
-        cancel.cancel();
-    });
+    let (result, ()) =
+        tokio::join!(fixture.call("git__push", json!({})).context(options).caller(caller.clone()), async {
+            wait_until("it began", || git.discoveries() == 1).await;
+            cancel.cancel();
+        });
     assert_eq!(result.unwrap_err().message, "the call was cancelled");
 
     let began = tokio::time::Instant::now();
-    let options = CallOptions { timeout: Some(Duration::from_secs(3)), ..CallOptions::default() };
-    let error = fixture.call(&agent(), "git__push", json!({}), options).await.unwrap_err();
+    let options = CallContext { deadline: Some(CallDeadline::after(Duration::from_secs(3))), ..CallContext::default() };
+    let error = fixture.call("git__push", json!({})).context(options).caller(agent()).await.unwrap_err();
     assert_eq!((error.code, began.elapsed().as_secs()), (Code::ToolUnavailable, 3));
     git.resume();
     assert!(call(&fixture, "git__push", json!({})).await.is_ok());
@@ -313,9 +317,8 @@ async fn a_first_call_discovers_its_own_source_only() {
     assert!(error.message.contains("not discovered yet: `hub`"), "{}", error.message);
     assert_eq!((git.discoveries(), hub.discoveries()), (1, 0), "a bare name may be of any source: none is waited for");
     assert!(call(&fixture, "push", json!({})).await.is_ok());
-    let cached_only = || CallOptions { skip_discovery: true, ..CallOptions::default() };
     fixture.sources().invalidate(None).await.unwrap();
-    assert!(fixture.call(&agent(), "git__push", json!({}), cached_only()).await.is_ok());
+    assert!(fixture.call("git__push", json!({})).without_discovery().caller(agent()).await.is_ok());
     assert_eq!(git.discoveries(), 1);
 }
 
@@ -333,8 +336,8 @@ async fn a_call_waits_only_for_its_own_undiscovered_source() {
         assert_eq!(call(&fixture, name, json!({})).await.is_ok(), known, "{name}");
     }
     assert_eq!(began.elapsed(), Duration::ZERO);
-    let options = CallOptions { timeout: Some(Duration::from_secs(3)), ..CallOptions::default() };
-    let error = fixture.call(&agent(), "hangs__x", json!({}), options).await.unwrap_err();
+    let options = CallContext { deadline: Some(CallDeadline::after(Duration::from_secs(3))), ..CallContext::default() };
+    let error = fixture.call("hangs__x", json!({})).context(options).caller(agent()).await.unwrap_err();
     assert_eq!((error.code, began.elapsed().as_secs()), (Code::ToolUnavailable, 3), "{}", error.message);
     let error = call(&fixture, "hangs__x", json!({})).await.unwrap_err();
     assert_eq!((error.code, began.elapsed().as_secs()), (Code::ToolUnavailable, 63), "its own call_timeout");

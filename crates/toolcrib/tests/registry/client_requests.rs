@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use toolcrib::call::{CallDeadline, NotificationListener, QuestionHandler};
 use toolcrib::core::Result;
-use toolcrib::{CallOptions, CallOutput, ClientId, Code, Registry};
-use toolcrib_mcp::ServerRequestHandler;
+use toolcrib::testkit::progress_channel;
+use toolcrib::{CallContext, CallOutput, ClientId, Code, Registry};
 use toolcrib_testkit::programs;
 
 use crate::support::{SqliteRegistry, agent, open_scripted, output_text, read_lines, wait_until};
@@ -19,28 +20,28 @@ use crate::support::{SqliteRegistry, agent, open_scripted, output_text, read_lin
 const ASK_FLAGS: [&str; 4] = ["--with", "elicit,sample,meta,announce,hang", "--log-file", "{home}/log"];
 
 /// A client that gives the same answer to every request of the server and counts the requests.
-fn answering_client(number: u64, answer: Value) -> (CallOptions, Arc<AtomicUsize>) {
+fn answering_client(number: u64, answer: Value) -> (CallContext, Arc<AtomicUsize>) {
     let request_count = Arc::new(AtomicUsize::new(0));
     let counter = request_count.clone();
-    let handler: ServerRequestHandler = Arc::new(move |_| {
+    let handler: QuestionHandler = Arc::new(move |_| {
         counter.fetch_add(1, Ordering::SeqCst);
         let answer = to_raw_value(&answer).unwrap();
         async move { Ok(answer) }.boxed()
     });
     (
-        CallOptions { client: Some(ClientId(number)), on_server_request: Some(handler), ..CallOptions::default() },
+        CallContext { client: Some(ClientId(number)), on_question: Some(handler), ..CallContext::default() },
         request_count,
     )
 }
 
 /// A client that never answers.
-fn silent_client(number: u64, timeout: Duration) -> CallOptions {
-    let handler: ServerRequestHandler = Arc::new(|_| std::future::pending().boxed());
-    CallOptions {
+fn silent_client(number: u64, timeout: Duration) -> CallContext {
+    let handler: QuestionHandler = Arc::new(|_| std::future::pending().boxed());
+    CallContext {
         client: Some(ClientId(number)),
-        on_server_request: Some(handler),
-        timeout: Some(timeout),
-        ..CallOptions::default()
+        on_question: Some(handler),
+        deadline: Some(CallDeadline::after(timeout)),
+        ..CallContext::default()
     }
 }
 
@@ -48,11 +49,11 @@ fn accept_answer() -> Value {
     json!({"action": "accept", "content": {"how": "well"}})
 }
 
-async fn call(registry: &Registry, tool: &str, options: CallOptions) -> Result<CallOutput> {
-    registry.call(&agent(), tool, json!({}), options).await
+async fn call(registry: &Registry, tool: &str, options: CallContext) -> Result<CallOutput> {
+    registry.call(tool, json!({})).context(options).caller(agent()).await
 }
 
-async fn call_json(registry: &Registry, tool: &str, options: CallOptions) -> Value {
+async fn call_json(registry: &Registry, tool: &str, options: CallContext) -> Value {
     serde_json::from_str(&output_text(&call(registry, tool, options).await.unwrap())).unwrap()
 }
 
@@ -69,13 +70,13 @@ async fn a_server_request_reaches_the_only_active_client() {
 #[tokio::test]
 async fn a_server_request_is_declined_without_a_handler() {
     let fixture = open_scripted(&ASK_FLAGS, json!({})).await;
-    let without_client = CallOptions::default;
+    let without_client = CallContext::default;
     assert_eq!(call_json(&fixture, "s__elicit", without_client()).await, json!({"action": "decline"}));
     assert_eq!(call_json(&fixture, "s__sample", without_client()).await["code"], json!(-1));
-    let without_handler = CallOptions { client: Some(ClientId(1)), ..CallOptions::default() };
+    let without_handler = CallContext { client: Some(ClientId(1)), ..CallContext::default() };
     assert_eq!(call_json(&fixture, "s__elicit", without_handler).await, json!({"action": "decline"}));
     let (without_id, request_count) = answering_client(1, accept_answer());
-    let without_id = CallOptions { client: None, ..without_id };
+    let without_id = CallContext { client: None, ..without_id };
     assert_eq!(call_json(&fixture, "s__elicit", without_id).await, json!({"action": "decline"}));
     assert_eq!(request_count.load(Ordering::SeqCst), 0);
 }
@@ -83,7 +84,7 @@ async fn a_server_request_is_declined_without_a_handler() {
 /// Starts a call that never ends and waits until the server has received it.
 async fn start_hanging_call(
     fixture: &SqliteRegistry,
-    options: CallOptions,
+    options: CallContext,
 ) -> tokio::task::JoinHandle<Result<CallOutput>> {
     let received = || read_lines(&fixture.path("log")).iter().filter(|line| line.contains("tools/call")).count();
     let before = received();
@@ -96,7 +97,7 @@ async fn start_hanging_call(
 #[tokio::test]
 async fn a_server_request_is_declined_while_two_clients_are_active() {
     let fixture = open_scripted(&ASK_FLAGS, json!({})).await;
-    for other in [answering_client(2, accept_answer()).0, CallOptions::default()] {
+    for other in [answering_client(2, accept_answer()).0, CallContext::default()] {
         let hanging = start_hanging_call(&fixture, other).await;
         let (options, request_count) = answering_client(1, accept_answer());
         assert_eq!(call_json(&fixture, "s__elicit", options).await, json!({"action": "decline"}));
@@ -119,11 +120,14 @@ async fn notifications_reach_the_only_active_client() {
     let fixture = open_scripted(&ASK_FLAGS, json!({})).await;
     let input = json!({"method": "notifications/message", "params": {"level": "info", "data": "hello"}});
     let received_notification = async || {
-        let (sender, mut receiver) = mpsc::channel(8);
-        let options = CallOptions { notifications: Some(sender), client: Some(ClientId(1)), ..CallOptions::default() };
-        fixture.call(&agent(), "s__announce", input.clone(), options).await.unwrap();
-        let notification = receiver.try_recv().ok()?;
-        Some((notification.method, notification.params.unwrap().get().to_owned()))
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let listener: NotificationListener = Arc::new(move |method: &str, params: Option<&RawValue>| {
+            sender.send((method.to_owned(), params.unwrap().get().to_owned())).unwrap();
+        });
+        let options =
+            CallContext { on_notification: Some(listener), client: Some(ClientId(1)), ..CallContext::default() };
+        fixture.call("s__announce", input.clone()).context(options).caller(agent()).await.unwrap();
+        receiver.try_recv().ok()
     };
     let message = ("notifications/message".to_owned(), r#"{"level":"info","data":"hello"}"#.to_owned());
     assert_eq!(received_notification().await, Some(message), "before its call ends");
@@ -137,7 +141,8 @@ async fn notifications_reach_the_only_active_client() {
 async fn an_unanswered_question_does_not_open_the_breaker() {
     let fixture = open_scripted(&ASK_FLAGS, json!({"call_timeout": "150ms"})).await;
     // Start the server first, so that its start does not count towards the timeout.
-    let patient = || CallOptions { timeout: Some(Duration::from_secs(30)), ..CallOptions::default() };
+    let patient =
+        || CallContext { deadline: Some(CallDeadline::after(Duration::from_secs(30))), ..CallContext::default() };
     call(&fixture, "s__meta", patient()).await.unwrap();
     for _ in 0..6 {
         let began = std::time::Instant::now();
@@ -148,9 +153,9 @@ async fn an_unanswered_question_does_not_open_the_breaker() {
     }
     assert!(call(&fixture, "s__meta", patient()).await.is_ok(), "the breaker is closed");
     for _ in 0..5 {
-        call(&fixture, "s__hang", CallOptions::default()).await.unwrap_err();
+        call(&fixture, "s__hang", CallContext::default()).await.unwrap_err();
     }
-    let error = call(&fixture, "s__meta", CallOptions::default()).await.unwrap_err();
+    let error = call(&fixture, "s__meta", CallContext::default()).await.unwrap_err();
     assert!(
         error.message.contains("circuit breaker"),
         "timeouts without a question open the breaker: {}",
@@ -165,10 +170,10 @@ async fn a_modern_server_asks_with_an_input_required_result() {
     let (options, request_count) = answering_client(1, accept_answer());
     assert_eq!(call_json(&fixture, "s__elicit", options).await, accept_answer());
     assert_eq!(request_count.load(Ordering::SeqCst), 1);
-    assert_eq!(call_json(&fixture, "s__elicit", CallOptions::default()).await, json!({"action": "decline"}));
+    assert_eq!(call_json(&fixture, "s__elicit", CallContext::default()).await, json!({"action": "decline"}));
     let error = call(&fixture, "s__elicit", silent_client(1, Duration::from_millis(100))).await.unwrap_err();
     assert!(error.message.contains("asked the user for input"), "{}", error.message);
-    let meta = call_json(&fixture, "s__meta", CallOptions::default()).await;
+    let meta = call_json(&fixture, "s__meta", CallContext::default()).await;
     let capabilities = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}});
     assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], capabilities);
 }
@@ -178,11 +183,12 @@ async fn the_callers_meta_is_forwarded_without_hop_by_hop_keys() {
     let fixture = open_scripted(&ASK_FLAGS, json!({})).await;
     let meta = json!({"vendor/trace": {"a": 1}, "progressToken": "theirs",
         "io.modelcontextprotocol/clientInfo": {"name": "theirs"}, "io.modelcontextprotocol/logLevel": "info"});
-    let options = || CallOptions { meta: Some(to_raw_value(&meta).unwrap()), ..CallOptions::default() };
+    let call = || fixture.call("s__meta", json!({})).meta(to_raw_value(&meta).ok());
+    let read = |output: CallOutput| serde_json::from_str::<Value>(&output.text()).unwrap();
     let passed = json!({"vendor/trace": {"a": 1}, "io.modelcontextprotocol/logLevel": "info"});
-    assert_eq!(call_json(&fixture, "s__meta", options()).await, passed);
-    let (progress, _hears) = mpsc::channel(1);
-    let meta = call_json(&fixture, "s__meta", CallOptions { progress: Some(progress), ..options() }).await;
+    assert_eq!(read(call().await.unwrap()), passed);
+    let (progress, _receiver) = progress_channel();
+    let meta = read(call().on_progress(progress).await.unwrap());
     assert!(meta["progressToken"].is_u64(), "{meta}");
 }
 
@@ -192,12 +198,12 @@ async fn check_everything(source: Value) {
     let accepted = json!({"action": "accept", "content": {"name": "Ada", "check": true}});
     let output = call(&fixture, "s__trigger-elicitation-request", answering_client(1, accepted).0).await.unwrap();
     assert!(output.content().contains("Ada"), "{}", output.content());
-    let output = call(&fixture, "s__trigger-elicitation-request", CallOptions::default()).await.unwrap();
+    let output = call(&fixture, "s__trigger-elicitation-request", CallContext::default()).await.unwrap();
     assert!(output.content().contains("declined"), "{}", output.content());
     let sampled = json!({"role": "assistant", "content": {"type": "text", "text": "forty-two"}, "model": "m"});
     let (options, _) = answering_client(1, sampled);
     let input = json!({"prompt": "how much?"});
-    let output = fixture.call(&agent(), "s__trigger-sampling-request", input, options).await.unwrap();
+    let output = fixture.call("s__trigger-sampling-request", input).context(options).caller(agent()).await.unwrap();
     assert!(output.content().contains("forty-two"), "{}", output.content());
     fixture.registry.clone().close().await;
 }

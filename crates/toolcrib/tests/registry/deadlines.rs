@@ -5,8 +5,9 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use toolcrib::call::CallDeadline;
 use toolcrib::refresh::RefreshStatus;
-use toolcrib::{CallOptions, Code, Refresh};
+use toolcrib::{CallContext, Code, Refresh};
 
 use crate::support::{
     SqliteRegistry, agent, call, is_running, open_scripted, output_text, read_lines, refresh, scripted_source,
@@ -74,8 +75,8 @@ async fn a_timed_out_call_does_not_wait_for_its_server_to_end() {
     let hanging = ["--with", "hang", "--ignore-eof", "--count-file", "{home}/starts"];
     let fixture = open_scripted(&hanging, json!({"lifecycle": "transient"})).await;
     refresh(&fixture, "s").await;
-    let options = CallOptions { timeout: Some(Duration::from_secs(1)), ..CallOptions::default() };
-    let error = fixture.call(&agent(), "s__hang", json!({}), options).await.unwrap_err();
+    let options = CallContext { deadline: Some(CallDeadline::after(Duration::from_secs(1))), ..CallContext::default() };
+    let error = fixture.call("s__hang", json!({})).context(options).caller(agent()).await.unwrap_err();
     assert_eq!(error.message, "`hang` of `s` timed out after 1s");
     let pid = read_lines(&fixture.path("starts")).remove(1);
     assert!(is_running(&pid), "the error came after the end of the server");

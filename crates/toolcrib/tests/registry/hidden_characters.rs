@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use toolcrib::CallOptions;
+use toolcrib::ResultPaging;
 use toolcrib::core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib::core::tool::{Tool, ToolNote};
 use toolcrib::testkit::ScriptedSource;
@@ -37,8 +37,7 @@ async fn a_large_result_is_cleaned_on_every_page() {
     let say = ScriptedSource::new(["say"]);
     say.set_reply(|_, _| json!("x\u{202e}".repeat(300_000)));
     let fixture = open(&[("git", &say)]).await;
-    let options = CallOptions { unpaged: true, ..CallOptions::default() };
-    let output = fixture.call(&agent(), "git__say", json!({}), options).await.unwrap();
+    let output = fixture.call("git__say", json!({})).paging(ResultPaging::Whole).caller(agent()).await.unwrap();
     assert_eq!(output_text(&output), "x".repeat(300_000));
     let mut output = call(&fixture, "git__say", json!({})).await.unwrap();
     let mut read = 0;

@@ -4,12 +4,13 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use toolcrib::call::CallDeadline;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::{ConnectionState, HistoryQuery};
-use toolcrib::{CallOptions, Code};
+use toolcrib::testkit::progress_channel;
+use toolcrib::{CallContext, Code};
 
 use crate::support::{
     SqliteRegistry, agent, cached_tools, call, force_refresh, id, is_running, list_tools, open_scripted, output_text,
@@ -147,12 +148,13 @@ async fn cancellation_reaches_the_server() {
         log.lines().filter(|line| line.contains(what)).count()
     };
     let cancel = CancellationToken::new();
-    let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
+    let options = CallContext { cancel: cancel.clone(), ..CallContext::default() };
     let caller = agent();
-    let (result, ()) = tokio::join!(fixture.call(&caller, "s__hang", json!({}), options), async {
-        wait_until("the call is there", || received("tools/call") == 2).await;
-        cancel.cancel();
-    });
+    let (result, ()) =
+        tokio::join!(fixture.call("s__hang", json!({})).context(options).caller(caller.clone()), async {
+            wait_until("the call is there", || received("tools/call") == 2).await;
+            cancel.cancel();
+        });
     assert_eq!(result.unwrap_err().message, "the call was cancelled");
     wait_until("the server received the first cancellation", || received("notifications/cancelled") == 1).await;
     // Dropping a call cancels it too.
@@ -168,8 +170,9 @@ async fn cancellation_reaches_the_server() {
 async fn a_timed_out_call_reports_its_timeout() {
     let fixture = open_scripted(&["--with", "hang"], json!({"call_timeout": "300ms"})).await;
     // Start the server first, so that its start does not count towards the timeout.
-    let patient = CallOptions { timeout: Some(Duration::from_secs(30)), ..CallOptions::default() };
-    fixture.call(&agent(), "s__echo", json!({"text": "hello"}), patient).await.unwrap();
+    let patient =
+        CallContext { deadline: Some(CallDeadline::after(Duration::from_secs(30))), ..CallContext::default() };
+    fixture.call("s__echo", json!({"text": "hello"})).context(patient).caller(agent()).await.unwrap();
     let error = call(&fixture, "s__hang", json!({})).await.unwrap_err();
     let expected = (Code::ToolExecutionFailed, "`hang` of `s` timed out after 300ms");
     assert_eq!((error.code, error.message.as_str()), expected);
@@ -178,9 +181,8 @@ async fn a_timed_out_call_reports_its_timeout() {
 #[tokio::test]
 async fn progress_reaches_the_caller() {
     let fixture = open_scripted(&["--progress", "4"], json!({})).await;
-    let (sender, mut progress) = mpsc::channel(16);
-    let options = CallOptions { progress: Some(sender), ..CallOptions::default() };
-    let output = fixture.call(&agent(), "s__slow", json!({}), options).await.unwrap();
+    let (listener, mut progress) = progress_channel();
+    let output = fixture.call("s__slow", json!({})).on_progress(listener).caller(agent()).await.unwrap();
     assert_eq!(output_text(&output), "done");
     let mut steps = Vec::new();
     while let Some(step) = progress.recv().await {
@@ -245,12 +247,10 @@ async fn a_failed_list_over_a_shared_connection_does_not_affect_calls() {
     std::fs::write(&list, &whole).unwrap();
     let flags = ["--change-file", list.to_str().unwrap(), "--progress", "100"];
     let fixture = SqliteRegistry::open_in(home, json!({"s": scripted_source(&flags)})).await;
-    let (sender, mut progress) = mpsc::channel(1);
+    let (listener, mut progress) = progress_channel();
     let registry = fixture.registry.clone();
-    let running = tokio::spawn(async move {
-        let options = CallOptions { progress: Some(sender), ..CallOptions::default() };
-        registry.call(&agent(), "s__slow", json!({}), options).await
-    });
+    let running =
+        tokio::spawn(async move { registry.call("s__slow", json!({})).on_progress(listener).caller(agent()).await });
     assert!(progress.recv().await.is_some(), "the call is under way");
     std::fs::write(&list, "no list").unwrap();
     let outcome = force_refresh(&fixture, "s").await;
@@ -278,12 +278,10 @@ async fn a_change_notification_updates_the_list() {
 #[tokio::test]
 async fn a_disabled_source_is_stopped_after_its_calls_finished() {
     let fixture = open_scripted(&["--count-file", "{home}/starts", "--progress", "30"], json!({})).await;
-    let (sender, mut progress) = mpsc::channel(64);
+    let (listener, mut progress) = progress_channel();
     let registry = fixture.registry.clone();
-    let running = tokio::spawn(async move {
-        let options = CallOptions { progress: Some(sender), ..CallOptions::default() };
-        registry.call(&agent(), "s__slow", json!({}), options).await
-    });
+    let running =
+        tokio::spawn(async move { registry.call("s__slow", json!({})).on_progress(listener).caller(agent()).await });
     assert!(progress.recv().await.is_some());
     fixture.execute(Command::Disable(id("s")), Actor::new("operator")).await.unwrap();
     assert!(cached_tools(&fixture).is_empty());

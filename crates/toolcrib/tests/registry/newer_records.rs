@@ -15,7 +15,7 @@ use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::{EnableTarget, EnabledState, HistoryQuery};
 use toolcrib::store::{SqliteStore, Store};
 use toolcrib::testkit::ScriptedSource;
-use toolcrib::{CallOptions, Code, Registry, RegistryOptions};
+use toolcrib::{CallContext, Code, Registry, RegistryOptions};
 
 use crate::support::{TestRegistry, cached_tools, call, config, force_refresh, id, list_tools, open_with, wait_until};
 
@@ -98,7 +98,7 @@ async fn a_newer_critical_record_prevents_calls_and_writes() {
     assert_refused(fixture.store().check_ready(), &message);
     assert_refused(call(&fixture, "git__push", json!({})).await, &message);
     assert_refused(call(&fixture, "greet", json!({})).await, &message);
-    assert_refused(fixture.send_request(&id("git"), "prompts/list", None, CallOptions::default()).await, &message);
+    assert_refused(fixture.send_request(&id("git"), "prompts/list", None, &CallContext::default()).await, &message);
     let actor = || Actor::new("test");
     for command in [
         Command::Disable(id("git")),

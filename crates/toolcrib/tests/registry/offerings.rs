@@ -8,7 +8,7 @@ use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::registry::{ListHints, RegistryNotice};
 use toolcrib::testkit::ScriptedSource;
-use toolcrib::{CallOptions, Code, McpCapability, Registry, RequiredFreshness};
+use toolcrib::{CallContext, Code, McpCapability, Registry, RequiredFreshness};
 use toolcrib_testkit::programs;
 
 use crate::support::{
@@ -17,8 +17,8 @@ use crate::support::{
 };
 
 async fn send_request(registry: &Registry, source: &str, method: &str, params: Value) -> toolcrib::Result<Value> {
-    let params = Some(to_raw_value(&params).unwrap());
-    let result = registry.send_request(&id(source), method, params, CallOptions::default()).await?;
+    let params = to_raw_value(&params).unwrap();
+    let result = registry.send_request(&id(source), method, Some(&params), &CallContext::default()).await?;
     Ok(serde_json::from_str(result.get()).unwrap())
 }
 
@@ -186,5 +186,5 @@ async fn hidden_tools_are_not_counted() {
     let fixture = open_yaml(yaml, &[("git", &git)]).await;
     list_tools(&fixture).await;
     assert_eq!(fixture.source_view("git").tool_count, 2);
-    assert!(fixture.call(&agent(), "git__secret", json!({}), CallOptions::default()).await.is_err());
+    assert!(fixture.call("git__secret", json!({})).caller(agent()).await.is_err());
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::registry::ConnectionState;
-use toolcrib::{CallOptions, ClientId, Code, Registry};
+use toolcrib::{CallContext, ClientId, Code, Registry};
 
 use crate::support::{
     SqliteRegistry, agent, id, is_running, list_tools, open_scripted, output_text, read_lines, run_pending_tasks,
@@ -23,12 +23,13 @@ fn per_client() -> Value {
     json!({"lifecycle": "per_client"})
 }
 
-fn client_options(client: u64) -> CallOptions {
-    CallOptions { client: Some(ClientId(client)), skip_discovery: true, ..CallOptions::default() }
+fn client_options(client: u64) -> CallContext {
+    CallContext { client: Some(ClientId(client)), ..CallContext::default() }
 }
 
-async fn call_echo(registry: &Registry, options: CallOptions) -> toolcrib::Result<String> {
-    let output = registry.call(&agent(), "s__echo", json!({"text": "hello"}), options).await;
+async fn call_echo(registry: &Registry, options: CallContext) -> toolcrib::Result<String> {
+    let output =
+        registry.call("s__echo", json!({"text": "hello"})).without_discovery().context(options).caller(agent()).await;
     output.map(|output| output_text(&output))
 }
 
@@ -58,12 +59,12 @@ async fn each_client_has_its_own_server_until_it_disconnects() {
 #[tokio::test]
 async fn stateless_callers_share_one_server() {
     let fixture = open_listed(per_client()).await;
-    let without_client = || CallOptions { skip_discovery: true, ..CallOptions::default() };
+    let without_client = CallContext::default;
     for options in [
         without_client(),
         without_client(),
-        CallOptions { stateless: true, ..client_options(1) },
-        CallOptions { stateless: true, ..client_options(2) },
+        CallContext { stateless: true, ..client_options(1) },
+        CallContext { stateless: true, ..client_options(2) },
     ] {
         call_echo(&fixture, options).await.unwrap();
     }

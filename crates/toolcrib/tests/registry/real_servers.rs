@@ -178,11 +178,10 @@ async fn a_read_only_call_is_repeated_when_its_server_crashes() {
     arguments.insert(0, program.to_str().unwrap().to_owned());
     let source = json!({"command": write_counting_script(home.path()), "args": arguments});
     let fixture = SqliteRegistry::open_in(home, json!({"s": source})).await;
-    let (sender, mut progress) = tokio::sync::mpsc::channel(16);
-    let options = toolcrib::CallOptions { progress: Some(sender), ..Default::default() };
-    let caller = agent();
+    let (listener, mut progress) = toolcrib::testkit::progress_channel();
     let input = json!({"duration": 1, "steps": 10});
-    let running = fixture.call(&caller, "s__trigger-long-running-operation", input, options);
+    let call = fixture.call("s__trigger-long-running-operation", input).on_progress(listener).caller(agent());
+    let running = call.into_future();
     let (result, ()) = tokio::join!(running, async {
         assert!(progress.recv().await.is_some(), "it is under way");
         kill_process(&read_lines(&fixture.path("starts"))[0]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolcrib::testkit::ScriptedSource;
-use toolcrib::{CallOptions, CallOutput, ClientId, Code, Registry};
+use toolcrib::{CallContext, CallOutput, ClientId, Code, Registry, ResultPaging};
 
 use crate::support::{TestRegistry, agent, call, open_yaml};
 
@@ -18,8 +18,8 @@ async fn open_limited() -> TestRegistry {
 }
 
 async fn call_say(registry: &Registry, client: Option<u64>, result: Value) -> CallOutput {
-    let options = CallOptions { client: client.map(ClientId), ..CallOptions::default() };
-    registry.call(&agent(), "git__say", json!({ "result": result }), options).await.unwrap()
+    let options = CallContext { client: client.map(ClientId), ..CallContext::default() };
+    registry.call("git__say", json!({ "result": result })).context(options).caller(agent()).await.unwrap()
 }
 
 fn long_result() -> Value {
@@ -69,8 +69,8 @@ async fn all_pages_of_a_large_result_come_from_one_call() {
 #[tokio::test(start_paused = true)]
 async fn a_call_for_the_full_result_is_not_paged() {
     let fixture = open_limited().await;
-    let options = CallOptions { unpaged: true, ..CallOptions::default() };
-    let output = fixture.call(&agent(), "git__say", json!({"result": long_result()}), options).await.unwrap();
+    let call = fixture.call("git__say", json!({"result": long_result()}));
+    let output = call.paging(ResultPaging::Whole).caller(agent()).await.unwrap();
     assert_eq!(
         (output.page.clone(), &content_blocks(&output)[0]["text"], content_blocks(&output).len()),
         (None, &long_result(), 1)
@@ -95,8 +95,9 @@ async fn a_page_belongs_to_the_client_that_called() {
     fixture.client_disconnected(ClientId(1));
     assert!(fixture.result_page(Some(ClientId(1)), &cursor).is_err());
 
-    let options = CallOptions { client: Some(ClientId(3)), stateless: true, ..CallOptions::default() };
-    let output = fixture.call(&agent(), "git__say", json!({"result": long_result()}), options).await.unwrap();
+    let options = CallContext { client: Some(ClientId(3)), stateless: true, ..CallContext::default() };
+    let output =
+        fixture.call("git__say", json!({"result": long_result()})).context(options).caller(agent()).await.unwrap();
     fixture.client_disconnected(ClientId(3));
     assert!(
         fixture.result_page(Some(ClientId(4)), &next_cursor(&output)).is_ok(),

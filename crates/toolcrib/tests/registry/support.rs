@@ -13,7 +13,7 @@ use toolcrib::guard::GuardExe;
 use toolcrib::registry::{SourceView, ToolFilter};
 use toolcrib::store::{MemoryStore, Store};
 use toolcrib::testkit::ScriptedSource;
-use toolcrib::{CallOptions, CallOutput, Caller, Refresh, RefreshOutcome, Registry, RegistryOptions};
+use toolcrib::{CallOutput, Caller, Refresh, RefreshOutcome, Registry, RegistryOptions};
 use toolcrib_testkit::programs;
 
 /// A registry over scripted sources, with its clock and its store in memory.
@@ -95,7 +95,7 @@ pub(crate) fn guard_program() -> GuardExe {
 }
 
 pub(crate) async fn call(registry: &Registry, name: &str, input: Value) -> Result<CallOutput> {
-    registry.call(&agent(), name, input, CallOptions::default()).await
+    registry.call(name, input).caller(agent()).await
 }
 
 pub(crate) fn output_text(output: &CallOutput) -> String {

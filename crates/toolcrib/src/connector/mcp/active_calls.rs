@@ -9,11 +9,9 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
-use tokio::sync::mpsc;
 use toolcrib_mcp::{RpcError, ServerRequest, ServerRequestHandler};
 
-use crate::call::{CallNotification, ClientId};
-use crate::connector::CallContext;
+use crate::call::{CallContext, ClientId, NotificationListener, QuestionError, QuestionHandler, SourceQuestion};
 
 /// Server request that asks the user for input.
 const ELICITATION_METHOD: &str = "elicitation/create";
@@ -42,9 +40,9 @@ struct ActiveCall {
     /// `None` for calls of the embedding program. Such a call makes every question ambiguous.
     client: Option<ClientId>,
     /// `None` if the client cannot be asked; then no question is forwarded while this call is in flight.
-    on_server_request: Option<ServerRequestHandler>,
+    on_question: Option<QuestionHandler>,
     /// Receives log messages; `None` if the caller wants none.
-    notifications: Option<mpsc::Sender<CallNotification>>,
+    on_notification: Option<NotificationListener>,
     pending_questions: PendingQuestions,
 }
 
@@ -70,8 +68,8 @@ impl ActiveCalls {
         self.calls.lock().push(ActiveCall {
             number,
             client: context.client,
-            on_server_request: context.on_server_request.clone(),
-            notifications: context.notifications.clone(),
+            on_question: context.on_question.clone(),
+            on_notification: context.on_notification.clone(),
             pending_questions: pending_questions.clone(),
         });
         CallGuard { calls: self.clone(), number, pending_questions }
@@ -89,13 +87,13 @@ impl ActiveCalls {
     /// Forwards the request to the only client with calls in flight, or declines it.
     async fn answer_server_request(&self, request: ServerRequest) -> Result<Box<RawValue>, RpcError> {
         let method = request.method.clone();
-        let Some((client, on_server_request, pending_questions)) = self.sole_client(&method) else {
+        let Some((client, on_question, pending_questions)) = self.sole_client(&method) else {
             return decline(&method);
         };
         // The question counts for all calls of the client, since it may belong to any of them.
         pending_questions.iter().for_each(PendingQuestions::begin);
         let response = tokio::select! {
-            response = on_server_request(request) => response,
+            response = ask_client(&on_question, request) => response,
             // The question ends with the last call that it can belong to.
             () = self.wait_for_client_calls_end(client) => return decline(&method),
         };
@@ -105,14 +103,14 @@ impl ActiveCalls {
 
     /// The only client with calls in flight, its request handler, and the question counters of its calls. `None` if
     /// several clients are being served, if one of the calls has no handler, or if the method is not forwarded.
-    fn sole_client(&self, method: &str) -> Option<(ClientId, ServerRequestHandler, Vec<PendingQuestions>)> {
+    fn sole_client(&self, method: &str) -> Option<(ClientId, QuestionHandler, Vec<PendingQuestions>)> {
         let calls = self.calls.lock();
         // The newest call stands for all of them: below, all must be of the same client.
         let newest = calls.last().filter(|_| is_client_request(method))?;
         let client = newest.client?;
-        let alone = calls.iter().all(|call| call.client == Some(client) && call.on_server_request.is_some());
+        let alone = calls.iter().all(|call| call.client == Some(client) && call.on_question.is_some());
         let pending_questions = calls.iter().map(|call| call.pending_questions.clone()).collect();
-        Some((client, newest.on_server_request.clone().filter(|_| alone)?, pending_questions))
+        Some((client, newest.on_question.clone().filter(|_| alone)?, pending_questions))
     }
 
     /// Forwards a notification to the only client with calls in flight; drops it if there are several.
@@ -122,10 +120,10 @@ impl ActiveCalls {
         if calls.iter().any(|call| call.client != Some(client)) {
             return;
         }
-        if let Some(sender) = calls.iter().rev().find_map(|call| call.notifications.as_ref()) {
-            let notification = CallNotification { method: method.to_owned(), params: params.map(ToOwned::to_owned) };
-            // A full or closed channel loses the notification: the server must not wait for a slow client.
-            let _ = sender.try_send(notification);
+        let listener = calls.iter().rev().find_map(|call| call.on_notification.clone());
+        drop(calls);
+        if let Some(listener) = listener {
+            listener(method, params);
         }
     }
 
@@ -167,21 +165,27 @@ impl PendingQuestions {
 
     /// Handler for server requests that belong to one call (`input_required` results of the 2026 protocol). They always
     /// go to the caller of that call.
-    pub(super) fn handler(&self, on_server_request: Option<ServerRequestHandler>) -> ServerRequestHandler {
+    pub(super) fn handler(&self, on_question: Option<QuestionHandler>) -> ServerRequestHandler {
         let pending_questions = self.clone();
         Arc::new(move |request: ServerRequest| {
             let pending_questions = pending_questions.clone();
-            let on_server_request = on_server_request.clone().filter(|_| is_client_request(&request.method));
+            let on_question = on_question.clone().filter(|_| is_client_request(&request.method));
             async move {
-                let Some(on_server_request) = on_server_request else { return decline(&request.method) };
+                let Some(on_question) = on_question else { return decline(&request.method) };
                 pending_questions.begin();
-                let response = on_server_request(request).await;
+                let response = ask_client(&on_question, request).await;
                 pending_questions.end();
                 response
             }
             .boxed()
         })
     }
+}
+
+/// Passes a request of the server on to the client.
+async fn ask_client(on_question: &QuestionHandler, request: ServerRequest) -> Result<Box<RawValue>, RpcError> {
+    let answer = on_question(SourceQuestion { method: request.method, params: request.params }).await;
+    answer.map_err(|QuestionError { code, message, data }| RpcError { code, message, data })
 }
 
 /// Whether Toolcrib forwards this server request to a client.

@@ -15,8 +15,8 @@ use toolcrib_core::{Code, Error, Result, Source};
 
 use super::connection::McpConnection;
 use super::subscriptions::{SubscriptionSet, SubscriptionsByUri};
-use crate::call::ClientId;
-use crate::connector::{CallContext, CallFailure};
+use crate::call::{CallContext, ClientId};
+use crate::connector::CallFailure;
 
 /// Maximum number of client connections per source; each may be a process of its own. At the limit, a further client is
 /// refused: sharing a connection with it would mix the state that `per_client` keeps apart.

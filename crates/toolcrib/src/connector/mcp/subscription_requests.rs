@@ -7,7 +7,7 @@
 
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use toolcrib_core::source::Lifecycle;
 use toolcrib_core::{Code, Error};
 use toolcrib_mcp::{RequestOptions, WireError};
@@ -43,7 +43,7 @@ impl PooledConnection {
 
 impl McpConnector {
     /// Handles `resources/subscribe`.
-    pub(super) async fn subscribe(&self, mut request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
+    pub(super) async fn subscribe(&self, request: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
         let id = &self.source.id;
         let client = request.context.client;
         let rejected = |message: String| CallFailure::Rejected(Error::new(Code::ToolInvalidInput, message));
@@ -53,17 +53,17 @@ impl McpConnector {
             );
             return Err(rejected(message));
         }
-        let uri = parse_uri(&request)?;
+        let uri = parse_uri(request)?;
         if uri.len() > MAX_URI_LEN {
             return Err(rejected(format!("`uri` is longer than {MAX_URI_LEN} bytes")));
         }
-        let pooled = self.pool.select(&self.source, &request.context).map_err(CallFailure::Inconclusive)?;
-        let _change_guard = self.lock_subscriptions(&pooled, &mut request).await?;
+        let pooled = self.pool.select(&self.source, request.context).map_err(CallFailure::Inconclusive)?;
+        let _change_guard = self.lock_subscriptions(&pooled, request).await?;
         let too_many = |many| rejected(format!("`{id}` has {many} already, the maximum; unsubscribe from one first"));
         // Stored before it is sent: a reconnect during the request then renews it. Dropping `pending` on any error
         // removes it again.
         let pending = pooled.subscriptions.add(&uri, client).map_err(too_many)?;
-        let (result, connection) = self.send_request_with_connection(&UpstreamRequest::Request(&request)).await?;
+        let (result, connection) = self.send_request_with_connection(&UpstreamRequest::Request(request)).await?;
         pooled.subscriptions.mark_established(&uri, &connection);
         // A client that cancelled or disconnected meanwhile would stay subscribed for ever.
         if request.context.cancel.is_cancelled() {
@@ -78,22 +78,21 @@ impl McpConnector {
 
     /// Handles `resources/unsubscribe`. The request is forwarded only when no other client is subscribed to the
     /// resource.
-    pub(super) async fn unsubscribe(&self, mut request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
-        let uri = parse_uri(&request)?;
+    pub(super) async fn unsubscribe(&self, request: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
+        let uri = parse_uri(request)?;
         let client = request.context.client;
-        let pooled = self.pool.select(&self.source, &request.context).map_err(CallFailure::Inconclusive)?;
-        let _change_guard = self.lock_subscriptions(&pooled, &mut request).await?;
+        let pooled = self.pool.select(&self.source, request.context).map_err(CallFailure::Inconclusive)?;
+        let _change_guard = self.lock_subscriptions(&pooled, request).await?;
         // Other clients are still subscribed, or this one never was: nothing to tell the server.
         if !pooled.subscriptions.remove(&uri, client) {
             return Ok(empty_object());
         }
         // Do not connect just to unsubscribe: the server has forgotten the subscription with its connection.
-        let began = Instant::now();
-        let locked = timeout(request.context.timeout.min(SUBSCRIPTION_REQUEST_TIMEOUT), pooled.connection.lock()).await;
+        let locking = request.deadline.remaining().min(SUBSCRIPTION_REQUEST_TIMEOUT);
+        let locked = timeout(locking, pooled.connection.lock()).await;
         let is_open =
             locked.is_ok_and(|connection| connection.as_ref().is_some_and(|connection| connection.is_usable()));
-        request.context.timeout = request.context.timeout.saturating_sub(began.elapsed());
-        if is_open { self.send_request(&UpstreamRequest::Request(&request)).await } else { Ok(empty_object()) }
+        if is_open { self.send_request(&UpstreamRequest::Request(request)).await } else { Ok(empty_object()) }
     }
 
     /// Removes all subscriptions of a client that has disconnected. They end here at once, whether or not the server
@@ -170,13 +169,12 @@ impl McpConnector {
         }
     }
 
-    /// Waits for the change lock within the timeout of the request, and subtracts the wait from it.
+    /// Waits for the change lock until the deadline of the request.
     async fn lock_subscriptions<'a>(
         &self,
         pooled: &'a PooledConnection,
-        request: &mut SourceRequest,
+        request: &SourceRequest<'_>,
     ) -> Result<tokio::sync::MutexGuard<'a, ()>, CallFailure> {
-        let began = Instant::now();
         let busy = || {
             let message = format!("`{}` is busy with subscription changes of other clients; try again", self.source.id);
             Error::new(Code::ToolUnavailable, message)
@@ -185,20 +183,19 @@ impl McpConnector {
             biased;
             change_guard = pooled.subscriptions.change_lock.lock() => change_guard,
             () = request.context.cancel.cancelled() => return Err(CallFailure::cancelled()),
-            () = tokio::time::sleep(request.context.timeout) => return Err(CallFailure::Inconclusive(busy())),
+            () = tokio::time::sleep_until(request.deadline.at) => return Err(CallFailure::Inconclusive(busy())),
         };
-        request.context.timeout = request.context.timeout.saturating_sub(began.elapsed());
         Ok(change_guard)
     }
 }
 
 /// Reads `params.uri`.
-fn parse_uri(request: &SourceRequest) -> Result<String, CallFailure> {
+fn parse_uri(request: &SourceRequest<'_>) -> Result<String, CallFailure> {
     #[derive(serde::Deserialize)]
     struct UriParams {
         uri: String,
     }
-    let params = request.params.as_deref().and_then(|params| serde_json::from_str(params.get()).ok());
+    let params = request.params.and_then(|params| serde_json::from_str(params.get()).ok());
     let missing = || CallFailure::Rejected(Error::new(Code::ToolInvalidInput, "`uri` is missing"));
     params.map(|UriParams { uri }| uri).ok_or_else(missing)
 }

@@ -15,19 +15,19 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 use toolcrib_core::json::{RawFields, raw_string};
 use toolcrib_core::source::Lifecycle;
 use toolcrib_core::text::{sanitize, sanitize_truncated};
 use toolcrib_core::{Code, Error, Result, Timestamp};
-use toolcrib_mcp::{Era, McpClient, RequestOptions, RpcError, WireError};
+use toolcrib_mcp::{Era, McpClient, Relay, RequestOptions, RpcError, WireError};
 
 use super::McpConnector;
 use super::active_calls::PendingQuestions;
 use super::connection::{Lifetime, McpConnection};
-use crate::clock::{deadline_after, format_limit};
+use crate::call::{CallContext, CallDeadline};
+use crate::clock::format_limit;
 use crate::connector::http_rejection::{HttpRejection, parse_retry_after};
-use crate::connector::{CallContext, CallFailure, SourceRequest, ToolCall};
+use crate::connector::{CallFailure, SourceRequest, ToolCall};
 use crate::trace::Trace;
 
 /// Error data larger than this is left out of the details, which are stored and shown with the error.
@@ -39,9 +39,9 @@ const MAX_SEND_ATTEMPTS: u32 = 2;
 /// A tool call or another request, sent the same way.
 pub(super) enum UpstreamRequest<'a> {
     /// `tools/call`
-    Call(&'a ToolCall),
+    Call(&'a ToolCall<'a>),
     /// Any other method, such as `resources/read`.
-    Request(&'a SourceRequest),
+    Request(&'a SourceRequest<'a>),
 }
 
 /// Failed attempt, with the question counter of its call: a timeout while the user is being asked is not the server's.
@@ -64,18 +64,19 @@ impl McpConnector {
     ) -> Result<(Box<RawValue>, Arc<McpConnection>), CallFailure> {
         let context = request.context();
         // One deadline for everything: waiting for a connection, connecting, retrying and the request itself.
-        let deadline = deadline_after(context.timeout);
+        let deadline = request.deadline();
         match self.source.settings.lifecycle() {
             Lifecycle::Shared | Lifecycle::PerClient => {}
             // `lifecycle: transient`: over a temporary connection that ends with the request.
             Lifecycle::Transient => {
-                let connection =
-                    self.connect_in_time(context, deadline, self.connect(context.timeout, Lifetime::Temporary)).await?;
-                let outcome = send_once(&connection, request, deadline).await;
+                let connection = self
+                    .connect_in_time(context, deadline, self.connect(deadline.remaining(), Lifetime::Temporary))
+                    .await?;
+                let outcome = send_once(&connection, request).await;
                 self.close_temporary(&connection, &outcome).await;
                 return match outcome {
                     Ok(result) => Ok((result, connection)),
-                    Err(attempt) => Err(self.to_call_failure(&attempt, request, &connection, deadline).await),
+                    Err(attempt) => Err(self.to_call_failure(&attempt, request, &connection).await),
                 };
             }
         }
@@ -84,15 +85,15 @@ impl McpConnector {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let remaining = deadline.saturating_duration_since(Instant::now());
-            let connection = self.connect_in_time(context, deadline, self.get_or_connect(&pooled, remaining)).await?;
-            match send_once(&connection, request, deadline).await {
+            let connecting = self.get_or_connect(&pooled, deadline.remaining());
+            let connection = self.connect_in_time(context, deadline, connecting).await?;
+            match send_once(&connection, request).await {
                 Ok(result) => return Ok((result, connection)),
                 // A connection found dead before sending is replaced. After sending, only idempotent requests are
                 // repeated. Over HTTP `Closed` may concern one stream only; a dead connection closes itself.
                 Err(FailedAttempt { error: WireError::Closed { sent, .. }, .. })
                     if attempts < MAX_SEND_ATTEMPTS && (!sent || request.is_idempotent()) => {}
-                Err(attempt) => return Err(self.to_call_failure(&attempt, request, &connection, deadline).await),
+                Err(attempt) => return Err(self.to_call_failure(&attempt, request, &connection).await),
             }
         }
     }
@@ -101,7 +102,7 @@ impl McpConnector {
     async fn connect_in_time(
         &self,
         context: &CallContext,
-        deadline: Instant,
+        deadline: CallDeadline,
         connecting: impl Future<Output = Result<Arc<McpConnection>, CallFailure>>,
     ) -> Result<Arc<McpConnection>, CallFailure> {
         // In this order: a connection that is ready counts, even if the deadline has passed at the same moment.
@@ -109,35 +110,25 @@ impl McpConnector {
             biased;
             connection = connecting => connection,
             () = context.cancel.cancelled() => Err(CallFailure::cancelled()),
-            () = tokio::time::sleep_until(deadline) => {
-                let limit = format_limit(context.configured_timeout);
+            () = tokio::time::sleep_until(deadline.at) => {
+                let limit = format_limit(deadline.limit);
                 let message = format!("connecting to `{}` timed out after {limit}", self.source.id);
-                Err(self.timeout_failure(context, Error::new(Code::ToolUnavailable, message)))
+                Err(deadline.timeout_failure(Error::new(Code::ToolUnavailable, message)))
             }
         }
     }
 
-    /// A timeout shorter than the source's own call timeout does not count against the source.
-    fn timeout_failure(&self, context: &CallContext, error: Error) -> CallFailure {
-        if context.timeout < self.source.settings.call_timeout() {
-            CallFailure::Inconclusive(error)
-        } else {
-            CallFailure::TimedOut(error)
-        }
-    }
-
     /// Builds the error for the caller and classifies the failure. If a stdio server has exited, waits for its exit
-    /// status, at most until `deadline`.
+    /// status, at most until the deadline.
     async fn to_call_failure(
         &self,
         FailedAttempt { error, pending_questions }: &FailedAttempt,
         request: &UpstreamRequest<'_>,
         connection: &Arc<McpConnection>,
-        deadline: Instant,
     ) -> CallFailure {
         let id = &self.source.id;
         let name = request.name();
-        let context = request.context();
+        let deadline = request.deadline();
         match error {
             WireError::Cancelled { .. } => CallFailure::cancelled(),
             // A JSON-RPC error is a response: the source is alive, and its own message says more than ours could.
@@ -151,14 +142,14 @@ impl McpConnector {
             WireError::Timeout { .. } if pending_questions.is_any_pending() => {
                 let message = format!(
                     "`{name}` of `{id}` asked the user for input and got no answer within {}",
-                    format_limit(context.configured_timeout)
+                    format_limit(deadline.limit)
                 );
                 CallFailure::Inconclusive(Error::new(Code::ToolExecutionFailed, message))
             }
             WireError::Timeout { .. } => {
-                let limit = format_limit(context.configured_timeout);
+                let limit = format_limit(deadline.limit);
                 let message = format!("`{name}` of `{id}` timed out after {limit}");
-                self.timeout_failure(context, Error::new(Code::ToolExecutionFailed, message))
+                deadline.timeout_failure(Error::new(Code::ToolExecutionFailed, message))
             }
             // The server violates the protocol or a limit, which is a fault of the source.
             WireError::TooLarge { .. } | WireError::Protocol(_) => {
@@ -172,7 +163,7 @@ impl McpConnector {
                 // Transport failures: some statuses are rejections, such as 401 or 429; the rest counts against the
                 // source.
                 let exit =
-                    tokio::time::timeout_at(deadline, connection.describe_exit(self, error)).await.ok().flatten();
+                    tokio::time::timeout_at(deadline.at, connection.describe_exit(self, error)).await.ok().flatten();
                 let message = match exit {
                     Some(exit) => sanitize(&format!("`{name}` of `{id}` failed: {exit}")),
                     None => sanitize(&format!("`{id}`: {error}")),
@@ -188,43 +179,61 @@ impl McpConnector {
 }
 
 /// Sends the request once over an open connection.
-async fn send_once(
-    connection: &McpConnection,
-    request: &UpstreamRequest<'_>,
-    deadline: Instant,
-) -> Result<Box<RawValue>, FailedAttempt> {
+async fn send_once(connection: &McpConnection, request: &UpstreamRequest<'_>) -> Result<Box<RawValue>, FailedAttempt> {
     let context = request.context();
     // Registered until this function returns: the idle monitor waits for it, and questions are routed by it.
     let in_flight = connection.begin_call(context);
     let pending_questions = in_flight.pending_questions();
-    let mut options = RequestOptions::new(deadline.saturating_duration_since(Instant::now()));
-    options.progress = context.progress.clone();
-    // The wire sends `notifications/cancelled` to the server when this is cancelled.
-    options.cancel = context.cancel.clone();
     // Before the 2026-07-28 protocol a question does not name its call, so the connection's own handler routes it.
-    options.handler =
-        (connection.client.era() == Era::Modern).then(|| pending_questions.handler(context.on_server_request.clone()));
-    options.relay = context.relay.clone();
-    if let Some(trace) = &context.trace {
+    let handler =
+        (connection.client.era() == Era::Modern).then(|| pending_questions.handler(context.on_question.clone()));
+    let mut options = RequestOptions {
+        progress: context.on_progress.as_ref(),
+        // The wire sends `notifications/cancelled` to the server when this is cancelled.
+        cancel: Some(&context.cancel),
+        handler: handler.as_ref(),
+        relay: context.input_relay.as_ref().map(|relay| Relay {
+            capabilities: &relay.capabilities,
+            input_responses: relay.responses.as_deref(),
+            request_state: relay.state.as_deref(),
+        }),
+        ..RequestOptions::with_deadline(request.deadline().at)
+    };
+    if let Some(trace) = request.trace() {
         trace.add_to_headers(&mut options.headers);
     }
     request.send_over(&connection.client, &options).await.map_err(|error| FailedAttempt { error, pending_questions })
 }
 
 impl UpstreamRequest<'_> {
-    /// Caller, timeout and receivers of the request.
+    /// Caller and receivers of the request.
     fn context(&self) -> &CallContext {
         match self {
-            UpstreamRequest::Call(call) => &call.context,
-            UpstreamRequest::Request(request) => &request.context,
+            UpstreamRequest::Call(call) => call.context,
+            UpstreamRequest::Request(request) => request.context,
+        }
+    }
+
+    fn deadline(&self) -> CallDeadline {
+        match self {
+            UpstreamRequest::Call(call) => call.deadline,
+            UpstreamRequest::Request(request) => request.deadline,
+        }
+    }
+
+    /// Span to propagate; only calls have one.
+    fn trace(&self) -> Option<&Trace> {
+        match self {
+            UpstreamRequest::Call(call) => call.trace,
+            UpstreamRequest::Request(_) => None,
         }
     }
 
     /// Tool or method name, for messages.
     fn name(&self) -> &str {
         match self {
-            UpstreamRequest::Call(call) => &call.tool,
-            UpstreamRequest::Request(request) => &request.method,
+            UpstreamRequest::Call(call) => call.tool,
+            UpstreamRequest::Request(request) => request.method,
         }
     }
 
@@ -241,32 +250,28 @@ impl UpstreamRequest<'_> {
     }
 
     /// Encodes and sends the request. Arguments and params are passed through as raw JSON.
-    async fn send_over(&self, client: &McpClient, options: &RequestOptions) -> Result<Box<RawValue>, WireError> {
+    async fn send_over(&self, client: &McpClient, options: &RequestOptions<'_>) -> Result<Box<RawValue>, WireError> {
         match self {
             UpstreamRequest::Call(call) => {
-                let schema = Some(&*call.input_schema);
                 let meta = call.build_meta(client.era());
-                client.call_tool(&call.tool, &call.arguments, schema, meta.as_deref(), options).await
+                client.call_tool(call.tool, call.arguments, Some(call.input_schema), meta.as_deref(), options).await
             }
-            UpstreamRequest::Request(request) => {
-                let params = request.params_with_meta();
-                client.request(&request.method, params.as_deref(), options).await
-            }
+            UpstreamRequest::Request(request) => client.request(request.method, request.params, options).await,
         }
     }
 }
 
-impl ToolCall {
+impl ToolCall<'_> {
     /// `_meta` of the call with trace context and, for servers of the 2026-07-28 protocol, the log level. Borrowed if
     /// nothing is added.
     fn build_meta(&self, era: Era) -> Option<Cow<'_, RawValue>> {
         let level = self.context.log_level.as_deref().filter(|_| era == Era::Modern);
-        let trace = self.context.trace.as_ref().map(Trace::propagated_fields).unwrap_or_default();
+        let trace = self.trace.map(Trace::propagated_fields).unwrap_or_default();
         if level.is_none() && trace.is_empty() {
-            return self.meta.as_deref().map(Cow::Borrowed);
+            return self.meta.map(Cow::Borrowed);
         }
         // Keep the caller's other fields, such as vendor keys, and add or replace the ones below.
-        let mut meta = self.meta.as_deref().and_then(RawFields::parse).unwrap_or_default();
+        let mut meta = self.meta.and_then(RawFields::parse).unwrap_or_default();
         if let Some(level) = level {
             meta.insert("io.modelcontextprotocol/logLevel", raw_string(level));
         }
@@ -276,16 +281,6 @@ impl ToolCall {
         }
         trace.iter().for_each(|(name, value)| meta.insert(name, raw_string(value)));
         serde_json::value::to_raw_value(&meta).ok().map(Cow::Owned)
-    }
-}
-
-impl SourceRequest {
-    /// `params` with the caller's `_meta`. Borrowed if there is none.
-    fn params_with_meta(&self) -> Option<Cow<'_, RawValue>> {
-        let Some(meta) = &self.meta else { return self.params.as_deref().map(Cow::Borrowed) };
-        let mut params = self.params.as_deref().and_then(RawFields::parse).unwrap_or_default();
-        params.insert("_meta", meta.clone());
-        serde_json::value::to_raw_value(&params).ok().map(Cow::Owned)
     }
 }
 

@@ -9,7 +9,6 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use http::StatusCode;
-use tokio::time::Instant;
 use toolcrib_core::Code;
 
 use super::OpenApiConnector;
@@ -19,8 +18,7 @@ use super::resolved_source::ResolvedSource;
 use super::result::{MAX_RESPONSE_BYTES, to_arazzo_response};
 use super::retry::{RetryState, retry_after_header};
 use super::send::{OutboundError, OutboundRequest, OutboundSender, ReceivedResponse};
-use crate::connector::{CallFailure, ResponseRecorder};
-use crate::trace::Trace;
+use crate::connector::{CallFailure, ToolCall};
 
 /// Everything the requests of one call share.
 #[derive(Debug)]
@@ -29,11 +27,8 @@ pub(super) struct ApiClient<'a> {
     pub(super) resolved: &'a ResolvedSource,
     /// Added to a copy of each request just before sending.
     pub(super) auth: &'a SelectedAuth,
-    /// End of the caller's timeout; retries stop before it.
-    pub(super) deadline: Instant,
-    /// Records responses if the call is a step of a workflow.
-    pub(super) response_recorder: Option<&'a ResponseRecorder>,
-    pub(super) trace: Option<&'a Trace>,
+    /// Retries stop before its deadline.
+    pub(super) call: &'a ToolCall<'a>,
 }
 
 impl ApiClient<'_> {
@@ -84,12 +79,12 @@ impl ApiClient<'_> {
 
     /// Time until the deadline.
     pub(super) fn remaining(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
+        self.call.deadline.remaining()
     }
 
     /// Hands the response to the workflow step, if there is one.
     fn record_response(&self, request: &OutboundRequest, received: &ReceivedResponse) {
-        if let Some(recorder) = self.response_recorder {
+        if let Some(recorder) = self.call.response_recorder {
             recorder.record(to_arazzo_response(request, received));
         }
     }
@@ -100,7 +95,7 @@ impl ApiClient<'_> {
         let mut authorized = request.clone();
         apply_auth(&self.auth.values, tokens, &mut authorized.url, &mut authorized.headers)
             .map_err(OutboundError::Rejected)?;
-        if let Some(trace) = self.trace {
+        if let Some(trace) = self.call.trace {
             trace.add_to_headers(&mut authorized.headers);
         }
         // Credentials are added before the policy is checked, because they may change the URL.
@@ -110,7 +105,7 @@ impl ApiClient<'_> {
             connect_timeout: self.connector.source.settings.connect_timeout(),
             max_response_bytes: MAX_RESPONSE_BYTES,
         };
-        let keep_redirects = self.response_recorder.is_some_and(|recorder| recorder.keep_redirects);
+        let keep_redirects = self.call.response_recorder.is_some_and(|recorder| recorder.keep_redirects);
         let mut received = if keep_redirects {
             sender.send_without_redirects(authorized).await?
         } else {

@@ -5,7 +5,6 @@
 
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 use toolcrib_core::execution::{ExecutionMode, ExecutionSpec, Operation};
 use toolcrib_core::source::PollSettings;
 use toolcrib_core::text::{did_you_mean, sanitize_truncated};
@@ -18,21 +17,20 @@ use super::poll::Poller;
 use super::request_builder::{self, build_request, operation_label};
 use super::result::build_result;
 use super::{OpenApiConnector, run_blocking};
-use crate::clock::{deadline_after, format_limit};
+use crate::clock::format_limit;
 use crate::connector::{CallFailure, ToolCall, ToolResult};
 
 impl OpenApiConnector {
     /// Executes a call until it finishes, its timeout expires, or its caller cancels.
-    pub(super) async fn execute(&self, call: &ToolCall) -> Result<ToolResult, CallFailure> {
-        let deadline = deadline_after(call.context.timeout);
+    pub(super) async fn execute(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {
         let (operation, poll) = parse_execution(call).map_err(CallFailure::Inconclusive)?;
         // Cancellation first: a call that is cancelled before it starts must not send anything.
         // One timer for everything, so that no request needs a timeout of its own.
         tokio::select! {
             biased;
             () = call.context.cancel.cancelled() => Err(CallFailure::cancelled()),
-            result = self.execute_operation(call, &operation, poll.as_ref(), deadline) => result,
-            () = tokio::time::sleep_until(deadline) => Err(self.timeout_failure(&operation_label(&operation), call)),
+            result = self.execute_operation(call, &operation, poll.as_ref()) => result,
+            () = tokio::time::sleep_until(call.deadline.at) => Err(self.timeout_failure(&operation_label(&operation), call)),
         }
     }
 
@@ -40,10 +38,9 @@ impl OpenApiConnector {
     /// they say nothing about the API.
     async fn execute_operation(
         &self,
-        call: &ToolCall,
+        call: &ToolCall<'_>,
         operation: &Operation,
         poll: Option<&PollSettings>,
-        deadline: Instant,
     ) -> Result<ToolResult, CallFailure> {
         // Collect everything the request needs. None of these steps contacts the API.
         let arguments = parse_arguments(call, operation).map_err(CallFailure::Inconclusive)?;
@@ -61,10 +58,7 @@ impl OpenApiConnector {
         }
 
         // Send, with retries and token renewal.
-        let response_recorder = call.context.response_recorder.as_ref();
-        let trace = call.context.trace.as_ref();
-        let client =
-            ApiClient { connector: self, resolved: &resolved, auth: &auth, deadline, response_recorder, trace };
+        let client = ApiClient { connector: self, resolved: &resolved, auth: &auth, call };
         let received = client.send_with_retries(&request, call.is_idempotent).await?;
         match poll {
             // Large bodies take time to convert: keep that off the async workers.
@@ -74,35 +68,29 @@ impl OpenApiConnector {
             }
             // The response only started a job: its result comes from the status URL.
             Some(poll) => {
-                let progress = call.context.progress.as_ref();
-                let poller = Poller { client: &client, base_url: &base_url, poll, request: &request, progress };
+                let poller = Poller { client: &client, base_url: &base_url, poll, request: &request };
                 poller.poll_until_done(operation, &arguments, received).await
             }
         }
     }
 
     /// A timeout shorter than the source's own call timeout does not count against the source.
-    fn timeout_failure(&self, label: &str, call: &ToolCall) -> CallFailure {
-        let context = &call.context;
-        let message = format!("`{label}` timed out after {}", format_limit(context.configured_timeout));
+    fn timeout_failure(&self, label: &str, call: &ToolCall<'_>) -> CallFailure {
+        let message = format!("`{label}` timed out after {}", format_limit(call.deadline.limit));
         let error = Error::new(Code::ToolExecutionFailed, message).with_retryable(call.is_idempotent);
-        if context.timeout < self.source.settings.call_timeout() {
-            CallFailure::Inconclusive(error)
-        } else {
-            CallFailure::TimedOut(error)
-        }
+        call.deadline.timeout_failure(error)
     }
 }
 
 /// Reads the execution specification that discovery attached to the tool. A refresh attaches it again if it cannot be
 /// read.
-fn parse_execution(call: &ToolCall) -> Result<(Operation, Option<PollSettings>)> {
+fn parse_execution(call: &ToolCall<'_>) -> Result<(Operation, Option<PollSettings>)> {
     let unknown = || {
         let message =
             format!("the execution specification of `{}` is missing or invalid; refresh its source", call.tool);
         Error::new(Code::ToolUnavailable, message)
     };
-    let spec = call.execution_spec.as_ref().ok_or_else(unknown)?;
+    let spec = call.execution_spec.ok_or_else(unknown)?;
     let spec: ExecutionSpec = serde_json::from_str(spec.get()).map_err(|error| unknown().with_cause(error))?;
     match spec.execution {
         ExecutionMode::SyncHttp(operation) => Ok((operation, None)),
@@ -113,7 +101,7 @@ fn parse_execution(call: &ToolCall) -> Result<(Operation, Option<PollSettings>)>
 
 /// Parses the arguments. Each must map to a part of the request: an argument that is silently dropped hides a mistake
 /// of the caller.
-fn parse_arguments(call: &ToolCall, operation: &Operation) -> Result<Map<String, Value>> {
+fn parse_arguments(call: &ToolCall<'_>, operation: &Operation) -> Result<Map<String, Value>> {
     let arguments: Map<String, Value> = serde_json::from_str(call.arguments.get())
         .context(Code::ToolInvalidInput, "the arguments are not an object")?;
     // Every name the operation knows: its parameters and, under a name of its own, the request body.

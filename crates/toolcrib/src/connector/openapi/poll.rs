@@ -12,9 +12,8 @@
 
 use std::time::Duration;
 
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
 use toolcrib_core::execution::{Operation, ParameterLocation};
 use toolcrib_core::source::PollSettings;
 use toolcrib_core::text::sanitize_truncated;
@@ -51,8 +50,6 @@ pub(super) struct Poller<'a> {
     pub(super) poll: &'a PollSettings,
     /// Request that started the job.
     pub(super) request: &'a OutboundRequest,
-    /// Receives one notification per poll.
-    pub(super) progress: Option<&'a mpsc::Sender<Box<RawValue>>>,
 }
 
 /// State of the job according to a response.
@@ -179,7 +176,7 @@ impl Poller<'_> {
                 let missing =
                     || self.job_error(&format!("finished without a result at `{}`", sanitize_truncated(pointer, 80)));
                 let result = body.pointer(pointer).ok_or_else(missing)?;
-                if let Some(recorder) = self.client.response_recorder {
+                if let Some(recorder) = self.client.call.response_recorder {
                     recorder.record_body(result);
                 }
                 build_result_from(result, received)
@@ -201,10 +198,10 @@ impl Poller<'_> {
 
     /// Sends a progress notification. A full channel loses it: polling does not wait for a slow reader.
     fn report_progress(&self, attempt: u64, status: Option<&str>) {
-        let Some(progress) = self.progress else { return };
+        let Some(on_progress) = &self.client.call.context.on_progress else { return };
         let message = json!({ "progress": attempt, "message": status.unwrap_or("in progress") });
         if let Ok(message) = to_raw_value(&message) {
-            let _ = progress.try_send(message);
+            on_progress(&message);
         }
     }
 }

@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 use toolcrib_core::SourceId;
 use toolcrib_core::execution::{ExecutionMode, ExecutionSpec, Operation};
 use toolcrib_core::source::{OpenApiSource, SourceKind, SourceSettings};
 
 use super::*;
-use crate::connector::CallContext;
+use crate::call::{CallContext, CallDeadline};
 use server::{LoopbackServer, ReceivedRequest, reply};
 
 /// Connector of a source whose document is a file.
@@ -37,45 +36,30 @@ fn operation(method: &str, server: &str, path: &str) -> Operation {
     Operation { method: method.into(), server: server.into(), path: path.into(), ..Operation::default() }
 }
 
-fn call_context() -> CallContext {
-    CallContext {
-        caller: String::new(),
-        timeout: Duration::from_secs(60),
-        configured_timeout: Duration::from_secs(60),
-        progress: None,
-        cancel: CancellationToken::new(),
-        consent: false,
-        client: None,
-        stateless: false,
-        on_server_request: None,
-        relay: None,
-        notifications: None,
-        log_level: None,
+/// Call of an operation. GET is idempotent, as for tools converted from a document. The parts are leaked, because a call
+/// borrows them.
+fn build_call(execution: ExecutionMode, arguments: &Value, context: CallContext) -> ToolCall<'static> {
+    let is_idempotent = execution.operation().is_some_and(|operation| operation.method == "GET");
+    let spec =
+        ExecutionSpec { execution, input_schema: None, output_schema: None, tags: Vec::new(), deprecated: false };
+    ToolCall {
+        tool: "tool",
+        arguments: Box::leak(to_raw_value(arguments).unwrap()),
+        input_schema: Box::leak(to_raw_value(&json!({})).unwrap()),
+        execution_spec: Some(Box::leak(to_raw_value(&spec).unwrap())),
+        meta: None,
+        is_idempotent,
+        deadline: CallDeadline::after(Duration::from_secs(60)),
+        context: Box::leak(Box::new(context)),
         trace: None,
         response_recorder: None,
         tool_caller: None,
     }
 }
 
-/// Call of an operation. GET is idempotent, as for tools converted from a document.
-fn build_call(execution: ExecutionMode, arguments: Value, context: CallContext) -> ToolCall {
-    let repeatable = execution.operation().is_some_and(|operation| operation.method == "GET");
-    let spec =
-        ExecutionSpec { execution, input_schema: None, output_schema: None, tags: Vec::new(), deprecated: false };
-    ToolCall {
-        tool: "tool".into(),
-        arguments: to_raw_value(&arguments).unwrap(),
-        input_schema: to_raw_value(&json!({})).unwrap().into(),
-        execution_spec: Some(to_raw_value(&spec).unwrap().into()),
-        meta: None,
-        is_idempotent: repeatable,
-        context,
-    }
-}
-
 async fn call(connector: &OpenApiConnector, operation: &Operation, arguments: Value) -> Result<Value, CallFailure> {
-    let call = build_call(ExecutionMode::SyncHttp(operation.clone()), arguments, call_context());
-    connector.call(call).await.map(|answer| serde_json::from_str(answer.raw.get()).unwrap())
+    let call = build_call(ExecutionMode::SyncHttp(operation.clone()), &arguments, CallContext::default());
+    connector.call(&call).await.map(|answer| serde_json::from_str(answer.raw.get()).unwrap())
 }
 
 /// Classification, code and message of a failure.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::Instant;
 use toolcrib_core::execution::{ExecutionMode, ExecutionSpec};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt};
@@ -15,8 +14,8 @@ use super::document::LoadedDocument;
 use super::result::{build_result, failure_error};
 use super::step::StepOutcome;
 use super::{ToolCaller, WorkflowConnector};
-use crate::clock::{deadline_after, format_limit};
-use crate::connector::{CallContext, CallFailure, ToolCall, ToolResult};
+use crate::clock::format_limit;
+use crate::connector::{CallFailure, ToolCall, ToolResult};
 
 /// One run of one workflow.
 pub(super) struct WorkflowRun<'a> {
@@ -28,24 +27,20 @@ pub(super) struct WorkflowRun<'a> {
     pub(super) loaded: &'a LoadedDocument,
     /// `workflowId` of the document.
     pub(super) workflow_id: &'a str,
-    /// Of the workflow's caller; steps inherit consent, client and cancellation.
-    pub(super) context: &'a CallContext,
-    /// End of the caller's timeout, for all steps together.
-    pub(super) deadline: Instant,
+    /// The call of the workflow. Steps inherit consent, client and cancellation, and share the deadline.
+    pub(super) call: &'a ToolCall<'a>,
 }
 
 impl WorkflowConnector {
     /// Executes a call of a workflow tool.
-    pub(super) async fn execute(&self, call: &ToolCall) -> Result<ToolResult, CallFailure> {
-        // All steps together share the caller's timeout.
-        let deadline = deadline_after(call.context.timeout);
+    pub(super) async fn execute(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {
         let (workflow_id, inputs) = parse_call(call).map_err(CallFailure::Rejected)?;
-        let tools = call.context.tool_caller.as_ref().ok_or_else(|| {
+        let tools = call.tool_caller.ok_or_else(|| {
             let message = "a workflow can only be called through a registry";
             CallFailure::Rejected(Error::new(Code::Internal, message))
         })?;
         // Read the document first: the file is the source of truth, not the tool list that was discovered from it.
-        let loaded = tokio::time::timeout_at(deadline, self.load_document()).await;
+        let loaded = tokio::time::timeout_at(call.deadline.at, self.load_document()).await;
         let timed_out = |_| Error::new(Code::ToolUnavailable, "the document of the workflow was not read in time");
         let loaded = loaded.map_err(timed_out).and_then(|loaded| loaded).map_err(|mut error| {
             // A broken file is a problem of the source, not of the arguments, whatever code reading it produced.
@@ -57,8 +52,7 @@ impl WorkflowConnector {
         tools.ensure_servers_are_trusted(&self.source.id, &apis).map_err(CallFailure::Rejected)?;
         let run = WorkflowExecution::new(&loaded.document, &workflow_id, inputs).map_err(CallFailure::Rejected)?;
         let loaded = &loaded;
-        let context = &call.context;
-        let workflow_run = WorkflowRun { connector: self, tools, loaded, workflow_id: &workflow_id, context, deadline };
+        let workflow_run = WorkflowRun { connector: self, tools, loaded, workflow_id: &workflow_id, call };
         workflow_run.run_to_end(run).await
     }
 }
@@ -107,25 +101,20 @@ impl WorkflowRun<'_> {
         }
     }
 
-    /// Time until the deadline.
-    pub(super) fn remaining(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
-    }
-
     /// Awaits a step or delay until the deadline, or until the caller cancels.
     async fn await_step<T>(&self, step: &str, step_future: impl Future<Output = T>) -> Result<T, CallFailure> {
         // Cancellation and deadline first: a step that is ready at the same moment must not start another.
         tokio::select! {
             biased;
-            () = self.context.cancel.cancelled() => Err(CallFailure::cancelled()),
-            () = tokio::time::sleep_until(self.deadline) => Err(self.timeout_failure(step)),
+            () = self.call.context.cancel.cancelled() => Err(CallFailure::cancelled()),
+            () = tokio::time::sleep_until(self.call.deadline.at) => Err(self.timeout_failure(step)),
             result = step_future => Ok(result),
         }
     }
 
     /// Waits before a retry. Fails at once if the delay would exceed the deadline.
     async fn pause(&self, step: &str, delay: Duration) -> Result<(), CallFailure> {
-        if delay >= self.remaining() {
+        if delay >= self.call.deadline.remaining() {
             return Err(self.timeout_failure(step));
         }
         self.await_step(step, tokio::time::sleep(delay)).await
@@ -134,7 +123,7 @@ impl WorkflowRun<'_> {
     /// The timeout of a workflow says nothing about its source, which is only a file.
     fn timeout_failure(&self, step: &str) -> CallFailure {
         let workflow_id = sanitize_truncated(self.workflow_id, 80);
-        let timeout = format_limit(self.context.configured_timeout);
+        let timeout = format_limit(self.call.deadline.limit);
         let message = format!("the workflow `{workflow_id}` did not finish within {timeout}; it reached step `{step}`");
         let error = Error::new(Code::ToolExecutionFailed, message).with_details(json!({ "step": step }));
         CallFailure::Inconclusive(error)

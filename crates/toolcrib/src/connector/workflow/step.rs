@@ -14,7 +14,7 @@ use toolcrib_workflow::{OperationCall, OperationResponse, WorkflowStep};
 
 use super::arguments::build_arguments;
 use super::run::WorkflowRun;
-use crate::call::{CallOptions, CallRequest};
+use crate::call::{CallContext, CallDeadline, CallRequest, ResultPaging};
 use crate::connector::ResponseRecorder;
 
 /// Outcome of a step, for the workflow's success criteria and actions.
@@ -32,27 +32,34 @@ impl WorkflowRun<'_> {
     pub(super) async fn run_step(&self, call: &OperationCall<'_>) -> Result<StepOutcome> {
         let target = self.find_target(call).await.map_err(|error| step_error(call, error))?;
         let tool = target.name.as_str();
-        let input = build_arguments(&target, &call.arguments).map_err(|error| step_error(call, error))?;
+        let arguments = build_arguments(&target, &call.arguments).map_err(|error| step_error(call, error))?;
         self.report_progress(call, tool);
         // The step is a call like any other: policy, breaker and statistics apply, with the caller's consent and
         // deadline.
         let recorder = ResponseRecorder::new(expects_redirect(call.step));
-        let options = CallOptions {
+        let caller = &self.call.context;
+        let context = CallContext {
+            caller: delegate_caller(&caller.caller.name, &self.connector.source.id),
             // All steps share the deadline of the workflow; the API's own timeout bounds each of them.
-            timeout: Some(self.remaining().min(target.call_timeout)),
-            cancel: self.context.cancel.clone(),
-            consent: self.context.consent,
-            client: self.context.client,
-            stateless: self.context.stateless,
-            // The result is not read, so splitting it into pages would be wasted work.
-            unpaged: true,
-            trace: self.context.trace.clone(),
-            ..CallOptions::default()
+            deadline: Some(CallDeadline::after(self.call.deadline.remaining().min(target.call_timeout))),
+            cancel: caller.cancel.clone(),
+            trace: self.call.trace.cloned(),
+            consent: caller.consent,
+            client: caller.client,
+            stateless: caller.stateless,
+            ..CallContext::default()
         };
-        let caller = delegate_caller(&self.context.caller, &self.connector.source.id);
-        let call_request = CallRequest { name: tool, input, options, response_recorder: Some(recorder.clone()) };
+        let request = CallRequest {
+            name: tool,
+            arguments,
+            meta: None,
+            // The result is not read, so splitting it into pages would be wasted work.
+            paging: ResultPaging::Whole,
+            skip_discovery: false,
+            response_recorder: Some(&recorder),
+        };
         // The result itself is not needed: expressions see the recorded HTTP response.
-        match self.tools.clone().call_tool(&caller, call_request).await {
+        match self.tools.clone().call_tool(request, &context).await {
             Ok(_) => Ok(recorder.take().map_or_else(
                 || StepOutcome::NoResponse(format!("`{tool}` is not an HTTP API")),
                 StepOutcome::Answered,
@@ -61,12 +68,12 @@ impl WorkflowRun<'_> {
         }
     }
 
-    /// Sends a progress notification. A full channel loses it: the run does not wait for a slow reader.
+    /// Reports the step as progress.
     fn report_progress(&self, call: &OperationCall<'_>, tool: &str) {
-        let Some(progress) = &self.context.progress else { return };
+        let Some(on_progress) = &self.call.context.on_progress else { return };
         let message = format!("step `{}`: {tool}", sanitize_truncated(&call.step.id, 80));
         if let Ok(notification) = to_raw_value(&json!({ "progress": call.number, "message": message })) {
-            let _ = progress.try_send(notification);
+            on_progress(&notification);
         }
     }
 }

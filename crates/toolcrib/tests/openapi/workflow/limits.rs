@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use toolcrib::{CallOptions, Code};
+use toolcrib::call::CallDeadline;
+use toolcrib::testkit::progress_channel;
+use toolcrib::{CallContext, Code};
 
 use super::{buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with};
 use crate::server::{LoopbackServer, ServerReply, json_reply};
@@ -23,7 +24,8 @@ async fn the_timeout_covers_all_steps_together() {
     let server = start_silent_orders().await;
     let registry =
         open_shop_with_workflow(&server, &buy_workflow(json!([list_step(), order_step()]), json!({})), json!({})).await;
-    let options = CallOptions { timeout: Some(Duration::from_millis(800)), ..CallOptions::default() };
+    let options =
+        CallContext { deadline: Some(CallDeadline::after(Duration::from_millis(800))), ..CallContext::default() };
     let error = run_buy_with(&registry, options).await.unwrap_err();
     assert_eq!((error.code, error.details), (Code::ToolExecutionFailed, Some(json!({ "step": "order" }))));
     assert!(error.message.starts_with("the workflow `buy` did not finish within"), "{}", error.message);
@@ -63,9 +65,9 @@ async fn cancelling_the_call_ends_the_workflow() {
         json!({}),
     )
     .await;
-    let (progress, mut progress_receiver) = mpsc::channel(8);
+    let (progress, mut progress_receiver) = progress_channel();
     let cancel = CancellationToken::new();
-    let options = CallOptions { progress: Some(progress), cancel: cancel.clone(), ..CallOptions::default() };
+    let options = CallContext { on_progress: Some(progress), cancel: cancel.clone(), ..CallContext::default() };
     let cancelling = async {
         progress_receiver.recv().await.unwrap();
         progress_receiver.recv().await.unwrap();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::{SourceId, ToolId};
 use toolcrib::refresh::RefreshStatus;
-use toolcrib::{CallOptions, Code};
+use toolcrib::{CallContext, Code};
 
 use super::{
     buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with, shop_document,
@@ -51,7 +51,7 @@ async fn consent_to_a_workflow_covers_its_steps() {
         json!({ "tools": { "*": "ask" } }),
     )
     .await;
-    run_buy_with(&registry, CallOptions { consent: true, ..CallOptions::default() }).await.unwrap();
+    run_buy_with(&registry, CallContext { consent: true, ..CallContext::default() }).await.unwrap();
     assert_eq!(server.request_lines(), ["POST /orders"]);
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use toolcrib::registry::ToolFilter;
-use toolcrib::{CallOptions, Code};
+use toolcrib::{CallContext, Code};
 
 use super::{
     buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with,
@@ -44,8 +44,8 @@ async fn outputs_of_a_step_are_inputs_of_another() {
     });
     let registry =
         open_shop_with_workflow(&server, &buy_workflow(json!([first, second, third]), outputs), json!({})).await;
-    let (progress, mut progress_receiver) = tokio::sync::mpsc::channel(8);
-    let options = CallOptions { progress: Some(progress), ..CallOptions::default() };
+    let (progress, mut progress_receiver) = toolcrib::testkit::progress_channel();
+    let options = CallContext { on_progress: Some(progress), ..CallContext::default() };
     let input = json!({ "category": "light", "quantity": 2 });
     let output = registry.call_with("errands__buy", input, options).await.unwrap();
 
@@ -167,7 +167,7 @@ async fn an_unreachable_api_counts_as_no_response() {
         "stepId": "last", "operationId": "placeOrder", "requestBody": { "payload": { "sku": "x" } },
     }]);
     let registry = open_shop_with_workflow(&server, &buy_workflow(steps, json!({})), json!({})).await;
-    let error = run_buy_with(&registry, CallOptions::default()).await.unwrap_err();
+    let error = run_buy_with(&registry, CallContext::default()).await.unwrap_err();
     assert!(
         error.message.starts_with("the workflow `buy` failed at step `last`: the response to `POST /orders`"),
         "{error}"

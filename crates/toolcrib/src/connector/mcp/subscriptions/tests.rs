@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
+use serde_json::value::RawValue;
 use tempfile::TempDir;
 use tokio::sync::broadcast;
 use tokio::time::advance;
 use toolcrib_config::Config;
 
 use super::*;
-use crate::CallOptions;
+use crate::CallContext;
+use crate::call::CallDeadline;
+use crate::connector::CallFailure;
 use crate::connector::Connector;
 use crate::connector::SourceRequest;
 use crate::connector::mcp::McpConnector;
@@ -55,15 +58,11 @@ fn build_connector(command: &str, args: &[&str], settings: &str) -> (Arc<McpConn
     )
 }
 
-fn build_request(method: &str, client: u64) -> SourceRequest {
-    let options = CallOptions { client: Some(ClientId(client)), ..CallOptions::default() };
-    let params = to_raw_value(&json!({ "uri": RESOURCE_URI })).ok();
-    SourceRequest {
-        method: method.to_owned(),
-        params,
-        meta: None,
-        context: options.call_context(Duration::from_secs(20)),
-    }
+async fn send_request(connector: &McpConnector, method: &str) -> Result<Box<RawValue>, CallFailure> {
+    let context = CallContext { client: Some(ClientId(1)), ..CallContext::default() };
+    let params = to_raw_value(&json!({ "uri": RESOURCE_URI })).unwrap();
+    let deadline = CallDeadline::after(Duration::from_secs(20));
+    connector.request(&SourceRequest { method, params: Some(&params), deadline, context: &context }).await
 }
 
 fn read_lines(home: &TempDir, file: &str) -> Vec<String> {
@@ -76,9 +75,9 @@ async fn a_server_is_told_to_unsubscribe_while_the_connection_is_locked() {
     let scripted = toolcrib_testkit::programs::scripted_server();
     let args = ["--resources", "--log-file", "{home}/log"];
     let (connector, home) = build_connector(scripted.to_str().unwrap(), &args, "{}");
-    connector.request(build_request("resources/subscribe", 1)).await.unwrap();
+    send_request(&connector, "resources/subscribe").await.unwrap();
     let locked = connector.pool.shared.connection.lock().await;
-    let unsubscribing = connector.request(build_request("resources/unsubscribe", 1));
+    let unsubscribing = send_request(&connector, "resources/unsubscribe");
     let releasing = async {
         while connector.pool.shared.subscriptions.has_any() {
             tokio::task::yield_now().await;
@@ -97,7 +96,7 @@ async fn no_server_is_started_for_a_disconnected_client() {
     let settings = r#"{ "lifecycle": "per_client", "discovery_timeout": "1s" }"#;
     let (connector, home) = build_connector("/bin/sh", &["-c", script], settings);
     let client = ClientId(1);
-    let context = build_request("resources/subscribe", client.0).context;
+    let context = CallContext { client: Some(client), ..CallContext::default() };
     let pooled = connector.pool.select(&connector.source, &context).unwrap();
     connector.pool.shared.subscriptions.add(RESOURCE_URI, None).unwrap().commit();
     pooled.subscriptions.add(RESOURCE_URI, Some(client)).unwrap().commit();

@@ -68,26 +68,29 @@ async fn only_the_sources_own_timeout_counts_against_it() {
         (connector_with(OpenApiSource::default(), settings), "timed out"),
     ] {
         let execution = ExecutionMode::SyncHttp(operation("GET", &server.url, "/p"));
-        let context = CallContext { timeout: short, configured_timeout: short, ..call_context() };
-        let call = build_call(execution, json!({}), context);
-        let (kind, code, message) = failure_parts(connector.call(call).await);
+        let deadline = CallDeadline::after(short).compared_with(connector.source.settings.call_timeout());
+        let call = ToolCall { deadline, ..build_call(execution, &json!({}), CallContext::default()) };
+        let (kind, code, message) = failure_parts(connector.call(&call).await);
         assert_eq!((kind, code), (expected, Code::ToolExecutionFailed));
         assert_eq!(message, "`GET /p` timed out after 50ms");
     }
-    let cancelled = call_context();
+    let cancelled = CallContext::default();
     cancelled.cancel.cancel();
-    let call = build_call(ExecutionMode::SyncHttp(operation("GET", &server.url, "/p")), json!({}), cancelled);
-    assert_eq!(failure_parts(connector(OpenApiSource::default()).call(call).await).2, "the call was cancelled");
+    let call = build_call(ExecutionMode::SyncHttp(operation("GET", &server.url, "/p")), &json!({}), cancelled);
+    assert_eq!(failure_parts(connector(OpenApiSource::default()).call(&call).await).2, "the call was cancelled");
 }
 
 #[tokio::test]
 async fn a_tool_without_execution_spec_asks_for_a_refresh() {
-    let mut call = build_call(ExecutionMode::McpCall, json!({}), call_context());
+    let call = build_call(ExecutionMode::McpCall, &json!({}), CallContext::default());
     let connector = connector(OpenApiSource::default());
     let message = "the execution specification of `tool` is missing or invalid; refresh its source".to_owned();
-    for execution_spec in [call.execution_spec.take(), None] {
-        let call = ToolCall { execution_spec, ..build_call(ExecutionMode::McpCall, json!({}), call_context()) };
-        assert_eq!(failure_parts(connector.call(call).await), ("inconclusive", Code::ToolUnavailable, message.clone()));
+    for execution_spec in [call.execution_spec, None] {
+        let call = ToolCall { execution_spec, ..call.clone() };
+        assert_eq!(
+            failure_parts(connector.call(&call).await),
+            ("inconclusive", Code::ToolUnavailable, message.clone())
+        );
     }
 }
 

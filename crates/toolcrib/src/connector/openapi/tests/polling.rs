@@ -1,4 +1,4 @@
-use tokio::sync::mpsc;
+use crate::testkit::progress_channel;
 use toolcrib_core::source::{Auth, PollSettings};
 
 use super::*;
@@ -30,8 +30,8 @@ async fn start_job_server(location: &'static str, states: &'static [&'static str
 async fn run_job(server: &LoopbackServer, poll: PollSettings, context: CallContext) -> Result<Value, CallFailure> {
     let operation = operation("POST", &format!("{}/api", server.url), "/jobs");
     let connector = connector(OpenApiSource { auth: Some(Auth::Bearer("token".into())), ..OpenApiSource::default() });
-    let call = build_call(ExecutionMode::AsyncPoll { operation, poll }, json!({}), context);
-    connector.call(call).await.map(|answer| serde_json::from_str(answer.raw.get()).unwrap())
+    let call = build_call(ExecutionMode::AsyncPoll { operation, poll }, &json!({}), context);
+    connector.call(&call).await.map(|answer| serde_json::from_str(answer.raw.get()).unwrap())
 }
 
 #[tokio::test]
@@ -45,9 +45,10 @@ async fn a_job_is_polled_until_it_is_done() {
         ("/jobs/{$response.body#/sly}", "GET /api/jobs/1%3Fx%3D%2F..%2F..%23"),
     ] {
         let server = start_job_server("/status/1", states).await;
-        let (progress, mut received) = mpsc::channel(8);
-        let result =
-            run_job(&server, poll(url), CallContext { progress: Some(progress), ..call_context() }).await.unwrap();
+        let (progress, mut received) = progress_channel();
+        let result = run_job(&server, poll(url), CallContext { on_progress: Some(progress), ..CallContext::default() })
+            .await
+            .unwrap();
         assert_eq!(result["structuredContent"], json!({"n": 1}));
         assert_eq!(server.request_lines(), ["POST /api/jobs", status_line, status_line, status_line, status_line]);
         assert!(server.requests().iter().all(|received| received.header("authorization") == "Bearer token"));
@@ -66,7 +67,7 @@ async fn a_job_is_polled_until_it_is_done() {
 async fn a_job_result_may_be_the_whole_response_and_a_failure_has_a_reason() {
     let server = start_job_server("/s", &[r#"{"state":"done","n":1.50}"#]).await;
     let whole = PollSettings { result: None, ..poll("/s") };
-    let result = run_job(&server, whole, call_context()).await.unwrap();
+    let result = run_job(&server, whole, CallContext::default()).await.unwrap();
     assert_eq!(result["content"][0]["text"], r#"{"state":"done","n":1.50}"#);
 
     for (state, expected) in [
@@ -76,7 +77,7 @@ async fn a_job_result_may_be_the_whole_response_and_a_failure_has_a_reason() {
     ] {
         let states: &'static [&'static str] = Box::leak(Box::new([state]));
         let server = start_job_server("/s", states).await;
-        let (kind, code, message) = failure_parts(run_job(&server, poll("/s"), call_context()).await);
+        let (kind, code, message) = failure_parts(run_job(&server, poll("/s"), CallContext::default()).await);
         assert_eq!((kind, code), ("rejected", Code::ToolExecutionFailed));
         assert_eq!(message, format!("`POST /jobs` {expected}"));
     }
@@ -92,13 +93,16 @@ async fn polling_stays_on_the_server_and_within_the_deadline() {
         ("/s", "/jobs/../../admin", "cannot be polled: its URL has a `.` or `..` path segment"),
     ] {
         let server = start_job_server(location, &[r#"{"state":"done"}"#]).await;
-        let (kind, _, message) = failure_parts(run_job(&server, poll(url), call_context()).await);
+        let (kind, _, message) = failure_parts(run_job(&server, poll(url), CallContext::default()).await);
         assert_eq!((kind, server.requests().len()), ("rejected", 1));
         assert!(message.starts_with(&format!("`POST /jobs` {expected}")), "{message}");
     }
     let server = start_job_server("/s", &[r#"{"state":"running"}"#]).await;
     let slow = PollSettings { interval: Some(Duration::from_secs(3600)), ..poll("/s") };
-    assert_eq!(failure_parts(run_job(&server, slow, call_context()).await).2, "`POST /jobs` did not finish in time");
-    let missing = failure_parts(run_job(&server, poll("{$response.body#/nothing}"), call_context()).await);
+    assert_eq!(
+        failure_parts(run_job(&server, slow, CallContext::default()).await).2,
+        "`POST /jobs` did not finish in time"
+    );
+    let missing = failure_parts(run_job(&server, poll("{$response.body#/nothing}"), CallContext::default()).await);
     assert_eq!((missing.0, missing.1), ("rejected", Code::ToolExecutionFailed));
 }
