@@ -4,14 +4,15 @@
 //! here.
 //!
 //! A request passes: transport (`http`, `stdio`) ▶ parameters (`params`) ▶ task (`dispatch`) ▶ service ▶ response
-//! (`request_state`, `envelope`) ▶ queue of its HTTP response (`event_buffer`) or of the byte stream. Each request has
-//! one task, and the task ends with exactly one of: a response, a cancellation, a disconnect of the client, or the
-//! shutdown response of the service.
+//! (`request_state`, `envelope`) ▶ queue of its HTTP response (`sink`, `event_buffer`) or of the byte stream. Each
+//! request has one task, and the task ends with exactly one of: a response, a cancellation, a disconnect of the client,
+//! or the shutdown response of the service.
 
 mod http;
 mod options;
 mod stdio;
 
+mod change_notifications;
 mod dispatch;
 mod handshake;
 mod input_required;
@@ -23,6 +24,7 @@ mod envelope;
 mod event_buffer;
 mod params;
 mod shared;
+mod sink;
 
 use std::sync::Arc;
 

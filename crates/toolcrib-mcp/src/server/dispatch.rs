@@ -20,8 +20,9 @@ use tracing::Instrument;
 use super::{
     ClientHandle, McpPeer, McpRequest, handshake,
     params::RequestParams,
-    request_state::{RequestState, ResponseChannel, Sink, StreamOptions},
+    request_state::{RequestState, ResponseChannel, StreamOptions},
     shared::{ClientRequests, ServerShared},
+    sink::Sink,
     subscriptions,
 };
 use crate::{era::Era, error::RpcError};

@@ -35,8 +35,8 @@ use super::{
     event_buffer::{BufferReader, EventBuffer},
     options::ServerOptions,
     params::RequestParams,
-    request_state::Sink,
     shared::ServerShared,
+    sink::Sink,
 };
 use crate::{
     era::{Era, LegacyVersion, MODERN_VERSION},

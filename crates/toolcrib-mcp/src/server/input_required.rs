@@ -21,11 +21,8 @@ use tokio::{
 };
 
 use super::{
-    envelope,
-    event_buffer::ResponseKind,
-    params::RequestParams,
-    request_state::{RequestState, Sink},
-    shared::ServerShared,
+    envelope, event_buffer::ResponseKind, params::RequestParams, request_state::RequestState, shared::ServerShared,
+    sink::Sink,
 };
 use crate::{
     connection::deadline_after,

@@ -11,10 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
-use tokio::{
-    sync::{Notify, mpsc},
-    time::Instant,
-};
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -22,6 +19,7 @@ use super::{
     event_buffer::{EventBuffer, MessagePriority, ResponseKind},
     input_required::ClientQuestion,
     shared::{ClientRequests, ServerShared},
+    sink::Sink,
 };
 use crate::{
     era::Era,
@@ -72,15 +70,6 @@ pub(super) struct ResponseChannel {
     pub(super) closed: bool,
 }
 
-/// Destination of messages.
-#[derive(Debug, Clone)]
-pub(super) enum Sink {
-    /// The response of one HTTP request.
-    Http(Arc<EventBuffer>),
-    /// The writer task of a byte stream, shared by all its requests.
-    Stdio(mpsc::Sender<String>),
-}
-
 impl RequestState {
     /// Whether the client uses 2026-07-28.
     pub(super) fn is_modern(&self) -> bool {
@@ -97,10 +86,7 @@ impl RequestState {
         let channel = self.channel.lock();
         let (Some(sink), true) = (&channel.sink, self.stream_options.can_stream) else { return };
         let Ok(text) = text(&channel) else { return };
-        match sink {
-            Sink::Http(buffer) => buffer.push(text, priority),
-            Sink::Stdio(outgoing) => drop(outgoing.try_send(text)),
-        }
+        sink.try_send(text, priority);
     }
 
     /// Sends a message and waits for room in the queue; returns `false` when there is no client to send it to. The lock
@@ -108,11 +94,7 @@ impl RequestState {
     pub(super) async fn send(&self, text: String, priority: MessagePriority) -> bool {
         let sink = self.channel.lock().sink.clone();
         match sink {
-            Some(Sink::Http(buffer)) => {
-                buffer.push(text, priority);
-                true
-            }
-            Some(Sink::Stdio(outgoing)) => outgoing.send(text).await.is_ok(),
+            Some(sink) => sink.send(text, priority).await,
             None => false,
         }
     }
@@ -146,8 +128,8 @@ impl RequestState {
     /// Ends the request without a response, as the specification requires for a cancelled one. An HTTP response then
     /// ends without a message; on a byte stream nothing happens.
     pub(super) fn end(&self) {
-        if let Some(Sink::Http(buffer)) = self.channel.lock().sink.take() {
-            buffer.end();
+        if let Some(sink) = self.channel.lock().sink.take() {
+            sink.end();
         }
     }
 
@@ -160,19 +142,6 @@ impl RequestState {
 
     /// Returns the event buffer of the current HTTP response, if there is one.
     pub(super) fn event_buffer(&self) -> Option<Arc<EventBuffer>> {
-        match &self.channel.lock().sink {
-            Some(Sink::Http(buffer)) => Some(buffer.clone()),
-            Some(Sink::Stdio(_)) | None => None,
-        }
-    }
-}
-
-impl Sink {
-    /// Sends the response.
-    pub(super) async fn finish(self, text: String, kind: ResponseKind) {
-        match self {
-            Sink::Http(buffer) => buffer.finish(text, kind),
-            Sink::Stdio(outgoing) => drop(outgoing.send(text).await),
-        }
+        self.channel.lock().sink.as_ref()?.event_buffer().cloned()
     }
 }

@@ -9,7 +9,6 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::{
@@ -21,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     McpPeer, Service,
+    change_notifications::send_changes,
     dispatch::{ClientContext, IncomingRequest},
     envelope, handshake,
     options::ServerOptions,
     params::{RequestParams, VERSION_KEY},
-    request_state::Sink,
     shared::{ClientRequests, ServerShared},
-    subscriptions,
+    sink::Sink,
 };
 use crate::{
     era::{Era, MODERN_VERSION},
@@ -258,17 +257,8 @@ impl StreamSession {
     fn start_notifications(&self, peer: &Arc<McpPeer>) {
         let cancel = self.shared.closing.child_token();
         std::mem::replace(&mut *self.notification_cancel.lock(), cancel.clone()).cancel();
-        let mut changes = self.shared.service.changes(peer);
-        let outgoing = self.outgoing.clone();
-        let draining = self.shared.draining.clone();
-        let notifying = async move {
-            while let Some(Some(change)) = draining.run_until_cancelled(changes.next()).await {
-                if let Ok(text) = subscriptions::encode_change(&change, None) {
-                    // Fails when the writer ended; `closing` fires then.
-                    let _ = outgoing.send(text).await;
-                }
-            }
-        };
+        let changes = self.shared.service.changes(peer);
+        let notifying = send_changes(changes, Sink::Stdio(self.outgoing.clone()), self.shared.draining.clone());
         self.shared.tasks.spawn(cancel.run_until_cancelled_owned(notifying));
     }
 

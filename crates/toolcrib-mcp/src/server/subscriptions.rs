@@ -1,8 +1,7 @@
-//! Change notifications: their encoding, and `subscriptions/listen` of 2026-07-28 with its filter.
+//! Subscriptions of clients of 2026-07-28: `subscriptions/listen` with its filter.
 //!
-//! Legacy sessions and streams get all changes without a filter; their tasks live with the transports. A subscription
-//! is a request that is answered when it ends: first `notifications/subscriptions/acknowledged` with the part of the
-//! filter that is granted, then the changes, each with the id of the subscription in `_meta`.
+//! A subscription is a request that is answered when it ends: first `notifications/subscriptions/acknowledged` with the
+//! part of the filter that is granted, then the changes, each with the id of the subscription in `_meta`.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,33 +14,16 @@ use serde_json::{json, value::RawValue};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ChangeNotification, ClientHandle, McpRequest, event_buffer::MessagePriority, handshake, request_state::RequestState,
+    ChangeNotification, ClientHandle, McpRequest, change_notifications::encode_change, event_buffer::MessagePriority,
+    handshake, request_state::RequestState,
 };
 use crate::{
-    error::{RpcError, WireError},
+    error::RpcError,
     message::{self, RawObject, to_raw},
 };
 
 /// `_meta` key that names the subscription a notification belongs to.
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
-
-/// Encodes a change as a notification. `meta` names the subscription; legacy clients get none.
-pub(super) fn encode_change(
-    change: &ChangeNotification,
-    meta: Option<&serde_json::Value>,
-) -> Result<String, WireError> {
-    let (method, uri) = match change {
-        ChangeNotification::Tools => ("notifications/tools/list_changed", None),
-        ChangeNotification::Prompts => ("notifications/prompts/list_changed", None),
-        ChangeNotification::Resources => ("notifications/resources/list_changed", None),
-        ChangeNotification::Resource { uri } => ("notifications/resources/updated", Some(uri)),
-    };
-    let mut params = serde_json::Map::new();
-    params.extend(uri.map(|uri| ("uri".to_owned(), json!(uri))));
-    params.extend(meta.map(|meta| ("_meta".to_owned(), meta.clone())));
-    let params = if params.is_empty() { None } else { Some(to_raw(&params)?) };
-    message::encode_notification(method, params.as_deref())
-}
 
 /// The changes that a subscription asks for, and in the acknowledgement those that it gets. Unknown keys are ignored.
 #[derive(Debug, Default, Deserialize, Serialize)]

@@ -13,17 +13,17 @@ use std::{
     time::Duration,
 };
 
-use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::server::{
     McpPeer,
+    change_notifications::send_changes,
     dispatch::ClientContext,
-    event_buffer::{EventBuffer, MessagePriority, Retention},
+    event_buffer::{EventBuffer, Retention},
     shared::{ClientRequests, ServerShared},
-    subscriptions,
+    sink::Sink,
 };
 
 /// Authenticated owner of a session, set by the layer above as an extension of each HTTP request. A session can be used
@@ -109,16 +109,9 @@ impl McpSession {
         if self.listening.swap(true, Ordering::Relaxed) {
             return;
         }
-        let notifications = self.notifications.clone();
-        let draining = shared.draining.clone();
-        let mut changes = shared.service.changes(&self.peer);
-        shared.tasks.spawn(self.ended.clone().run_until_cancelled_owned(async move {
-            while let Some(Some(change)) = draining.run_until_cancelled(changes.next()).await {
-                if let Ok(text) = subscriptions::encode_change(&change, None) {
-                    notifications.push(text, MessagePriority::Deduplicated);
-                }
-            }
-        }));
+        let changes = shared.service.changes(&self.peer);
+        let sending = send_changes(changes, Sink::Http(self.notifications.clone()), shared.draining.clone());
+        shared.tasks.spawn(self.ended.clone().run_until_cancelled_owned(sending));
     }
 
     /// Whether neither a request nor a notification stream is open.
