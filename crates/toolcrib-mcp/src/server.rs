@@ -20,6 +20,7 @@ mod request_state;
 mod subscriptions;
 
 mod client_handle;
+mod client_requests;
 mod envelope;
 mod event_buffer;
 mod params;

@@ -11,10 +11,10 @@ use serde_json::{json, value::RawValue};
 use tokio::time::timeout;
 
 use super::{
+    client_requests::ClientRequests,
     event_buffer::MessagePriority,
     input_required::request_ended_error,
     request_state::{RequestState, ResponseChannel},
-    shared::ClientRequests,
 };
 use crate::{
     error::RpcError,

@@ -18,10 +18,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{
-    ClientHandle, McpPeer, McpRequest, handshake,
+    ClientHandle, McpPeer, McpRequest,
+    client_requests::ClientRequests,
+    handshake,
     params::RequestParams,
     request_state::{RequestState, ResponseChannel, StreamOptions},
-    shared::{ClientRequests, ServerShared},
+    shared::ServerShared,
     sink::Sink,
     subscriptions,
 };

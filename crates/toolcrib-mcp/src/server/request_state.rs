@@ -15,10 +15,12 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    McpPeer, envelope,
+    McpPeer,
+    client_requests::ClientRequests,
+    envelope,
     event_buffer::{EventBuffer, MessagePriority, ResponseKind},
     input_required::ClientQuestion,
-    shared::{ClientRequests, ServerShared},
+    shared::ServerShared,
     sink::Sink,
 };
 use crate::{

@@ -21,11 +21,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     McpPeer, Service,
     change_notifications::send_changes,
+    client_requests::ClientRequests,
     dispatch::{ClientContext, IncomingRequest},
     envelope, handshake,
     options::ServerOptions,
     params::{RequestParams, VERSION_KEY},
-    shared::{ClientRequests, ServerShared},
+    shared::ServerShared,
     sink::Sink,
 };
 use crate::{

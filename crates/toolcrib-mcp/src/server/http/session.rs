@@ -20,9 +20,10 @@ use tokio_util::sync::CancellationToken;
 use crate::server::{
     McpPeer,
     change_notifications::send_changes,
+    client_requests::ClientRequests,
     dispatch::ClientContext,
     event_buffer::{EventBuffer, Retention},
-    shared::{ClientRequests, ServerShared},
+    shared::ServerShared,
     sink::Sink,
 };
 
