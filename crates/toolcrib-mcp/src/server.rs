@@ -4,23 +4,26 @@
 //! here.
 //!
 //! A request passes: transport (`http`, `stdio`) ▶ parameters (`params`) ▶ task (`dispatch`) ▶ service ▶ response
-//! (`request_state`, `envelope`) ▶ queue of its HTTP response (`sink`, `event_buffer`) or of the byte stream. Each
-//! request has one task, and the task ends with exactly one of: a response, a cancellation, a disconnect of the client,
-//! or the shutdown response of the service.
+//! (`request`, `envelope`) ▶ queue of its HTTP response (`sink`, `event_buffer`) or of the byte stream. Each request has
+//! one task, and the task ends with exactly one of: a response, a cancellation, a disconnect of the client, or the
+//! shutdown response of the service. The phases in between, and how one leads to another, are in `request`.
 
 mod http;
 mod options;
 mod stdio;
 
-mod change_notifications;
 mod dispatch;
-mod handshake;
-mod input_required;
-mod request_state;
-mod subscriptions;
+mod request;
 
 mod client_handle;
 mod client_requests;
+mod input_required;
+mod suspended_requests;
+
+mod change_notifications;
+mod handshake;
+mod subscriptions;
+
 mod envelope;
 mod event_buffer;
 mod params;

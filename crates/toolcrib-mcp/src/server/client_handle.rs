@@ -13,8 +13,7 @@ use tokio::time::timeout;
 use super::{
     client_requests::ClientRequests,
     event_buffer::MessagePriority,
-    input_required::request_ended_error,
-    request_state::{RequestState, ResponseChannel},
+    request::{Request, request_cancelled_error, request_ended_error},
 };
 use crate::{
     error::RpcError,
@@ -24,18 +23,18 @@ use crate::{
 /// Sends messages to the client of one request. It may outlive the request; then it does nothing.
 #[derive(Debug, Clone)]
 pub struct ClientHandle {
-    request_state: Arc<RequestState>,
+    request: Arc<Request>,
 }
 
 impl ClientHandle {
     /// Creates the handle of a request.
-    pub(super) fn new(request_state: Arc<RequestState>) -> ClientHandle {
-        ClientHandle { request_state }
+    pub(super) fn new(request: Arc<Request>) -> ClientHandle {
+        ClientHandle { request }
     }
 
     /// Whether the client sent a progress token and can receive progress.
     pub fn wants_progress(&self) -> bool {
-        self.request_state.stream_options.can_stream && self.request_state.channel.lock().progress_token.is_some()
+        self.request.wants_progress()
     }
 
     /// Sends `notifications/progress` with these parameters; their token is replaced with that of the client. Dropped
@@ -45,41 +44,38 @@ impl ClientHandle {
             return;
         }
         let Some(mut params) = RawObject::parse(params) else { return };
-        let encode = |channel: &ResponseChannel| {
-            if let Some(token) = &channel.progress_token {
-                params.set("progressToken", token.clone());
+        let encode = |token: Option<&RawValue>| {
+            if let Some(token) = token {
+                params.set("progressToken", token.to_owned());
             }
             message::encode_notification("notifications/progress", Some(&*params.to_raw()?))
         };
-        self.request_state.try_send(encode, MessagePriority::Droppable);
+        self.request.try_send(encode, MessagePriority::Droppable);
     }
 
     /// Sends any other notification that belongs to this request, such as `notifications/message`. Dropped when the
     /// client does not read.
     pub fn notify(&self, method: &str, params: Option<&RawValue>) {
         // In 2026-07-28 a client gets log messages only if the request asks for them.
-        if method == "notifications/message"
-            && self.request_state.is_modern()
-            && !self.request_state.stream_options.wants_logs
-        {
+        if method == "notifications/message" && self.request.is_modern() && !self.request.wants_logs() {
             return;
         }
-        self.request_state.try_send(|_| message::encode_notification(method, params), MessagePriority::Droppable);
+        self.request.try_send(|_| message::encode_notification(method, params), MessagePriority::Droppable);
     }
 
     /// Whether the client can answer requests of this method now: it declared the capability (`elicitation/create`,
     /// `sampling/createMessage`, `roots/list`), and the protocol allows to ask during this request.
     pub fn supports_request(&self, method: &str) -> bool {
-        let request = &self.request_state;
+        let request = &self.request;
         // A modern client can be asked through a result, for the methods that allow one. A legacy client needs a stream
         // to receive the question and a session to which its answer can be addressed.
         let is_reachable = if request.is_modern() {
-            matches!(request.method.as_str(), "tools/call" | "prompts/get" | "resources/read")
+            matches!(request.method(), "tools/call" | "prompts/get" | "resources/read")
         } else {
-            request.stream_options.can_stream && request.client_requests.is_some()
+            request.can_stream() && request.client_requests().is_some()
         };
         let declared = required_capability(method)
-            .and_then(|key| RawObject::parse(&request.peer.capabilities)?.get(key).map(drop));
+            .and_then(|key| RawObject::parse(&request.peer().capabilities)?.get(key).map(drop));
         is_reachable && declared.is_some()
     }
 
@@ -87,18 +83,18 @@ impl ClientHandle {
     /// `input_required` result in 2026-07-28. Fails when the client cannot answer it, does not answer within
     /// [`ServerOptions::ask_timeout`](super::ServerOptions::ask_timeout), or cancels the request in progress.
     pub async fn send_request(&self, method: &str, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
-        let request = &self.request_state;
+        let request = &self.request;
         if !self.supports_request(method) || !self.supports_elicitation_mode(method, params) {
             return Err(unsupported_request(method, params, request.is_modern()));
         }
-        let limit = request.shared.options.ask_timeout;
+        let limit = request.shared().options.ask_timeout;
         let asking = async {
-            match (request.is_modern(), &request.client_requests) {
+            match (request.is_modern(), request.client_requests()) {
                 (false, Some(client_requests)) => {
                     timeout(limit, self.send_legacy_request(client_requests, method, params)).await
                 }
                 // A suspended request has its own deadline.
-                (true, _) | (false, None) => Ok(request.ask_client(method, params).await),
+                (true, _) | (false, None) => Ok(request.ask(method, params).await),
             }
         };
         tokio::select! {
@@ -107,7 +103,7 @@ impl ClientHandle {
                 let limit = limit.as_secs();
                 Err(RpcError::new(RpcError::INTERNAL, format!("the client did not answer `{method}` in {limit} s")))
             }),
-            () = request.cancel.cancelled() => Err(RpcError::new(RpcError::INTERNAL, "the request was cancelled")),
+            () = request.cancellation().cancelled() => Err(request_cancelled_error()),
         }
     }
 
@@ -122,7 +118,7 @@ impl ClientHandle {
         let (id, answer) = client_requests.open_question();
         let _guard = ClientQuestionGuard { client: self, client_requests, id };
         let text = message::encode_request(id, method, params).map_err(|_| request_ended_error())?;
-        if !self.request_state.send(text, MessagePriority::Required).await {
+        if !self.request.send(text, MessagePriority::Required).await {
             return Err(request_ended_error());
         }
         let disconnected = |_| Err(RpcError::new(RpcError::INTERNAL, "the client disconnected"));
@@ -134,7 +130,7 @@ impl ClientHandle {
         if method != "elicitation/create" {
             return true;
         }
-        let Some(declared) = RawObject::parse(&self.request_state.peer.capabilities) else { return false };
+        let Some(declared) = RawObject::parse(&self.request.peer().capabilities) else { return false };
         let Some(modes) = declared.get("elicitation").and_then(RawObject::parse) else { return true };
         match elicitation_mode(params) {
             "url" => modes.get("url").is_some(),
@@ -153,7 +149,7 @@ struct ClientQuestionGuard<'a> {
 impl Drop for ClientQuestionGuard<'_> {
     fn drop(&mut self) {
         if self.client_requests.close_question(self.id) {
-            self.client.request_state.try_send(|_| message::encode_cancelled(self.id), MessagePriority::Required);
+            self.client.request.try_send(|_| message::encode_cancelled(self.id), MessagePriority::Required);
         }
     }
 }

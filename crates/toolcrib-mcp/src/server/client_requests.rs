@@ -5,7 +5,10 @@
 
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -19,7 +22,7 @@ use crate::{
 };
 
 /// A client's answer to a question.
-type ClientResponse = Result<Box<RawValue>, RpcError>;
+pub(super) type ClientResponse = Result<Box<RawValue>, RpcError>;
 
 /// Requests in progress and unanswered questions of one session or byte stream.
 #[derive(Debug, Default)]
@@ -32,9 +35,45 @@ pub(super) struct ClientRequests {
     last_question_id: AtomicU64,
 }
 
+/// JSON-RPC id of a request in progress. RAII guard: dropping it frees the id for another request of the client.
+#[derive(Debug)]
+pub(super) struct RequestId {
+    value: Box<RawValue>,
+    /// `None` for a stateless client.
+    registered_in: Option<Arc<ClientRequests>>,
+}
+
+impl RequestId {
+    /// Registers the id of a request, so that the client can cancel it. Fails when the client has `max` requests
+    /// already, or when the id is in use.
+    pub(super) fn register(
+        value: Box<RawValue>,
+        client_requests: Option<&Arc<ClientRequests>>,
+        cancel: &CancellationToken,
+        max: usize,
+    ) -> Result<RequestId, RpcError> {
+        if let Some(client_requests) = client_requests {
+            client_requests.register(&value, cancel, max)?;
+        }
+        Ok(RequestId { value, registered_in: client_requests.cloned() })
+    }
+
+    /// Returns the id as the client sent it.
+    pub(super) fn value(&self) -> &RawValue {
+        &self.value
+    }
+}
+
+impl Drop for RequestId {
+    fn drop(&mut self) {
+        if let Some(client_requests) = &self.registered_in {
+            client_requests.running.lock().remove(self.value.get());
+        }
+    }
+}
+
 impl ClientRequests {
-    /// Registers a request. Fails when there are `max` already, or when its id is in use.
-    pub(super) fn register(&self, id: &RawValue, cancel: &CancellationToken, max: usize) -> Result<(), RpcError> {
+    fn register(&self, id: &RawValue, cancel: &CancellationToken, max: usize) -> Result<(), RpcError> {
         let mut running = self.running.lock();
         if running.len() >= max {
             return Err(RpcError::new(RpcError::INTERNAL, format!("more than {max} requests at once")));
@@ -46,11 +85,6 @@ impl ClientRequests {
         }
         running.insert(id.get().to_owned(), cancel.clone());
         Ok(())
-    }
-
-    /// Frees the id of a request.
-    pub(super) fn unregister(&self, id: &RawValue) {
-        self.running.lock().remove(id.get());
     }
 
     /// Whether no request is in progress.

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use serde_json::{json, value::RawValue};
 use tokio::time::timeout;
 
-use super::{McpPeer, ServiceDescription, request_state::RequestState, shared::ServerShared};
+use super::{McpPeer, ServiceDescription, request::Request, shared::ServerShared};
 use crate::{
     era::{Era, LegacyVersion},
     error::RpcError,
@@ -41,10 +41,10 @@ pub(super) async fn initialize_result(shared: &ServerShared, peer: &Arc<McpPeer>
 }
 
 /// Builds the result of `server/discover`.
-pub(super) async fn discover_result(request: Arc<RequestState>) -> Result<Box<RawValue>, RpcError> {
+pub(super) async fn discover_result(request: Arc<Request>) -> Result<Box<RawValue>, RpcError> {
     let mut result = RawObject::default();
     result.set("supportedVersions", to_raw(&supported_versions())?);
-    describe_service(&request.shared, &request.peer).await?.write_to(&mut result)?;
+    describe_service(request.shared(), request.peer()).await?.write_to(&mut result)?;
     // The description depends on the client's permissions and may change at any time, so it must not be cached.
     result.set("ttlMs", to_raw(&0)?);
     result.set("cacheScope", to_raw("private")?);

@@ -31,10 +31,10 @@ use self::{
 };
 use super::{
     Service,
-    dispatch::IncomingRequest,
     event_buffer::{BufferReader, EventBuffer},
     options::ServerOptions,
     params::RequestParams,
+    request::IncomingRequest,
     shared::ServerShared,
     sink::Sink,
 };

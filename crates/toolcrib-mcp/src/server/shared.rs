@@ -1,19 +1,17 @@
 //! State shared by all requests of one endpoint or byte stream, and the phases of its shutdown.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
-use parking_lot::Mutex;
 use serde_json::{json, value::RawValue};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{McpPeer, Service, options::ServerOptions, request_state::RequestState};
+use super::{
+    McpPeer, Service, options::ServerOptions, subscriptions::ResourceSubscribers, suspended_requests::SuspendedRequests,
+};
 use crate::{era::Era, message::to_raw};
 
 /// Shared state. Shutdown has three phases, each with a token: `draining`, `stopping`, `closing`. A later token never
@@ -23,11 +21,8 @@ pub(super) struct ServerShared {
     pub(super) options: ServerOptions,
     /// `serverInfo` of this server, encoded once.
     pub(super) server_info: Box<RawValue>,
-    /// Requests that wait for answers of their client, with their `requestState`, oldest first.
-    pub(super) suspended: Mutex<Vec<(String, Arc<RequestState>)>>,
-    /// Number of subscriptions per resource URI, on a byte stream, which has one client. Locked while the service is
-    /// called, so that it gets subscribe and unsubscribe of one resource in order.
-    pub(super) resource_subscribers: tokio::sync::Mutex<HashMap<String, usize>>,
+    pub(super) suspended: SuspendedRequests,
+    pub(super) resource_subscribers: ResourceSubscribers,
     /// All tasks of the endpoint or stream. They end at the latest when `closing` fires.
     pub(super) tasks: TaskTracker,
     /// First phase: no new requests; streams and subscriptions end; requests in progress may finish.
@@ -44,10 +39,10 @@ impl ServerShared {
         let server_info = to_raw(&json!({ "name": options.name, "version": options.version })).unwrap_or_default();
         Arc::new(ServerShared {
             service,
-            options,
             server_info,
-            suspended: Mutex::default(),
-            resource_subscribers: tokio::sync::Mutex::default(),
+            suspended: SuspendedRequests::new(&options),
+            options,
+            resource_subscribers: ResourceSubscribers::default(),
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
             stopping: CancellationToken::new(),

@@ -22,10 +22,10 @@ use super::{
     McpPeer, Service,
     change_notifications::send_changes,
     client_requests::ClientRequests,
-    dispatch::{ClientContext, IncomingRequest},
     envelope, handshake,
     options::ServerOptions,
     params::{RequestParams, VERSION_KEY},
+    request::{ClientContext, IncomingRequest},
     shared::ServerShared,
     sink::Sink,
 };

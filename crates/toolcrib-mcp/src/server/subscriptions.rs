@@ -14,8 +14,11 @@ use serde_json::{json, value::RawValue};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ChangeNotification, ClientHandle, McpRequest, change_notifications::encode_change, event_buffer::MessagePriority,
-    handshake, request_state::RequestState,
+    ChangeNotification, ClientHandle, McpRequest,
+    change_notifications::encode_change,
+    event_buffer::MessagePriority,
+    handshake,
+    request::{Request, request_ended_error},
 };
 use crate::{
     error::RpcError,
@@ -80,11 +83,16 @@ impl SubscriptionFilter {
     }
 }
 
+/// Number of subscriptions per resource URI, on a byte stream, which has one client. Locked while the service is called,
+/// so that it gets subscribe and unsubscribe of one resource in order.
+#[derive(Debug, Default)]
+pub(super) struct ResourceSubscribers(tokio::sync::Mutex<HashMap<String, usize>>);
+
 /// RAII guard for the resources of one subscription. It calls the service with `resources/subscribe` and
 /// `resources/unsubscribe`, as a legacy client would, so that the service has one code path; on drop it unsubscribes
 /// from resources that no other subscription of the client needs.
 struct ResourceSubscriptionGuard {
-    request: Arc<RequestState>,
+    request: Arc<Request>,
     /// Resources that the service agreed to watch.
     uris: BTreeSet<String>,
 }
@@ -92,16 +100,16 @@ struct ResourceSubscriptionGuard {
 impl ResourceSubscriptionGuard {
     /// Subscribes to the resources; those that the service rejects are left out. A byte stream counts its subscribers
     /// per resource, because all subscriptions share one peer; a stateless peer has one subscription only.
-    async fn subscribe(request: &Arc<RequestState>, uris: Vec<String>) -> ResourceSubscriptionGuard {
+    async fn subscribe(request: &Arc<Request>, uris: Vec<String>) -> ResourceSubscriptionGuard {
         // Each resource costs a call of the service; those beyond the bound are not acknowledged.
         const MAX_RESOURCES_PER_SUBSCRIPTION: usize = 100;
         let uris: BTreeSet<String> = uris.into_iter().take(MAX_RESOURCES_PER_SUBSCRIPTION).collect();
         let mut guard = ResourceSubscriptionGuard { request: request.clone(), uris: BTreeSet::new() };
-        if request.peer.is_stateless {
+        if request.peer().is_stateless {
             guard.uris = guard.request_resources(uris).await;
             return guard;
         }
-        let mut subscribers = request.shared.resource_subscribers.lock().await;
+        let mut subscribers = request.shared().resource_subscribers.0.lock().await;
         uris.iter().for_each(|uri| *subscribers.entry(uri.clone()).or_default() += 1);
         // If this future is dropped while the service works, the guard releases all of them.
         guard.uris.clone_from(&uris);
@@ -117,7 +125,7 @@ impl ResourceSubscriptionGuard {
     /// Calls the service for all resources concurrently; returns those it accepted.
     async fn request_resources(&self, uris: BTreeSet<String>) -> BTreeSet<String> {
         let requests = uris.into_iter().map(|uri| async move {
-            let cancel = self.request.cancel.clone();
+            let cancel = self.request.cancellation().clone();
             call_service(&self.request, "resources/subscribe", &uri, cancel).await.then_some(uri)
         });
         join_all(requests).await.into_iter().flatten().collect()
@@ -130,15 +138,15 @@ impl Drop for ResourceSubscriptionGuard {
         let uris = std::mem::take(&mut self.uris);
         // A stateless peer disconnects with its subscription, and all peers when the server stops; `on_disconnect` then
         // releases their resources.
-        if request.peer.is_stateless || uris.is_empty() || request.shared.draining.is_cancelled() {
+        if request.peer().is_stateless || uris.is_empty() || request.shared().draining.is_cancelled() {
             return;
         }
-        let closing = request.shared.closing.clone();
-        self.request.shared.tasks.spawn(closing.run_until_cancelled_owned(async move {
-            let mut subscribers = request.shared.resource_subscribers.lock().await;
+        let closing = request.shared().closing.clone();
+        self.request.shared().tasks.spawn(closing.run_until_cancelled_owned(async move {
+            let mut subscribers = request.shared().resource_subscribers.0.lock().await;
             let unused: Vec<&String> = uris.iter().filter(|uri| release_resource(&mut subscribers, uri)).collect();
             // The token of the subscription may have fired already.
-            let cancel = || request.shared.closing.child_token();
+            let cancel = || request.shared().closing.child_token();
             let requests = unused.into_iter().map(|uri| call_service(&request, "resources/unsubscribe", uri, cancel()));
             join_all(requests).await;
         }));
@@ -157,39 +165,39 @@ fn release_resource(subscribers: &mut HashMap<String, usize>, uri: &str) -> bool
 }
 
 /// Calls the service with a legacy subscription request; returns whether it succeeded.
-async fn call_service(state: &Arc<RequestState>, method: &str, uri: &str, cancel: CancellationToken) -> bool {
-    let request = McpRequest {
+async fn call_service(request: &Arc<Request>, method: &str, uri: &str, cancel: CancellationToken) -> bool {
+    let call = McpRequest {
         method: method.to_owned(),
         params: to_raw(&json!({ "uri": uri })).ok(),
-        peer: state.peer.clone(),
+        peer: request.peer().clone(),
         cancel,
-        client: ClientHandle::new(state.clone()),
+        client: ClientHandle::new(request.clone()),
         extensions: http::Extensions::new(),
     };
-    state.shared.service.handle_request(request).await.is_ok()
+    request.shared().service.handle_request(call).await.is_ok()
 }
 
 /// Answers `subscriptions/listen`: acknowledges the filter, then sends changes until either side ends the subscription.
 pub(super) async fn run_subscription(
-    request: Arc<RequestState>,
+    request: Arc<Request>,
     params: Option<Box<RawValue>>,
 ) -> Result<Box<RawValue>, RpcError> {
-    if !request.stream_options.can_stream {
+    if !request.can_stream() {
         return Err(RpcError::new(
             RpcError::INVALID_REQUEST,
             "`subscriptions/listen` needs a client that accepts `text/event-stream`",
         ));
     }
     let filter = SubscriptionFilter::parse(params.as_deref())?;
-    let shared = &request.shared;
-    let peer = &request.peer;
+    let shared = request.shared();
+    let peer = request.peer();
     // Start before the acknowledgement, so that no change after it is missed.
     let mut changes = shared.service.changes(peer);
     let mut filter = filter.restrict_to(&handshake::describe_service(shared, peer).await?.capabilities);
     let uris = std::mem::take(&mut filter.resource_subscriptions);
     let guard = ResourceSubscriptionGuard::subscribe(&request, uris).await;
     filter.resource_subscriptions = guard.uris.iter().cloned().collect();
-    let id = request.channel.lock().id.clone();
+    let id = request.id().ok_or_else(request_ended_error)?;
     let meta = json!({ SUBSCRIPTION_KEY: id });
     let acknowledged = to_raw(&json!({ "notifications": filter, "_meta": meta }))
         .and_then(|params| message::encode_notification("notifications/subscriptions/acknowledged", Some(&params)));
@@ -198,7 +206,7 @@ pub(super) async fn run_subscription(
         let change = tokio::select! {
             biased;
             () = shared.draining.cancelled() => None,
-            () = request.cancel.cancelled() => None,
+            () = request.cancellation().cancelled() => None,
             change = changes.next() => change,
         };
         match change {

@@ -18,10 +18,10 @@ use crate::{
     message::RawObject,
     server::{
         McpPeer,
-        dispatch::ClientContext,
         event_buffer::{EventBuffer, Retention},
         handshake,
         params::RequestParams,
+        request::ClientContext,
     },
 };
 

@@ -21,8 +21,8 @@ use crate::server::{
     McpPeer,
     change_notifications::send_changes,
     client_requests::ClientRequests,
-    dispatch::ClientContext,
     event_buffer::{EventBuffer, Retention},
+    request::ClientContext,
     shared::ServerShared,
     sink::Sink,
 };
