@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use toolcrib_mcp::server::{ChangeNotification, ServerOptions};
 
 use crate::support::{
-    LATEST_LEGACY, MODERN, TestSession, call_message, call_tool, send_initialize, send_modern, test_endpoint,
+    LATEST_LEGACY, MODERN, TestSession, call_message, call_tool, send_initialize, send_initialize_accepting,
+    send_modern, test_endpoint,
 };
 
 #[tokio::test]
@@ -26,6 +27,16 @@ async fn initialize_negotiates_the_version() {
         assert_eq!(result["serverInfo"], json!({ "name": "crib", "version": "9" }));
         assert_eq!(result["instructions"], "be kind");
     }
+}
+
+/// Regression: line breaks in the capabilities of the service split the event.
+#[tokio::test]
+async fn initialize_is_answered_with_one_event_if_only_streams_are_accepted() {
+    let (_service, endpoint) = test_endpoint(ServerOptions::default());
+    let mut response = send_initialize_accepting(&endpoint, LATEST_LEGACY, "text/event-stream").await;
+    assert!(response.is_stream());
+    assert_eq!(response.next_message().await["result"]["capabilities"]["tools"], json!({ "listChanged": true }));
+    assert!(response.next_event().await.is_none());
 }
 
 #[tokio::test]

@@ -92,7 +92,9 @@ pub(crate) struct TestService(pub(crate) Arc<ServiceState>);
 impl Service for TestService {
     fn describe(&self, _: &Arc<McpPeer>) -> BoxFuture<'static, ServiceDescription> {
         let capabilities = json!({ "tools": { "listChanged": true }, "resources": { "subscribe": true } });
-        async move { ServiceDescription { capabilities: to_raw(&capabilities), instructions: Some("be kind".to_owned()) } }.boxed()
+        // With line breaks, which a service may leave between the tokens of raw JSON.
+        let capabilities = RawValue::from_string(format!("{capabilities:#}")).unwrap();
+        async move { ServiceDescription { capabilities, instructions: Some("be kind".to_owned()) } }.boxed()
     }
 
     fn handle_request(&self, request: McpRequest) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>> {
@@ -357,8 +359,12 @@ pub(crate) fn call_message(id: u64, tool: &str) -> Value {
 }
 
 pub(crate) async fn send_initialize(endpoint: &McpEndpoint, version: &str) -> TestResponse {
+    send_initialize_accepting(endpoint, version, ACCEPT_BOTH.1).await
+}
+
+pub(crate) async fn send_initialize_accepting(endpoint: &McpEndpoint, version: &str, accept: &str) -> TestResponse {
     let params = json!({ "protocolVersion": version, "capabilities": { "elicitation": {} },
         "clientInfo": { "name": "raw", "version": "1" } });
     let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
-    send_http(endpoint, "POST", &[ACCEPT_BOTH, JSON_CONTENT], body.to_string()).await
+    send_http(endpoint, "POST", &[("accept", accept), JSON_CONTENT], body.to_string()).await
 }

@@ -16,6 +16,7 @@
 //! An id is the number of the stream within its session and that of the message within the stream.
 
 use std::{
+    borrow::Cow,
     convert::Infallible,
     pin::Pin,
     task::{Context, Poll},
@@ -76,6 +77,11 @@ impl EndpointBody {
         EndpointBody(BodyContent::Full(bytes.into()))
     }
 
+    /// An event stream that consists of one message.
+    pub(super) fn single_event(text: &str) -> EndpointBody {
+        EndpointBody::full(format!("data: {}\n\n", replace_line_breaks(text.into())))
+    }
+
     /// An event stream. `first` is a message that was read already.
     pub(super) fn events(
         reader: BufferReader,
@@ -113,9 +119,7 @@ impl EventStreamBody {
     /// Encodes one message as an event.
     fn encode_event(&mut self, message: &BufferedMessage) -> String {
         self.is_finished = message.response_kind.is_some();
-        let text = String::from_utf8_lossy(&message.text);
-        // Raw JSON may contain line breaks between tokens (never inside them); a space is equivalent there.
-        let text = if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ").into() } else { text };
+        let text = replace_line_breaks(String::from_utf8_lossy(&message.text));
         match self.ids {
             EventIds::None => format!("data: {text}\n\n"),
             EventIds::Each | EventIds::WithPriming => {
@@ -144,6 +148,12 @@ impl EventStreamBody {
         }
         Poll::Pending
     }
+}
+
+/// Makes a message fit into one `data` field. Raw JSON may contain line breaks between tokens (never inside them); a
+/// space is equivalent there.
+fn replace_line_breaks(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ").into() } else { text }
 }
 
 impl http_body::Body for EndpointBody {

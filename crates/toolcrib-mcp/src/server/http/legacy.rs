@@ -46,8 +46,8 @@ impl McpEndpoint {
         let mut response = if accepts.json {
             response::json_response(StatusCode::OK, text)
         } else {
-            // A client that accepts event streams only: the whole stream is one event.
-            response::event_stream_response(EndpointBody::full(format!("data: {text}\n\n")))
+            // A client that accepts event streams only.
+            response::event_stream_response(EndpointBody::single_event(&text))
         };
         if let Ok(session) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert(SESSION_HEADER, session);
