@@ -38,9 +38,12 @@ impl ActiveServerRequests {
     /// Registers a request; `None` when there are too many or its id is in use.
     fn begin(&self, id: &str) -> Option<CancellationToken> {
         let mut active = self.0.lock();
+        if active.len() >= MAX_CONCURRENT_SERVER_REQUESTS || active.contains_key(id) {
+            return None;
+        }
         let cancel = CancellationToken::new();
-        (active.len() < MAX_CONCURRENT_SERVER_REQUESTS && active.insert(id.to_owned(), cancel.clone()).is_none())
-            .then_some(cancel)
+        active.insert(id.to_owned(), cancel.clone());
+        Some(cancel)
     }
 }
 
@@ -129,4 +132,19 @@ pub(crate) async fn call_handler(
 /// The error for a request that no handler answers.
 pub(crate) fn method_not_found(method: &str) -> RpcError {
     RpcError::new(RpcError::METHOD_NOT_FOUND, format!("this client does not answer `{method}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: the duplicate replaced the token of the first request, which could not be cancelled any more.
+    #[test]
+    fn a_duplicate_id_is_rejected_and_the_first_request_can_be_cancelled() {
+        let active = ActiveServerRequests::default();
+        let first = active.begin("1").unwrap();
+        assert!(active.begin("1").is_none());
+        active.cancel("1");
+        assert!(first.is_cancelled());
+    }
 }
