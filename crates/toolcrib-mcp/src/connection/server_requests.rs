@@ -30,7 +30,9 @@ pub(super) struct ActiveServerRequests(Mutex<HashMap<String, CancellationToken>>
 impl ActiveServerRequests {
     /// Cancels the handler of a request that the server cancelled.
     pub(super) fn cancel(&self, id: &str) {
-        if let Some(cancel) = self.0.lock().remove(id) {
+        let mut active = self.0.lock();
+        if let Some(cancel) = active.remove(id) {
+            // Under the lock, so that `finish` sees either both or neither.
             cancel.cancel();
         }
     }
@@ -44,6 +46,15 @@ impl ActiveServerRequests {
         let cancel = CancellationToken::new();
         active.insert(id.to_owned(), cancel.clone());
         Some(cancel)
+    }
+
+    /// Removes a request. After its cancellation the entry is gone, and another one may belong to a new request that
+    /// uses the id again.
+    fn finish(&self, id: &str, cancel: &CancellationToken) {
+        let mut active = self.0.lock();
+        if !cancel.is_cancelled() {
+            active.remove(id);
+        }
     }
 }
 
@@ -73,7 +84,7 @@ impl WireConnection {
             let responding = connection.respond_to_server(&id, request, handler);
             // A cancelled request gets no response.
             let _ = cancel.run_until_cancelled(responding).await;
-            connection.server_requests.0.lock().remove(id.get());
+            connection.server_requests.finish(id.get(), &cancel);
         });
     }
 
@@ -146,5 +157,17 @@ mod tests {
         assert!(active.begin("1").is_none());
         active.cancel("1");
         assert!(first.is_cancelled());
+    }
+
+    /// Regression: the end of a cancelled request removed the entry of a later one with its id.
+    #[test]
+    fn the_id_of_a_cancelled_request_can_be_used_again() {
+        let active = ActiveServerRequests::default();
+        let first = active.begin("1").unwrap();
+        active.cancel("1");
+        let second = active.begin("1").unwrap();
+        active.finish("1", &first);
+        active.cancel("1");
+        assert!(second.is_cancelled());
     }
 }
