@@ -71,7 +71,9 @@ pub(super) struct ClientContext {
     pub(super) is_one_shot: bool,
 }
 
-/// A request, shared by its task, the handles that the service holds, and the table of suspended requests.
+/// A request, shared by its task, the handles that the service holds, and the table of suspended requests. It has more
+/// than twenty methods: all transitions, which belong into one place, and getters, because no other file may change its
+/// fields.
 #[derive(Debug)]
 pub(super) struct Request {
     shared: Arc<ServerShared>,
