@@ -63,12 +63,11 @@ async fn only_the_sources_own_timeout_counts_against_it() {
     let server = LoopbackServer::start(|_, _| ServerReply::NeverReply).await;
     let short = Duration::from_millis(50);
     let settings = SourceSettings { call_timeout: Some(short), ..SourceSettings::default() };
-    for (connector, expected) in [
-        (connector(OpenApiSource::default()), "inconclusive"),
-        (connector_with(OpenApiSource::default(), settings), "timed out"),
+    for (connector, deadline, expected) in [
+        (connector(OpenApiSource::default()), CallDeadline::after(short), "inconclusive"),
+        (connector_with(OpenApiSource::default(), settings), CallDeadline::for_source(short, Duration::ZERO), "timed out"),
     ] {
         let execution = ExecutionMode::SyncHttp(operation("GET", &server.url, "/p"));
-        let deadline = CallDeadline::after(short).compared_with(connector.source.settings.call_timeout());
         let call = ToolCall { deadline, ..build_call(execution, &json!({}), CallContext::default()) };
         let (kind, code, message) = failure_parts(connector.call(&call).await);
         assert_eq!((kind, code), (expected, Code::ToolExecutionFailed));
