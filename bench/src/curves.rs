@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use toolcrib::Caller;
 use toolcrib::catalog::render::Format;
 use toolcrib::catalog::{Catalog, CatalogSource, Segment, SourceOptions, View};
 use toolcrib::core::fingerprint::Fingerprint;
@@ -118,9 +117,7 @@ fn measure_points(offered: &[Box<RawValue>], size: usize) -> Result<Vec<CurvePoi
     let parts: Vec<Vec<Arc<CatalogSource>>> = lists.iter().map(|list| build_sources(list)).collect::<Result<_>>()?;
     let build = || parts.iter().map(|parts| Catalog::build(1, parts.clone())).collect::<Vec<_>>();
     points.push(per_tool("catalogue: build from segments", best_time(build)));
-    let caller = Caller { name: "bench".into() };
-    let views: Vec<View> =
-        build().into_iter().map(|catalog| View { catalog: Arc::new(catalog), caller: caller.clone() }).collect();
+    let views: Vec<View> = build().into_iter().map(|catalog| View { catalog: Arc::new(catalog) }).collect();
     let render = || views.iter().map(|view| view.render(Format::Json)).collect::<Vec<_>>();
     points.push(per_tool("render: json", best_time(render)));
 

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcrib::{Caller, Registry, RegistryOptions};
+use toolcrib::{Principal, Registry, RegistryOptions};
 
 use crate::Result;
 use crate::measure::{median, ratio};
@@ -52,7 +52,7 @@ async fn time_registry_calls() -> Result<Duration> {
     let registry =
         Registry::open(parse_config(&[("scripted".to_owned(), scripted_command(&[]))])?, RegistryOptions::default())
             .await?;
-    let caller = Caller { name: "bench".into() };
+    let caller = Principal::local("bench");
     let call = async || registry.call("scripted__echo", call_arguments()).caller(caller.clone()).await;
     // The first call discovers and connects.
     call().await?;

@@ -32,7 +32,7 @@ use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::{Rule, Rules, Verdict};
 use toolcrib_core::source::{OnConflict, Source, SourceId};
 use toolcrib_core::tool::SEPARATOR;
-pub use view::{Caller, ToolRef, ToolStatus, View};
+pub use view::{ToolRef, ToolStatus, View};
 
 /// Immutable snapshot of all enabled sources and their tools.
 #[derive(Debug, Default)]

@@ -13,6 +13,5 @@ pub mod summary;
 pub mod tokens;
 
 pub use catalog::{
-    CallSpec, Caller, Catalog, CatalogSource, Essentials, Segment, SegmentEntry, SourceOptions, ToolRef, ToolStatus,
-    View,
+    CallSpec, Catalog, CatalogSource, Essentials, Segment, SegmentEntry, SourceOptions, ToolRef, ToolStatus, View,
 };

@@ -19,7 +19,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use toolcrib::catalog::Caller;
+use toolcrib::Principal;
 use toolcrib::config_file::{self, LoadedConfig, ProjectFile};
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Actor;
@@ -167,8 +167,8 @@ impl CliSession {
     }
 
     /// The caller under which commands see and call tools.
-    pub(crate) fn caller() -> Caller {
-        Caller { name: "cli".into() }
+    pub(crate) fn caller() -> Principal {
+        Principal::local("cli")
     }
 
     /// The actor recorded in the journal for changes made by commands.

@@ -30,6 +30,8 @@ pub mod freshness;
 
 pub mod access;
 
+pub mod principal;
+
 // Helpers without a notion of tools, used by most modules above.
 pub mod error;
 pub mod fingerprint;

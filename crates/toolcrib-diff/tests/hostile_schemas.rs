@@ -11,7 +11,7 @@ use toolcrib_catalog::outline;
 use toolcrib_catalog::render::Format;
 use toolcrib_catalog::search::Query;
 use toolcrib_catalog::summary::SummaryBudget;
-use toolcrib_catalog::{Caller, Catalog, CatalogSource, Segment, SourceOptions, View};
+use toolcrib_catalog::{Catalog, CatalogSource, Segment, SourceOptions, View};
 use toolcrib_core::delta::ChangeClass;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Origin, SourceState};
@@ -294,7 +294,7 @@ fn build_view(schemas: &[NamedSchema]) -> View {
     let segment = Arc::new(Segment::with_prefix(Arc::new(manifest)));
     let part =
         CatalogSource::new(segment, Arc::new(state), SourceOptions { kind: "mcp".into(), ..SourceOptions::default() });
-    View { catalog: Arc::new(Catalog::build(1, vec![Arc::new(part)])), caller: Caller { name: "test".into() } }
+    View { catalog: Arc::new(Catalog::build(1, vec![Arc::new(part)])) }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Authentication and authorization. A token, a console session or being a local process gives a request a role; every
-//! route states the [`Permission`] that it requires. Handlers find the [`Principal`] in the request's extensions.
+//! route states the [`Permission`] that it requires. Handlers find the [`AuthenticatedClient`] in the request's extensions.
 //!
 //! Credentials are tried in this order, and the first kind that is present decides:
 //! 1. `Authorization: Bearer`: the administrator's token (`admin.token`) or a stored one. An invalid token is an error,
@@ -46,7 +46,7 @@ use sessions::{ConsoleSessions, Credential};
 
 /// The authenticated client of a request, inserted into the request's extensions by [`authorize()`].
 #[derive(Debug, Clone)]
-pub(crate) struct Principal {
+pub(crate) struct AuthenticatedClient {
     /// Name for logs, policies and the journal: `local`, `admin`, or the name of a token.
     pub(crate) name: String,
     pub(crate) role: Role,
@@ -156,7 +156,12 @@ impl Authenticator {
     /// Authenticates a request by its headers and locality. Returns `None` for a request without credentials that is
     /// not local either, and an error for credentials that are malformed, unknown, revoked or expired. A token takes
     /// precedence over a cookie: a program that sends one means it, and needs no CSRF token.
-    fn authenticate(&self, registry: &Registry, headers: &HeaderMap, locality: Locality) -> Result<Option<Principal>> {
+    fn authenticate(
+        &self,
+        registry: &Registry,
+        headers: &HeaderMap,
+        locality: Locality,
+    ) -> Result<Option<AuthenticatedClient>> {
         if headers.contains_key(header::AUTHORIZATION) {
             let credential = self.verify_token(registry, bearer_token(headers)?)?;
             return Ok(resolve_principal(registry, &credential, None, locality));
@@ -178,7 +183,12 @@ impl Authenticator {
 
     /// Authenticates the headers of an earlier request again. Unlike [`Authenticator::authenticate`] it does not count a
     /// token that became invalid as a failed attempt.
-    fn reauthenticate(&self, registry: &Registry, headers: &HeaderMap, locality: Locality) -> Option<Principal> {
+    fn reauthenticate(
+        &self,
+        registry: &Registry,
+        headers: &HeaderMap,
+        locality: Locality,
+    ) -> Option<AuthenticatedClient> {
         if headers.contains_key(header::AUTHORIZATION) {
             let credential = self.find_credential(registry, bearer_token(headers).ok()?)?;
             return resolve_principal(registry, &credential, None, locality);
@@ -193,9 +203,9 @@ impl Authenticator {
         registry: &Registry,
         headers: &HeaderMap,
         locality: Locality,
-    ) -> Option<Principal> {
+    ) -> Option<AuthenticatedClient> {
         self.authenticate_session(registry, headers, locality).or_else(|| {
-            (locality == Locality::Local).then(|| Principal {
+            (locality == Locality::Local).then(|| AuthenticatedClient {
                 name: "local".into(),
                 role: Role::Agent,
                 is_local: true,
@@ -206,7 +216,12 @@ impl Authenticator {
     }
 
     /// Returns `None` for an expired session and for one of an earlier process. Ends a session whose token is gone.
-    fn authenticate_session(&self, registry: &Registry, headers: &HeaderMap, locality: Locality) -> Option<Principal> {
+    fn authenticate_session(
+        &self,
+        registry: &Registry,
+        headers: &HeaderMap,
+        locality: Locality,
+    ) -> Option<AuthenticatedClient> {
         let id = cookie::session_id(self.address, headers)?;
         let (credential, csrf) = self.sessions.find(id, registry.now())?;
         let principal = resolve_principal(registry, &credential, Some(csrf), locality);
@@ -249,16 +264,20 @@ fn resolve_principal(
     credential: &Credential,
     csrf: Option<Arc<str>>,
     locality: Locality,
-) -> Option<Principal> {
+) -> Option<AuthenticatedClient> {
     let is_local = locality == Locality::Local;
     match credential {
-        Credential::Admin => {
-            Some(Principal { name: "admin".into(), role: Role::Admin, is_local, identity: "admin".into(), csrf })
-        }
+        Credential::Admin => Some(AuthenticatedClient {
+            name: "admin".into(),
+            role: Role::Admin,
+            is_local,
+            identity: "admin".into(),
+            csrf,
+        }),
         Credential::Token(id) => {
             registry.tokens().ensure_reliable().ok()?;
             let token = registry.tokens().find_by_id(id).filter(|token| !token.expired)?;
-            Some(Principal { name: token.name, role: token.role, is_local, identity: token.id.into(), csrf })
+            Some(AuthenticatedClient { name: token.name, role: token.role, is_local, identity: token.id.into(), csrf })
         }
     }
 }

@@ -41,7 +41,7 @@ use maud::{Markup, html};
 
 pub(crate) use error_page::not_found;
 
-use crate::auth::{Permission, Principal, authorize};
+use crate::auth::{AuthenticatedClient, Permission, authorize};
 use crate::state::AppState;
 
 /// Builds the router of all pages and form actions. Reading needs [`Permission::Read`], refreshing and calling
@@ -72,6 +72,6 @@ pub(crate) fn plain_page(title: &str, content: Markup) -> Markup {
 }
 
 /// Renders the hidden CSRF field of a form; empty without a session. Every form that changes something needs it.
-fn csrf_field(principal: &Principal) -> Markup {
+fn csrf_field(principal: &AuthenticatedClient) -> Markup {
     html! { @if let Some(csrf) = &principal.csrf { input type="hidden" name="csrf" value=(csrf); } }
 }

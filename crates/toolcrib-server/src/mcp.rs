@@ -33,7 +33,7 @@ use tokio::sync::watch;
 use toolcrib::call::ClientId;
 use toolcrib::config::{Expose, ExposeMode};
 use toolcrib::core::text::sanitize_truncated;
-use toolcrib::{Caller, Registry};
+use toolcrib::{Principal, Registry};
 use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::{ChangeNotification, McpPeer, McpRequest, Service, ServiceDescription};
 
@@ -202,13 +202,14 @@ fn requested_mode(query: &str) -> Option<ExposeMode> {
 }
 
 /// Returns the caller for policies and logs: named by the token of the request, else by the client's own name.
-fn request_caller(request: &McpRequest) -> Caller {
-    let principal = request.extensions.get::<auth::Principal>().filter(|principal| principal.is_authenticated());
+fn request_caller(request: &McpRequest) -> Principal {
+    let principal =
+        request.extensions.get::<auth::AuthenticatedClient>().filter(|principal| principal.is_authenticated());
     let name = match (principal, request.peer.name.as_deref()) {
         (Some(principal), _) => format!("token:{}", principal.name),
         // The client's own name is unverified and must not pass for that of a token.
         (None, Some(name)) if !name.starts_with("token:") => sanitize_truncated(name, 80),
         (None, Some(_) | None) => "mcp".into(),
     };
-    Caller { name }
+    Principal::local(name)
 }

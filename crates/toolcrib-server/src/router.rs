@@ -22,7 +22,7 @@ use toolcrib::config::ExposeMode;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib_mcp::server::SessionOwner;
 
-use crate::auth::{Permission, Principal, accepts_html, authorize};
+use crate::auth::{AuthenticatedClient, Permission, accepts_html, authorize};
 use crate::middleware::RouterService;
 use crate::rest::{ApiError, error_response, read_body, stopping_error};
 use crate::state::AppState;
@@ -55,7 +55,7 @@ async fn handle_mcp(State(app): State<AppState>, request: Request) -> Response {
     }
     let (mut parts, body) = request.into_parts();
     // The endpoint compares it with the principal that opened the session, so that a leaked session id is useless.
-    let owner = parts.extensions.get::<Principal>().map(|principal| SessionOwner(principal.identity.clone()));
+    let owner = parts.extensions.get::<AuthenticatedClient>().map(|principal| SessionOwner(principal.identity.clone()));
     if let Some(owner) = owner {
         parts.extensions.insert(owner);
     }

@@ -9,7 +9,7 @@ use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
 use toolcrib::catalog::render::Format;
 use toolcrib::config::{Config, ConfigDialect, Syntax};
 use toolcrib::registry::ToolFilter;
-use toolcrib::{Caller, Registry, RegistryOptions, Result};
+use toolcrib::{Principal, Registry, RegistryOptions, Result};
 
 /// One source works, the other cannot be started: its failure does not affect the first.
 const CONFIG: &str = r#"
@@ -42,7 +42,7 @@ async fn run() -> Result<()> {
 
     // Discovers sources that were never discovered. A failing source is in `sources()` with its error.
     registry.tools(ToolFilter::default()).await?;
-    let caller = Caller { name: "example".into() };
+    let caller = Principal::local("example");
     let view = registry.view(&caller);
     let tools: Value = serde_json::from_str(&view.render(Format::Anthropic)?).unwrap_or_default();
     let mut messages = vec![
@@ -66,7 +66,7 @@ async fn run() -> Result<()> {
 }
 
 /// Returns one line per source: the number of its tools, or why it is not available.
-fn summarize_sources(registry: &Registry, caller: &Caller) -> String {
+fn summarize_sources(registry: &Registry, caller: &Principal) -> String {
     let names = registry.view(caller).by_source();
     let mut lines: Vec<String> = names.iter().map(|(id, tools)| format!("{id}: {} tools", tools.len())).collect();
     for source in registry.sources().list() {
@@ -78,7 +78,7 @@ fn summarize_sources(registry: &Registry, caller: &Caller) -> String {
 }
 
 /// Calls the tool of a `tool_use` block. Errors become results too, because every `tool_use` needs a `tool_result`.
-async fn run_tool_use(registry: &Registry, caller: &Caller, block: &Value) -> Value {
+async fn run_tool_use(registry: &Registry, caller: &Principal, block: &Value) -> Value {
     let name = block["name"].as_str().unwrap_or_default();
     let result = registry.call(name, block["input"].clone()).caller(caller.clone()).await;
     let (content, is_error) = match result {

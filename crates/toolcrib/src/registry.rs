@@ -39,8 +39,9 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio_util::sync::DropGuard;
-use toolcrib_catalog::{Caller, Catalog, View};
+use toolcrib_catalog::{Catalog, View};
 use toolcrib_core::inventory::{Actor, Command, Inventory};
+use toolcrib_core::principal::Principal;
 use toolcrib_core::{Result, Timestamp};
 
 use crate::builtin::{BuiltinDefinition, BuiltinHandler};
@@ -101,9 +102,9 @@ impl Registry {
         self.state.snapshot().inventory.clone()
     }
 
-    /// Returns the current catalogue as `caller` may see it.
-    pub fn view(&self, caller: &Caller) -> View {
-        View { catalog: self.catalog(), caller: caller.clone() }
+    /// Returns the current catalogue as a principal may see it. Every principal may see every tool.
+    pub fn view(&self, _principal: &Principal) -> View {
+        View { catalog: self.catalog() }
     }
 
     /// Executes a command and returns the version of the journal afterwards. A command that changes nothing succeeds

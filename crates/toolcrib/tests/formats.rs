@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolcrib::SourceId;
 use toolcrib::catalog::render::Format;
-use toolcrib::catalog::{Caller, Catalog, CatalogSource, Segment, SourceOptions, View};
+use toolcrib::catalog::{Catalog, CatalogSource, Segment, SourceOptions, View};
 use toolcrib::core::inventory::{Actor, Event, Inventory, Origin, Record};
 use toolcrib::core::manifest::{Manifest, PackedManifest, SkippedTool, ToolLimits};
 use toolcrib::core::time::Timestamp;
@@ -76,7 +76,7 @@ fn recorded_view() -> Option<View> {
         catalog_source(&format!("s{number}"), &recording.tools.iter().map(raw).collect::<Vec<_>>())
     });
     let catalog = Arc::new(Catalog::build(1, sources.collect()));
-    Some(View { catalog, caller: Caller { name: "test".into() } })
+    Some(View { catalog })
 }
 
 /// Builds the catalogue entry of one source.

@@ -46,7 +46,7 @@ fn catalog_source(source: &str, builtin: bool, tools: &[&str], rules: &[(&str, V
 }
 
 fn build_view(sources: Vec<Arc<CatalogSource>>) -> View {
-    View { catalog: Arc::new(Catalog::build(1, sources)), caller: Caller { name: "test".into() } }
+    View { catalog: Arc::new(Catalog::build(1, sources)) }
 }
 
 fn offered_names(view: &View) -> Vec<&str> {

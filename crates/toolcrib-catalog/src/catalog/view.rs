@@ -22,25 +22,11 @@ use toolcrib_core::tool::{Tool, ToolId, ToolName};
 
 use super::{CallSpec, Catalog, CatalogSource, PositionedSource, SegmentEntry};
 
-/// Identity of a client that reads the catalogue or calls tools.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Caller {
-    /// Name in logs and in records of calls.
-    pub name: String,
-}
-
-impl From<&str> for Caller {
-    fn from(name: &str) -> Caller {
-        Caller { name: name.to_owned() }
-    }
-}
-
 /// A catalogue as seen by one caller. Holds its own reference to the catalogue, so that a reader sees one state however
 /// long it takes.
 #[derive(Debug, Clone)]
 pub struct View {
     pub catalog: Arc<Catalog>,
-    pub caller: Caller,
 }
 
 /// Reference to a tool in a catalogue. Cheap to copy; parses nothing.

@@ -9,7 +9,7 @@ use toolcrib_core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib_core::policy::{Rule, Rules, Verdict};
 
 use super::*;
-use crate::{Caller, Catalog, CatalogSource, Segment, SourceOptions};
+use crate::{Catalog, CatalogSource, Segment, SourceOptions};
 
 struct TestSource {
     source: &'static str,
@@ -56,7 +56,7 @@ fn build_source(source: TestSource) -> Arc<CatalogSource> {
 
 fn build_view(sources: Vec<TestSource>) -> View {
     let catalog = Catalog::build(1, sources.into_iter().map(build_source).collect());
-    View { catalog: Arc::new(catalog), caller: Caller { name: "test".into() } }
+    View { catalog: Arc::new(catalog) }
 }
 
 fn sample_view() -> View {

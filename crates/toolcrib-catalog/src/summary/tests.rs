@@ -8,7 +8,7 @@ use toolcrib_core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib_core::time::Timestamp;
 
 use super::*;
-use crate::{Caller, Catalog, CatalogSource, Segment, SourceOptions};
+use crate::{Catalog, CatalogSource, Segment, SourceOptions};
 
 fn catalog_source(source: &str, tools: &[String], options: SourceOptions) -> Arc<CatalogSource> {
     let id = SourceId::parse(source).unwrap();
@@ -43,7 +43,7 @@ fn plain_source(source: &str, tools: &[&str]) -> Arc<CatalogSource> {
 fn build_view(sources: Vec<Arc<CatalogSource>>, essential: &[&str]) -> View {
     let globs = essential.iter().map(|&glob| glob.to_owned()).collect();
     let catalog = Catalog::build(1, sources).with_essential(globs);
-    View { catalog: Arc::new(catalog), caller: Caller { name: "test".into() } }
+    View { catalog: Arc::new(catalog) }
 }
 
 /// View of a number of sources with a number of tools each, with names of a given length.

@@ -7,7 +7,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::Notify;
 use toolcrib::catalog::summary::{Summary, SummaryBudget};
 use toolcrib::core::fingerprint::Fingerprint;
-use toolcrib::{Caller, Registry};
+use toolcrib::{Principal, Registry};
 
 /// Cache of the last count.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl TokenCosts {
     pub(super) async fn count_on_request(&self, registry: &Registry) {
         loop {
             self.count_requested.notified().await;
-            let view = registry.view(&Caller { name: "console".into() });
+            let view = registry.view(&Principal::local("console"));
             let hash = view.catalog.hash();
             if self.cached.load().as_ref().is_some_and(|cached| cached.0 == hash) {
                 continue;

@@ -16,7 +16,7 @@ use futures_util::StreamExt;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::{Code, Error, Result};
 
-use super::{ConnectionPeer, Locality, Permission, Principal, login};
+use super::{AuthenticatedClient, ConnectionPeer, Locality, Permission, login};
 use crate::rest::{ApiError, read_body};
 use crate::state::AppState;
 
@@ -24,7 +24,7 @@ use crate::state::AppState;
 /// configuration trigger the check at once. An expired token can therefore read events for this long at most.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Middleware that runs the handler only for clients with the required permission. Inserts the [`Principal`] into the
+/// Middleware that runs the handler only for clients with the required permission. Inserts the [`AuthenticatedClient`] into the
 /// request's extensions; on public routes it may be missing.
 pub(crate) async fn authorize(
     State((app, required)): State<(AppState, Permission)>,
@@ -146,7 +146,7 @@ fn check_access(
     headers: &HeaderMap,
     required: Permission,
     locality: Locality,
-) -> Result<Option<Principal>> {
+) -> Result<Option<AuthenticatedClient>> {
     let principal = app.auth.authenticate(&app.registry, headers, locality);
     // Public routes ignore invalid credentials.
     let Some(min_role) = required.min_role() else { return Ok(principal.ok().flatten()) };
@@ -173,7 +173,7 @@ fn check_access(
     }
 }
 
-impl Principal {
+impl AuthenticatedClient {
     /// True when the request carried a token or a session cookie, and was not authenticated by locality alone.
     fn has_credentials(&self, headers: &HeaderMap) -> bool {
         self.csrf.is_some() || headers.contains_key(header::AUTHORIZATION)
@@ -221,7 +221,7 @@ fn is_browser_request(request: &Request) -> bool {
 /// Requires the CSRF token of the session, in `X-CSRF-Token` or in the form field `csrf`. A browser sends the session
 /// cookie with requests that other sites provoke; only pages of the console know the token. Returns the request with its
 /// body, which may have been read.
-async fn check_csrf(principal: &Principal, request: Request) -> Result<Request, Response> {
+async fn check_csrf(principal: &AuthenticatedClient, request: Request) -> Result<Request, Response> {
     // Digests are compared instead of the tokens, so that the time taken tells nothing about the token.
     let expected = principal.csrf.as_deref().map(Fingerprint::digest);
     let is_expected = |token: &[u8]| Some(Fingerprint::digest(token)) == expected;

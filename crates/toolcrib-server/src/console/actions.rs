@@ -14,14 +14,14 @@ use toolcrib::{Code, Error, Refresh, Result, Trace};
 use super::activity_list::tool_path;
 use super::add_form;
 use super::form_data::FormData;
-use crate::auth::Principal;
+use crate::auth::AuthenticatedClient;
 use crate::rest::{ApiError, declare_source, find_source_id, remove_source};
 use crate::state::AppState;
 
 /// Declares a source and discovers it. If the discovery fails, the source stays and its page shows the error.
 pub(super) async fn add_source(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     trace: Option<Extension<Trace>>,
     form_data: FormData,
 ) -> Result<Redirect, ApiError> {
@@ -51,7 +51,7 @@ pub(super) async fn refresh_source(State(app): State<AppState>, Path(id): Path<S
 /// Enables, disables or removes a source.
 pub(super) async fn change_source(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     Path((id, action)): Path<(String, String)>,
 ) -> Result<Redirect, ApiError> {
     let id = find_source_id(&app.registry, &id)?;
@@ -69,7 +69,7 @@ pub(super) async fn change_source(
 /// Enables or disables a tool.
 pub(super) async fn change_tool(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     Path((name, action)): Path<(String, String)>,
 ) -> Result<Redirect, ApiError> {
     let target = app.registry.sources().tool_target(&name)?;

@@ -10,7 +10,7 @@ use super::chart;
 use super::page::{NavItem, PageContext};
 use super::text::now;
 use crate::activity::{ActivityEntry, ActivityEvent};
-use crate::auth::Principal;
+use crate::auth::AuthenticatedClient;
 use crate::state::AppState;
 
 /// Entries on the page, after filtering; the server remembers more.
@@ -27,7 +27,7 @@ const KIND_OPTIONS: [(&str, &str); 5] = [
 /// Renders the page.
 pub(super) async fn show(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     RawQuery(query): RawQuery,
 ) -> Markup {
     let context = PageContext { app: &app, principal: &principal };

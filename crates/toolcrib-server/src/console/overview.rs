@@ -16,7 +16,7 @@ use super::text::{
     format_count, format_number, format_percent, now, source_kind, source_state, state_badge, time_ago_or,
 };
 use super::{alerts, chart};
-use crate::auth::Principal;
+use crate::auth::AuthenticatedClient;
 use crate::state::AppState;
 
 /// Maximum number of sources in the chart of discovery durations.
@@ -29,7 +29,7 @@ const MAX_SOURCE_ROWS: usize = 30;
 const MAX_RECENT_ENTRIES: usize = 8;
 
 /// Renders the page.
-pub(super) async fn show(State(app): State<AppState>, Extension(principal): Extension<Principal>) -> Markup {
+pub(super) async fn show(State(app): State<AppState>, Extension(principal): Extension<AuthenticatedClient>) -> Markup {
     let context = PageContext { app: &app, principal: &principal };
     let sources = app.registry.sources().list();
     let content = if sources.is_empty() { render_welcome() } else { render_overview(&context, &sources) };

@@ -4,14 +4,14 @@
 //! stream, and the region in which it announces the outcome of an action to screen readers.
 
 use maud::{DOCTYPE, Markup, html};
-use toolcrib::Caller;
+use toolcrib::Principal;
 use toolcrib::catalog::View;
 
 use super::alerts;
 use super::assets::{LOGO, SCRIPT, STYLE};
 use super::csrf_field;
 use super::text::format_number;
-use crate::auth::{Permission, Principal};
+use crate::auth::{AuthenticatedClient, Permission};
 use crate::state::AppState;
 
 /// Entries of the navigation.
@@ -29,7 +29,7 @@ pub(super) struct PageContext<'a> {
     /// The state of the server.
     pub(super) app: &'a AppState,
     /// Decides which actions a page offers.
-    pub(super) principal: &'a Principal,
+    pub(super) principal: &'a AuthenticatedClient,
 }
 
 impl PageContext<'_> {
@@ -40,7 +40,7 @@ impl PageContext<'_> {
 
     /// Returns the view of the catalogue that all pages use, so that their counts agree.
     pub(super) fn catalog_view(&self) -> View {
-        self.app.registry.view(&Caller { name: "console".into() })
+        self.app.registry.view(&Principal::local("console"))
     }
 
     /// Renders a complete page. `title` may come from a source; maud escapes it.

@@ -12,7 +12,7 @@ use toolcrib::core::text::{sanitize, sanitize_truncated};
 use toolcrib::core::time::format_duration;
 use toolcrib::registry::{ConnectionState, SourceView};
 use toolcrib::store::DiscoveryCheck;
-use toolcrib::{Caller, Error, SourceId};
+use toolcrib::{Error, Principal, SourceId};
 
 use super::activity_list::{render_entries, tool_path};
 use super::history::render_code_spans;
@@ -21,7 +21,7 @@ use super::sources::{render_actions, source_location};
 use super::text::{Tone, format_count, format_millis, format_number, source_kind, source_state, state_badge, time_ago};
 use super::{alerts, history};
 use crate::activity::ActivityEvent;
-use crate::auth::Principal;
+use crate::auth::AuthenticatedClient;
 use crate::rest::ApiError;
 use crate::state::AppState;
 
@@ -35,7 +35,7 @@ const MAX_ENTRIES_SHOWN: usize = 10;
 /// Renders the page.
 pub(super) async fn show(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     Path(id): Path<String>,
 ) -> Result<Markup, ApiError> {
     let context = PageContext { app: &app, principal: &principal };
@@ -192,7 +192,7 @@ fn empty_reason(source: &SourceView) -> &'static str {
 
 /// Renders the first tools of a source, with a link to all of them.
 fn render_tools(app: &AppState, source: &SourceView) -> Markup {
-    let view = app.registry.view(&Caller { name: "console".into() });
+    let view = app.registry.view(&Principal::local("console"));
     let all: Vec<_> = view.listed_tools().filter(|tool| *tool.source() == source.id).collect();
     let shown = &all[..all.len().min(MAX_TOOLS_SHOWN)];
     html! {

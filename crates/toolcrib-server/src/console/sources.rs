@@ -11,11 +11,11 @@ use super::history::render_code_spans;
 use super::page::{NavItem, PageContext};
 use super::text::{format_number, source_kind, source_state, state_badge, time_ago_or};
 use super::{add_form, csrf_field};
-use crate::auth::{Permission, Principal};
+use crate::auth::{AuthenticatedClient, Permission};
 use crate::state::AppState;
 
 /// Renders the page.
-pub(super) async fn show(State(app): State<AppState>, Extension(principal): Extension<Principal>) -> Markup {
+pub(super) async fn show(State(app): State<AppState>, Extension(principal): Extension<AuthenticatedClient>) -> Markup {
     let context = PageContext { app: &app, principal: &principal };
     let sources = app.registry.sources().list();
     let content = html! {

@@ -33,7 +33,7 @@ use super::page::{NavItem, PageContext};
 use super::text::{Tone, format_millis, format_number, kind_name, state_badge, time_ago, time_ago_or};
 use super::tools::{ListedHints, verdict_badge};
 use super::{csrf_field, history};
-use crate::auth::{Permission, Principal};
+use crate::auth::{AuthenticatedClient, Permission};
 use crate::rest::ApiError;
 use crate::state::AppState;
 use form::ArgumentForm;
@@ -41,7 +41,7 @@ use form::ArgumentForm;
 /// Renders the page.
 pub(super) async fn show(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -66,7 +66,7 @@ pub(super) async fn show(
 /// async thread.
 async fn render_blocking<T: Send + 'static>(
     app: AppState,
-    principal: Principal,
+    principal: AuthenticatedClient,
     render: impl FnOnce(&PageContext<'_>) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let rendered = tokio::task::spawn_blocking(move || render(&PageContext { app: &app, principal: &principal })).await;
@@ -76,7 +76,7 @@ async fn render_blocking<T: Send + 'static>(
 /// Handles the submitted form: calls the tool, or reads a page of an earlier result, and renders the page with the result.
 pub(super) async fn call_tool(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     Path(name): Path<String>,
     headers: HeaderMap,
     form_data: FormData,

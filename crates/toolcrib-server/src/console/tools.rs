@@ -17,7 +17,7 @@ use toolcrib::registry::{Stats, ToolStats};
 
 use super::page::{NavItem, PageContext};
 use super::text::{format_count, format_number};
-use crate::auth::Principal;
+use crate::auth::AuthenticatedClient;
 use crate::state::AppState;
 use filters::{SortOrder, ToolFilters, UsageFilter};
 use row::{ToolRow, render_table};
@@ -32,7 +32,7 @@ const MAX_SEARCH_HITS: usize = 200;
 /// Renders the page.
 pub(super) async fn show(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     RawQuery(query): RawQuery,
 ) -> Markup {
     let context = PageContext { app: &app, principal: &principal };

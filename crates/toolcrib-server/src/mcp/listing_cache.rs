@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::OnceCell;
 use toolcrib::catalog::render::mcp;
 use toolcrib::catalog::summary::SummaryBudget;
-use toolcrib::catalog::{Caller, Catalog, ToolRef, View};
+use toolcrib::catalog::{Catalog, ToolRef, View};
 use toolcrib::config::Expose;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::tool::ToolName;
@@ -80,7 +80,7 @@ impl McpService {
             return listings;
         }
         // All clients share the lists, so the caller is not a single client but the interface.
-        let view = View { catalog, caller: Caller { name: "mcp".into() } };
+        let view = View { catalog };
         let listings = Arc::new(Listings {
             view,
             expose,

@@ -21,7 +21,7 @@ use super::openapi_schema::{nullable, object_schema, partial_object, string_enum
 use super::query::PathParam;
 use super::response;
 use super::route::{ApiRoute, schema_ref};
-use crate::auth::Principal;
+use crate::auth::AuthenticatedClient;
 use crate::state::AppState;
 
 /// A token is addressed by its id or its name; a name may change, an id never does.
@@ -115,7 +115,7 @@ async fn get_token(State(app): State<AppState>, PathParam(name): PathParam) -> R
 /// `POST /api/tokens`.
 async fn create_token(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     JsonBody(new): JsonBody<CreateTokenBody>,
 ) -> Result<Response, ApiError> {
     let invalid = |text: &str| {
@@ -137,7 +137,7 @@ async fn create_token(
 /// `PATCH /api/tokens/{id}`.
 async fn change_token(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     PathParam(name): PathParam,
     JsonBody(change): JsonBody<ChangeTokenBody>,
 ) -> Result<Response, ApiError> {
@@ -148,7 +148,7 @@ async fn change_token(
 /// `DELETE /api/tokens/{id}`.
 async fn revoke_token(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     PathParam(name): PathParam,
 ) -> Result<Response, ApiError> {
     app.registry.tokens().revoke(&name, principal.actor()).await?;

@@ -1,13 +1,13 @@
-//! Names of a principal in the journal ([`Actor`]) and for policies ([`Caller`]).
+//! Names of a principal in the journal ([`Actor`]) and for policies ([`Principal`]).
 //!
 //! The prefix `rest:` separates them from those of other interfaces, so that history shows where a change came from.
 
-use toolcrib::Caller;
+use toolcrib::Principal;
 use toolcrib::core::inventory::Actor;
 
-use crate::auth::Principal;
+use crate::auth::AuthenticatedClient;
 
-impl Principal {
+impl AuthenticatedClient {
     /// True for a principal with a token or a session; false for a local process without either. `local` is a reserved
     /// name, so no token can have it.
     pub(crate) fn is_authenticated(&self) -> bool {
@@ -20,7 +20,7 @@ impl Principal {
     }
 
     /// Caller of tools, with the same name as the actor.
-    pub(crate) fn caller(&self) -> Caller {
-        Caller { name: self.actor().as_str().to_owned() }
+    pub(crate) fn caller(&self) -> Principal {
+        Principal::local(self.actor().as_str())
     }
 }

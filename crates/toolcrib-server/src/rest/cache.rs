@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use toolcrib::Registry;
-use toolcrib::catalog::{Caller, Catalog, View};
+use toolcrib::catalog::{Catalog, View};
 
 use super::error::ApiError;
 use super::response::{TaggedResponse, lists_etag, make_etag, not_modified};
@@ -89,7 +89,7 @@ impl ResponseCache {
         if lists_etag(headers, &etag) {
             return CacheLookup::Hit(not_modified(&etag));
         }
-        let view = View { catalog, caller: Caller { name: "rest".into() } };
+        let view = View { catalog };
         CacheLookup::Miss(PendingResponse { view, cache_key: key.into(), etag })
     }
 

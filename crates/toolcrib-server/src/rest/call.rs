@@ -28,7 +28,7 @@ use super::openapi_schema::{nullable, object_schema, partial_object, with_option
 use super::query::PathParam;
 use super::response;
 use super::route::{ApiRoute, schema_ref};
-use crate::auth::{Permission, Principal};
+use crate::auth::{AuthenticatedClient, Permission};
 use crate::state::AppState;
 
 /// Upper bound for the `timeout` of a request. Longer ones are shortened to it without an error.
@@ -101,7 +101,7 @@ struct CallToolBody {
 /// `POST /api/tools/{name}/call`. A request with `page` calls nothing.
 async fn call_tool(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     trace: Option<Extension<Trace>>,
     PathParam(name): PathParam,
     JsonBody(body): JsonBody<CallToolBody>,

@@ -28,7 +28,7 @@ use super::error::ApiError;
 use super::query::{PathParam, find_source_id};
 use super::response;
 use super::route::ApiRoute;
-use crate::auth::Principal;
+use crate::auth::AuthenticatedClient;
 use crate::state::AppState;
 
 pub(super) use change::set_source_enabled;
@@ -69,7 +69,7 @@ struct DeclaredSource {
 /// `POST /api/sources`.
 async fn add_source(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     trace: Option<Extension<Trace>>,
     JsonBody(mut keys): JsonBody<Map<String, Value>>,
 ) -> Result<Response, ApiError> {
@@ -87,7 +87,7 @@ async fn add_source(
 /// Declares a new source and discovers it. Fails with `CONFLICT` if the id exists. Also used by the console.
 pub(crate) async fn declare_source(
     app: &AppState,
-    principal: &Principal,
+    principal: &AuthenticatedClient,
     name: &str,
     keys: Map<String, Value>,
     trace: Option<Trace>,
@@ -108,7 +108,7 @@ pub(crate) async fn declare_source(
 
 /// Removes a source that was declared at run time. Also used by the console. A source of the configuration would come
 /// back at the next reload, so removing it is refused.
-pub(crate) async fn remove_source(app: &AppState, principal: &Principal, id: &SourceId) -> Result<()> {
+pub(crate) async fn remove_source(app: &AppState, principal: &AuthenticatedClient, id: &SourceId) -> Result<()> {
     if let Some(location) = app.loaded_config.load().declared_at(id) {
         let message = format!("`{id}` is declared in `{location}`; remove it there, or disable it");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
@@ -119,7 +119,7 @@ pub(crate) async fn remove_source(app: &AppState, principal: &Principal, id: &So
 /// `DELETE /api/sources/{id}`.
 async fn delete_source(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     PathParam(name): PathParam,
 ) -> Result<Response, ApiError> {
     let id = find_source_id(&app.registry, &name)?;

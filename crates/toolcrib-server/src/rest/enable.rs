@@ -17,7 +17,7 @@ use super::openapi_schema::{object_schema, string_array, with_optional};
 use super::query::{PathParam, find_source_id};
 use super::response;
 use super::route::ApiRoute;
-use crate::auth::Principal;
+use crate::auth::AuthenticatedClient;
 use crate::state::AppState;
 
 /// Needs [`Permission::Manage`](crate::auth::Permission::Manage), the default of a route.
@@ -69,7 +69,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 /// `POST /api/sources/{id}/enable`.
 async fn enable_source(
     app: State<AppState>,
-    principal: Extension<Principal>,
+    principal: Extension<AuthenticatedClient>,
     name: PathParam,
 ) -> Result<Response, ApiError> {
     handle_source(app, principal, name, EnabledState::Enabled).await
@@ -78,7 +78,7 @@ async fn enable_source(
 /// `POST /api/sources/{id}/disable`.
 async fn disable_source(
     app: State<AppState>,
-    principal: Extension<Principal>,
+    principal: Extension<AuthenticatedClient>,
     name: PathParam,
 ) -> Result<Response, ApiError> {
     handle_source(app, principal, name, EnabledState::Disabled).await
@@ -87,7 +87,7 @@ async fn disable_source(
 /// `POST /api/tools/{name}/enable`.
 async fn enable_tool(
     app: State<AppState>,
-    principal: Extension<Principal>,
+    principal: Extension<AuthenticatedClient>,
     name: PathParam,
 ) -> Result<Response, ApiError> {
     handle_tool(app, principal, name, EnabledState::Enabled).await
@@ -96,7 +96,7 @@ async fn enable_tool(
 /// `POST /api/tools/{name}/disable`.
 async fn disable_tool(
     app: State<AppState>,
-    principal: Extension<Principal>,
+    principal: Extension<AuthenticatedClient>,
     name: PathParam,
 ) -> Result<Response, ApiError> {
     handle_tool(app, principal, name, EnabledState::Disabled).await
@@ -105,7 +105,7 @@ async fn disable_tool(
 /// Enables or disables a source.
 async fn handle_source(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     PathParam(name): PathParam,
     state: EnabledState,
 ) -> Result<Response, ApiError> {
@@ -117,7 +117,7 @@ async fn handle_source(
 /// Enables or disables a tool.
 async fn handle_tool(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     PathParam(name): PathParam,
     state: EnabledState,
 ) -> Result<Response, ApiError> {

@@ -29,7 +29,7 @@ use toolcrib::{Code, Error, Result};
 use super::error::ApiError;
 use super::query::QueryParams;
 use super::route::ApiRoute;
-use crate::auth::{Permission, Principal};
+use crate::auth::{AuthenticatedClient, Permission};
 use crate::state::AppState;
 use feed::TooManyListeners;
 use listener::EventListener;
@@ -62,7 +62,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 /// Opens an event stream, within the limits for listeners.
 async fn stream_events(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     headers: HeaderMap,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
@@ -107,9 +107,9 @@ mod tests {
     use crate::mcp::McpService;
     use crate::state::ServerConfig;
 
-    fn principal(identity: &str) -> Principal {
+    fn principal(identity: &str) -> AuthenticatedClient {
         let name = identity.to_owned();
-        Principal { name, role: Role::Viewer, is_local: true, identity: identity.into(), csrf: None }
+        AuthenticatedClient { name, role: Role::Viewer, is_local: true, identity: identity.into(), csrf: None }
     }
 
     async fn expect_rate_limited(response: Response) {

@@ -10,7 +10,7 @@ use super::error::ApiError;
 use super::openapi_schema::{nullable, object_schema, string_enum};
 use super::response;
 use super::route::ApiRoute;
-use crate::auth::{Permission, Principal};
+use crate::auth::{AuthenticatedClient, Permission};
 
 /// Requires [`Permission::Read`]: a client without credentials learns nothing but the error.
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -33,8 +33,8 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 /// Returns the principal. Not cacheable, because it carries the CSRF token.
-async fn whoami(Extension(principal): Extension<Principal>) -> Result<Response, ApiError> {
-    let Principal { name, role, csrf, .. } = principal;
+async fn whoami(Extension(principal): Extension<AuthenticatedClient>) -> Result<Response, ApiError> {
+    let AuthenticatedClient { name, role, csrf, .. } = principal;
     let mut response =
         response::json_response(StatusCode::OK, &json!({ "name": name, "role": role, "csrf": csrf.as_deref() }))?;
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -40,7 +40,7 @@ async fn meta_tools_summary_and_searches_stay_within_their_token_budgets() {
     let summary = tokens::count(client.server().instructions.as_deref().unwrap());
     assert!(summary <= 500, "the summary is {summary} tokens");
 
-    let full = fixture.registry.view(&toolcrib::Caller { name: "test".into() }).full_token_count();
+    let full = fixture.registry.view(&toolcrib::Principal::local("test")).full_token_count();
     assert!((meta_tools + summary) * 100 <= full, "{meta_tools} and {summary} of {full}");
 
     let queries =
@@ -64,7 +64,7 @@ async fn a_description_costs_little_more_than_the_schema() {
     let Some(fixture) = start_with_recordings().await else {
         return programs::skip("a_description_costs_little_more_than_the_schema", "the recorded lists");
     };
-    let view = fixture.registry.view(&toolcrib::Caller { name: "test".into() });
+    let view = fixture.registry.view(&toolcrib::Principal::local("test"));
     for tool in view.offered_tools() {
         let schema = tokens::count(tool.tool().unwrap().listing.input_schema.get());
         let description = fixture.call_text("describe_tools", json!({ "names": [tool.name().as_str()] })).await;

@@ -124,7 +124,7 @@ async fn a_slow_listener_misses_no_record() {
             .registry
             .call("nowhere", json!({}))
             .without_discovery()
-            .caller(toolcrib::Caller { name: "x".repeat(500) })
+            .caller(toolcrib::Principal::local("x".repeat(500)))
             .await;
     }
     server.send_as_admin("POST", "/api/sources/shop/disable", &Value::Null).await.expect_json(200);

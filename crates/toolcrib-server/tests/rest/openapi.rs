@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
-use toolcrib::{Caller, Registry, RegistryOptions};
+use toolcrib::{Principal, Registry, RegistryOptions};
 
 use crate::support::{RestTestServer, start_discovered};
 
@@ -47,7 +47,7 @@ async fn toolcrib_can_call_its_own_api() {
     assert_eq!((outcome.added.len(), outcome.error), (operations, None));
     assert_eq!(registry.sources().get(&id).unwrap().skipped, []);
 
-    let caller = Caller { name: "test".into() };
+    let caller = Principal::local("test");
     let call = async |tool: &str, input: Value| {
         let output = registry.call(tool, input).caller(caller.clone()).await.unwrap();
         assert!(!output.is_error(), "{}", output.content());

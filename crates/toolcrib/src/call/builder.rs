@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
-use toolcrib_catalog::Caller;
 use toolcrib_core::Result;
+use toolcrib_core::principal::Principal;
 
 use super::{CallContext, CallDeadline, CallOutput, CallRequest, ClientId, ProgressListener, ResultPaging};
 use crate::registry::Registry;
@@ -63,7 +63,7 @@ impl<'a> Call<'a> {
     }
 
     /// Sets the caller, named in logs and in records of calls.
-    pub fn caller(mut self, caller: impl Into<Caller>) -> Call<'a> {
+    pub fn caller(mut self, caller: impl Into<Principal>) -> Call<'a> {
         self.context.caller = caller.into();
         self
     }

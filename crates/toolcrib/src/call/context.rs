@@ -9,8 +9,8 @@ use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolcrib_catalog::Caller;
 use toolcrib_core::Error;
+use toolcrib_core::principal::Principal;
 
 use crate::clock::deadline_after;
 use crate::connector::CallFailure;
@@ -25,7 +25,7 @@ pub struct ClientId(pub u64);
 #[derive(Clone, Default)]
 pub struct CallContext {
     /// Named in logs and in records of calls.
-    pub caller: Caller,
+    pub caller: Principal,
     /// Deadline that the caller sets; `None` for the source's `call_timeout`.
     pub deadline: Option<CallDeadline>,
     /// Cancels the call, at its source too.
@@ -102,11 +102,6 @@ pub struct CallDeadline {
 }
 
 impl CallContext {
-    /// Returns a context for a caller of this name.
-    pub fn for_caller(name: impl Into<String>) -> CallContext {
-        CallContext { caller: Caller { name: name.into() }, ..CallContext::default() }
-    }
-
     /// Returns the client that may read the pages of a large result; `None` means anyone who knows the cursor.
     pub(crate) fn result_owner(&self) -> Option<ClientId> {
         self.client.filter(|_| !self.stateless)

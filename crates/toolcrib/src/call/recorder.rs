@@ -57,7 +57,7 @@ impl<'a> CallRecorder<'a> {
         CallRecorder {
             dispatcher,
             name,
-            caller: &context.caller.name,
+            caller: context.caller.name(),
             parent,
             trace,
             started_at: Instant::now(),

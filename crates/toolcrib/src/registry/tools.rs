@@ -6,8 +6,9 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use toolcrib_catalog::{Caller, ToolRef, ToolStatus};
+use toolcrib_catalog::{ToolRef, ToolStatus};
 use toolcrib_core::policy::Verdict;
+use toolcrib_core::principal::Principal;
 use toolcrib_core::tool::{ToolName, ToolNote};
 use toolcrib_core::{Result, SourceId};
 
@@ -48,7 +49,7 @@ impl Registry {
     pub async fn tools(&self, filter: ToolFilter) -> Result<Vec<ToolView>> {
         let among = filter.source.as_ref().map(std::slice::from_ref);
         self.refresher.ensure_freshness(RequiredFreshness::Discovered, among, false, None).await;
-        let view = self.view(&Caller { name: "embedder".into() });
+        let view = self.view(&Principal::local("embedder"));
         let tools =
             view.offered_tools().filter(|tool| filter.source.as_ref().is_none_or(|source| source == tool.source()));
         tools.map(|tool| ToolView::from_tool(&tool)).collect()

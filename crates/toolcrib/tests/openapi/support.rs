@@ -6,7 +6,7 @@ use toolcrib::config::Config;
 use toolcrib::core::{Result, SourceId};
 use toolcrib::registry::ToolFilter;
 use toolcrib::store::MemoryStore;
-use toolcrib::{CallContext, CallOutput, Caller, Refresh, RefreshOutcome, Registry, RegistryOptions};
+use toolcrib::{CallContext, CallOutput, Principal, Refresh, RefreshOutcome, Registry, RegistryOptions};
 
 use crate::server::LoopbackServer;
 
@@ -59,7 +59,7 @@ impl OpenApiTestRegistry {
     }
 
     pub(crate) async fn call_with(&self, name: &str, input: Value, options: CallContext) -> Result<CallOutput> {
-        self.registry.call(name, input).context(options).caller(Caller { name: "agent".into() }).await
+        self.registry.call(name, input).context(options).caller(Principal::local("agent")).await
     }
 }
 

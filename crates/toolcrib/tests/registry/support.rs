@@ -13,7 +13,7 @@ use toolcrib::guard::GuardExe;
 use toolcrib::registry::{SourceView, ToolFilter};
 use toolcrib::store::{MemoryStore, Store};
 use toolcrib::testkit::ScriptedSource;
-use toolcrib::{CallOutput, Caller, Refresh, RefreshOutcome, Registry, RegistryOptions};
+use toolcrib::{CallOutput, Principal, Refresh, RefreshOutcome, Registry, RegistryOptions};
 use toolcrib_testkit::programs;
 
 /// A registry over scripted sources, with its clock and its store in memory.
@@ -85,8 +85,8 @@ pub(crate) fn id(text: &str) -> SourceId {
     SourceId::parse(text).unwrap()
 }
 
-pub(crate) fn agent() -> Caller {
-    Caller { name: "agent".into() }
+pub(crate) fn agent() -> Principal {
+    Principal::local("agent")
 }
 
 /// The `toolcrib` binary as the guard of server processes, as in production.

@@ -13,7 +13,7 @@ use toolcrib_core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib_core::source::SourceId;
 
 use super::ToolRecord;
-use crate::{Caller, Catalog, CatalogSource, Segment, SourceOptions, View};
+use crate::{Catalog, CatalogSource, Segment, SourceOptions, View};
 
 /// Returns the view of the catalogue, and the position of each tool by its name in the catalogue.
 pub(super) fn build(tools: &[(usize, ToolRecord)]) -> Result<(View, HashMap<String, usize>)> {
@@ -40,7 +40,7 @@ pub(super) fn build(tools: &[(usize, ToolRecord)]) -> Result<(View, HashMap<Stri
     }
     // The version of a catalogue that is never replaced does not matter.
     let catalog = Arc::new(Catalog::build(1, sources));
-    Ok((View { catalog, caller: Caller { name: "eval".into() } }, positions))
+    Ok((View { catalog }, positions))
 }
 
 /// Derives a source id from a server's name, with a number appended if the id is taken.

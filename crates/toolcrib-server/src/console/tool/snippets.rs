@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
-use toolcrib::Caller;
+use toolcrib::Principal;
 use toolcrib::catalog::render::{Format, ProjectedTool};
 use toolcrib::core::text::sanitize;
 use toolcrib::registry::ToolDetail;
@@ -21,7 +21,7 @@ const PROVIDER_FORMATS: [(Format, &str); 5] = [
 
 /// Renders all snippets; `host` is the host and port by which the browser reaches the server.
 pub(super) fn render_snippets(app: &AppState, host: &str, detail: &ToolDetail, schema: &Value) -> Markup {
-    let view = app.registry.view(&Caller { name: "console".into() });
+    let view = app.registry.view(&Principal::local("console"));
     let name = detail.view.name.as_str();
     let tool = view.catalog.find(name).ok();
     // The same example in both commands.

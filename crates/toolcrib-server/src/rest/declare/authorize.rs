@@ -9,13 +9,13 @@ use toolcrib::config::reference::{ReferencePart, split_references};
 use toolcrib::core::source::{Auth, SourceKind};
 use toolcrib::{Code, Error, Result, Source};
 
-use crate::auth::{Principal, Role};
+use crate::auth::{AuthenticatedClient, Role};
 use crate::state::AppState;
 
 /// Fails unless the principal may declare the source. An admin token used over the network must not give a shell on the
 /// server, access to its secrets, or access to the network around it, unless `allow_commands` or `allow_private_sources`
 /// permit it.
-pub(super) async fn authorize(app: &AppState, principal: &Principal, source: &Source) -> Result<()> {
+pub(super) async fn authorize(app: &AppState, principal: &AuthenticatedClient, source: &Source) -> Result<()> {
     if principal.is_local && principal.role == Role::Admin {
         return Ok(());
     }

@@ -14,7 +14,7 @@ use toolcrib::registry::{DeclareOutcome, EnableOutcome, EnableTarget, EnabledSta
 use toolcrib::{Code, Error, Refresh, Result, Source, SourceId, Trace};
 
 use super::{authorize, declared_source, parse_source};
-use crate::auth::Principal;
+use crate::auth::AuthenticatedClient;
 use crate::rest::body::JsonBody;
 use crate::rest::error::ApiError;
 use crate::rest::query::{PathParam, find_source_id};
@@ -24,7 +24,7 @@ use crate::state::AppState;
 /// Applies a patch and discovers the source again if necessary.
 pub(super) async fn change_source(
     State(app): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<AuthenticatedClient>,
     trace: Option<Extension<Trace>>,
     PathParam(name): PathParam,
     JsonBody(mut patch): JsonBody<Map<String, Value>>,
@@ -67,7 +67,7 @@ pub(super) async fn change_source(
 /// Enables or disables a source. Fails for one with an invalid declaration in the configuration.
 pub(in crate::rest) async fn set_source_enabled(
     app: &AppState,
-    principal: &Principal,
+    principal: &AuthenticatedClient,
     id: &SourceId,
     enabled: EnabledState,
 ) -> Result<EnableOutcome> {

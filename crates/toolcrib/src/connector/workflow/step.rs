@@ -7,7 +7,7 @@
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use toolcrib_catalog::Caller;
+use toolcrib_core::principal::Principal;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, SourceId};
 use toolcrib_workflow::{OperationCall, OperationResponse, WorkflowStep};
@@ -39,7 +39,7 @@ impl WorkflowRun<'_> {
         let recorder = ResponseRecorder::new(expects_redirect(call.step));
         let caller = &self.call.context;
         let context = CallContext {
-            caller: delegate_caller(&caller.caller.name, &self.connector.source.id),
+            caller: delegate_caller(&caller.caller, &self.connector.source.id),
             // All steps share the deadline of the workflow; the API's own timeout bounds each of them.
             deadline: Some(CallDeadline::after(self.call.deadline.remaining().min(target.call_timeout))),
             cancel: caller.cancel.clone(),
@@ -139,12 +139,11 @@ fn step_error(call: &OperationCall<'_>, error: Error) -> Error {
 }
 
 /// Caller of a step for logs and history: the original caller and the workflow in between.
-fn delegate_caller(caller: &str, workflow: &SourceId) -> Caller {
-    let name = match caller {
+fn delegate_caller(caller: &Principal, workflow: &SourceId) -> Principal {
+    caller.with_name(match caller.name() {
         "" => format!("workflow {workflow}"),
-        caller => format!("{caller} via workflow {workflow}"),
-    };
-    Caller { name }
+        name => format!("{name} via workflow {workflow}"),
+    })
 }
 
 /// Whether a criterion of the step compares the status with a redirect, so that redirects must not be followed.
@@ -206,7 +205,7 @@ mod tests {
     #[test]
     fn a_step_names_the_caller_of_its_workflow() {
         let workflow = SourceId::parse("errands").unwrap();
-        assert_eq!(delegate_caller("agent", &workflow).name, "agent via workflow errands");
-        assert_eq!(delegate_caller("", &workflow).name, "workflow errands");
+        assert_eq!(delegate_caller(&Principal::local("agent"), &workflow).name(), "agent via workflow errands");
+        assert_eq!(delegate_caller(&Principal::local(""), &workflow).name(), "workflow errands");
     }
 }
