@@ -90,6 +90,9 @@ pub struct McpPeer {
     /// Whether the value belongs to one request only: without a session, the server cannot tell whether the next
     /// request comes from the same client.
     pub is_stateless: bool,
+    /// Extensions of the HTTP request that opened the session, or of the one request of a stateless peer: set by the layer
+    /// above, such as the principal. Empty over a byte stream.
+    pub extensions: Extensions,
 }
 
 /// Self-description of the service, sent in the handshake.

@@ -74,6 +74,14 @@ pub(super) fn next_peer_id() -> u64 {
 impl McpPeer {
     /// Creates a peer with a new id.
     pub(super) fn new(era: Era, name: Option<String>, capabilities: Box<RawValue>, query: &str) -> McpPeer {
-        McpPeer { id: next_peer_id(), era, name, capabilities, query: query.to_owned(), is_stateless: false }
+        McpPeer {
+            id: next_peer_id(),
+            era,
+            name,
+            capabilities,
+            query: query.to_owned(),
+            is_stateless: false,
+            extensions: http::Extensions::new(),
+        }
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     era::{Era, LegacyVersion, MODERN_VERSION},
     error::RpcError,
     message::{self, IncomingMessage},
-    server::{envelope, handshake, params::RequestParams},
+    server::{McpPeer, envelope, handshake, params::RequestParams},
 };
 
 impl McpEndpoint {
@@ -34,7 +34,8 @@ impl McpEndpoint {
         accepts: AcceptedTypes,
     ) -> EndpointResult {
         let EndpointInner { shared, sessions } = &*self.inner;
-        let peer = Arc::new(handshake::legacy_peer(params, head.uri.query().unwrap_or_default()));
+        let peer = handshake::legacy_peer(params, head.uri.query().unwrap_or_default());
+        let peer = Arc::new(McpPeer { extensions: head.extensions.clone(), ..peer });
         let outcome = handshake::initialize_result(shared, &peer).await;
         let result = outcome.map_err(|error| EndpointError::from_rpc_error(id, error))?;
         // Opened last, so that a service which is not ready leaves no session behind.
