@@ -117,7 +117,7 @@ fn measure_points(offered: &[Box<RawValue>], size: usize) -> Result<Vec<CurvePoi
     let parts: Vec<Vec<Arc<CatalogSource>>> = lists.iter().map(|list| build_sources(list)).collect::<Result<_>>()?;
     let build = || parts.iter().map(|parts| Catalog::build(1, parts.clone())).collect::<Vec<_>>();
     points.push(per_tool("catalogue: build from segments", best_time(build)));
-    let views: Vec<View> = build().into_iter().map(|catalog| View { catalog: Arc::new(catalog) }).collect();
+    let views: Vec<View> = build().into_iter().map(|catalog| View::full(Arc::new(catalog))).collect();
     let render = || views.iter().map(|view| view.render(Format::Json)).collect::<Vec<_>>();
     points.push(per_tool("render: json", best_time(render)));
 
@@ -125,23 +125,23 @@ fn measure_points(offered: &[Box<RawValue>], size: usize) -> Result<Vec<CurvePoi
         let time = all.div_f64(times as f64);
         CurvePoint { name, max_exponent, time, per_item: time }
     };
-    let mut lookups: Vec<(&Catalog, String)> = Vec::new();
+    let mut lookups: Vec<(&View, String)> = Vec::new();
     for view in &views {
-        let names = view.catalog.tools().step_by(LOOKUP_STEP).map(|tool| tool.name().to_string());
-        lookups.extend(names.map(|name| (&*view.catalog, name)));
+        let names = view.tools().step_by(LOOKUP_STEP).map(|tool| tool.name().to_string());
+        lookups.extend(names.map(|name| (view, name)));
     }
-    let found = || lookups.iter().filter(|(catalog, name)| catalog.find(name).is_ok()).count();
+    let found = || lookups.iter().filter(|(view, name)| view.find(name).is_ok()).count();
     if found() != lookups.len() {
         return Err("a tool was not found by its name".into());
     }
     points.push(lookup("find: by name", MAX_LOOKUP_EXPONENT, lookups.len(), best_time(found)));
     // A few are enough: each is compared with every name for suggestions.
-    let misspelled: Vec<(&Catalog, String)> = lookups
+    let misspelled: Vec<(&View, String)> = lookups
         .iter()
         .step_by(lookups.len() / MISSPELLED_LOOKUPS)
-        .map(|(catalog, name)| (*catalog, format!("{name}x")))
+        .map(|(view, name)| (*view, format!("{name}x")))
         .collect();
-    let missed = || misspelled.iter().filter(|(catalog, name)| catalog.find(name).is_err()).count();
+    let missed = || misspelled.iter().filter(|(view, name)| view.find(name).is_err()).count();
     if missed() != misspelled.len() {
         return Err("an unknown name was found".into());
     }

@@ -14,10 +14,13 @@
 //!
 //! Invariant: the same inventory, manifests and options give the same [`Catalog::hash`] and the same order of tools.
 
+mod view;
+
 mod essential;
 mod find;
 mod segment;
-mod view;
+mod tool_ref;
+mod view_key;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -26,13 +29,15 @@ use crate::search::SearchIndex;
 
 pub use essential::Essentials;
 pub use segment::{CallSpec, Segment, SegmentEntry};
+pub use tool_ref::{ToolRef, ToolStatus};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{SourceState, ToolState};
-use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::{Rule, Rules, Verdict};
 use toolcrib_core::source::{OnConflict, Source, SourceId};
 use toolcrib_core::tool::SEPARATOR;
-pub use view::{ToolRef, ToolStatus, View};
+pub use view::View;
+pub(crate) use view::VisibleSource;
+pub use view_key::ViewKey;
 
 /// Immutable snapshot of all enabled sources and their tools.
 #[derive(Debug, Default)]
@@ -49,9 +54,10 @@ pub struct Catalog {
     /// Whether the configuration or any source defines essential tools.
     essential_configured: bool,
     /// `None` only for the default catalogue, which has no sources.
-    /// Computed when the catalogue is built, because REST compares it on every request.
     hash: Option<Fingerprint>,
-    /// Built by the first search.
+    /// Key of the full view.
+    view_key: OnceLock<ViewKey>,
+    /// Index of the full view, built by the first search.
     search_index: OnceLock<SearchIndex>,
 }
 
@@ -64,6 +70,10 @@ pub struct CatalogSource {
     pub options: SourceOptions,
     /// Digest of everything that affects the tool lists of this source; part of [`Catalog::hash`].
     digest: Fingerprint,
+    /// The options among that, as text.
+    options_text: String,
+    /// Digest of everything else that responses show; part of the key of full views.
+    details_digest: OnceLock<Fingerprint>,
 }
 
 /// Options from a source's declaration that apply to its tools.
@@ -88,13 +98,22 @@ pub struct SourceOptions {
     pub internal: BTreeSet<String>,
 }
 
-/// A source together with its mask in one catalogue. What depends on other sources belongs here and never into the
-/// segment, which several catalogues share.
+/// A source in its place in one catalogue. What depends on other sources belongs here and never into the segment, which
+/// several catalogues share.
 #[derive(Debug)]
 struct PositionedSource {
     source: Arc<CatalogSource>,
     /// Sorted positions of the entries left out because a built-in tool has their name.
-    masked: Vec<usize>,
+    shadowed: Vec<usize>,
+    /// Position among all sources, built-in ones first.
+    number: usize,
+}
+
+impl PositionedSource {
+    /// Number of tools without shadowed ones.
+    fn tool_count(&self) -> usize {
+        self.source.segment.entries().len() - self.shadowed.len()
+    }
 }
 
 impl SourceOptions {
@@ -123,6 +142,24 @@ impl SourceOptions {
         self.rules.deciding_rule(&[original, shown], self.default_verdict(original))
     }
 
+    /// Formats the options that affect tool lists, as part of a digest.
+    fn to_digest_text(&self) -> String {
+        let mut text = String::new();
+        // The number of the list is part of the text: the same rule has another effect in the source's own list
+        // than in one of another file.
+        for (index, list) in self.rules.lists().enumerate() {
+            let list_prefix = if index == 0 { String::new() } else { format!("{index} ") };
+            for rule in list {
+                text.push_str(&format!("\0{list_prefix}{} {}", rule.glob, rule.verdict.as_str()));
+            }
+        }
+        text.push_str(&format!("\0{:?}{}", self.tags, self.keep_conflicts));
+        for glob in &self.essential {
+            text.push_str(&format!("\0!{glob}"));
+        }
+        text
+    }
+
     /// Returns the verdict for a tool that no rule matches.
     fn default_verdict(&self, original: &str) -> Verdict {
         self.verdicts.get(original).copied().unwrap_or_default()
@@ -137,19 +174,10 @@ impl CatalogSource {
         for (name, _) in state.tools.iter().filter(|(_, tool)| tool.disabled) {
             text.push_str(&format!("\0-{name}"));
         }
-        // The number of the list is part of the text: the same rule has another effect in the source's own list
-        // than in one of another file.
-        for (index, list) in options.rules.lists().enumerate() {
-            let list_prefix = if index == 0 { String::new() } else { format!("{index} ") };
-            for rule in list {
-                text.push_str(&format!("\0{list_prefix}{} {}", rule.glob, rule.verdict.as_str()));
-            }
-        }
-        text.push_str(&format!("\0{:?}{}", options.tags, options.keep_conflicts));
-        for glob in &options.essential {
-            text.push_str(&format!("\0!{glob}"));
-        }
-        CatalogSource { digest: Fingerprint::digest(text), segment, state, options }
+        let options_text = options.to_digest_text();
+        text.push_str(&options_text);
+        let digest = Fingerprint::digest(text);
+        CatalogSource { digest, segment, state, options, options_text, details_digest: OnceLock::new() }
     }
 
     /// Returns the inventory state of a tool by its original name.
@@ -159,7 +187,7 @@ impl CatalogSource {
 }
 
 impl Catalog {
-    /// Builds a catalogue: sorts the sources and masks tools that have the name of a built-in tool.
+    /// Builds a catalogue: sorts the sources and leaves out tools that have the name of a built-in tool.
     /// Costs a lookup per built-in tool and source, and no work per tool.
     pub fn build(version: u64, sources: Vec<Arc<CatalogSource>>) -> Catalog {
         let (builtin, mut prefixed): (Vec<_>, Vec<_>) = sources.into_iter().partition(|source| source.options.builtin);
@@ -167,17 +195,19 @@ impl Catalog {
         // Names of built-in tools are few. Looking each of them up in every source is cheaper than checking all tools.
         let reserved: BTreeSet<&str> =
             builtin.iter().flat_map(|source| source.segment.entries()).map(|entry| entry.name.as_str()).collect();
-        let position = |source: Arc<CatalogSource>| {
-            let mut masked = Vec::new();
+        let position = |(index, source): (usize, Arc<CatalogSource>)| {
+            let mut shadowed = Vec::new();
             if !source.options.keep_conflicts {
-                masked.extend(reserved.iter().filter_map(|name| source.segment.position_of_original(name)));
-                masked.sort_unstable();
+                shadowed.extend(reserved.iter().filter_map(|name| source.segment.position_of_original(name)));
+                shadowed.sort_unstable();
             }
-            PositionedSource { source, masked }
+            PositionedSource { source, shadowed, number: builtin.len() + index }
         };
-        let prefixed: Vec<PositionedSource> = prefixed.into_iter().map(position).collect();
-        let builtin: Vec<PositionedSource> =
-            builtin.iter().map(|source| PositionedSource { source: source.clone(), masked: Vec::new() }).collect();
+        let prefixed: Vec<PositionedSource> = prefixed.into_iter().enumerate().map(position).collect();
+        let builtin = builtin.iter().enumerate();
+        let builtin: Vec<PositionedSource> = builtin
+            .map(|(number, source)| PositionedSource { source: source.clone(), shadowed: Vec::new(), number })
+            .collect();
         // The prefixed sources are sorted by now, so their order in `sources` does not affect the hash.
         let digests: String = builtin
             .iter()
@@ -195,6 +225,7 @@ impl Catalog {
             essential_globs: Vec::new(),
             essential_configured,
             hash,
+            view_key: OnceLock::new(),
             search_index: OnceLock::new(),
         }
     }
@@ -227,47 +258,9 @@ impl Catalog {
     }
 
     /// Number of tools of a source in the catalogue, including hidden and disabled ones.
-    /// Zero for an unknown source. Masked tools do not count.
+    /// Zero for an unknown source. Shadowed tools do not count.
     pub fn tool_count(&self, id: &SourceId) -> usize {
-        self.find_source(id.as_str())
-            .map_or(0, |positioned| positioned.source.segment.entries().len() - positioned.masked.len())
-    }
-
-    /// Number of tools of a source that lists show, i.e. without hidden and internal ones.
-    pub fn listed_count(&self, id: &SourceId) -> usize {
-        let Some(positioned) = self.find_source(id.as_str()) else { return 0 };
-        let options = &positioned.source.options;
-        // Without rules every tool is listed. This is the usual case, and a source may have thousands of tools.
-        if options.rules.is_empty() && options.verdicts.is_empty() && options.internal.is_empty() {
-            self.tool_count(id)
-        } else {
-            positioned.tools().filter(|tool| tool.verdict() != Verdict::Hide && !tool.is_internal()).count()
-        }
-    }
-
-    /// Returns the tools that a source offers but that are not in the catalogue, with the reasons, sorted by name:
-    /// those skipped when the manifest was built, and those shadowed by a built-in tool in this catalogue. Of an
-    /// OpenAPI source also the faults in parts of usable tools, see
-    /// [`Manifest::skipped`](toolcrib_core::manifest::Manifest::skipped).
-    pub fn skipped_tools(&self, id: &SourceId) -> Vec<SkippedTool> {
-        let Some(positioned) = self.find_source(id.as_str()) else { return Vec::new() };
-        let segment = &positioned.source.segment;
-        let shadowed =
-            positioned.masked.iter().filter_map(|&index| segment.entries().get(index)).map(|entry| SkippedTool {
-                name: segment.original_name(entry).to_owned(),
-                reason: "a built-in tool has this name; `on_conflict: keep` on the source keeps both".into(),
-            });
-        let mut skipped: Vec<SkippedTool> = segment.skipped().iter().cloned().chain(shadowed).collect();
-        skipped.sort();
-        skipped
-    }
-
-    /// Returns the full-text index, which the first search builds.
-    /// Readers that only list do not pay for it. Postings of unchanged segments are reused.
-    pub(crate) fn search_index(&self) -> &SearchIndex {
-        self.search_index.get_or_init(|| {
-            SearchIndex::build(self.positioned_sources().map(|positioned| (&positioned.source, &positioned.masked[..])))
-        })
+        self.find_source(id.as_str()).map_or(0, PositionedSource::tool_count)
     }
 
     /// Finds a source by id: binary search among the prefixed sources, then the few built-in ones.

@@ -14,4 +14,5 @@ pub mod tokens;
 
 pub use catalog::{
     CallSpec, Catalog, CatalogSource, Essentials, Segment, SegmentEntry, SourceOptions, ToolRef, ToolStatus, View,
+    ViewKey,
 };

@@ -150,7 +150,7 @@ impl View {
                 json::push_tool(tool, out);
                 Ok(PushOutcome::Appended)
             })?;
-            out.push_str(&format!(",\"inventory_hash\":\"{}\"}}", self.catalog.hash()));
+            out.push_str(&format!(",\"inventory_hash\":\"{}\"}}", self.hash()));
         } else {
             push_array(self.offered_tools().filter(filter), &mut out, &mut emit, CHUNK_BYTES, |tool, out| {
                 let projected = self.project(tool, format)?;
@@ -185,7 +185,7 @@ impl View {
             }
             Format::Anthropic => anthropic::project(name, &tool.tool()?, Loading::Now),
             Format::AnthropicDeferred => {
-                let is_essential = self.catalog.essentials().contains(tool);
+                let is_essential = self.essentials().contains(tool);
                 let loading = if is_essential { Loading::Now } else { Loading::Deferred };
                 anthropic::project(name, &tool.tool()?, loading)
             }

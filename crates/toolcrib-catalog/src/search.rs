@@ -142,7 +142,7 @@ impl View {
     #[cfg(feature = "embeddings")]
     pub fn search_with_embeddings(&self, query: &Query, embeddings: &embeddings::ToolEmbeddings) -> SearchResults {
         self.search_with(query, |text, scores| {
-            if embeddings.is_for(&self.catalog) {
+            if embeddings.is_for(self) {
                 embeddings.add_similarity(text, scores);
             }
         })
@@ -151,7 +151,7 @@ impl View {
     /// Searches with a hook `adjust_scores` that may change the term scores before ranking.
     fn search_with(&self, query: &Query, adjust_scores: impl FnOnce(&str, &mut [f32])) -> SearchResults {
         // The first search in a catalogue builds the index; later ones share it.
-        let index = self.catalog.search_index();
+        let index = self.search_index();
         let Ranking { hits: ranked, total } = rank::rank_tools(index, query, adjust_scores);
         let hits: Vec<Hit> = ranked.into_iter().filter_map(|hit| build_hit(index, hit)).collect();
         let hint = hits.is_empty().then(|| no_match_hint(query));

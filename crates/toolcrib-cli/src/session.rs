@@ -19,12 +19,12 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use toolcrib::Principal;
 use toolcrib::config_file::{self, LoadedConfig, ProjectFile};
+use toolcrib::core::access::Role;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Actor;
 use toolcrib::store::{self, OpenedStore};
-use toolcrib::{Code, Error, Registry, RegistryOptions, Result, SourceId};
+use toolcrib::{Code, Error, Principal, Registry, RegistryOptions, Result, SourceId};
 
 use crate::arguments::CommonArguments;
 use crate::commands::trust;
@@ -166,9 +166,9 @@ impl CliSession {
         }
     }
 
-    /// The caller under which commands see and call tools.
+    /// The principal under which commands see and call tools.
     pub(crate) fn caller() -> Principal {
-        Principal::local("cli")
+        Principal::local("cli").with_role(Role::Admin)
     }
 
     /// The actor recorded in the journal for changes made by commands.

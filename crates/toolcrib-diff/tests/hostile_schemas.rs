@@ -294,7 +294,7 @@ fn build_view(schemas: &[NamedSchema]) -> View {
     let segment = Arc::new(Segment::with_prefix(Arc::new(manifest)));
     let part =
         CatalogSource::new(segment, Arc::new(state), SourceOptions { kind: "mcp".into(), ..SourceOptions::default() });
-    View { catalog: Arc::new(Catalog::build(1, vec![Arc::new(part)])) }
+    View::full(Arc::new(Catalog::build(1, vec![Arc::new(part)])))
 }
 
 #[test]

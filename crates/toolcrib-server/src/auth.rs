@@ -30,10 +30,11 @@ use arc_swap::ArcSwap;
 use axum::http::{HeaderMap, header};
 use toolcrib::config::LoopbackAccess;
 use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::core::principal::PrincipalIdentity;
 use toolcrib::registry::TokenView;
-use toolcrib::{Code, Error, Registry, Result};
+use toolcrib::{Code, Error, Principal, Registry, Result};
 
-pub(crate) use authorize::{InsufficientRole, accepts_html, authorize, can_read};
+pub(crate) use authorize::{InsufficientRole, accepts_html, authenticate_reader, authorize};
 pub(crate) use locality::{ConnectionPeer, Locality};
 pub(crate) use login::router;
 pub(crate) use origin::reject_foreign_request;
@@ -47,14 +48,11 @@ use sessions::{ConsoleSessions, Credential};
 /// The authenticated client of a request, inserted into the request's extensions by [`authorize()`].
 #[derive(Debug, Clone)]
 pub(crate) struct AuthenticatedClient {
-    /// Name for logs, policies and the journal: `local`, `admin`, or the name of a token.
-    pub(crate) name: String,
-    pub(crate) role: Role,
+    /// Its name is `local`, `admin`, or the name of a token.
+    pub(crate) principal: Principal,
     /// True when the request comes from a process on this machine that may read and call without a token. A source that
     /// runs programs or reads files may be declared only by a local administrator.
     pub(crate) is_local: bool,
-    /// Stable across renames of a token: `local`, `admin`, or the id of the token. Owns MCP sessions and counts listeners.
-    pub(crate) identity: Arc<str>,
     /// CSRF token of the console session, sent back as the form field `csrf` or the header `X-CSRF-Token`. `None` without
     /// a session: a browser does not add an `Authorization` header by itself, so such requests cannot be forged.
     pub(crate) csrf: Option<Arc<str>>,
@@ -79,6 +77,8 @@ pub(crate) struct Authenticator {
     sessions: ConsoleSessions,
     /// Counts wrong tokens of all clients together.
     rate_limit: TokenRateLimit,
+    /// The principal of local processes without a token. Made once, because most requests are theirs.
+    local_principal: Principal,
 }
 
 /// Which clients can reach the server.
@@ -123,6 +123,7 @@ impl Authenticator {
             admin_token_hash,
             sessions: ConsoleSessions::default(),
             rate_limit: TokenRateLimit::default(),
+            local_principal: Principal::local("local"),
         };
         // At the start, so that the warning is at the top of the log and not beside the first refused client.
         authenticator.probe_peer_identification();
@@ -164,7 +165,7 @@ impl Authenticator {
     ) -> Result<Option<AuthenticatedClient>> {
         if headers.contains_key(header::AUTHORIZATION) {
             let credential = self.verify_token(registry, bearer_token(headers)?)?;
-            return Ok(resolve_principal(registry, &credential, None, locality));
+            return Ok(resolve_client(registry, &credential, None, locality));
         }
         self.ensure_session_verifiable(registry, headers)?;
         Ok(self.authenticate_without_token(registry, headers, locality))
@@ -191,7 +192,7 @@ impl Authenticator {
     ) -> Option<AuthenticatedClient> {
         if headers.contains_key(header::AUTHORIZATION) {
             let credential = self.find_credential(registry, bearer_token(headers).ok()?)?;
-            return resolve_principal(registry, &credential, None, locality);
+            return resolve_client(registry, &credential, None, locality);
         }
         self.ensure_session_verifiable(registry, headers).ok()?;
         self.authenticate_without_token(registry, headers, locality)
@@ -206,10 +207,8 @@ impl Authenticator {
     ) -> Option<AuthenticatedClient> {
         self.authenticate_session(registry, headers, locality).or_else(|| {
             (locality == Locality::Local).then(|| AuthenticatedClient {
-                name: "local".into(),
-                role: Role::Agent,
+                principal: self.local_principal.clone(),
                 is_local: true,
-                identity: "local".into(),
                 csrf: None,
             })
         })
@@ -224,11 +223,11 @@ impl Authenticator {
     ) -> Option<AuthenticatedClient> {
         let id = cookie::session_id(self.address, headers)?;
         let (credential, csrf) = self.sessions.find(id, registry.now())?;
-        let principal = resolve_principal(registry, &credential, Some(csrf), locality);
-        if principal.is_none() {
+        let client = resolve_client(registry, &credential, Some(csrf), locality);
+        if client.is_none() {
             self.sessions.end(id);
         }
-        principal
+        client
     }
 
     /// Returns the credential that a token proves. Unknown tokens count against the rate limit, which never applies to
@@ -257,29 +256,27 @@ impl Authenticator {
     }
 }
 
-/// Returns the principal of a credential with its current name and role; `None` when its token was revoked or expired.
+/// Returns the client of a credential with its current name and role; `None` when its token was revoked or expired.
 /// Looked up for each request, so that a revoked token or a changed role takes effect at once, in sessions too.
-fn resolve_principal(
+fn resolve_client(
     registry: &Registry,
     credential: &Credential,
     csrf: Option<Arc<str>>,
     locality: Locality,
 ) -> Option<AuthenticatedClient> {
-    let is_local = locality == Locality::Local;
-    match credential {
-        Credential::Admin => Some(AuthenticatedClient {
-            name: "admin".into(),
-            role: Role::Admin,
-            is_local,
-            identity: "admin".into(),
-            csrf,
-        }),
+    let (id, name, role): (Arc<str>, String, Role) = match credential {
+        Credential::Admin => (PrincipalIdentity::ADMIN_TOKEN.into(), "admin".into(), Role::Admin),
         Credential::Token(id) => {
             registry.tokens().ensure_reliable().ok()?;
             let token = registry.tokens().find_by_id(id).filter(|token| !token.expired)?;
-            Some(AuthenticatedClient { name: token.name, role: token.role, is_local, identity: token.id.into(), csrf })
+            (token.id.into(), token.name, token.role)
         }
-    }
+    };
+    // Only sessions have a CSRF token.
+    let identity =
+        if csrf.is_some() { PrincipalIdentity::Console { token: id } } else { PrincipalIdentity::Token { id } };
+    let principal = Principal::new(identity, name, role);
+    Some(AuthenticatedClient { principal, is_local: locality == Locality::Local, csrf })
 }
 
 /// Returns the token of the single `Authorization: Bearer` header. Several headers are refused, because a proxy in

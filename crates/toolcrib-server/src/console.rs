@@ -72,6 +72,6 @@ pub(crate) fn plain_page(title: &str, content: Markup) -> Markup {
 }
 
 /// Renders the hidden CSRF field of a form; empty without a session. Every form that changes something needs it.
-fn csrf_field(principal: &AuthenticatedClient) -> Markup {
-    html! { @if let Some(csrf) = &principal.csrf { input type="hidden" name="csrf" value=(csrf); } }
+fn csrf_field(client: &AuthenticatedClient) -> Markup {
+    html! { @if let Some(csrf) = &client.csrf { input type="hidden" name="csrf" value=(csrf); } }
 }

@@ -22,6 +22,7 @@ mod mcp;
 
 mod console;
 mod rest;
+mod view_cache;
 
 mod activity;
 mod http_metrics;

@@ -27,20 +27,23 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use http::Extensions;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use toolcrib::call::ClientId;
+use toolcrib::catalog::View;
 use toolcrib::config::{Expose, ExposeMode};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::{Principal, Registry};
 use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::{ChangeNotification, McpPeer, McpRequest, Service, ServiceDescription};
 
-use crate::auth;
+use crate::auth::AuthenticatedClient;
+use crate::view_cache::ViewCache;
 
 use client_state::ClientStates;
-use listing_cache::{ListingCache, ListingMode};
+use listing_cache::{ListingMode, Listings};
 pub(crate) use response::stopping_result;
 use response::{McpResult, to_raw};
 use warmup::StatelessClients;
@@ -52,12 +55,14 @@ pub struct McpService {
     registry: Registry,
     /// The `expose` section of the configuration; replaced on reload.
     expose: Arc<watch::Sender<Arc<Expose>>>,
-    /// Rendered lists, shared by all clients of both modes.
-    listing_cache: Arc<ListingCache>,
+    /// Rendered lists, shared by all clients that see the same tools.
+    listing_cache: Arc<ViewCache<Listings>>,
     /// Last list, log level and subscriptions of each connected client.
     clients: Arc<ClientStates>,
     /// For `warm: client`.
     stateless_clients: Arc<StatelessClients>,
+    /// The principal of clients on a byte stream, which belong to this process.
+    local_principal: Principal,
 }
 
 impl McpService {
@@ -70,6 +75,7 @@ impl McpService {
             listing_cache: Arc::default(),
             clients: Arc::default(),
             stateless_clients: Arc::default(),
+            local_principal: Principal::local("mcp"),
         }
     }
 
@@ -94,15 +100,21 @@ impl McpService {
         requested_mode(&peer.query).unwrap_or(configured)
     }
 
-    /// Decides which tool list a client gets. In `auto` mode a small catalogue is listed in full.
-    async fn listing_mode(&self, peer: &McpPeer) -> ListingMode {
+    /// Returns the catalogue as a client may see it. `extensions` are those of its request, or of the one that opened its
+    /// session.
+    fn view(&self, extensions: &Extensions) -> View {
+        let client = extensions.get::<AuthenticatedClient>();
+        self.registry.view(client.map_or(&self.local_principal, |client| &client.principal))
+    }
+
+    /// Decides which of its tool lists a client gets. In `auto` mode a small catalogue is listed in full.
+    async fn listing_mode(&self, peer: &McpPeer, listings: &Arc<Listings>) -> ListingMode {
         match self.effective_mode(peer) {
             ExposeMode::Search => ListingMode::Search,
             ExposeMode::Full => ListingMode::Full,
             // The size is unknown until the sources are discovered; the meta tools work for any size.
             ExposeMode::Auto if self.is_undiscovered() => ListingMode::Search,
             ExposeMode::Auto => {
-                let listings = self.listings();
                 // Counting needs the tokenizer, which takes long to load. A catalogue that is too large by its bytes
                 // alone spares it.
                 if listings.is_small() {
@@ -117,12 +129,13 @@ impl McpService {
     /// the catalogue; prompts and resources are offered in full mode only.
     async fn handshake(self, peer: Arc<McpPeer>) -> ServiceDescription {
         self.warm_on_handshake();
-        match self.listing_mode(&peer).await {
+        let listings = self.listings(&peer.extensions);
+        match self.listing_mode(&peer, &listings).await {
             ListingMode::Search => ServiceDescription {
                 capabilities: to_raw(&json!({ "tools": { "listChanged": true }, "logging": {} })),
                 instructions: Some(match self.blocked_sources_note() {
-                    Some(note) => format!("{}\n{note}", self.listings().summary().await),
-                    None => self.listings().summary().await,
+                    Some(note) => format!("{}\n{note}", listings.summary().await),
+                    None => listings.summary().await,
                 }),
             },
             ListingMode::Full => ServiceDescription {
@@ -173,10 +186,10 @@ impl Service for McpService {
     }
 
     /// The endpoint compares `Mcp-Param-…` headers of HTTP requests with the arguments, for which it needs the schema.
-    fn input_schema(&self, _peer: &Arc<McpPeer>, tool: &str) -> Option<Box<RawValue>> {
+    fn input_schema(&self, peer: &Arc<McpPeer>, tool: &str) -> Option<Box<RawValue>> {
         meta_tools::input_schema(tool).or_else(|| {
-            let catalog = self.registry.catalog();
-            let call_spec = catalog.find(tool).and_then(|tool| tool.call_spec());
+            let view = self.view(&peer.extensions);
+            let call_spec = view.find(tool).and_then(|tool| tool.call_spec());
             call_spec.ok().map(|call_spec| (*call_spec.input_schema).to_owned())
         })
     }
@@ -203,13 +216,11 @@ fn requested_mode(query: &str) -> Option<ExposeMode> {
 
 /// Returns the caller for policies and logs: named by the token of the request, else by the client's own name.
 fn request_caller(request: &McpRequest) -> Principal {
-    let principal =
-        request.extensions.get::<auth::AuthenticatedClient>().filter(|principal| principal.is_authenticated());
-    let name = match (principal, request.peer.name.as_deref()) {
-        (Some(principal), _) => format!("token:{}", principal.name),
+    let client = request.extensions.get::<AuthenticatedClient>().filter(|client| client.is_authenticated());
+    match (client, request.peer.name.as_deref()) {
+        (Some(client), _) => client.principal.with_name(format!("token:{}", client.principal.name())),
         // The client's own name is unverified and must not pass for that of a token.
-        (None, Some(name)) if !name.starts_with("token:") => sanitize_truncated(name, 80),
-        (None, Some(_) | None) => "mcp".into(),
-    };
-    Principal::local(name)
+        (None, Some(name)) if !name.starts_with("token:") => Principal::local(sanitize_truncated(name, 80)),
+        (None, Some(_) | None) => Principal::local("mcp"),
+    }
 }

@@ -55,7 +55,10 @@ async fn handle_mcp(State(app): State<AppState>, request: Request) -> Response {
     }
     let (mut parts, body) = request.into_parts();
     // The endpoint compares it with the principal that opened the session, so that a leaked session id is useless.
-    let owner = parts.extensions.get::<AuthenticatedClient>().map(|principal| SessionOwner(principal.identity.clone()));
+    let owner = parts
+        .extensions
+        .get::<AuthenticatedClient>()
+        .map(|client| SessionOwner(client.principal.identity().owner_key()));
     if let Some(owner) = owner {
         parts.extensions.insert(owner);
     }

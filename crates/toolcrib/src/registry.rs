@@ -92,8 +92,9 @@ pub struct Registry {
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Registry {
-    /// Returns the current catalogue. Lock-free.
-    pub fn catalog(&self) -> Arc<Catalog> {
+    /// Returns the current catalogue with every tool, whatever a principal may see: for administration and metrics.
+    /// What is shown to a client is read through [`Registry::view`]. Lock-free.
+    pub fn unrestricted_catalog(&self) -> Arc<Catalog> {
         self.state.snapshot().catalog.clone()
     }
 
@@ -102,9 +103,9 @@ impl Registry {
         self.state.snapshot().inventory.clone()
     }
 
-    /// Returns the current catalogue as a principal may see it. Every principal may see every tool.
+    /// Returns the current catalogue as a principal may see it; today every principal sees every tool. Lock-free.
     pub fn view(&self, _principal: &Principal) -> View {
-        View { catalog: self.catalog() }
+        View::full(self.unrestricted_catalog())
     }
 
     /// Executes a command and returns the version of the journal afterwards. A command that changes nothing succeeds

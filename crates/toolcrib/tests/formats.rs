@@ -76,7 +76,7 @@ fn recorded_view() -> Option<View> {
         catalog_source(&format!("s{number}"), &recording.tools.iter().map(raw).collect::<Vec<_>>())
     });
     let catalog = Arc::new(Catalog::build(1, sources.collect()));
-    Some(View { catalog })
+    Some(View::full(catalog))
 }
 
 /// Builds the catalogue entry of one source.

@@ -43,7 +43,7 @@ fn every_recorded_tool_is_the_first_hit_for_its_name() {
         }
         // Several tools may have this original name; all of them come before the rest.
         let response = set.view.search(&Query::new(original).with_limit(1));
-        let first = set.view.catalog.find(response.hits[0].name.as_str()).unwrap();
+        let first = set.view.find(response.hits[0].name.as_str()).unwrap();
         assert_eq!(first.original_name(), original);
         tools += 1;
     }

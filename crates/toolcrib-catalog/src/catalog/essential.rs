@@ -20,18 +20,16 @@ pub struct Essentials<'a> {
     catalog: &'a Catalog,
 }
 
-impl Catalog {
+impl View {
     /// Returns the selector of essential tools.
     pub fn essentials(&self) -> Essentials<'_> {
-        Essentials { catalog: self }
+        Essentials { catalog: self.catalog() }
     }
-}
 
-impl View {
     /// Iterates over the tools that the configuration calls essential, in name order; empty without configuration.
     /// Denied tools are left out, as every call to them fails.
     pub fn configured_essentials(&self) -> impl Iterator<Item = ToolRef<'_>> {
-        let essentials = self.catalog.essentials();
+        let essentials = self.essentials();
         self.offered_tools().filter(move |tool| essentials.is_configured(tool) && tool.verdict() != Verdict::Deny)
     }
 }

@@ -16,6 +16,7 @@ use toolcrib_core::source::SourceId;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
 
+use super::view::VisibleTools;
 use super::{Catalog, ToolRef, ToolStatus};
 
 /// Maximum number of names in "did you mean". The text is read by agents, and each name costs tokens.
@@ -26,13 +27,26 @@ const MIN_SIMILARITY: f64 = 0.6;
 
 impl Catalog {
     /// Finds a tool by its name in the catalogue, by `source__tool`, `source/tool` or `source:tool`, or by its original
-    /// name if that is unique.
+    /// name if that is unique. Among all tools, whatever a principal may see: for the registry itself and for
+    /// administration. What is shown to a client is found by [`View::find`](super::View::find).
     ///
-    /// Masked tools are not found. Disabled tools are, and hidden ones by a qualified name: the caller decides what to
+    /// Shadowed tools are not found. Disabled tools are, and hidden ones by a qualified name: the caller decides what to
     /// answer for them.
     /// # Errors
     /// `TOOL_INVALID_INPUT` for malformed and ambiguous names, `TOOL_NOT_IMPLEMENTED` for unknown ones.
     pub fn find(&self, name: &str) -> Result<ToolRef<'_>> {
+        VisibleTools { catalog: self, mask: None }.find(name)
+    }
+
+    /// Error for an unknown name, with suggestions among all tools, whatever a principal may see.
+    pub fn unknown_tool_error(&self, name: &str) -> Error {
+        VisibleTools { catalog: self, mask: None }.unknown_tool_error(name)
+    }
+}
+
+impl<'a> VisibleTools<'a> {
+    /// Finds a tool by any spelling of its name.
+    pub(super) fn find(self, name: &str) -> Result<ToolRef<'a>> {
         let found = match parse_tool_name(name)? {
             ParsedToolName::Qualified { source, tool } => self.find_qualified(source, tool),
             ParsedToolName::Bare(tool) => match &self.find_by_bare_name(tool)[..] {
@@ -52,7 +66,7 @@ impl Catalog {
 
     /// Error for an unknown name, with suggestions. The code is `TOOL_INVALID_INPUT` if no tool could have that name.
     /// The suggestions are in the details too, as `near`, for programs.
-    pub fn unknown_tool_error(&self, name: &str) -> Error {
+    pub(super) fn unknown_tool_error(self, name: &str) -> Error {
         let near = self.similar_names(name);
         let shown = sanitize_truncated(name, 80);
         let is_illegal =
@@ -72,35 +86,27 @@ impl Catalog {
     }
 
     /// Finds a tool of a given source by its name without prefix or its original name.
-    fn find_qualified(&self, source: &str, tool: &str) -> Option<ToolRef<'_>> {
+    fn find_qualified(self, source: &str, tool: &str) -> Option<ToolRef<'a>> {
         // Try the id as written before normalising it: agents mostly use the exact id.
-        let positioned =
+        let visible =
             self.find_source(source).or_else(|| self.find_source(SourceId::normalize_name(source).ok()?.as_str()))?;
-        let segment = &positioned.source.segment;
+        let segment = &visible.source.segment;
         let name = format!("{}{tool}", segment.prefix());
         let position = segment.position_of_name(&name).or_else(|| segment.position_of_original(tool))?;
-        let entry = &segment.entries()[position];
-        positioned
-            .masked
-            .binary_search(&position)
-            .is_err()
-            .then_some(ToolRef { catalog_source: &positioned.source, entry })
+        visible.shows(position).then(|| visible.tool(position))
     }
 
     /// Returns all visible tools with this original name, or only the built-in one if there is one.
     /// A built-in tool is what agents see under the bare name, so it is not ambiguous with others of that name.
-    fn find_by_bare_name(&self, tool: &str) -> Vec<ToolRef<'_>> {
+    fn find_by_bare_name(self, tool: &str) -> Vec<ToolRef<'a>> {
         let mut found = Vec::new();
-        for positioned in self.positioned_sources() {
-            let segment = &positioned.source.segment;
+        for visible in self.sources() {
+            let segment = &visible.source.segment;
             let name = format!("{}{tool}", segment.prefix());
             let position = segment.position_of_original(tool).or_else(|| segment.position_of_name(&name));
-            let Some(position) = position.filter(|position| positioned.masked.binary_search(position).is_err()) else {
-                continue;
-            };
-            let entry = &segment.entries()[position];
-            let tool = ToolRef { catalog_source: &positioned.source, entry };
-            if positioned.source.options.builtin {
+            let Some(position) = position.filter(|position| visible.shows(*position)) else { continue };
+            let tool = visible.tool(position);
+            if visible.source.options.builtin {
                 return vec![tool];
             }
             if tool.verdict() != Verdict::Hide {
@@ -111,10 +117,10 @@ impl Catalog {
     }
 
     /// Returns up to [`MAX_SUGGESTIONS`] names of active tools, most similar first.
-    /// Looks at every tool of the catalogue, which is why [`NameMatcher`] avoids most exact comparisons.
-    fn similar_names(&self, name: &str) -> Vec<String> {
+    /// Looks at every visible tool, which is why [`NameMatcher`] avoids most exact comparisons.
+    fn similar_names(self, name: &str) -> Vec<String> {
         let matcher = NameMatcher::new(name);
-        let candidates = self.tools().filter(|tool| {
+        let candidates = self.iter().filter(|tool| {
             tool.verdict() != Verdict::Hide && !tool.is_internal() && tool.status() == ToolStatus::Active
         });
         let mut nearest: Vec<(f64, &str)> = Vec::with_capacity(MAX_SUGGESTIONS + 1);

@@ -46,7 +46,7 @@ fn catalog_source(source: &str, builtin: bool, tools: &[&str], rules: &[(&str, V
 }
 
 fn build_view(sources: Vec<Arc<CatalogSource>>) -> View {
-    View { catalog: Arc::new(Catalog::build(1, sources)) }
+    View::full(Arc::new(Catalog::build(1, sources)))
 }
 
 fn offered_names(view: &View) -> Vec<&str> {
@@ -76,10 +76,10 @@ fn a_tool_with_the_name_of_a_builtin_is_skipped_and_reported() {
     ]);
     assert_eq!(offered_names(&view), ["file_read", "git__push"]);
     let git = SourceId::parse("git").unwrap();
-    assert_eq!(view.catalog.skipped_tools(&git)[0].name, "file_read");
-    assert_eq!(view.catalog.tool_count(&git), 1);
-    assert_eq!(view.catalog.find("git__file_read").unwrap_err().code, Code::ToolNotImplemented);
-    assert_eq!(view.catalog.find("file_read").unwrap().source().as_str(), "core");
+    assert_eq!(view.skipped_tools(&git)[0].name, "file_read");
+    assert_eq!(view.listed_count(&git), 1);
+    assert_eq!(view.find("git__file_read").unwrap_err().code, Code::ToolNotImplemented);
+    assert_eq!(view.find("file_read").unwrap().source().as_str(), "core");
 }
 
 #[test]
@@ -99,11 +99,11 @@ fn a_tool_is_found_by_every_spelling_of_its_name() {
         ("git__x__y", "git__x__y"),
         ("x__y", "git__x__y"),
     ] {
-        assert_eq!(view.catalog.find(query).unwrap().name().as_str(), name, "{query}");
+        assert_eq!(view.find(query).unwrap().name().as_str(), name, "{query}");
     }
-    let ambiguous = view.catalog.find("push").unwrap_err();
+    let ambiguous = view.find("push").unwrap_err();
     assert_eq!(ambiguous.message, "`push` is offered by several sources: git__push, hub__push");
-    let unknown = view.catalog.find("git__psuh").unwrap_err();
+    let unknown = view.find("git__psuh").unwrap_err();
     assert_eq!(
         (unknown.code, unknown.message.as_str()),
         (Code::ToolNotImplemented, "no tool named `git__psuh`; did you mean `git__push`?")
@@ -116,8 +116,8 @@ fn names_that_collide_after_sanitizing_stay_unique() {
     let listed = offered_names(&view);
     assert_eq!(listed.len(), 3);
     assert!(listed.contains(&"git__a_b"));
-    assert_eq!(view.catalog.find("git/a_b").unwrap().original_name(), "a_b");
-    assert_eq!(view.catalog.find("git/a.b").unwrap().original_name(), "a.b");
+    assert_eq!(view.find("git/a_b").unwrap().original_name(), "a_b");
+    assert_eq!(view.find("git/a.b").unwrap().original_name(), "a.b");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn lists_are_rendered_in_each_format() {
     let parsed = |format| serde_json::from_str::<Value>(&view.render(format).unwrap()).unwrap();
     let list = parsed(Format::Json);
     let tool = &list["tools"][0];
-    assert_eq!(list["inventory_hash"], view.catalog.hash().to_string());
+    assert_eq!(list["inventory_hash"], view.hash().to_string());
     for (key, value) in [
         ("id", json!("git:push")),
         ("name", json!("git__push")),

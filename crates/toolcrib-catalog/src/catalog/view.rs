@@ -1,63 +1,124 @@
-//! A catalogue as one caller sees it, and the tools in it.
+//! [`View`]: a catalogue as a principal may see it. Everything that is shown to a client is read through one.
 //!
-//! Four sets of tools, each contained in the one before:
+//! Five sets of tools, each contained in the one before:
 //!
 //! ```text
-//! catalogue    every tool that is not masked
+//! catalogue    every tool that is not shadowed by a built-in one
+//! view         those that the principal may see; all of them in a full view
 //! listed       without hidden and internal ones: for users who manage tools
 //! offered      without disabled ones: for agents
 //! searchable   without denied ones: for search
 //! ```
+//!
+//! A tool outside the view does not affect anything that is read through it: neither lists, counts and search scores
+//! nor suggestions for misspelt names. So two views with the same tools are the same, whatever they leave out.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use serde::Serialize;
-use toolcrib_core::error::Result;
-use toolcrib_core::execution::ExecutionSpec;
-use toolcrib_core::inventory::ToolState;
-use toolcrib_core::policy::{Rule, Verdict};
+use toolcrib_core::error::{Error, Result};
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::manifest::SkippedTool;
+use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::SourceId;
-use toolcrib_core::tool::{Tool, ToolId, ToolName};
+use toolcrib_core::tool::ToolName;
 
-use super::{CallSpec, Catalog, CatalogSource, PositionedSource, SegmentEntry};
+use super::view_key::{self, ViewKey};
+use super::{Catalog, CatalogSource, PositionedSource, ToolRef};
+use crate::search::SearchIndex;
 
-/// A catalogue as seen by one caller. Holds its own reference to the catalogue, so that a reader sees one state however
-/// long it takes.
+/// A catalogue as a principal may see it. Holds its own reference to the catalogue, so that a reader sees one state
+/// however long it takes. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct View {
-    pub catalog: Arc<Catalog>,
+    catalog: Arc<Catalog>,
+    /// `None` for a full view, the usual case, which costs nothing.
+    mask: Option<Arc<ViewMask>>,
 }
 
-/// Reference to a tool in a catalogue. Cheap to copy; parses nothing.
+/// Visible tools of a restricted view.
+#[derive(Debug)]
+pub(super) struct ViewMask {
+    /// By [`PositionedSource::number`]: sorted positions of the visible entries, or `None` if all entries are.
+    sources: Vec<Option<Box<[u32]>>>,
+    key: ViewKey,
+    hash: Fingerprint,
+    /// Index of the visible tools alone, built by the first search.
+    search_index: OnceLock<SearchIndex>,
+}
+
+/// A catalogue together with the mask of a view; what [`View`] and the catalogue's own lookups share.
 #[derive(Debug, Clone, Copy)]
-pub struct ToolRef<'a> {
-    pub catalog_source: &'a CatalogSource,
-    pub entry: &'a SegmentEntry,
+pub(super) struct VisibleTools<'a> {
+    pub(super) catalog: &'a Catalog,
+    pub(super) mask: Option<&'a ViewMask>,
 }
 
-/// Whether a tool is enabled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ToolStatus {
-    Active,
-    Disabled,
-}
-
-impl ToolStatus {
-    /// Name in JSON lists.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ToolStatus::Active => "active",
-            ToolStatus::Disabled => "disabled",
-        }
-    }
+/// A source with at least one visible tool, or any source in a full view.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct VisibleSource<'a> {
+    pub(crate) source: &'a Arc<CatalogSource>,
+    /// Sorted positions of the entries that built-in tools shadow.
+    shadowed: &'a [usize],
+    /// Sorted positions of the visible entries, without shadowed ones; `None` if all but those are visible.
+    pub(crate) visible: Option<&'a [u32]>,
 }
 
 impl View {
+    /// Creates the view that shows every tool.
+    pub fn full(catalog: Arc<Catalog>) -> View {
+        View { catalog, mask: None }
+    }
+
+    /// Returns the view that shows those tools of this one for which `is_visible` is true. Looks at every tool once; a
+    /// view is made for many requests.
+    #[must_use]
+    pub fn restrict(&self, is_visible: impl Fn(&ToolRef<'_>) -> bool) -> View {
+        let mut leaves_out_any = false;
+        let sources: Vec<Option<Box<[u32]>>> = self
+            .catalog
+            .positioned_sources()
+            .map(|positioned| {
+                let source = self.visible_tools().source(positioned);
+                let visible = source.positions().filter(|position| is_visible(&source.tool(*position)));
+                let visible: Box<[u32]> = visible.map(|position| position as u32).collect();
+                leaves_out_any |= visible.len() < positioned.tool_count();
+                (visible.len() < positioned.source.segment.entries().len()).then_some(visible)
+            })
+            .collect();
+        // A view that leaves out nothing is the full one, whatever rules it was made from.
+        if !leaves_out_any {
+            return View::full(self.catalog.clone());
+        }
+        let mask = ViewMask::new(&self.catalog, sources);
+        View { catalog: self.catalog.clone(), mask: Some(Arc::new(mask)) }
+    }
+
+    /// Digest of everything that can be read through the view. Views with equal keys have equal responses, whichever
+    /// principals and catalogues they belong to; it is part of the key of every cache of rendered content.
+    pub fn key(&self) -> ViewKey {
+        self.mask.as_ref().map_or_else(|| self.catalog.view_key(), |mask| mask.key)
+    }
+
+    /// Digest of the tool lists, `inventory_hash` in responses: unlike the key it covers neither dates nor titles of
+    /// sources. That of a full view is [`Catalog::hash`].
+    pub fn hash(&self) -> Fingerprint {
+        self.mask.as_ref().map_or_else(|| self.catalog.hash(), |mask| mask.hash)
+    }
+
     /// Tools for users who manage them: disabled ones included, hidden and internal ones not.
     pub fn listed_tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
-        self.catalog.tools().filter(ToolRef::is_listed)
+        self.tools().filter(ToolRef::is_listed)
+    }
+
+    /// Tools that agents see: neither hidden nor internal nor disabled.
+    pub fn offered_tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
+        self.tools().filter(ToolRef::is_offered)
+    }
+
+    /// All visible tools in byte order of their names, hidden and internal ones included.
+    pub fn tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
+        self.visible_tools().iter()
     }
 
     /// Names of the tools that agents see, by source.
@@ -69,134 +130,171 @@ impl View {
         sources
     }
 
-    /// Tools that agents see: neither hidden nor internal nor disabled.
-    pub fn offered_tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
-        self.catalog.tools().filter(ToolRef::is_offered)
+    /// Finds a tool by name, like [`Catalog::find`]; tools outside the view do not exist for it.
+    ///
+    /// # Errors
+    /// `TOOL_INVALID_INPUT` for malformed and ambiguous names, `TOOL_NOT_IMPLEMENTED` for unknown ones.
+    pub fn find(&self, name: &str) -> Result<ToolRef<'_>> {
+        self.visible_tools().find(name)
+    }
+
+    /// Error for an unknown name, with suggestions among the visible tools.
+    pub fn unknown_tool_error(&self, name: &str) -> Error {
+        self.visible_tools().unknown_tool_error(name)
+    }
+
+    /// Sources with visible tools, built-in ones first; in a full view all sources.
+    pub fn sources(&self) -> impl Iterator<Item = &Arc<CatalogSource>> {
+        self.visible_sources().map(|visible| visible.source)
+    }
+
+    /// Returns a source by id, if the view shows any of its tools.
+    pub fn source(&self, id: &SourceId) -> Option<&Arc<CatalogSource>> {
+        self.visible_tools().find_source(id.as_str()).map(|visible| visible.source)
+    }
+
+    /// Number of visible tools, hidden and internal ones included. Costs time in the number of sources.
+    pub fn tool_count(&self) -> usize {
+        self.visible_sources().map(VisibleSource::tool_count).sum()
+    }
+
+    /// Whether both views are of the same catalogue, whatever they show of it.
+    pub fn is_of_same_catalog(&self, other: &View) -> bool {
+        Arc::ptr_eq(&self.catalog, &other.catalog)
+    }
+
+    /// Number of tools of a source that lists show, i.e. without hidden and internal ones.
+    pub fn listed_count(&self, id: &SourceId) -> usize {
+        let Some(visible) = self.visible_tools().find_source(id.as_str()) else { return 0 };
+        let options = &visible.source.options;
+        // Without rules every tool is listed. This is the usual case, and a source may have thousands of tools.
+        if options.rules.is_empty() && options.verdicts.is_empty() && options.internal.is_empty() {
+            visible.tool_count()
+        } else {
+            visible.tools().filter(|tool| tool.verdict() != Verdict::Hide && !tool.is_internal()).count()
+        }
+    }
+
+    /// Returns the tools that a source offers but that are not in the catalogue, with the reasons, sorted by name:
+    /// those skipped when the manifest was built, and those shadowed by a built-in tool in this catalogue. Of an
+    /// OpenAPI source also the faults in parts of usable tools, see
+    /// [`Manifest::skipped`](toolcrib_core::manifest::Manifest::skipped). Empty for a restricted view: what is not in the
+    /// catalogue is not among the tools that such a principal may see.
+    pub fn skipped_tools(&self, id: &SourceId) -> Vec<SkippedTool> {
+        let visible = self.visible_tools().find_source(id.as_str()).filter(|_| self.mask.is_none());
+        let Some(VisibleSource { source, shadowed, .. }) = visible else { return Vec::new() };
+        let segment = &source.segment;
+        let shadowed = shadowed.iter().filter_map(|&index| segment.entries().get(index)).map(|entry| SkippedTool {
+            name: segment.original_name(entry).to_owned(),
+            reason: "a built-in tool has this name; `on_conflict: keep` on the source keeps both".into(),
+        });
+        let mut skipped: Vec<SkippedTool> = segment.skipped().iter().cloned().chain(shadowed).collect();
+        skipped.sort();
+        skipped
+    }
+
+    /// Returns the full-text index, which the first search builds. All full views of a catalogue share one; a restricted
+    /// view has its own, so that the words of other tools do not affect its scores.
+    pub(crate) fn search_index(&self) -> &SearchIndex {
+        let index = self.mask.as_ref().map_or(&self.catalog.search_index, |mask| &mask.search_index);
+        index.get_or_init(|| SearchIndex::build(self.visible_sources()))
+    }
+
+    /// The catalogue, for what does not depend on the mask.
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    fn visible_sources(&self) -> impl Iterator<Item = VisibleSource<'_>> {
+        self.visible_tools().sources()
+    }
+
+    fn visible_tools(&self) -> VisibleTools<'_> {
+        VisibleTools { catalog: &self.catalog, mask: self.mask.as_deref() }
     }
 }
 
-impl Catalog {
-    /// Iterates over all tools in byte order of their names; merges built-in tools with the prefixed ones.
-    pub fn tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
+impl ViewMask {
+    /// Computes the digests of what is visible.
+    fn new(catalog: &Catalog, sources: Vec<Option<Box<[u32]>>>) -> ViewMask {
+        let mut mask =
+            ViewMask { sources, key: ViewKey::default(), hash: Fingerprint::digest(""), search_index: OnceLock::new() };
+        (mask.key, mask.hash) = view_key::restricted_key(VisibleTools { catalog, mask: Some(&mask) });
+        mask
+    }
+}
+
+impl<'a> VisibleTools<'a> {
+    /// All sources in catalogue order. A restricted view leaves out those without visible tools.
+    pub(super) fn sources(self) -> impl Iterator<Item = VisibleSource<'a>> {
+        self.catalog.positioned_sources().filter_map(move |positioned| self.visible_source(positioned))
+    }
+
+    /// Returns a source by id.
+    pub(super) fn find_source(self, id: &str) -> Option<VisibleSource<'a>> {
+        self.visible_source(self.catalog.find_source(id)?)
+    }
+
+    /// Iterates over all visible tools in byte order of their names; merges built-in tools with the prefixed ones.
+    pub(super) fn iter(self) -> impl Iterator<Item = ToolRef<'a>> {
         // Segments are sorted by `source__`, so their concatenation is sorted by name. Built-in tools have no prefix
         // and may belong anywhere in between.
-        let mut builtin: Vec<ToolRef<'_>> = self.builtin_sources.iter().flat_map(PositionedSource::tools).collect();
+        let tools = move |positioned: &'a PositionedSource| self.source(positioned).tools();
+        let mut builtin: Vec<ToolRef<'a>> = self.catalog.builtin_sources.iter().flat_map(tools).collect();
         builtin.sort_by(|a, b| a.name().cmp(b.name()));
         let mut builtin = builtin.into_iter().peekable();
-        let mut prefixed = self.prefixed_sources.iter().flat_map(PositionedSource::tools).peekable();
+        let mut prefixed = self.catalog.prefixed_sources.iter().flat_map(tools).peekable();
         std::iter::from_fn(move || match (builtin.peek(), prefixed.peek()) {
             (Some(a), Some(b)) if a.name() < b.name() => builtin.next(),
             (_, Some(_)) => prefixed.next(),
             (_, None) => builtin.next(),
         })
     }
-}
 
-impl PositionedSource {
-    /// Tools of the source that are not masked.
-    pub(super) fn tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
-        let catalog_source = &*self.source;
-        let entries = catalog_source.segment.entries().iter().enumerate();
-        entries
-            .filter(|(index, _)| self.masked.binary_search(index).is_err())
-            .map(|(_, entry)| ToolRef { catalog_source, entry })
+    /// The visible part of a source; `None` in a restricted view that shows nothing of it.
+    fn visible_source(self, positioned: &'a PositionedSource) -> Option<VisibleSource<'a>> {
+        let source = self.source(positioned);
+        (self.mask.is_none() || source.tool_count() > 0).then_some(source)
+    }
+
+    /// The visible part of a source, which may be empty.
+    fn source(self, positioned: &'a PositionedSource) -> VisibleSource<'a> {
+        let visible = self.mask.and_then(|mask| mask.sources.get(positioned.number)?.as_deref());
+        VisibleSource { source: &positioned.source, shadowed: &positioned.shadowed, visible }
     }
 }
 
-impl<'a> ToolRef<'a> {
-    /// Name in the catalogue.
-    pub fn name(&self) -> &'a ToolName {
-        &self.entry.name
+impl<'a> VisibleSource<'a> {
+    /// Visible tools, sorted by name.
+    pub(super) fn tools(self) -> impl Iterator<Item = ToolRef<'a>> {
+        self.positions().map(move |position| self.tool(position))
     }
 
-    /// Id of its source.
-    pub fn source(&self) -> &'a SourceId {
-        self.catalog_source.segment.source()
+    /// Positions of the visible entries, sorted.
+    fn positions(self) -> impl Iterator<Item = usize> {
+        let all = if self.visible.is_none() { 0..self.source.segment.entries().len() } else { 0..0 };
+        let all = all.filter(move |position| self.shadowed.binary_search(position).is_err());
+        all.chain(self.visible.unwrap_or_default().iter().map(|position| *position as usize))
     }
 
-    /// The source's own name for the tool.
-    pub fn original_name(&self) -> &'a str {
-        self.catalog_source.segment.original_name(self.entry)
+    /// The tool at a position of the segment.
+    pub(super) fn tool(self, position: usize) -> ToolRef<'a> {
+        ToolRef { catalog_source: self.source, entry: &self.source.segment.entries()[position] }
     }
 
-    /// Name in the catalogue without the prefix `source__`.
-    pub fn unprefixed_name(&self) -> &'a str {
-        self.entry.name.without_prefix(self.catalog_source.segment.prefix())
-    }
-
-    /// Identity of the tool: source and original name.
-    pub fn id(&self) -> ToolId {
-        ToolId { source: self.source().clone(), name: self.original_name().to_owned() }
-    }
-
-    /// Whether users who manage tools see it.
-    pub fn is_listed(&self) -> bool {
-        self.verdict() != Verdict::Hide && !self.is_internal()
-    }
-
-    /// Whether agents see it.
-    pub fn is_offered(&self) -> bool {
-        self.is_listed() && self.status() == ToolStatus::Active
-    }
-
-    /// Whether search may return it. Denied tools are listed but not found: every call to them fails.
-    /// An agent that found one would spend a call on it.
-    pub fn is_searchable(&self) -> bool {
-        self.is_offered() && self.verdict() != Verdict::Deny
-    }
-
-    /// Policy verdict for the tool.
-    pub fn verdict(&self) -> Verdict {
-        self.catalog_source.options.verdict(self.original_name(), self.unprefixed_name())
-    }
-
-    /// Rule that led to the [`verdict`](ToolRef::verdict); `None` if it is the default.
-    pub fn deciding_rule(&self) -> Option<&'a Rule> {
-        self.catalog_source.options.deciding_rule(self.original_name(), self.unprefixed_name())
-    }
-
-    /// Whether it is a built-in tool that appears in no list.
-    pub fn is_internal(&self) -> bool {
-        self.catalog_source.options.internal.contains(self.original_name())
-    }
-
-    /// Whether it is enabled.
-    pub fn status(&self) -> ToolStatus {
-        if self.inventory_state().disabled { ToolStatus::Disabled } else { ToolStatus::Active }
-    }
-
-    /// State of the tool in the inventory: enabled or not, when created and updated.
-    pub fn inventory_state(&self) -> ToolState {
-        self.catalog_source.tool_state(self.original_name())
-    }
-
-    /// Parses the stored tool. Parses on each call; lists use the stored text instead where they can.
-    pub fn tool(&self) -> Result<Tool> {
-        self.catalog_source.segment.tool(self.entry)
-    }
-
-    /// Returns how Toolcrib itself executes the tool, with sanitised schemas. `None` for MCP servers: whatever such a
-    /// server sends in this field is untrusted and ignored.
-    pub fn execution_spec(&self) -> Result<Option<ExecutionSpec>> {
-        // The kind is that of the declaration. The field itself cannot be trusted to tell where it came from.
-        if !matches!(self.catalog_source.options.kind.as_str(), "openapi" | "workflow") {
-            return Ok(None);
+    /// Whether the entry at a position is visible.
+    pub(crate) fn shows(self, position: usize) -> bool {
+        match self.visible {
+            Some(visible) => visible.binary_search(&(position as u32)).is_ok(),
+            None => self.shadowed.binary_search(&position).is_err(),
         }
-        Ok(self.tool()?.parse_execution_spec().map(ExecutionSpec::sanitized))
     }
 
-    /// Returns the tool with what lists leave out: the full input schema and the output schema.
-    pub fn with_full_schemas(&self) -> Result<Tool> {
-        let mut tool = self.tool()?;
-        if let Some(ExecutionSpec { input_schema, output_schema, .. }) = self.execution_spec()? {
-            tool.listing.input_schema = input_schema.unwrap_or(tool.listing.input_schema);
-            tool.output_schema = tool.output_schema.or(output_schema);
-        }
-        Ok(tool)
-    }
-
-    /// Returns what a call needs, see [`CallSpec`].
-    pub fn call_spec(&self) -> Result<&'a Arc<CallSpec>> {
-        self.catalog_source.segment.call_spec(self.entry)
+    /// Number of visible tools.
+    pub(crate) fn tool_count(self) -> usize {
+        self.visible.map_or_else(|| self.source.segment.entries().len() - self.shadowed.len(), <[u32]>::len)
     }
 }
+
+#[cfg(test)]
+mod tests;

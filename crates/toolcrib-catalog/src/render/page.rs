@@ -36,7 +36,7 @@ impl View {
             | Format::OpenaiStrict
             | Format::Gemini => tool.is_offered(),
         };
-        let following = self.catalog.tools().filter(|tool| after.is_none_or(|after| tool.name().as_str() > after));
+        let following = self.tools().filter(|tool| after.is_none_or(|after| tool.name().as_str() > after));
         let mut following = following.filter(is_visible).filter(filter);
         let page: Vec<ToolRef<'_>> = following.by_ref().take(limit).collect();
         // One more tool is looked for, so that the last page is known to be the last.

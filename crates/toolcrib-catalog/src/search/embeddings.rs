@@ -11,7 +11,7 @@ mod model;
 use std::sync::Arc;
 
 use super::tokenize::{self, Word};
-use crate::{Catalog, View};
+use crate::{View, ViewKey};
 
 pub use model::EmbeddingModel;
 
@@ -21,31 +21,31 @@ const SIMILARITY_WEIGHT: f32 = 0.6;
 /// Minimum similarity, in standard deviations above the mean, for a tool without any term match.
 const MIN_STANDARD_DEVIATIONS: f32 = 2.5;
 
-/// Embeddings of all tools of one catalogue.
+/// Embeddings of all tools of one view.
 #[derive(Debug)]
 pub struct ToolEmbeddings {
     model: Arc<EmbeddingModel>,
-    /// The catalogue that the embeddings belong to; compared by pointer.
-    catalog: Arc<Catalog>,
+    /// Key of the view that the embeddings belong to: its tools have the same numbers in every index of that key.
+    view: ViewKey,
     /// By tool number in the search index; empty for tools that cannot be parsed.
     tools: Vec<Vec<f32>>,
 }
 
 impl ToolEmbeddings {
-    /// Embeds every tool. Expensive: keep the result as long as the catalogue.
+    /// Embeds every tool. Expensive: keep the result as long as the view.
     pub fn build(view: &View, model: Arc<EmbeddingModel>) -> ToolEmbeddings {
-        let index = view.catalog.search_index();
+        let index = view.search_index();
         let tools = (0..index.len() as u32).map(|number| {
             let Some(tool) = index.tool(number) else { return Vec::new() };
             let description = tool.tool().map(|tool| tool.listing.description).unwrap_or_default();
             model.embed(&format!("{} {description}", split_name(tool.original_name())))
         });
-        ToolEmbeddings { tools: tools.collect(), catalog: view.catalog.clone(), model }
+        ToolEmbeddings { tools: tools.collect(), view: view.key(), model }
     }
 
-    /// Whether the embeddings were built for this very catalogue.
-    pub(super) fn is_for(&self, catalog: &Arc<Catalog>) -> bool {
-        Arc::ptr_eq(&self.catalog, catalog)
+    /// Whether the embeddings were built for a view of the same tools.
+    pub(super) fn is_for(&self, view: &View) -> bool {
+        self.view == view.key()
     }
 
     /// Adds similarity to the term scores, both scaled to standard deviations so that they are comparable.

@@ -4,7 +4,7 @@
 //! Layout of `terms`: name of tool 0, text of tool 0, name of tool 1, … A tool's range ends where the next one begins,
 //! hence the extra entry in `tools`.
 
-use super::postings::{Postings, ToolCard};
+use super::postings::ToolCard;
 use super::tokenize;
 
 /// Term numbers of all tools. Term numbers are those of the [`SearchIndex`](super::SearchIndex).
@@ -33,11 +33,16 @@ impl Default for ForwardIndex {
 }
 
 impl ForwardIndex {
-    /// Appends the tools of the next segment. `numbers` maps the segment's terms to term numbers; `rarities` is indexed
-    /// by term number.
-    pub(super) fn add_segment(&mut self, postings: &Postings, numbers: &[u32], rarities: &[f32]) {
+    /// Appends tools of the next segment. `numbers` maps the segment's terms to term numbers; `rarities` is indexed by
+    /// term number.
+    pub(super) fn add_tools<'a>(
+        &mut self,
+        cards: impl Iterator<Item = &'a ToolCard>,
+        numbers: &[u32],
+        rarities: &[f32],
+    ) {
         let number = |term: &u32| numbers[*term as usize];
-        for ToolCard { name_terms, sequence, normalized_name, .. } in &postings.cards {
+        for ToolCard { name_terms, sequence, normalized_name, .. } in cards {
             if let Some(text) = self.tools.last_mut() {
                 text.sequence_start += name_terms.len() as u32;
                 text.name_rarity = name_terms.iter().map(|term| rarities[number(term) as usize]).sum();

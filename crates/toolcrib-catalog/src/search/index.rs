@@ -1,6 +1,6 @@
-//! Inverted index of a whole catalogue: for each term its postings over all segments and its rarity.
+//! Inverted index of the tools of a view: for each term its postings over all segments and its rarity.
 //! Postings of all segments are concatenated by term, so that a search over thousands of sources does not visit each
-//! segment for each word. Built by the first search in a catalogue from the per-segment [`Postings`](super::Postings).
+//! segment for each word. Built by the first search in a view from the per-segment [`Postings`](super::Postings).
 //!
 //! Tools are identified by consecutive numbers over all segments, so that scores are one plain array. Segments stay
 //! unchanged when other sources change; only this concatenation is built again.
@@ -16,6 +16,7 @@ use super::name_index::NameIndex;
 use super::postings::{Posting, PostingTerm, ToolCard};
 use super::term_text::TermTexts;
 use super::tokenize::{self, Word};
+use crate::catalog::VisibleSource;
 use crate::{CatalogSource, ToolRef};
 
 /// Score of a term in a source's title or tags, for each of its tools. Labels come from the configuration, which can
@@ -25,14 +26,17 @@ const LABEL_WEIGHT: f32 = 0.3;
 /// Exponent that dampens inverse document frequency: the rarest words of a task are often names of people or files.
 const RARITY_EXPONENT: f32 = 0.8;
 
-/// Search index of one catalogue. Tools are numbered consecutively over all segments.
+/// Number of a term that no indexed tool has.
+const UNNUMBERED: u32 = u32::MAX;
+
+/// Search index of the tools of one view. Tools are numbered consecutively over all segments.
 #[derive(Debug, Default)]
 pub(crate) struct SearchIndex {
     segments: Vec<SegmentRange>,
     /// By tool number: the position of its segment in `segments`.
     segment_of: Vec<u32>,
-    /// Numbers of hidden, denied, disabled and masked tools, sorted. They are indexed but never returned. A policy can
-    /// change without the tool list, so they stay in the postings.
+    /// Numbers of hidden, denied, disabled and shadowed tools, sorted. They are indexed but never returned. A policy can
+    /// change without the tool list, so they stay in the postings. Tools outside a restricted view are not indexed.
     unsearchable: Vec<u32>,
     terms: TermMap<TermStats>,
     /// Sorted by term, then by tool; [`TermStats`] holds the range of each term.
@@ -45,11 +49,13 @@ pub(crate) struct SearchIndex {
     term_texts: OnceLock<TermTexts>,
 }
 
-/// One source's segment and the number of its first tool.
+/// One source's segment, or the visible part of it, and the number of its first tool.
 #[derive(Debug)]
 struct SegmentRange {
     source: Arc<CatalogSource>,
     first_tool: u32,
+    /// Sorted positions of the tools that a restricted view shows; `None` if all tools of the segment are indexed.
+    visible: Option<Box<[u32]>>,
 }
 
 /// Statistics of a term over all segments.
@@ -71,21 +77,25 @@ pub(super) struct TermStats {
 pub(super) type TermMap<T> = HashMap<u64, T, BuildHasherDefault<IdentityHasher>>;
 
 impl SearchIndex {
-    /// Builds the index. Each source comes with the sorted positions of the entries that the catalogue masks.
-    pub(crate) fn build<'a>(parts: impl Iterator<Item = (&'a Arc<CatalogSource>, &'a [usize])>) -> SearchIndex {
+    /// Builds the index of the visible tools of these sources.
+    pub(crate) fn build<'a>(sources: impl Iterator<Item = VisibleSource<'a>>) -> SearchIndex {
         let mut index = SearchIndex::default();
-        for (source, masked) in parts {
-            let first_tool = index.segment_of.len() as u32;
-            let entries = source.segment.entries();
-            for (position, entry) in entries.iter().enumerate() {
-                let is_searchable = ToolRef { catalog_source: source, entry }.is_searchable()
-                    && masked.binary_search(&position).is_err();
-                if !is_searchable {
-                    index.unsearchable.push(first_tool + position as u32);
+        for source in sources {
+            let segment = SegmentRange {
+                source: source.source.clone(),
+                first_tool: index.segment_of.len() as u32,
+                visible: source.visible.map(Into::into),
+            };
+            for number in segment.tool_numbers() {
+                let position = segment.position(number as u32);
+                let tool = position.and_then(|position| Some((position, segment.tool(position)?)));
+                if !tool.is_some_and(|(position, tool)| tool.is_searchable() && source.shows(position)) {
+                    index.unsearchable.push(number as u32);
                 }
             }
-            index.segment_of.resize(index.segment_of.len() + entries.len(), index.segments.len() as u32);
-            index.segments.push(SegmentRange { source: source.clone(), first_tool });
+            let tool_count = index.segment_of.len() + segment.tool_numbers().len();
+            index.segment_of.resize(tool_count, index.segments.len() as u32);
+            index.segments.push(segment);
         }
         // Labels first, so that their terms have statistics before postings are added to them.
         index.index_labels();
@@ -118,19 +128,25 @@ impl SearchIndex {
 
     /// Concatenates the postings of all segments by term and fills the forward index.
     fn index_terms(&mut self) {
-        // First pass: number all terms and count their postings. `numbers` maps each segment's terms to these numbers.
-        // Three passes over the segments instead of one map of growing lists: the arrays are allocated once.
+        // First pass: number all terms and count their postings. `numbers` maps each segment's terms to these numbers;
+        // terms that only tools outside the view have get none. Three passes over the segments instead of one map of
+        // growing lists: the arrays are allocated once.
         let mut numbers: Vec<Vec<u32>> = Vec::with_capacity(self.segments.len());
         for segment in &self.segments {
             let postings = segment.source.segment.postings();
+            let unused_terms = segment.unused_terms();
             let number = |(term, posting_term): (usize, &PostingTerm)| {
+                let count = segment.count_visible(postings.for_term(term as u32));
+                if count == 0 && unused_terms.get(term) == Some(&true) {
+                    return UNNUMBERED;
+                }
                 let next = self.terms.len() as u32;
                 let stats = self
                     .terms
                     .entry(posting_term.key)
                     .or_insert_with(|| TermStats { number: next, ..TermStats::default() });
                 stats.key = posting_term.key;
-                stats.postings.end += postings.for_term(term as u32).len() as u32;
+                stats.postings.end += count;
                 stats.number
             };
             numbers.push(postings.terms.iter().enumerate().map(number).collect());
@@ -151,16 +167,17 @@ impl SearchIndex {
         }
         // Third pass: copy the postings into the ranges. Segments come in order, so each range is sorted by tool.
         self.postings = vec![Posting { tool: 0, impact: 0.0 }; start as usize];
-        for (SegmentRange { source, first_tool }, numbers) in self.segments.iter().zip(&numbers) {
-            let postings = source.segment.postings();
-            for (term, number) in numbers.iter().enumerate() {
+        for (segment, numbers) in self.segments.iter().zip(&numbers) {
+            let postings = segment.source.segment.postings();
+            for (term, number) in numbers.iter().enumerate().filter(|(_, number)| **number != UNNUMBERED) {
                 let next_free = &mut next_free[*number as usize];
                 for Posting { tool, impact } in postings.for_term(term as u32) {
-                    self.postings[*next_free] = Posting { tool: first_tool + tool, impact: *impact };
+                    let Some(tool) = segment.number(*tool) else { continue };
+                    self.postings[*next_free] = Posting { tool, impact: *impact };
                     *next_free += 1;
                 }
             }
-            self.forward_index.add_segment(postings, numbers, &rarities);
+            self.forward_index.add_tools(segment.cards().map(|(_, card)| card), numbers, &rarities);
         }
     }
 
@@ -226,27 +243,24 @@ impl SearchIndex {
     pub(super) fn term_texts(&self) -> &TermTexts {
         self.term_texts.get_or_init(|| {
             let postings = self.segments.iter().map(|segment| segment.source.segment.postings());
-            TermTexts::build(postings.flat_map(|postings| &postings.terms).map(|term| (term.key, &*term.text)))
+            let terms = postings.flat_map(|postings| &postings.terms).map(|term| (term.key, &*term.text));
+            TermTexts::build(terms.filter(|(key, _)| self.terms.contains_key(key)))
         })
     }
 
     /// Iterates over all tools with their cards, searchable or not.
     pub(super) fn cards(&self) -> impl Iterator<Item = (u32, &ToolCard)> {
-        self.segments.iter().flat_map(|segment| {
-            let cards = &segment.source.segment.postings().cards;
-            cards.iter().enumerate().map(|(position, card)| (segment.first_tool + position as u32, card))
-        })
+        self.segments.iter().flat_map(SegmentRange::cards)
     }
 
     pub(super) fn card(&self, tool: u32) -> Option<&ToolCard> {
-        let SegmentRange { source, first_tool } = self.segment(tool)?;
-        source.segment.postings().cards.get((tool - first_tool) as usize)
+        let segment = self.segment(tool)?;
+        segment.source.segment.postings().cards.get(segment.position(tool)?)
     }
 
     pub(super) fn tool(&self, tool: u32) -> Option<ToolRef<'_>> {
-        let SegmentRange { source, first_tool } = self.segment(tool)?;
-        let entry = source.segment.entries().get((tool - first_tool) as usize)?;
-        Some(ToolRef { catalog_source: source, entry })
+        let segment = self.segment(tool)?;
+        segment.tool(segment.position(tool)?)
     }
 
     /// Number of segments, i.e. of sources.
@@ -267,7 +281,55 @@ impl SearchIndex {
 impl SegmentRange {
     /// Numbers of the tools in the segment.
     fn tool_numbers(&self) -> Range<usize> {
-        self.first_tool as usize..self.first_tool as usize + self.source.segment.entries().len()
+        let count = self.visible.as_ref().map_or(self.source.segment.entries().len(), |visible| visible.len());
+        self.first_tool as usize..self.first_tool as usize + count
+    }
+
+    /// Position in the segment of a tool by its number.
+    fn position(&self, tool: u32) -> Option<usize> {
+        let index = tool.checked_sub(self.first_tool)? as usize;
+        match &self.visible {
+            None => Some(index),
+            Some(visible) => visible.get(index).map(|position| *position as usize),
+        }
+    }
+
+    /// Number of a tool by its position in the segment; `None` if the view does not show it.
+    fn number(&self, position: u32) -> Option<u32> {
+        match &self.visible {
+            None => Some(self.first_tool + position),
+            Some(visible) => visible.binary_search(&position).ok().map(|index| self.first_tool + index as u32),
+        }
+    }
+
+    /// For each term of the segment whether no card of an indexed tool has it; empty if all tools are indexed.
+    fn unused_terms(&self) -> Vec<bool> {
+        let mut unused = Vec::new();
+        if self.visible.is_some() {
+            unused.resize(self.source.segment.postings().terms.len(), true);
+            let terms = self.cards().flat_map(|(_, card)| card.name_terms.iter().chain(&card.sequence));
+            terms.for_each(|term| unused[*term as usize] = false);
+        }
+        unused
+    }
+
+    /// Number of postings whose tools are indexed.
+    fn count_visible(&self, postings: &[Posting]) -> u32 {
+        match &self.visible {
+            None => postings.len() as u32,
+            Some(_) => postings.iter().filter(|posting| self.number(posting.tool).is_some()).count() as u32,
+        }
+    }
+
+    fn tool(&self, position: usize) -> Option<ToolRef<'_>> {
+        let entry = self.source.segment.entries().get(position)?;
+        Some(ToolRef { catalog_source: &self.source, entry })
+    }
+
+    /// Indexed tools with their cards, in order of their numbers.
+    fn cards(&self) -> impl Iterator<Item = (u32, &ToolCard)> {
+        let cards = &self.source.segment.postings().cards;
+        self.tool_numbers().filter_map(|number| Some((number as u32, cards.get(self.position(number as u32)?)?)))
     }
 }
 

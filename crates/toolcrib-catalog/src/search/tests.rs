@@ -56,7 +56,7 @@ fn build_source(source: TestSource) -> Arc<CatalogSource> {
 
 fn build_view(sources: Vec<TestSource>) -> View {
     let catalog = Catalog::build(1, sources.into_iter().map(build_source).collect());
-    View { catalog: Arc::new(catalog) }
+    View::full(Arc::new(catalog))
 }
 
 fn sample_view() -> View {
@@ -223,7 +223,7 @@ fn a_shortened_name_is_found_by_both_forms() {
     let long = "create_a_reply_to_all_".repeat(3);
     let view =
         build_view(vec![test_source("mail", &[(&format!("{long}draft"), "Draft"), (&format!("{long}now"), "Send")])]);
-    let draft = view.catalog.find(&format!("mail/{long}draft")).unwrap().name().to_string();
+    let draft = view.find(&format!("mail/{long}draft")).unwrap().name().to_string();
     assert_eq!(draft.len(), 64);
     let bare = draft.trim_start_matches("mail__").to_owned();
     for query in [&draft, &bare, &format!("mail/{long}draft"), &format!("{long}draft")] {

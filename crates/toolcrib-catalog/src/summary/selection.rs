@@ -36,7 +36,7 @@ struct RankedName<'a> {
 
 /// Returns the sources that have tools, those with the most essential tools first, then by id.
 pub(super) fn select_sources(view: &View) -> Vec<SummarySource<'_>> {
-    let essentials = view.catalog.essentials();
+    let essentials = view.essentials();
     let mut tools: BTreeMap<&SourceId, (bool, Vec<RankedName<'_>>)> = BTreeMap::new();
     for tool in view.offered_tools() {
         let prefix = tool.catalog_source.segment.prefix();

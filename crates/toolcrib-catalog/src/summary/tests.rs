@@ -43,7 +43,7 @@ fn plain_source(source: &str, tools: &[&str]) -> Arc<CatalogSource> {
 fn build_view(sources: Vec<Arc<CatalogSource>>, essential: &[&str]) -> View {
     let globs = essential.iter().map(|&glob| glob.to_owned()).collect();
     let catalog = Catalog::build(1, sources).with_essential(globs);
-    View { catalog: Arc::new(catalog) }
+    View::full(Arc::new(catalog))
 }
 
 /// View of a number of sources with a number of tools each, with names of a given length.
@@ -114,7 +114,7 @@ fn essential_tools_come_first() {
 fn default_essential_words_apply_only_without_configuration() {
     let sources = || vec![plain_source("one", &["x", "searchAll", "Send_EMAIL"]), plain_source("slack", &["post"])];
     let essential = |view: &View| -> Vec<String> {
-        let essentials = view.catalog.essentials();
+        let essentials = view.essentials();
         view.offered_tools().filter(|tool| essentials.contains(tool)).map(|tool| tool.name().to_string()).collect()
     };
     let unconfigured = build_view(sources(), &[]);

@@ -110,7 +110,7 @@ fn resolve_target(session: &CliSession, name: &str, sources: &[SourceId]) -> Res
     if !is_qualified && let Some(source) = find_source(session, name)? {
         return Ok(EnableTarget::Source(source));
     }
-    let catalog = session.registry.catalog();
+    let catalog = session.registry.unrestricted_catalog();
     match catalog.find(name) {
         Ok(tool) => Ok(EnableTarget::Tool(tool.id(), tool.name().clone())),
         Err(error) if error.code == Code::ToolNotImplemented => {

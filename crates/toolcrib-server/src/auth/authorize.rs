@@ -32,13 +32,13 @@ pub(crate) async fn authorize(
     next: Next,
 ) -> Response {
     let locality = request_locality(&request);
-    let principal = match check_access(&app, request.headers(), required, locality) {
-        Ok(principal) => principal,
+    let client = match check_access(&app, request.headers(), required, locality) {
+        Ok(client) => client,
         Err(error) => return rejection(&request, error),
     };
     // Kept for streams only. A public route has nothing to check again.
     let mut authorization = None;
-    if let Some(principal) = principal {
+    if let Some(client) = client {
         if required.min_role().is_some() {
             let connection = request.extensions().get().cloned().unwrap_or_default();
             authorization = Some(StreamAuthorization {
@@ -50,13 +50,13 @@ pub(crate) async fn authorize(
         }
         // Only sessions have a CSRF token. A bearer token is never added by a browser on its own, so it needs no such
         // check.
-        if !request.method().is_safe() && principal.csrf.is_some() {
-            request = match check_csrf(&principal, request).await {
+        if !request.method().is_safe() && client.csrf.is_some() {
+            request = match check_csrf(&client, request).await {
                 Ok(request) => request,
                 Err(rejection) => return rejection,
             };
         }
-        request.extensions_mut().insert(principal);
+        request.extensions_mut().insert(client);
     }
     let response = next.run(request).await;
     match authorization.filter(|_| is_event_stream(&response)) {
@@ -87,10 +87,15 @@ impl StreamAuthorization {
     }
 }
 
-/// True when a route that requires [`Permission::Read`] would accept the headers. An unknown token is counted by the route
-/// that rejects it, not here.
-pub(crate) fn can_read(app: &AppState, headers: &HeaderMap, locality: Locality) -> bool {
-    is_still_authorized(app, headers, Permission::Read, locality)
+/// Returns the client if a route that requires [`Permission::Read`] would accept the headers. An unknown token is counted
+/// by the route that rejects it, not here.
+pub(crate) fn authenticate_reader(
+    app: &AppState,
+    headers: &HeaderMap,
+    locality: Locality,
+) -> Option<AuthenticatedClient> {
+    let client = app.auth.reauthenticate(&app.registry, headers, locality)?;
+    client.principal.role().has_permission(Permission::Read).then_some(client)
 }
 
 /// Returns the locality that [`handle_request`](crate::middleware::handle_request) determined.
@@ -136,7 +141,9 @@ fn end_when_revoked(app: AppState, authorization: StreamAuthorization, response:
 /// Whether credentials that were checked before still suffice. Does not count an invalid token as a failed attempt.
 fn is_still_authorized(app: &AppState, credentials: &HeaderMap, required: Permission, locality: Locality) -> bool {
     let Some(min_role) = required.min_role() else { return true };
-    app.auth.reauthenticate(&app.registry, credentials, locality).is_some_and(|principal| principal.role >= min_role)
+    app.auth
+        .reauthenticate(&app.registry, credentials, locality)
+        .is_some_and(|client| client.principal.role() >= min_role)
 }
 
 /// Authenticates a request and compares the role with the required permission. The error tells what to send: a token
@@ -147,14 +154,15 @@ fn check_access(
     required: Permission,
     locality: Locality,
 ) -> Result<Option<AuthenticatedClient>> {
-    let principal = app.auth.authenticate(&app.registry, headers, locality);
+    let client = app.auth.authenticate(&app.registry, headers, locality);
     // Public routes ignore invalid credentials.
-    let Some(min_role) = required.min_role() else { return Ok(principal.ok().flatten()) };
-    match principal? {
-        Some(principal) if principal.role >= min_role => Ok(Some(principal)),
-        Some(principal) if principal.has_credentials(headers) => {
+    let Some(min_role) = required.min_role() else { return Ok(client.ok().flatten()) };
+    match client? {
+        Some(client) if client.principal.role() >= min_role => Ok(Some(client)),
+        Some(client) if client.has_credentials(headers) => {
+            let name = client.principal.name();
             let message =
-                format!("this needs the role `{min_role}`, and `{}` has the role `{}`", principal.name, principal.role);
+                format!("this needs the role `{min_role}`, and `{name}` has the role `{}`", client.principal.role());
             Err(Error::new(Code::Forbidden, message))
         }
         // A local process without a token. Such a client has the role `agent`.
@@ -221,9 +229,9 @@ fn is_browser_request(request: &Request) -> bool {
 /// Requires the CSRF token of the session, in `X-CSRF-Token` or in the form field `csrf`. A browser sends the session
 /// cookie with requests that other sites provoke; only pages of the console know the token. Returns the request with its
 /// body, which may have been read.
-async fn check_csrf(principal: &AuthenticatedClient, request: Request) -> Result<Request, Response> {
+async fn check_csrf(client: &AuthenticatedClient, request: Request) -> Result<Request, Response> {
     // Digests are compared instead of the tokens, so that the time taken tells nothing about the token.
-    let expected = principal.csrf.as_deref().map(Fingerprint::digest);
+    let expected = client.csrf.as_deref().map(Fingerprint::digest);
     let is_expected = |token: &[u8]| Some(Fingerprint::digest(token)) == expected;
     if let Some(token) = request.headers().get("x-csrf-token") {
         return if is_expected(token.as_bytes()) { Ok(request) } else { Err(csrf_error()) };

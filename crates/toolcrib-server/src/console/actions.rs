@@ -21,12 +21,12 @@ use crate::state::AppState;
 /// Declares a source and discovers it. If the discovery fails, the source stays and its page shows the error.
 pub(super) async fn add_source(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     trace: Option<Extension<Trace>>,
     form_data: FormData,
 ) -> Result<Redirect, ApiError> {
     let (name, keys) = add_form::parse_form(&form_data)?;
-    let result = declare_source(&app, &principal, &name, keys, trace.map(|trace| trace.0)).await;
+    let result = declare_source(&app, &client, &name, keys, trace.map(|trace| trace.0)).await;
     // The user knows which source the form is about; the message starts with the key instead of `name.key`.
     let outcome = result.map_err(|mut error| {
         error.message = error.message.strip_prefix(&format!("{name}.")).unwrap_or(&error.message).to_owned();
@@ -51,17 +51,17 @@ pub(super) async fn refresh_source(State(app): State<AppState>, Path(id): Path<S
 /// Enables, disables or removes a source.
 pub(super) async fn change_source(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     Path((id, action)): Path<(String, String)>,
 ) -> Result<Redirect, ApiError> {
     let id = find_source_id(&app.registry, &id)?;
     if action == "remove" {
-        remove_source(&app, &principal, &id).await?;
+        remove_source(&app, &client, &id).await?;
         return Ok(Redirect::to("/sources"));
     }
     app.registry
         .sources()
-        .set_enabled(EnableTarget::Source(id.clone()), parse_action(&action)?, principal.actor())
+        .set_enabled(EnableTarget::Source(id.clone()), parse_action(&action)?, client.actor())
         .await?;
     Ok(Redirect::to(&format!("/sources/{id}")))
 }
@@ -69,11 +69,11 @@ pub(super) async fn change_source(
 /// Enables or disables a tool.
 pub(super) async fn change_tool(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     Path((name, action)): Path<(String, String)>,
 ) -> Result<Redirect, ApiError> {
     let target = app.registry.sources().tool_target(&name)?;
-    app.registry.sources().set_enabled(target, parse_action(&action)?, principal.actor()).await?;
+    app.registry.sources().set_enabled(target, parse_action(&action)?, client.actor()).await?;
     Ok(Redirect::to(&tool_path(&name)))
 }
 

@@ -27,10 +27,10 @@ const KIND_OPTIONS: [(&str, &str); 5] = [
 /// Renders the page.
 pub(super) async fn show(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     RawQuery(query): RawQuery,
 ) -> Markup {
-    let context = PageContext { app: &app, principal: &principal };
+    let context = PageContext { app: &app, client: &client };
     let param = |key: &str| {
         let mut pairs = form_urlencoded::parse(query.as_deref().unwrap_or_default().as_bytes());
         pairs.find(|(name, _)| name == key).map(|(_, value)| value.into_owned()).unwrap_or_default()

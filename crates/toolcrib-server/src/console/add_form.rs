@@ -23,7 +23,7 @@ pub(super) fn render_form(context: &PageContext<'_>, open: bool) -> Markup {
             summary { "Add a source" }
             // The id is on the form and not on the disclosure: browsers open a closed disclosure around a link target.
             form.stack id="add" method="post" action="/sources" data-act {
-                (csrf_field(context.principal))
+                (csrf_field(context.client))
                 fieldset.kinds {
                     legend { "Kind" }
                     (kind_option("command", "MCP server on stdio", true))

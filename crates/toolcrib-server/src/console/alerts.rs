@@ -85,7 +85,7 @@ pub(super) fn render_undiscovered(context: &PageContext<'_>, sources: &[SourceVi
                 p { (format_count(undiscovered, "source")) " not discovered yet; the first list, search or call discovers " (pronoun) "." }
                 @if context.is_allowed(Permission::Use) {
                     form method="post" action="/refresh" data-act {
-                        (csrf_field(context.principal)) button { "Discover now" }
+                        (csrf_field(context.client)) button { "Discover now" }
                     }
                 }
             }

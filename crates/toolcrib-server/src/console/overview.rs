@@ -29,8 +29,8 @@ const MAX_SOURCE_ROWS: usize = 30;
 const MAX_RECENT_ENTRIES: usize = 8;
 
 /// Renders the page.
-pub(super) async fn show(State(app): State<AppState>, Extension(principal): Extension<AuthenticatedClient>) -> Markup {
-    let context = PageContext { app: &app, principal: &principal };
+pub(super) async fn show(State(app): State<AppState>, Extension(client): Extension<AuthenticatedClient>) -> Markup {
+    let context = PageContext { app: &app, client: &client };
     let sources = app.registry.sources().list();
     let content = if sources.is_empty() { render_welcome() } else { render_overview(&context, &sources) };
     context.render_page(NavItem::Overview, "Overview", content)
@@ -57,7 +57,7 @@ fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup 
             }
             section.card aria-labelledby="tokens-title" {
                 h2 id="tokens-title" { "Tokens shown to an agent" }
-                @match app.activity.token_costs.get_or_request(&app.registry) {
+                @match app.activity.token_costs.get_or_request(&context.catalog_view()) {
                     Some(costs) => {
                         (chart::render_token_bars(costs.tokens_full, costs.tokens))
                         h3 { "Sources with the most tokens" }
@@ -105,7 +105,7 @@ fn render_key_figures(context: &PageContext<'_>, sources: &[SourceView], stats: 
     let used: HashSet<&str> = stats.tools.iter().filter(|tool| tool.calls > 0).map(|tool| tool.name.as_str()).collect();
     let tools = view.listed_tools().count();
     let unused = view.listed_tools().filter(|tool| !used.contains(tool.name().as_str())).count();
-    let costs = app.activity.token_costs.get_or_request(&app.registry);
+    let costs = app.activity.token_costs.get_or_request(&view);
     html! {
         dl.numbers {
             div {

@@ -4,7 +4,6 @@
 //! stream, and the region in which it announces the outcome of an action to screen readers.
 
 use maud::{DOCTYPE, Markup, html};
-use toolcrib::Principal;
 use toolcrib::catalog::View;
 
 use super::alerts;
@@ -23,24 +22,24 @@ pub(super) enum NavItem {
     Activity,
 }
 
-/// Data that every page needs: the state of the server and the principal that views the page.
+/// Data that every page needs: the state of the server and the client that views the page.
 #[derive(Debug)]
 pub(super) struct PageContext<'a> {
     /// The state of the server.
     pub(super) app: &'a AppState,
     /// Decides which actions a page offers.
-    pub(super) principal: &'a AuthenticatedClient,
+    pub(super) client: &'a AuthenticatedClient,
 }
 
 impl PageContext<'_> {
-    /// True when the principal has a permission. Pages hide the actions it lacks; the routes check again.
+    /// True when the client has a permission. Pages hide the actions it lacks; the routes check again.
     pub(super) fn is_allowed(&self, permission: Permission) -> bool {
-        self.principal.role.has_permission(permission)
+        self.client.principal.role().has_permission(permission)
     }
 
-    /// Returns the view of the catalogue that all pages use, so that their counts agree.
+    /// Returns the view of the catalogue that all pages of the client use, so that their counts agree.
     pub(super) fn catalog_view(&self) -> View {
-        self.app.registry.view(&Principal::local("console"))
+        self.app.registry.view(&self.client.principal)
     }
 
     /// Renders a complete page. `title` may come from a source; maud escapes it.
@@ -75,12 +74,12 @@ impl PageContext<'_> {
         render_shell(title, navigation, html! { (alerts::render_store_alert(&self.app.registry)) (content) })
     }
 
-    /// Renders the name of the signed-in principal, or a link to sign in.
+    /// Renders the name of the signed-in client, or a link to sign in.
     fn render_account(&self) -> Markup {
         html! {
-            @if self.principal.csrf.is_some() {
-                p.roomy { "Signed in as " b { (self.principal.name) } }
-                form method="post" action="/logout" { (csrf_field(self.principal)) button.quiet { "Sign out" } }
+            @if self.client.csrf.is_some() {
+                p.roomy { "Signed in as " b { (self.client.principal.name()) } }
+                form method="post" action="/logout" { (csrf_field(self.client)) button.quiet { "Sign out" } }
             } @else {
                 p.faint {
                     span.roomy { @if self.is_allowed(Permission::Use) { "You can read and call. " } @else { "You can read. " } } a href="/login" { "Sign in" } span.roomy { " to make changes." }
@@ -90,7 +89,7 @@ impl PageContext<'_> {
     }
 }
 
-/// Renders the document around navigation and content. Needs no principal, for error and login pages.
+/// Renders the document around navigation and content. Needs no client, for error and login pages.
 pub(super) fn render_shell(title: &str, navigation: Markup, content: Markup) -> Markup {
     html! {
         (DOCTYPE)

@@ -12,7 +12,7 @@ use toolcrib::core::text::{sanitize, sanitize_truncated};
 use toolcrib::core::time::format_duration;
 use toolcrib::registry::{ConnectionState, SourceView};
 use toolcrib::store::DiscoveryCheck;
-use toolcrib::{Error, Principal, SourceId};
+use toolcrib::{Error, SourceId};
 
 use super::activity_list::{render_entries, tool_path};
 use super::history::render_code_spans;
@@ -35,10 +35,10 @@ const MAX_ENTRIES_SHOWN: usize = 10;
 /// Renders the page.
 pub(super) async fn show(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     Path(id): Path<String>,
 ) -> Result<Markup, ApiError> {
-    let context = PageContext { app: &app, principal: &principal };
+    let context = PageContext { app: &app, client: &client };
     // The name in the URL may be anything, so it is shortened before it appears in the message.
     let unknown = || ApiError(app.registry.sources().unknown_error(&sanitize_truncated(&id, 80)));
     let source = SourceId::from_name(&id).ok().and_then(|id| app.registry.sources().get(&id)).ok_or_else(unknown)?;
@@ -69,7 +69,7 @@ pub(super) async fn show(
             section.card aria-labelledby="checks-title" { h2 id="checks-title" { "Last checks" } (render_checks(&checks)) }
         }
         @if !source.skipped.is_empty() { (render_skipped(&source)) }
-        (render_tools(&app, &source))
+        (render_tools(&context, &source))
         section aria-labelledby="history-title" { h2 id="history-title" { "Changes" } (records) }
         @if !recent.is_empty() {
             section aria-labelledby="lately-title" { h2 id="lately-title" { "Recent" } (render_entries(&recent)) }
@@ -191,8 +191,8 @@ fn empty_reason(source: &SourceView) -> &'static str {
 }
 
 /// Renders the first tools of a source, with a link to all of them.
-fn render_tools(app: &AppState, source: &SourceView) -> Markup {
-    let view = app.registry.view(&Principal::local("console"));
+fn render_tools(context: &PageContext<'_>, source: &SourceView) -> Markup {
+    let view = context.catalog_view();
     let all: Vec<_> = view.listed_tools().filter(|tool| *tool.source() == source.id).collect();
     let shown = &all[..all.len().min(MAX_TOOLS_SHOWN)];
     html! {

@@ -15,15 +15,15 @@ use crate::auth::{AuthenticatedClient, Permission};
 use crate::state::AppState;
 
 /// Renders the page.
-pub(super) async fn show(State(app): State<AppState>, Extension(principal): Extension<AuthenticatedClient>) -> Markup {
-    let context = PageContext { app: &app, principal: &principal };
+pub(super) async fn show(State(app): State<AppState>, Extension(client): Extension<AuthenticatedClient>) -> Markup {
+    let context = PageContext { app: &app, client: &client };
     let sources = app.registry.sources().list();
     let content = html! {
         header.head {
             h1 { "Sources" }
             div.actions {
                 @if !sources.is_empty() && context.is_allowed(Permission::Use) {
-                    form method="post" action="/refresh" data-act { (csrf_field(&principal)) button { "Refresh all" } }
+                    form method="post" action="/refresh" data-act { (csrf_field(&client)) button { "Refresh all" } }
                 }
                 @if !sources.is_empty() && context.is_allowed(Permission::Manage) {
                     a.button href="#add" { "Add a source" }
@@ -116,7 +116,7 @@ pub(super) fn render_actions(context: &PageContext<'_>, source: &SourceView) -> 
             form id=(format!("{key}-form-{id}")) method="post" action=(format!("/sources/{id}/{action}")) data-act
                 // Tells the script that the page may vanish with its subject, so that it follows the redirect.
                 data-follow=[(action == "remove").then_some("")] {
-                (csrf_field(context.principal)) button id=(format!("{key}-{id}")) { (label) span.unseen { " " (id) } }
+                (csrf_field(context.client)) button id=(format!("{key}-{id}")) { (label) span.unseen { " " (id) } }
             }
         }
     };

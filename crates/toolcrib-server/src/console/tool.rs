@@ -41,7 +41,7 @@ use form::ArgumentForm;
 /// Renders the page.
 pub(super) async fn show(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -59,30 +59,30 @@ pub(super) async fn show(
         form_data: FormData::default(),
         result: result::render_empty(),
     };
-    render_blocking(app, principal, move |context| render_page(context, &detail, &page_content)).await
+    render_blocking(app, client, move |context| render_page(context, &detail, &page_content)).await
 }
 
 /// Renders on a blocking thread. Sources decide how large schemas and results are, so rendering may take too long for an
 /// async thread.
 async fn render_blocking<T: Send + 'static>(
     app: AppState,
-    principal: AuthenticatedClient,
+    client: AuthenticatedClient,
     render: impl FnOnce(&PageContext<'_>) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
-    let rendered = tokio::task::spawn_blocking(move || render(&PageContext { app: &app, principal: &principal })).await;
+    let rendered = tokio::task::spawn_blocking(move || render(&PageContext { app: &app, client: &client })).await;
     rendered.map_err(|error| ApiError(Error::new(Code::Internal, "rendering the page failed").with_cause(error)))
 }
 
 /// Handles the submitted form: calls the tool, or reads a page of an earlier result, and renders the page with the result.
 pub(super) async fn call_tool(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     Path(name): Path<String>,
     headers: HeaderMap,
     form_data: FormData,
 ) -> Result<Markup, ApiError> {
     let detail = app.registry.tool_detail(&name)?;
-    let (form_data, arguments) = render_blocking(app.clone(), principal.clone(), move |_| {
+    let (form_data, arguments) = render_blocking(app.clone(), client.clone(), move |_| {
         // The form is built again from the schema, because it decides how each text is parsed.
         let arguments = ArgumentForm::from_schema(&input_schema(&detail)).parse(&form_data);
         (form_data, arguments)
@@ -93,10 +93,10 @@ pub(super) async fn call_tool(
         // A further page of a large result; nothing is called.
         (Some(cursor), _) => app.registry.result_page(None, cursor),
         (None, Ok(arguments)) => {
-            let context = PageContext { app: &app, principal: &principal };
+            let context = PageContext { app: &app, client: &client };
             // As for REST: only an administrator may consent.
             let consent = form_data.get("consent").is_some() && context.is_allowed(Permission::Manage);
-            let caller = principal.caller();
+            let caller = client.caller();
             let context = CallContext { caller, consent, stateless: true, ..CallContext::default() };
             app.registry.call(detail.view.name.as_str(), arguments).context(context).await
         }
@@ -106,7 +106,7 @@ pub(super) async fn call_tool(
     let detail = app.registry.tool_detail(&name)?;
     let history = render_history(&app, &detail, false).await;
     let host = request_host(&app, &headers);
-    render_blocking(app, principal, move |context| {
+    render_blocking(app, client, move |context| {
         let result = result::render_result(context, detail.view.name.as_str(), &result);
         render_page(context, &detail, &ToolPageContent { host, history, form_data, result })
     })
@@ -189,7 +189,7 @@ fn render_page(context: &PageContext<'_>, detail: &ToolDetail, page_content: &To
                     }
                 }
                 section aria-labelledby="use-title" {
-                    h2 id="use-title" { "Use it" } (snippets::render_snippets(context.app, &page_content.host, detail, &schema))
+                    h2 id="use-title" { "Use it" } (snippets::render_snippets(context, &page_content.host, detail, &schema))
                 }
             }
             div {
@@ -228,7 +228,7 @@ fn render_enable_button(context: &PageContext<'_>, detail: &ToolDetail) -> Marku
     html! {
         @if context.is_allowed(Permission::Manage) {
             form method="post" action=(format!("{}/{action}", tool_path(detail.view.name.as_str()))) data-act {
-                (csrf_field(context.principal)) button id="switch" { (label) }
+                (csrf_field(context.client)) button id="switch" { (label) }
             }
         }
     }
@@ -252,7 +252,7 @@ fn render_try_form(
             @else if view.state == catalog::ToolStatus::Disabled { p.empty { "The tool is disabled; enable it to call it." } }
             @else {
                 form.stack method="post" action=(format!("{}/call#try", tool_path(view.name.as_str()))) data-call {
-                    (csrf_field(context.principal))
+                    (csrf_field(context.client))
                     (ArgumentForm::from_schema(schema).render(&page_content.form_data))
                     @if view.policy == Verdict::Ask {
                         label.check {
@@ -272,10 +272,10 @@ fn render_try_form(
 /// Renders source, costs, counters and dates of the tool.
 fn render_facts(context: &PageContext<'_>, detail: &ToolDetail) -> Markup {
     let view = &detail.view;
-    let catalog = context.app.registry.catalog();
+    let catalog_view = context.catalog_view();
     // The result is not needed; this starts the count if necessary.
-    let _ = context.app.activity.token_costs.get_or_request(&context.app.registry);
-    let tool = catalog.find(view.name.as_str()).ok().filter(|tool| tool.catalog_source.segment.has_token_counts());
+    let _ = context.app.activity.token_costs.get_or_request(&catalog_view);
+    let tool = catalog_view.find(view.name.as_str()).ok().filter(|tool| tool.catalog_source.segment.has_token_counts());
     let tokens = tool.map(|tool| tool.catalog_source.segment.token_count(tool.entry));
     html! {
         dl.facts {

@@ -32,10 +32,10 @@ const MAX_SEARCH_HITS: usize = 200;
 /// Renders the page.
 pub(super) async fn show(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     RawQuery(query): RawQuery,
 ) -> Markup {
-    let context = PageContext { app: &app, principal: &principal };
+    let context = PageContext { app: &app, client: &client };
     let filters = ToolFilters::parse(query.as_deref().unwrap_or_default());
     let view = context.catalog_view();
     let sources = app.registry.sources().list();
@@ -46,7 +46,7 @@ pub(super) async fn show(
     // A failed task gives an empty list; it fails only if rendering panics or the runtime shuts down.
     let matches = search_task.await.unwrap_or_default();
     // Starts the token count if necessary; the rows show the counts known so far.
-    let is_counted = app.activity.token_costs.get_or_request(&app.registry).is_some();
+    let is_counted = app.activity.token_costs.get_or_request(&context.catalog_view()).is_some();
     let kinds: BTreeSet<&str> = sources.iter().map(|source| source.kind.as_str()).collect();
     let content = html! {
         header.head { h1 { "Tools" } }
@@ -100,7 +100,7 @@ impl ToolMatches {
             search_total = results.total;
             // For agents, identical tools share a hit; here each gets a row.
             let names = results.hits.iter().flat_map(|hit| std::iter::once(&hit.name).chain(&hit.also));
-            names.filter_map(|name| view.catalog.find(name.as_str()).ok()).collect()
+            names.filter_map(|name| view.find(name.as_str()).ok()).collect()
         };
         tools.retain(|tool| {
             // A search already filtered by source; filtering again is harmless.

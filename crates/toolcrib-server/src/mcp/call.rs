@@ -78,8 +78,8 @@ impl McpService {
         let arguments = normalize_arguments(arguments);
         let extras = CallExtras { meta, responses, state, by_name: true };
         match name.as_str() {
-            SEARCH_TOOLS => Ok(self.search_tools(arguments).await),
-            DESCRIBE_TOOLS => Ok(self.describe_tools(arguments).await),
+            SEARCH_TOOLS => Ok(self.search_tools(&request, arguments).await),
+            DESCRIBE_TOOLS => Ok(self.describe_tools(&request, arguments).await),
             CALL_TOOL => {
                 Ok(self.call_through_meta_tool(&request, arguments, CallExtras { by_name: false, ..extras }).await)
             }
@@ -134,7 +134,7 @@ impl McpService {
     ) -> Result<CallOutput, Error> {
         // Without prefixes, the listed name differs from the one in the catalogue. Phase 1: find out what is called,
         // and whether it is a page of an earlier result.
-        let resolved = self.listings().resolve_name(name).await;
+        let resolved = self.listings(&request.extensions).resolve_name(name).await;
         let name = resolved.as_ref().map_or(name, ToolName::as_str);
         // In full mode there is no `call_tool`: further pages are read by calling the same tool with a cursor.
         let cursor = arguments["page"].as_str().filter(|page| ResultPage::is_cursor(page));
@@ -147,7 +147,7 @@ impl McpService {
         let trace = extras.meta.as_deref().and_then(Trace::from_meta);
         let trace = trace.or_else(|| request.extensions.get::<Trace>().cloned());
         // Phase 2: find the policy, which decides on consent before anything is sent.
-        let find_verdict = || self.registry.catalog().find(name).map(|tool| tool.verdict());
+        let find_verdict = || self.view(&request.extensions).find(name).map(|tool| tool.verdict());
         let mut discovery_failed = false;
         let verdict = match find_verdict() {
             Ok(verdict) => Ok(verdict),

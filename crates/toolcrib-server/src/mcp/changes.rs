@@ -85,8 +85,8 @@ impl ChangeWatcher {
 
     /// Compares the current tool list with the one that the client knows.
     async fn check_tool_list(&mut self) -> Option<ChangeNotification> {
-        let listings = self.service.listings();
-        let current = listings.tool_list(self.service.listing_mode(&self.peer).await).await.fingerprint;
+        let listings = self.service.listings(&self.peer.extensions);
+        let current = listings.tool_list(self.service.listing_mode(&self.peer, &listings).await).await.fingerprint;
         // The list that the client was last sent takes precedence over the one that this watcher last saw.
         let known = self.service.clients.last_list(&self.peer).or(self.known_list);
         self.known_list = Some(current);
@@ -105,7 +105,8 @@ impl ChangeWatcher {
         method: &str,
         params: Option<&serde_json::value::RawValue>,
     ) -> Option<ChangeNotification> {
-        if self.service.listing_mode(&self.peer).await == ListingMode::Search {
+        let listings = self.service.listings(&self.peer.extensions);
+        if self.service.listing_mode(&self.peer, &listings).await == ListingMode::Search {
             return None;
         }
         match method {

@@ -18,6 +18,7 @@ use toolcrib::catalog::tokens;
 use toolcrib::core::json::describe_error;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::ToolView;
+use toolcrib_mcp::server::McpRequest;
 
 use super::McpService;
 use super::call::invalid_arguments;
@@ -42,7 +43,7 @@ struct DescribeArguments {
 
 impl McpService {
     /// Handles the meta tool `describe_tools`. Unknown names are reported beside the descriptions of the others.
-    pub(super) async fn describe_tools(&self, arguments: Value) -> Box<RawValue> {
+    pub(super) async fn describe_tools(&self, request: &McpRequest, arguments: Value) -> Box<RawValue> {
         let arguments: DescribeArguments = match serde_json::from_value(arguments) {
             Ok(arguments) => arguments,
             Err(error) => return invalid_arguments(DESCRIBE_TOOLS, &describe_error(&error)),
@@ -58,7 +59,7 @@ impl McpService {
                 &format!("`names` is a list of 1 to {MAX_DESCRIBED_TOOLS} tool names"),
             );
         };
-        let listings = self.listings();
+        let listings = self.listings(&request.extensions);
         let mut texts = Vec::new();
         let mut unknown = Vec::new();
         for name in &names {
@@ -89,11 +90,7 @@ impl McpService {
 /// Renders a tool as in `tools/list`, with the complete schemas that a list may omit.
 fn render_full(listings: &Listings, tool: &ToolView) -> Result<String, Error> {
     let mut text = String::new();
-    mcp::push_tool(
-        tool.name.as_str(),
-        &listings.view().catalog.find(tool.name.as_str())?.with_full_schemas()?,
-        &mut text,
-    );
+    mcp::push_tool(tool.name.as_str(), &listings.view().find(tool.name.as_str())?.with_full_schemas()?, &mut text);
     Ok(text)
 }
 
@@ -101,7 +98,7 @@ fn render_full(listings: &Listings, tool: &ToolView) -> Result<String, Error> {
 /// token cost of the schema plus [`MAX_EXTRA_TOKENS`].
 fn render_compact(listings: &Listings, tool: &ToolView) -> Result<String, Error> {
     // The listed schema of an OpenAPI tool may be shortened; the complete one is then in the execution spec.
-    let spec = listings.view().catalog.find(tool.name.as_str()).and_then(|tool| tool.execution_spec());
+    let spec = listings.view().find(tool.name.as_str()).and_then(|tool| tool.execution_spec());
     let mut is_incomplete = spec.is_ok_and(|spec| spec.is_some_and(|spec| spec.input_schema.is_some()));
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let budget = tokens::count(tool.input_schema.get()) + MAX_EXTRA_TOKENS;

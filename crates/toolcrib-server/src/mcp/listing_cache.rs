@@ -1,17 +1,17 @@
-//! Rendered tool lists and summary of the current catalogue, shared by all clients. Each part is computed on first use,
+//! Rendered tool lists and summary of a view, shared by all clients that see the same. Each part is computed on first use,
 //! once for all concurrent requests.
 //!
-//! There is one entry, for the newest catalogue and the current `expose` settings. When either changes, the next
-//! request replaces it; a request that holds the old entry finishes with it.
+//! There is one entry per view of the newest catalogue, under the current `expose` settings. When either changes, the
+//! next request replaces it; a request that holds the old entry finishes with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
+use http::Extensions;
 use tokio::sync::OnceCell;
 use toolcrib::catalog::render::mcp;
 use toolcrib::catalog::summary::SummaryBudget;
-use toolcrib::catalog::{Catalog, ToolRef, View};
+use toolcrib::catalog::{ToolRef, View};
 use toolcrib::config::Expose;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::tool::ToolName;
@@ -28,12 +28,7 @@ pub(super) enum ListingMode {
     Full,
 }
 
-/// Cache of the listings of the newest catalogue. Two requests that miss at the same time may both make an entry; the
-/// last one stays, and both are right.
-#[derive(Debug, Default)]
-pub(super) struct ListingCache(ArcSwapOption<Listings>);
-
-/// Listings of one catalogue under one `expose` configuration.
+/// Listings of one view under one `expose` configuration.
 #[derive(Debug)]
 pub(super) struct Listings {
     view: View,
@@ -69,18 +64,26 @@ pub(super) struct RenderedTool {
 /// Set far above real texts, so that the shortcut never decides wrongly.
 const MAX_BYTES_PER_TOKEN: usize = 64;
 
+/// Size of the listings of one tool as it counts for the limit of the cache: two entries of lists, and in a restricted view
+/// its part of the search index. The definitions themselves are shared with the catalogue.
+const ESTIMATED_BYTES_PER_TOOL: usize = 2048;
+
 impl McpService {
-    /// Returns the listings of the current catalogue.
-    pub(super) fn listings(&self) -> Arc<Listings> {
-        // Two pointer comparisons in the usual case; the hashes are compared only for a newer catalogue.
-        let catalog = self.registry.catalog();
+    /// Returns the current listings for a client, see [`McpService::view`].
+    pub(super) fn listings(&self, extensions: &Extensions) -> Arc<Listings> {
+        self.listings_of(self.view(extensions))
+    }
+
+    /// Returns the listings of a view. Two requests that miss at the same time may both make an entry; the last one stays,
+    /// and both are right.
+    fn listings_of(&self, view: View) -> Arc<Listings> {
+        let key = view.key();
         let expose = self.expose.borrow().clone();
-        let cached = self.listing_cache.0.load_full();
-        if let Some(listings) = cached.filter(|listings| listings.is_current(&catalog, &expose)) {
+        let cached = self.listing_cache.get(key);
+        if let Some(listings) = cached.filter(|listings| Arc::ptr_eq(&listings.expose, &expose)) {
             return listings;
         }
-        // All clients share the lists, so the caller is not a single client but the interface.
-        let view = View { catalog };
+        let bytes = view.tool_count() * ESTIMATED_BYTES_PER_TOOL;
         let listings = Arc::new(Listings {
             view,
             expose,
@@ -89,21 +92,19 @@ impl McpService {
             default_mode: OnceCell::new(),
             summary: OnceCell::new(),
         });
-        self.listing_cache.0.store(Some(listings.clone()));
+        // An entry holds its catalogue, so those of older catalogues are dropped.
+        let is_current = |other: &Listings| {
+            other.view.is_of_same_catalog(&listings.view) && Arc::ptr_eq(&other.expose, &listings.expose)
+        };
+        self.listing_cache.insert(key, bytes, &listings, is_current);
         listings
     }
 }
 
 impl Listings {
-    /// The catalogue that these listings were rendered from.
+    /// The view that these listings were rendered from.
     pub(super) fn view(&self) -> &View {
         &self.view
-    }
-
-    /// True for the same catalogue, or a newer one with the same visible content.
-    fn is_current(&self, catalog: &Arc<Catalog>, expose: &Arc<Expose>) -> bool {
-        let is_same = Arc::ptr_eq(&self.view.catalog, catalog) || self.view.catalog.hash() == catalog.hash();
-        is_same && Arc::ptr_eq(&self.expose, expose)
     }
 
     /// Returns the mode of `auto`: the full list if it is below the configured token limit. An empty catalogue gets the meta
@@ -242,5 +243,49 @@ impl RenderedTool {
     /// Makes a tool from its own JSON, for meta tools and for tools under another name than in the catalogue.
     fn from_json(name: &str, json: String) -> RenderedTool {
         RenderedTool { name: name.to_owned(), fingerprint: Fingerprint::digest(&json), json: json.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcrib::config::Config;
+    use toolcrib::{Registry, RegistryOptions};
+
+    use super::*;
+    use crate::view_cache::tests::{MASKS, full_view, masked_view, visible_names};
+
+    fn listed_names(list: &RenderedToolList) -> Vec<String> {
+        list.tools.iter().map(|tool| tool.name.clone()).collect()
+    }
+
+    #[tokio::test]
+    async fn clients_with_equal_views_share_listings_and_no_others() {
+        let registry = Registry::open(Config::default(), RegistryOptions::default()).await.unwrap();
+        let service = McpService::new(registry, Expose::default());
+        let full = full_view(1);
+        // Newest first in the cache, which holds fewer views than there are masks.
+        for masks in [0..MASKS, 0..MASKS] {
+            for mask in masks {
+                let listings = service.listings_of(masked_view(&full, mask));
+                let names = visible_names(&masked_view(&full, mask));
+                assert_eq!(listed_names(listings.tool_list(ListingMode::Full).await), names);
+                assert!(Arc::ptr_eq(&listings, &service.listings_of(masked_view(&full, mask))));
+                let other = service.listings_of(masked_view(&full, mask ^ 1));
+                assert!(!Arc::ptr_eq(&listings, &other));
+                assert_ne!(listings.summary().await, other.summary().await);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn listings_of_an_older_catalogue_are_dropped_unless_they_show_the_same() {
+        let registry = Registry::open(Config::default(), RegistryOptions::default()).await.unwrap();
+        let service = McpService::new(registry, Expose::default());
+        let (old, new) = (full_view(1), full_view(2));
+        let shared = service.listings_of(masked_view(&old, 1));
+        let unshared = Arc::downgrade(&service.listings_of(masked_view(&old, 2)));
+        assert!(Arc::ptr_eq(&shared, &service.listings_of(masked_view(&new, 1))));
+        service.listings_of(masked_view(&new, 4));
+        assert!(unshared.upgrade().is_none());
     }
 }

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use toolcrib::catalog::search::{Hit, Query, SearchResults};
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::json::describe_error;
+use toolcrib_mcp::server::McpRequest;
 
 use super::McpService;
 use super::call::invalid_arguments;
@@ -35,7 +36,7 @@ struct SearchArguments {
 
 impl McpService {
     /// Handles the meta tool `search_tools`.
-    pub(super) async fn search_tools(&self, arguments: Value) -> Box<RawValue> {
+    pub(super) async fn search_tools(&self, request: &McpRequest, arguments: Value) -> Box<RawValue> {
         let arguments: SearchArguments = match serde_json::from_value(arguments) {
             Ok(arguments) => arguments,
             Err(error) => return invalid_arguments(SEARCH_TOOLS, &describe_error(&error)),
@@ -47,10 +48,10 @@ impl McpService {
             Some(0) => MAX_SEARCH_HITS,
             Some(limit) => limit.min(MAX_SEARCH_HITS),
         };
-        let listings = self.listings();
+        let view = self.view(&request.extensions);
         let query = Query::new(arguments.query).with_limit(limit);
         // The first search builds the index, which takes too long for an async thread.
-        let search_task = tokio::task::spawn_blocking(move || listings.view().search(&query));
+        let search_task = tokio::task::spawn_blocking(move || view.search(&query));
         let results = search_task.await.unwrap_or_default();
         text_result(&self.render_hits(&results, limit))
     }

@@ -41,8 +41,8 @@ impl McpService {
         } else {
             self.refresh_in_background().await;
         }
-        let listings = self.listings();
-        let list = listings.tool_list(self.listing_mode(&request.peer).await).await;
+        let listings = self.listings(&request.extensions);
+        let list = listings.tool_list(self.listing_mode(&request.peer, &listings).await).await;
         // Recorded for the whole list, not for the page: a change is a change of the whole list.
         self.clients.record_list(&request.peer, list.fingerprint);
 

@@ -74,7 +74,7 @@ fn write_work_metrics(text: &mut PrometheusText, app: &AppState) {
 
 /// Tools, sources, journal and store.
 fn write_catalog_metrics(text: &mut PrometheusText, app: &AppState) {
-    let catalog = app.registry.catalog();
+    let catalog = app.registry.unrestricted_catalog();
     let sources = app.registry.sources().list();
     // Labels with a known set of values start at zero, so that a series does not vanish.
     let mut by_kind = BTreeMap::from(["builtin", "mcp", "openapi", "workflow"].map(|kind| (kind.to_owned(), 0)));

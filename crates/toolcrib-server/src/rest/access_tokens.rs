@@ -115,7 +115,7 @@ async fn get_token(State(app): State<AppState>, PathParam(name): PathParam) -> R
 /// `POST /api/tokens`.
 async fn create_token(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     JsonBody(new): JsonBody<CreateTokenBody>,
 ) -> Result<Response, ApiError> {
     let invalid = |text: &str| {
@@ -124,7 +124,7 @@ async fn create_token(
     };
     let expires =
         new.expires.as_deref().map(|text| parse_long_duration(text).ok_or_else(|| invalid(text))).transpose()?;
-    let created = app.registry.tokens().create(&new.name, new.role, expires, principal.actor()).await?;
+    let created = app.registry.tokens().create(&new.name, new.role, expires, client.actor()).await?;
     let mut response = response::json_response(StatusCode::CREATED, &created)?;
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // An id has hexadecimal digits only, so this never fails.
@@ -137,20 +137,20 @@ async fn create_token(
 /// `PATCH /api/tokens/{id}`.
 async fn change_token(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     PathParam(name): PathParam,
     JsonBody(change): JsonBody<ChangeTokenBody>,
 ) -> Result<Response, ApiError> {
-    let changed = app.registry.tokens().change(&name, change.name, change.role, principal.actor()).await?;
+    let changed = app.registry.tokens().change(&name, change.name, change.role, client.actor()).await?;
     Ok(response::json_response(StatusCode::OK, &changed)?)
 }
 
 /// `DELETE /api/tokens/{id}`.
 async fn revoke_token(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     PathParam(name): PathParam,
 ) -> Result<Response, ApiError> {
-    app.registry.tokens().revoke(&name, principal.actor()).await?;
+    app.registry.tokens().revoke(&name, client.actor()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

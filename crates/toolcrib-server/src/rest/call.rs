@@ -101,7 +101,7 @@ struct CallToolBody {
 /// `POST /api/tools/{name}/call`. A request with `page` calls nothing.
 async fn call_tool(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     trace: Option<Extension<Trace>>,
     PathParam(name): PathParam,
     JsonBody(body): JsonBody<CallToolBody>,
@@ -109,7 +109,7 @@ async fn call_tool(
     if let Some(cursor) = &body.page {
         return Ok(response::json_response(StatusCode::OK, &app.registry.result_page(None, cursor)?)?);
     }
-    let context = CallContext { trace: trace.map(|Extension(trace)| trace), ..call_context(&body, &principal)? };
+    let context = CallContext { trace: trace.map(|Extension(trace)| trace), ..call_context(&body, &client)? };
     // hyper drops this handler when the client disconnects. The call runs in a task of its own, so that it is cancelled by
     // the token and not by being dropped, and the connector can cancel it at the source.
     let _cancel_guard = context.cancel.clone().drop_guard();
@@ -122,8 +122,8 @@ async fn call_tool(
 }
 
 /// Translates the body of the request. Only administrators may consent to a call.
-fn call_context(body: &CallToolBody, principal: &Principal) -> Result<CallContext> {
-    if body.yes && !principal.role.has_permission(Permission::Manage) {
+fn call_context(body: &CallToolBody, client: &AuthenticatedClient) -> Result<CallContext> {
+    if body.yes && !client.principal.role().has_permission(Permission::Manage) {
         let message = "only the role admin may consent to a call; omit `yes`, or use the token of an administrator";
         return Err(Error::new(Code::Forbidden, message));
     }
@@ -136,7 +136,7 @@ fn call_context(body: &CallToolBody, principal: &Principal) -> Result<CallContex
         .as_ref()
         .map(|text| parse_duration(text).filter(|timeout| !timeout.is_zero()).ok_or_else(|| invalid(text)));
     Ok(CallContext {
-        caller: principal.caller(),
+        caller: client.caller(),
         deadline: timeout.transpose()?.map(|timeout| CallDeadline::after(timeout.min(MAX_CALL_TIMEOUT))),
         consent: body.yes,
         // Clients of REST have no session, so a page of a result belongs to the holder of its cursor.

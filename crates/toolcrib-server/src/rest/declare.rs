@@ -69,12 +69,12 @@ struct DeclaredSource {
 /// `POST /api/sources`.
 async fn add_source(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     trace: Option<Extension<Trace>>,
     JsonBody(mut keys): JsonBody<Map<String, Value>>,
 ) -> Result<Response, ApiError> {
     let name = take_name(&mut keys)?;
-    let outcome = declare_source(&app, &principal, &name, keys, trace.map(|trace| trace.0)).await?;
+    let outcome = declare_source(&app, &client, &name, keys, trace.map(|trace| trace.0)).await?;
     let id = outcome.source.clone();
     let mut response = response::json_response(StatusCode::CREATED, &declared_source(&app, &id, Some(outcome))?)?;
     // An id has letters, digits and `_` only, so this never fails.
@@ -87,20 +87,20 @@ async fn add_source(
 /// Declares a new source and discovers it. Fails with `CONFLICT` if the id exists. Also used by the console.
 pub(crate) async fn declare_source(
     app: &AppState,
-    principal: &AuthenticatedClient,
+    client: &AuthenticatedClient,
     name: &str,
     keys: Map<String, Value>,
     trace: Option<Trace>,
 ) -> Result<RefreshOutcome> {
     let source = parse_source(app, name, keys)?;
     // Before the lock: it may resolve host names, which takes long.
-    authorize(app, principal, &source).await?;
+    authorize(app, client, &source).await?;
     // Two requests for the same id would otherwise both find it free, and the second would replace the first.
     let guard = app.declare_lock.lock().await;
     if app.registry.sources().get(&source.id).is_some() {
         return Err(already_declared(app, &source.id));
     }
-    app.registry.sources().declare_lazily(&source, principal.actor()).await?;
+    app.registry.sources().declare_lazily(&source, client.actor()).await?;
     // The discovery may take long; other declarations need not wait for it.
     drop(guard);
     app.registry.refresher().refresh_one(&source.id, Refresh { force: true, trace, ..Refresh::default() }).await
@@ -108,22 +108,22 @@ pub(crate) async fn declare_source(
 
 /// Removes a source that was declared at run time. Also used by the console. A source of the configuration would come
 /// back at the next reload, so removing it is refused.
-pub(crate) async fn remove_source(app: &AppState, principal: &AuthenticatedClient, id: &SourceId) -> Result<()> {
+pub(crate) async fn remove_source(app: &AppState, client: &AuthenticatedClient, id: &SourceId) -> Result<()> {
     if let Some(location) = app.loaded_config.load().declared_at(id) {
         let message = format!("`{id}` is declared in `{location}`; remove it there, or disable it");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
-    app.registry.sources().remove(id, principal.actor()).await
+    app.registry.sources().remove(id, client.actor()).await
 }
 
 /// `DELETE /api/sources/{id}`.
 async fn delete_source(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     PathParam(name): PathParam,
 ) -> Result<Response, ApiError> {
     let id = find_source_id(&app.registry, &name)?;
-    remove_source(&app, &principal, &id).await?;
+    remove_source(&app, &client, &id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -69,60 +69,60 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 /// `POST /api/sources/{id}/enable`.
 async fn enable_source(
     app: State<AppState>,
-    principal: Extension<AuthenticatedClient>,
+    client: Extension<AuthenticatedClient>,
     name: PathParam,
 ) -> Result<Response, ApiError> {
-    handle_source(app, principal, name, EnabledState::Enabled).await
+    handle_source(app, client, name, EnabledState::Enabled).await
 }
 
 /// `POST /api/sources/{id}/disable`.
 async fn disable_source(
     app: State<AppState>,
-    principal: Extension<AuthenticatedClient>,
+    client: Extension<AuthenticatedClient>,
     name: PathParam,
 ) -> Result<Response, ApiError> {
-    handle_source(app, principal, name, EnabledState::Disabled).await
+    handle_source(app, client, name, EnabledState::Disabled).await
 }
 
 /// `POST /api/tools/{name}/enable`.
 async fn enable_tool(
     app: State<AppState>,
-    principal: Extension<AuthenticatedClient>,
+    client: Extension<AuthenticatedClient>,
     name: PathParam,
 ) -> Result<Response, ApiError> {
-    handle_tool(app, principal, name, EnabledState::Enabled).await
+    handle_tool(app, client, name, EnabledState::Enabled).await
 }
 
 /// `POST /api/tools/{name}/disable`.
 async fn disable_tool(
     app: State<AppState>,
-    principal: Extension<AuthenticatedClient>,
+    client: Extension<AuthenticatedClient>,
     name: PathParam,
 ) -> Result<Response, ApiError> {
-    handle_tool(app, principal, name, EnabledState::Disabled).await
+    handle_tool(app, client, name, EnabledState::Disabled).await
 }
 
 /// Enables or disables a source.
 async fn handle_source(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     PathParam(name): PathParam,
     state: EnabledState,
 ) -> Result<Response, ApiError> {
     let id = find_source_id(&app.registry, &name)?;
-    let outcome = set_source_enabled(&app, &principal, &id, state).await?;
+    let outcome = set_source_enabled(&app, &client, &id, state).await?;
     Ok(response::json_response(StatusCode::OK, &outcome)?)
 }
 
 /// Enables or disables a tool.
 async fn handle_tool(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     PathParam(name): PathParam,
     state: EnabledState,
 ) -> Result<Response, ApiError> {
     let target = app.registry.sources().tool_target(&name)?;
-    let outcome = app.registry.sources().set_enabled(target, state, principal.actor()).await?;
+    let outcome = app.registry.sources().set_enabled(target, state, client.actor()).await?;
     Ok(response::json_response(StatusCode::OK, &outcome)?)
 }
 

@@ -62,13 +62,16 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 /// Opens an event stream, within the limits for listeners.
 async fn stream_events(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     headers: HeaderMap,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
     let after = resume_after(&headers, &params)?;
     // Taken before the journal is read, so that too many listeners cost no reads.
-    let permit = app.event_feed.acquire_permit(&principal.identity).map_err(TooManyListeners::into_error)?;
+    let permit = app
+        .event_feed
+        .acquire_permit(&client.principal.identity().owner_key())
+        .map_err(TooManyListeners::into_error)?;
     let listener = EventListener::new(&app, permit, after).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -99,7 +102,8 @@ mod tests {
     use axum::http::StatusCode;
     use toolcrib::config::{Config, Expose};
     use toolcrib::config_file::LoadedConfig;
-    use toolcrib::{Registry, RegistryOptions};
+    use toolcrib::core::principal::PrincipalIdentity;
+    use toolcrib::{Principal, Registry, RegistryOptions};
     use toolcrib_mcp::server::{McpEndpoint, ServerOptions};
 
     use super::*;
@@ -107,9 +111,9 @@ mod tests {
     use crate::mcp::McpService;
     use crate::state::ServerConfig;
 
-    fn principal(identity: &str) -> AuthenticatedClient {
-        let name = identity.to_owned();
-        AuthenticatedClient { name, role: Role::Viewer, is_local: true, identity: identity.into(), csrf: None }
+    fn client(token: &str) -> AuthenticatedClient {
+        let principal = Principal::new(PrincipalIdentity::Token { id: token.into() }, token, Role::Viewer);
+        AuthenticatedClient { principal, is_local: true, csrf: None }
     }
 
     async fn expect_rate_limited(response: Response) {
@@ -135,8 +139,8 @@ mod tests {
         };
         let app = AppState::new(config, registry, endpoint, ([127, 0, 0, 1], 0).into()).unwrap();
         let listen = async |identity: &str| {
-            let principal = Extension(principal(identity));
-            stream_events(State(app.clone()), principal, HeaderMap::new(), QueryParams::default()).await.into_response()
+            let client = Extension(client(identity));
+            stream_events(State(app.clone()), client, HeaderMap::new(), QueryParams::default()).await.into_response()
         };
 
         let mut permits = Vec::new();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use axum::routing::get;
@@ -14,13 +14,13 @@ use toolcrib::catalog::search::Query;
 use toolcrib::catalog::summary::SummaryBudget;
 use toolcrib::{Code, Error, Result};
 
-use super::cache::RenderedBody;
+use super::cache::{ContentScope, RenderedBody};
 use super::error::ApiError;
 use super::openapi_schema::{object_schema, string_array, with_optional};
 use super::query::QueryParams;
 use super::response;
 use super::route::{ApiRoute, schema_ref};
-use crate::auth::Permission;
+use crate::auth::{AuthenticatedClient, Permission};
 use crate::state::AppState;
 
 /// Maximum number of hits. The whole list is at `/api/tools`.
@@ -87,7 +87,12 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 /// `GET /api/search`.
-async fn search_tools(State(app): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
+async fn search_tools(
+    State(app): State<AppState>,
+    Extension(client): Extension<AuthenticatedClient>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     let registry = app.registry.clone();
     let query = uri.query().unwrap_or_default().to_owned();
     // Parsed only on a cache miss.
@@ -100,9 +105,9 @@ async fn search_tools(State(app): State<AppState>, uri: Uri, headers: HeaderMap)
             source: params.source(&registry)?,
             tag: params.text("tag").map(str::to_owned),
         };
-        render_body(&view.search(&query).to_response())
+        render_body(&view.search(&query).to_response(), ContentScope::of_list(view, query.source.as_ref()))
     };
-    app.respond_cached(&uri, &headers, render).await
+    app.respond_cached(&client.principal, &uri, &headers, render).await
 }
 
 /// Returns the search text in `q`. An empty text counts as missing.
@@ -117,9 +122,14 @@ fn query_text(params: &QueryParams) -> Result<String> {
 }
 
 /// `GET /api/context`.
-async fn get_context(State(app): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
-    let catalog = app.registry.catalog();
-    if catalog.sources().any(|source| !source.segment.has_token_counts()) {
+async fn get_context(
+    State(app): State<AppState>,
+    Extension(client): Extension<AuthenticatedClient>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let view = app.registry.view(&client.principal);
+    if view.sources().any(|source| !source.segment.has_token_counts()) {
         // The counts are also written to the store; a store that hangs must not block a read. Without them the summary
         // counts again.
         let _ = tokio::time::timeout(TOKEN_COUNT_TIMEOUT, app.registry.statistics().count_tokens()).await;
@@ -130,12 +140,12 @@ async fn get_context(State(app): State<AppState>, uri: Uri, headers: HeaderMap) 
         let budget = params
             .number("budget", 1..=MAX_CONTEXT_BUDGET)?
             .map_or(SummaryBudget::DEFAULT_TOKENS, |budget| budget as usize);
-        render_body(&view.summary(SummaryBudget::from_tokens(budget)?))
+        render_body(&view.summary(SummaryBudget::from_tokens(budget)?), ContentScope::View)
     };
-    app.respond_cached(&uri, &headers, render).await
+    app.respond_cached(&client.principal, &uri, &headers, render).await
 }
 
 /// Serialises a body that has no further page.
-fn render_body(value: &impl serde::Serialize) -> Result<RenderedBody> {
-    Ok(RenderedBody { body: response::to_json_bytes(value)?, link: None })
+fn render_body(value: &impl serde::Serialize, scope: ContentScope) -> Result<RenderedBody> {
+    Ok(RenderedBody { body: response::to_json_bytes(value)?, link: None, scope })
 }

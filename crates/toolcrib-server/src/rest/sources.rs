@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
@@ -18,8 +17,9 @@ use super::openapi_schema::{nullable, object_schema, string_array, string_enum};
 use super::query::{PathParam, find_source_id};
 use super::response::{self, TaggedResponse};
 use super::route::{ApiRoute, schema_ref};
-use crate::auth::Permission;
+use crate::auth::{AuthenticatedClient, Permission};
 use crate::state::AppState;
+use crate::view_cache::ViewCache;
 
 /// The list supports conditional requests. A single source does not.
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -88,11 +88,16 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 /// Cache of the rendered source list. Separate from [`ResponseCache`](super::ResponseCache), because the list also depends
 /// on the clock (freshness) and on connection states.
 #[derive(Debug, Default)]
-pub(crate) struct SourceListCache(ArcSwapOption<(SourcesVersion, TaggedResponse)>);
+pub(crate) struct SourceListCache(ViewCache<(SourcesVersion, TaggedResponse)>);
 
 /// `GET /api/sources`.
-async fn list_sources(State(app): State<AppState>, headers: HeaderMap) -> Result<Response, ApiError> {
-    if let Some(cached) = &*app.source_list_cache.0.load()
+async fn list_sources(
+    State(app): State<AppState>,
+    Extension(client): Extension<AuthenticatedClient>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let view = app.registry.view(&client.principal).key();
+    if let Some(cached) = app.source_list_cache.0.get(view)
         && app.registry.sources().is_current(&cached.0)
     {
         return Ok(cached.1.to_response(&headers));
@@ -102,7 +107,7 @@ async fn list_sources(State(app): State<AppState>, headers: HeaderMap) -> Result
     let tagged =
         TaggedResponse::from_body(response::to_json_bytes(&json!({ "sources": app.registry.sources().list() }))?);
     let response = tagged.to_response(&headers);
-    app.source_list_cache.0.store(Some(Arc::new((version, tagged))));
+    app.source_list_cache.0.insert(view, tagged.body.len(), &Arc::new((version, tagged)), |_| true);
     Ok(response)
 }
 

@@ -10,7 +10,7 @@
 mod page;
 mod removed;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use axum::routing::get;
@@ -21,7 +21,7 @@ use super::openapi_schema::{nullable, object_schema, string_array, string_enum, 
 use super::query::{PathParam, QueryParams};
 use super::response::{TaggedResponse, to_json_bytes};
 use super::route::{ApiRoute, schema_ref};
-use crate::auth::Permission;
+use crate::auth::{AuthenticatedClient, Permission};
 use crate::state::AppState;
 
 /// Values of the parameter `format`.
@@ -127,13 +127,18 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 /// `GET /api/tools`.
-async fn list_tools(State(app): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
+async fn list_tools(
+    State(app): State<AppState>,
+    Extension(client): Extension<AuthenticatedClient>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     let registry = app.registry.clone();
     let query = uri.query().unwrap_or_default().to_owned();
     // Parsed inside, so that a hit in the cache parses nothing.
     let render =
         move |view: &_| page::ToolListQuery::parse(&registry, &QueryParams::parse(&query)?)?.render(&registry, view);
-    app.respond_cached(&uri, &headers, render).await
+    app.respond_cached(&client.principal, &uri, &headers, render).await
 }
 
 /// `GET /api/tools/{name}`. Not cached, because the counters change with every call.

@@ -33,8 +33,9 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 /// Returns the principal. Not cacheable, because it carries the CSRF token.
-async fn whoami(Extension(principal): Extension<AuthenticatedClient>) -> Result<Response, ApiError> {
-    let AuthenticatedClient { name, role, csrf, .. } = principal;
+async fn whoami(Extension(client): Extension<AuthenticatedClient>) -> Result<Response, ApiError> {
+    let AuthenticatedClient { principal, csrf, .. } = client;
+    let (name, role) = (principal.name(), principal.role());
     let mut response =
         response::json_response(StatusCode::OK, &json!({ "name": name, "role": role, "csrf": csrf.as_deref() }))?;
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

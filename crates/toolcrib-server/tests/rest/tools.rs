@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use toolcrib::config::Config;
-use toolcrib::testkit::ScriptedSource;
+use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Refresh, RegistryOptions};
 
 use crate::support::{RestTestServer, start_discovered, start_undiscovered, start_with};
@@ -102,6 +102,59 @@ async fn an_etag_is_valid_until_the_response_changes() {
     let head = server.send("HEAD", "/api/tools", "", b"").await;
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     assert_eq!(head.header("etag"), server.get("/api/tools").await.header("etag"));
+}
+
+#[tokio::test]
+async fn an_etag_does_not_depend_on_the_version_of_the_journal() {
+    let shop = ScriptedSource::new(numbered_tools(3));
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let paths = ["/api/tools", "/api/tools?source=shop&format=mcp", "/api/search?q=tool", "/api/context"];
+    for path in paths {
+        let tag = server.get(path).await.header("etag").unwrap().to_owned();
+        let token = json!({ "name": format!("ci-{}", path.len()), "role": "viewer" });
+        server.send_as_admin("POST", "/api/tokens", &token).await.expect_json(201);
+        assert_eq!(server.get(path).await.header("etag"), Some(tag.as_str()), "{path}");
+    }
+    // The same tools again, but one of them was away: its `updated_at` is another.
+    let before = server.get("/api/tools").await;
+    for count in [2, 3] {
+        shop.set_tools(numbered_tools(count));
+        server.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
+    }
+    let after = server.get("/api/tools").await;
+    assert_eq!(before.expect_json(200)["inventory_hash"], after.expect_json(200)["inventory_hash"]);
+    assert_ne!(before.body, after.body);
+    assert_ne!(before.header("etag"), after.header("etag"));
+}
+
+#[tokio::test]
+async fn removed_tools_and_sources_without_tools_are_not_cached() {
+    let (shop, mail) = (ScriptedSource::new(numbered_tools(2)), ScriptedSource::new(["send"]));
+    mail.fail("down");
+    let factory = ScriptedSource::connector_factory([("shop", &shop), ("mail", &mail)]);
+    let options = RegistryOptions { connector_factory: Some(factory), ..RegistryOptions::default() };
+    let server = start_with(config_with_sources(["shop"]), options).await;
+    server.registry.refresh(Refresh::default()).await;
+    // A source that could not be discovered has an empty list, and is unknown after it was removed.
+    let declaration = json!({ "name": "mail", "url": "http://127.0.0.1:1/mcp" });
+    server.send_as_admin("POST", "/api/sources", &declaration).await.expect_json(201);
+    let paths = ["/api/tools?source=mail", "/api/search?q=tool&source=mail"];
+    for path in paths {
+        server.get(path).await.expect_json(200);
+    }
+    assert_eq!(server.send_as_admin("DELETE", "/api/sources/mail", &Value::Null).await.status, 204);
+    for path in paths {
+        assert_eq!(server.get(path).await.status, 404, "{path}");
+    }
+
+    let path = "/api/tools?state=deprecated";
+    let before = server.get(path).await;
+    assert_eq!(tool_names(&before.expect_json(200)), [""; 0]);
+    shop.set_tools(numbered_tools(1));
+    server.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
+    let after = server.get(path).await;
+    assert_eq!(tool_names(&after.expect_json(200)), ["shop__tool_001"]);
+    assert_ne!(before.header("etag"), after.header("etag"));
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use toolcrib_catalog::View;
 use toolcrib_config::show::mask_url;
 use toolcrib_core::SourceId;
 use toolcrib_core::execution::{Operation, SecurityRequirement, SecurityScheme};
@@ -47,12 +48,12 @@ impl Sources<'_> {
     /// Returns the requirements of an OpenAPI source's known tools; empty for other kinds of sources. Reads the
     /// catalogue; credentials are not resolved, so a reference that cannot be resolved counts as declared.
     pub fn api_requirements(&self, id: &SourceId) -> ApiRequirements {
-        let catalog = self.registry.catalog();
+        let view = View::full(self.registry.unrestricted_catalog());
         let definition = self.effective(id);
         let Some(SourceKind::OpenApi(openapi)) = definition.as_ref().map(|source| &source.kind) else {
             return ApiRequirements::default();
         };
-        let tools = catalog.tools().filter(|tool| tool.source() == id && tool.is_listed());
+        let tools = view.tools().filter(|tool| tool.source() == id && tool.is_listed());
         let specs: Vec<_> = tools.filter_map(|tool| tool.execution_spec().ok().flatten()).collect();
         api_requirements(openapi, specs.iter().filter_map(|spec| spec.execution.operation()))
     }

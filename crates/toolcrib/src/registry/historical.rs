@@ -174,7 +174,7 @@ impl History<'_> {
         }
         // No version: an unknown name is an error, a tool that never changed is not.
         if versions.is_empty() {
-            self.registry.catalog().find(name)?;
+            self.registry.unrestricted_catalog().find(name)?;
         }
         Ok(versions)
     }

@@ -105,7 +105,7 @@ impl History<'_> {
     /// one scan, the tool is assumed to have existed. Distinguishes a misspelt name from a tool without records in the
     /// requested range.
     async fn ensure_tool_existed(&self, name: &str) -> Result<()> {
-        let Err(unknown) = self.registry.catalog().find(name) else { return Ok(()) };
+        let Err(unknown) = self.registry.unrestricted_catalog().find(name) else { return Ok(()) };
         let query = HistoryQuery { tool: Some(name.to_owned()), limit: Some(1), ..HistoryQuery::after(0) };
         match self.resolve_tool_name(name)? {
             ToolMatcher::Name(_) if self.scan_journal(&query).await? == HistoryPage::default() => Err(unknown),

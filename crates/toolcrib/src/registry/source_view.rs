@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
+use toolcrib_catalog::View;
 use toolcrib_config::Override;
 use toolcrib_config::show::{mask_args, mask_text, mask_url};
 use toolcrib_core::fingerprint::Fingerprint;
@@ -116,8 +117,9 @@ impl Sources<'_> {
     /// Returns every source, ordered by id. Makes no requests.
     pub fn list(&self) -> Vec<SourceView> {
         let snapshot = self.registry.state.snapshot();
+        let view = View::full(snapshot.catalog.clone());
         let mut views: Vec<SourceView> =
-            snapshot.inventory.sources().filter_map(|(id, _)| self.build_source_view(&snapshot, id)).collect();
+            snapshot.inventory.sources().filter_map(|(id, _)| self.build_source_view(&snapshot, &view, id)).collect();
         let undeclared = snapshot.invalid_sources.iter().filter(|(id, _)| snapshot.inventory.source(id).is_none());
         views.extend(undeclared.map(|(id, error)| invalid_source_view(id, error)));
         views.sort_by(|a, b| a.id.cmp(&b.id));
@@ -127,7 +129,7 @@ impl Sources<'_> {
     /// Returns one source.
     pub fn get(&self, id: &SourceId) -> Option<SourceView> {
         let snapshot = self.registry.state.snapshot();
-        self.build_source_view(&snapshot, id)
+        self.build_source_view(&snapshot, &View::full(snapshot.catalog.clone()), id)
             .or_else(|| snapshot.invalid_sources.get(id).map(|error| invalid_source_view(id, error)))
     }
 
@@ -169,15 +171,15 @@ impl Sources<'_> {
         };
         trusted.filter(has_capability).cloned().collect()
     }
-    /// Builds the view of a declared source.
-    fn build_source_view(&self, snapshot: &Snapshot, id: &SourceId) -> Option<SourceView> {
+    /// Builds the view of a declared source, with the tools that a view of the catalogue shows of it.
+    fn build_source_view(&self, snapshot: &Snapshot, view: &View, id: &SourceId) -> Option<SourceView> {
         let state = snapshot.inventory.source(id)?;
         let source = snapshot.effective_sources.get(id)?;
         let status = snapshot.statuses.get(id).cloned().unwrap_or_default();
         // `Forbidden` marks a declaration of an untrusted file under the same name, which says nothing about this
         // source.
         let config_error = snapshot.invalid_sources.get(id).filter(|error| error.code != Code::Forbidden).cloned();
-        let catalog_source = snapshot.catalog.source(id);
+        let catalog_source = view.source(id);
         let enabled = snapshot.environment.is_enabled(id, state);
         let slot_status = self.registry.state.connectors.slot_status(id);
         // Command lines and URLs may contain secrets: masked.
@@ -202,7 +204,7 @@ impl Sources<'_> {
             freshness: snapshot.freshness(id, self.registry.state.now()),
             health: source_health(&status, state.manifest.is_some() || catalog_source.is_some(), &slot_status),
             // The tools of a disabled source are not listed, but known.
-            tool_count: if enabled { snapshot.catalog.listed_count(id) } else { known_tool_count(state, source) },
+            tool_count: if enabled { view.listed_count(id) } else { known_tool_count(state, source) },
             inventory_hash: catalog_source
                 .map(|catalog_source| catalog_source.segment.fingerprint())
                 .or(state.manifest),
@@ -221,7 +223,7 @@ impl Sources<'_> {
             failures: status.failures.saturating_add(slot_status.failures),
             failing_since: failing_since(&status, &slot_status),
             breaker: slot_status.breaker,
-            skipped: snapshot.catalog.skipped_tools(id),
+            skipped: view.skipped_tools(id),
         })
     }
 }

@@ -3,6 +3,7 @@
 //! Counts cover all processes on the store since it was created; `metrics` counts this process since its start.
 
 use serde::Serialize;
+use toolcrib_catalog::View;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::tool::{SEPARATOR, ToolName};
 use toolcrib_core::{Result, SourceId, Timestamp};
@@ -87,7 +88,7 @@ impl Statistics<'_> {
         let mut tools: Vec<ToolStats> = calls.values().map(|count| self.tool_stats(count)).collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         Stats {
-            tool_count: snapshot.catalog.tools().count(),
+            tool_count: View::full(snapshot.catalog.clone()).tool_count(),
             hits,
             misses,
             hit_ratio: (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),
@@ -111,7 +112,7 @@ impl Statistics<'_> {
     /// Returns the statistics of a tool, by the name that agents see. Also for tools that were removed: their counts
     /// stay.
     fn tool_stats(&self, count: &CallCount) -> ToolStats {
-        let catalog = self.registry.catalog();
+        let catalog = self.registry.unrestricted_catalog();
         let segment = catalog.source(&count.source).map(|source| &source.segment);
         let position = segment.and_then(|segment| segment.position_of_original(&count.tool));
         let entry = segment.zip(position).and_then(|(segment, position)| segment.entries().get(position));

@@ -31,7 +31,7 @@ async fn every_step_of_a_call_has_its_error_code() {
     let sources: [(&str, _); 3] = [("git", &git), ("hub", &hub), ("down", &down)];
     let fixture = open(&sources).await;
     list_tools(&fixture).await;
-    let pull = fixture.catalog().find("git__pull").unwrap().id();
+    let pull = fixture.unrestricted_catalog().find("git__pull").unwrap().id();
     fixture.execute(Command::DisableTool(pull), Actor::new("operator")).await.unwrap();
     for (name, expected) in [
         ("git__push", r#"ok: push {"a":1}"#),

@@ -87,16 +87,17 @@ async fn a_list_that_was_stored_with_hidden_characters_is_clean_after_a_refresh(
     fixture.store.put_manifest(&PackedManifest::new(&old).unwrap()).await.unwrap();
 
     let registry = fixture.open_again("sources: { git: { command: scripted } }").await;
-    let described = || registry.catalog().find("git__say").unwrap().tool().unwrap().listing.description.clone();
+    let described =
+        || registry.unrestricted_catalog().find("git__say").unwrap().tool().unwrap().listing.description.clone();
     assert_eq!(described(), DIRTY);
     let journal = fixture.journal_len().await;
-    let hash = registry.catalog().hash();
+    let hash = registry.unrestricted_catalog().hash();
     let outcome = force_refresh(&registry, "git").await;
     assert!(outcome.changed.is_empty() && outcome.added.is_empty() && outcome.removed.is_empty(), "{outcome:?}");
     assert_eq!(described(), CLEAN.replace('\r', ""));
-    assert_eq!((fixture.journal_len().await, registry.catalog().hash()), (journal, hash));
+    assert_eq!((fixture.journal_len().await, registry.unrestricted_catalog().hash()), (journal, hash));
     let reopened = fixture.open_again("sources: { git: { command: scripted } }").await;
-    let stored = reopened.catalog().find("git__say").unwrap().tool().unwrap().listing.description.clone();
+    let stored = reopened.unrestricted_catalog().find("git__say").unwrap().tool().unwrap().listing.description.clone();
     assert_eq!(stored, CLEAN.replace('\r', ""));
 }
 

@@ -22,7 +22,7 @@ fn test_actor() -> Actor {
 
 /// Returns when a tool was first seen and last changed, in milliseconds.
 fn tool_dates(fixture: &TestRegistry, name: &str) -> (i64, i64) {
-    let dates = fixture.catalog().find(name).unwrap().inventory_state();
+    let dates = fixture.unrestricted_catalog().find(name).unwrap().inventory_state();
     (dates.created_at.0, dates.updated_at.0)
 }
 
@@ -32,7 +32,7 @@ async fn a_tool_that_is_removed_and_returns_keeps_its_first_date_and_state() {
     let fixture = open(&[("git", &git)]).await;
     list_tools(&fixture).await;
     let (created, _) = tool_dates(&fixture, "git__push");
-    let push = fixture.catalog().find("git__push").unwrap().id();
+    let push = fixture.unrestricted_catalog().find("git__push").unwrap().id();
     fixture.execute(Command::DisableTool(push.clone()), test_actor()).await.unwrap();
 
     fixture.manual_clock.advance(Duration::from_secs(60));

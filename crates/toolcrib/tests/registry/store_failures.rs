@@ -197,7 +197,7 @@ async fn counting_tokens_does_not_wait_for_the_store() {
     disk.manifests_hang.store(true, Ordering::SeqCst);
     tokio::time::timeout(Duration::from_secs(1), fixture.statistics().count_tokens()).await.unwrap();
     assert!(fixture.view(&agent()).full_token_count() > 0);
-    assert!(fixture.catalog().sources().all(|part| part.segment.has_token_counts()));
+    assert!(fixture.unrestricted_catalog().sources().all(|part| part.segment.has_token_counts()));
 }
 
 /// The disk fills up between the response of the source and the write.

@@ -33,7 +33,7 @@ async fn each_tool_is_counted_once_and_its_count_is_stored() {
     assert_eq!(stored_counts(&fixture).await, counts, "recording the same list changes nothing");
     let reopened = fixture.open_again(YAML).await;
     assert!(
-        reopened.catalog().sources().all(|source| source.segment.has_token_counts()),
+        reopened.unrestricted_catalog().sources().all(|source| source.segment.has_token_counts()),
         "the counts are loaded at the start"
     );
 }
@@ -46,11 +46,11 @@ async fn essential_tools_follow_the_configuration() {
         fixture.view(&agent()).configured_essentials().map(|tool| tool.name().to_string()).collect()
     };
     assert_eq!(essential(), [""; 0]);
-    let hash = fixture.catalog().hash();
+    let hash = fixture.unrestricted_catalog().hash();
     fixture.configuration().apply(&config(&format!("{YAML}\nexpose: {{ essential: [\"git__pu*h\"] }}"))).await.unwrap();
     assert_eq!(essential(), ["git__push"]);
     assert_eq!(fixture.configuration().expose().essential, ["git__pu*h"]);
-    assert_ne!(fixture.catalog().hash(), hash, "lists show something else");
+    assert_ne!(fixture.unrestricted_catalog().hash(), hash, "lists show something else");
     fixture.configuration().apply(&config("sources: { git: { command: scripted, essential: [pull] } }")).await.unwrap();
     assert_eq!(essential(), ["git__pull"]);
 }

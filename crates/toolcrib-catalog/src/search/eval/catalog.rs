@@ -40,7 +40,7 @@ pub(super) fn build(tools: &[(usize, ToolRecord)]) -> Result<(View, HashMap<Stri
     }
     // The version of a catalogue that is never replaced does not matter.
     let catalog = Arc::new(Catalog::build(1, sources));
-    Ok((View { catalog }, positions))
+    Ok((View::full(catalog), positions))
 }
 
 /// Derives a source id from a server's name, with a number appended if the id is taken.

@@ -30,7 +30,7 @@ pub(super) fn project_tools(
     // Only tools that were found; the caller reports the others.
     for detail in lookups.iter().filter_map(|(_, result)| result.as_ref().ok()) {
         // By the name that the lookup resolved, so that all spellings of a name give the same tool.
-        let tool = view.catalog.find(detail.view.name.as_str())?;
+        let tool = view.find(detail.view.name.as_str())?;
         tools.push((tool.name().to_string(), view.project(&tool, format)?.into_owned()));
     }
     Ok((format, tools))

@@ -150,8 +150,8 @@ fn check_status(name: &str, source: &SourceView, probed: Option<&RefreshOutcome>
 /// Reports tools that agents do not get: invalid ones, and those with the name of a built-in tool.
 fn check_skipped_tools(session: &CliSession, source: &SourceView) -> Vec<DoctorCheck> {
     // The segment knows the invalid tools; the source's list adds those that a built-in shadows.
-    let catalog = session.registry.catalog();
-    let invalid_tools = catalog.source(&source.id).map(|entry| entry.segment.skipped().to_vec()).unwrap_or_default();
+    let view = session.registry.view(&CliSession::caller());
+    let invalid_tools = view.source(&source.id).map(|entry| entry.segment.skipped().to_vec()).unwrap_or_default();
     let (invalid, shadowed): (Vec<&SkippedTool>, Vec<&SkippedTool>) =
         source.skipped.iter().partition(|tool| invalid_tools.contains(tool));
     let name = format!("tools of {}", source.id);

@@ -53,7 +53,7 @@ pub(super) fn render_result(context: &PageContext<'_>, tool: &str, result: &Resu
                 p.faint { "Page " (page.number) " of " (page.page_count) " of a large result." }
                 @if let Some(next) = &page.next {
                     form method="post" action=(format!("{}/call#try", tool_path(tool))) data-call {
-                        (csrf_field(context.principal))
+                        (csrf_field(context.client))
                         input type="hidden" name=(PAGE_FIELD_NAME) value=(next);
                         button { "Next page" }
                     }

@@ -2,13 +2,12 @@
 
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
-use toolcrib::Principal;
 use toolcrib::catalog::render::{Format, ProjectedTool};
 use toolcrib::core::text::sanitize;
 use toolcrib::registry::ToolDetail;
 
 use super::{example, pretty_json};
-use crate::state::AppState;
+use crate::console::page::PageContext;
 
 /// Formats with their titles, in the order of the page.
 const PROVIDER_FORMATS: [(Format, &str); 5] = [
@@ -20,14 +19,14 @@ const PROVIDER_FORMATS: [(Format, &str); 5] = [
 ];
 
 /// Renders all snippets; `host` is the host and port by which the browser reaches the server.
-pub(super) fn render_snippets(app: &AppState, host: &str, detail: &ToolDetail, schema: &Value) -> Markup {
-    let view = app.registry.view(&Principal::local("console"));
+pub(super) fn render_snippets(context: &PageContext<'_>, host: &str, detail: &ToolDetail, schema: &Value) -> Markup {
+    let view = context.catalog_view();
     let name = detail.view.name.as_str();
-    let tool = view.catalog.find(name).ok();
+    let tool = view.find(name).ok();
     // The same example in both commands.
     let arguments = example::example_arguments(schema);
     // Only where a client on this machine needs one; the token itself is never on the page.
-    let token = (!app.auth.allows_local_without_token()).then_some("\"Authorization: Bearer $TOKEN\"");
+    let token = (!context.app.auth.allows_local_without_token()).then_some("\"Authorization: Bearer $TOKEN\"");
     html! {
         div.snippets {
             (render_snippet("cli", "Command line", &cli_command(name, &arguments), true))

@@ -15,8 +15,8 @@ use crate::state::AppState;
 /// Fails unless the principal may declare the source. An admin token used over the network must not give a shell on the
 /// server, access to its secrets, or access to the network around it, unless `allow_commands` or `allow_private_sources`
 /// permit it.
-pub(super) async fn authorize(app: &AppState, principal: &AuthenticatedClient, source: &Source) -> Result<()> {
-    if principal.is_local && principal.role == Role::Admin {
+pub(super) async fn authorize(app: &AppState, client: &AuthenticatedClient, source: &Source) -> Result<()> {
+    if client.is_local && client.principal.role() == Role::Admin {
         return Ok(());
     }
     // Two separate permissions: what the source may do on the host, and which addresses it may reach.

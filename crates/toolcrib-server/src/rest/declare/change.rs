@@ -24,7 +24,7 @@ use crate::state::AppState;
 /// Applies a patch and discovers the source again if necessary.
 pub(super) async fn change_source(
     State(app): State<AppState>,
-    Extension(principal): Extension<AuthenticatedClient>,
+    Extension(client): Extension<AuthenticatedClient>,
     trace: Option<Extension<Trace>>,
     PathParam(name): PathParam,
     JsonBody(mut patch): JsonBody<Map<String, Value>>,
@@ -37,18 +37,18 @@ pub(super) async fn change_source(
     // Only a change of the connection needs authorization; a remote administrator may change the title of any source.
     let before = app.registry.sources().declaration(&id);
     if let Some(source) = source.as_ref().filter(|source| before.is_none_or(|before| before.kind != source.kind)) {
-        authorize(&app, &principal, source).await?;
+        authorize(&app, &client, source).await?;
     }
     // Disable first, so that the changed source is not discovered in between.
     if enabled == Some(EnabledState::Disabled) {
-        set_source_enabled(&app, &principal, &id, EnabledState::Disabled).await?;
+        set_source_enabled(&app, &client, &id, EnabledState::Disabled).await?;
     }
     let mut outcome = match &source {
-        Some(source) => app.registry.sources().declare_lazily(source, principal.actor()).await?,
+        Some(source) => app.registry.sources().declare_lazily(source, client.actor()).await?,
         None => DeclareOutcome::Same,
     };
     if enabled == Some(EnabledState::Enabled)
-        && set_source_enabled(&app, &principal, &id, EnabledState::Enabled).await?.changed
+        && set_source_enabled(&app, &client, &id, EnabledState::Enabled).await?.changed
     {
         outcome = DeclareOutcome::Changed;
     }
@@ -67,12 +67,12 @@ pub(super) async fn change_source(
 /// Enables or disables a source. Fails for one with an invalid declaration in the configuration.
 pub(in crate::rest) async fn set_source_enabled(
     app: &AppState,
-    principal: &AuthenticatedClient,
+    client: &AuthenticatedClient,
     id: &SourceId,
     enabled: EnabledState,
 ) -> Result<EnableOutcome> {
     ensure_declared(app, id)?;
-    app.registry.sources().set_enabled(EnableTarget::Source(id.clone()), enabled, principal.actor()).await
+    app.registry.sources().set_enabled(EnableTarget::Source(id.clone()), enabled, client.actor()).await
 }
 
 /// Parses the key `enabled`; `null` restores the default, which is true.

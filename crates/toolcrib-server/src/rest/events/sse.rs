@@ -38,7 +38,7 @@ pub(super) fn render_notice(registry: &Registry, notice: &RegistryNotice) -> Vec
         }
         RegistryNotice::CallFinished(call) => vec![render_measurement("call", &**call)],
         RegistryNotice::CatalogChanged => {
-            let catalog = registry.catalog();
+            let catalog = registry.unrestricted_catalog();
             let data = json!({ "inventory_hash": catalog.hash(), "version": catalog.version });
             vec![render_measurement("catalog", &data)]
         }

@@ -10,7 +10,7 @@ use toolcrib::core::text::sanitize_truncated;
 use toolcrib::{Code, Error, Registry, Result, SourceId};
 
 use super::removed;
-use crate::rest::cache::RenderedBody;
+use crate::rest::cache::{ContentScope, RenderedBody};
 use crate::rest::query::QueryParams;
 
 /// Upper bound of `limit`.
@@ -64,8 +64,11 @@ impl ToolListQuery {
     /// Renders the page. Provider formats are a plain array, so their next page is in the `Link` header.
     pub(super) fn render(&self, registry: &Registry, view: &View) -> Result<RenderedBody> {
         let limit = self.limit.unwrap_or(if self.format == Format::Json { DEFAULT_TOOLS_PER_PAGE } else { usize::MAX });
+        let mut scope = ContentScope::of_list(view, self.source.as_ref());
         let page = match (self.state, self.format) {
             (Some(ToolStateFilter::Deprecated), Format::Json) => {
+                // Removed tools are in the inventory and not in the view.
+                scope = ContentScope::Registry;
                 removed::render_page(registry, self.source.as_ref(), self.after_name.as_deref(), limit)?
             }
             // In a provider's format, filtering for deprecated tools gives an empty list: they have no schema to offer.
@@ -75,9 +78,10 @@ impl ToolListQuery {
         if self.format != Format::Json {
             let separator = if self.base_query.is_empty() { "" } else { "&" };
             let link = |next| format!("</api/tools?{}{separator}cursor={next}>; rel=\"next\"", self.base_query);
-            return Ok(RenderedBody { body: page.array.into(), link: next.map(link) });
+            return Ok(RenderedBody { body: page.array.into(), link: next.map(link), scope });
         }
-        Ok(RenderedBody { body: render_envelope(&page, &view.catalog.hash().to_string(), next).into(), link: None })
+        let body = render_envelope(&page, &view.hash().to_string(), next).into();
+        Ok(RenderedBody { body, link: None, scope })
     }
 
     /// True when a tool of the catalogue passes the filters. Deprecated tools are not in the catalogue.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::{SourceId, ToolId};
 use toolcrib::refresh::RefreshStatus;
-use toolcrib::{CallContext, Code};
+use toolcrib::{CallContext, Code, Principal};
 
 use super::{
     buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with, shop_document,
@@ -172,7 +172,7 @@ async fn a_document_is_parsed_again_only_after_a_change() {
     );
     registry.sources().invalidate(None).await.unwrap();
     registry.refresh_source("errands").await;
-    let set_aside = registry.catalog().skipped_tools(&SourceId::parse("errands").unwrap());
+    let set_aside = registry.view(&Principal::local("test")).skipped_tools(&SourceId::parse("errands").unwrap());
     assert_eq!(set_aside[0].reason, "it has no steps (at `/workflows/1/steps`)");
 
     std::fs::remove_file(registry.home.path().join("flow.json")).unwrap();

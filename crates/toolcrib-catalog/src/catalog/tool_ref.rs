@@ -1,0 +1,136 @@
+//! [`ToolRef`]: one tool in a catalogue, with what its source's options and state say about it.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use toolcrib_core::error::Result;
+use toolcrib_core::execution::ExecutionSpec;
+use toolcrib_core::inventory::ToolState;
+use toolcrib_core::policy::{Rule, Verdict};
+use toolcrib_core::source::SourceId;
+use toolcrib_core::tool::{Tool, ToolId, ToolName};
+
+use super::{CallSpec, CatalogSource, SegmentEntry};
+
+/// Reference to a tool in a catalogue. Cheap to copy; parses nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolRef<'a> {
+    pub catalog_source: &'a CatalogSource,
+    pub entry: &'a SegmentEntry,
+}
+
+/// Whether a tool is enabled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolStatus {
+    Active,
+    Disabled,
+}
+
+impl ToolStatus {
+    /// Name in JSON lists.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ToolStatus::Active => "active",
+            ToolStatus::Disabled => "disabled",
+        }
+    }
+}
+
+impl<'a> ToolRef<'a> {
+    /// Name in the catalogue.
+    pub fn name(&self) -> &'a ToolName {
+        &self.entry.name
+    }
+
+    /// Id of its source.
+    pub fn source(&self) -> &'a SourceId {
+        self.catalog_source.segment.source()
+    }
+
+    /// The source's own name for the tool.
+    pub fn original_name(&self) -> &'a str {
+        self.catalog_source.segment.original_name(self.entry)
+    }
+
+    /// Name in the catalogue without the prefix `source__`.
+    pub fn unprefixed_name(&self) -> &'a str {
+        self.entry.name.without_prefix(self.catalog_source.segment.prefix())
+    }
+
+    /// Identity of the tool: source and original name.
+    pub fn id(&self) -> ToolId {
+        ToolId { source: self.source().clone(), name: self.original_name().to_owned() }
+    }
+
+    /// Whether users who manage tools see it.
+    pub fn is_listed(&self) -> bool {
+        self.verdict() != Verdict::Hide && !self.is_internal()
+    }
+
+    /// Whether agents see it.
+    pub fn is_offered(&self) -> bool {
+        self.is_listed() && self.status() == ToolStatus::Active
+    }
+
+    /// Whether search may return it. Denied tools are listed but not found: every call to them fails.
+    /// An agent that found one would spend a call on it.
+    pub fn is_searchable(&self) -> bool {
+        self.is_offered() && self.verdict() != Verdict::Deny
+    }
+
+    /// Policy verdict for the tool.
+    pub fn verdict(&self) -> Verdict {
+        self.catalog_source.options.verdict(self.original_name(), self.unprefixed_name())
+    }
+
+    /// Rule that led to the [`verdict`](ToolRef::verdict); `None` if it is the default.
+    pub fn deciding_rule(&self) -> Option<&'a Rule> {
+        self.catalog_source.options.deciding_rule(self.original_name(), self.unprefixed_name())
+    }
+
+    /// Whether it is a built-in tool that appears in no list.
+    pub fn is_internal(&self) -> bool {
+        self.catalog_source.options.internal.contains(self.original_name())
+    }
+
+    /// Whether it is enabled.
+    pub fn status(&self) -> ToolStatus {
+        if self.inventory_state().disabled { ToolStatus::Disabled } else { ToolStatus::Active }
+    }
+
+    /// State of the tool in the inventory: enabled or not, when created and updated.
+    pub fn inventory_state(&self) -> ToolState {
+        self.catalog_source.tool_state(self.original_name())
+    }
+
+    /// Parses the stored tool. Parses on each call; lists use the stored text instead where they can.
+    pub fn tool(&self) -> Result<Tool> {
+        self.catalog_source.segment.tool(self.entry)
+    }
+
+    /// Returns how Toolcrib itself executes the tool, with sanitised schemas. `None` for MCP servers: whatever such a
+    /// server sends in this field is untrusted and ignored.
+    pub fn execution_spec(&self) -> Result<Option<ExecutionSpec>> {
+        // The kind is that of the declaration. The field itself cannot be trusted to tell where it came from.
+        if !matches!(self.catalog_source.options.kind.as_str(), "openapi" | "workflow") {
+            return Ok(None);
+        }
+        Ok(self.tool()?.parse_execution_spec().map(ExecutionSpec::sanitized))
+    }
+
+    /// Returns the tool with what lists leave out: the full input schema and the output schema.
+    pub fn with_full_schemas(&self) -> Result<Tool> {
+        let mut tool = self.tool()?;
+        if let Some(ExecutionSpec { input_schema, output_schema, .. }) = self.execution_spec()? {
+            tool.listing.input_schema = input_schema.unwrap_or(tool.listing.input_schema);
+            tool.output_schema = tool.output_schema.or(output_schema);
+        }
+        Ok(tool)
+    }
+
+    /// Returns what a call needs, see [`CallSpec`].
+    pub fn call_spec(&self) -> Result<&'a Arc<CallSpec>> {
+        self.catalog_source.segment.call_spec(self.entry)
+    }
+}

@@ -1,0 +1,241 @@
+//! Views compared with catalogues that consist of their tools alone: random tools, options and masks.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use serde_json::json;
+use serde_json::value::to_raw_value;
+use toolcrib_core::inventory::{Origin, SourceState, ToolState};
+use toolcrib_core::manifest::{Manifest, PackedManifest, ToolLimits};
+use toolcrib_core::policy::{Rule, Rules};
+use toolcrib_core::time::Timestamp;
+
+use super::*;
+use crate::render::Format;
+use crate::search::Query;
+use crate::summary::SummaryBudget;
+use crate::{Segment, SourceOptions};
+
+/// One tool of a random catalogue; the name is unique within its source.
+#[derive(Debug, Clone)]
+struct SampleTool {
+    name: &'static str,
+    description: &'static str,
+    disabled: bool,
+    created_at: i64,
+}
+
+#[derive(Debug, Clone)]
+struct SampleSource {
+    id: &'static str,
+    tools: Vec<SampleTool>,
+    rule: Option<(&'static str, Verdict)>,
+    title: Option<&'static str>,
+}
+
+const SOURCES: [&str; 3] = ["git", "hub", "core"];
+const NAMES: [&str; 5] = ["push", "pull", "create_issue", "search_code", "read"];
+const DESCRIPTIONS: [&str; 4] = [
+    "Record changes in the repository.",
+    "Search issues and comments for words.",
+    "Create an issue in a tracker of the repository with a title.",
+    "",
+];
+
+fn sample_tools() -> impl Strategy<Value = Vec<SampleTool>> {
+    let tool = (prop::sample::select(&DESCRIPTIONS[..]), prop::bool::weighted(0.2), 0..2_i64);
+    let tools = prop::collection::vec(prop::option::weighted(0.7, tool), NAMES.len());
+    tools.prop_map(|tools| {
+        let named = NAMES.into_iter().zip(tools).filter_map(|(name, tool)| Some((name, tool?)));
+        let sample =
+            |(name, (description, disabled, created_at))| SampleTool { name, description, disabled, created_at };
+        named.map(sample).collect()
+    })
+}
+
+fn sample_sources() -> impl Strategy<Value = Vec<SampleSource>> {
+    let rules = vec![None, Some(("pu*", Verdict::Hide)), Some(("*issue", Verdict::Deny)), Some(("read", Verdict::Ask))];
+    let title = prop::sample::select(vec![None, Some("Issue tracker")]);
+    let sources = prop::collection::vec((sample_tools(), prop::sample::select(rules), title), SOURCES.len());
+    sources.prop_map(|sources| {
+        let sample = |(id, (tools, rule, title))| SampleSource { id, tools, rule, title };
+        SOURCES.into_iter().zip(sources).map(sample).collect()
+    })
+}
+
+/// Bits that decide which tools a view shows.
+fn sample_mask() -> impl Strategy<Value = u16> {
+    any::<u16>()
+}
+
+fn is_in_mask(mask: u16, source: &str, name: &str) -> bool {
+    let source = SOURCES.iter().position(|id| *id == source).unwrap();
+    let name = NAMES.iter().position(|known| *known == name).unwrap();
+    mask & (1 << (source * NAMES.len() + name)) != 0
+}
+
+fn build_source(sample: &SampleSource) -> Arc<CatalogSource> {
+    let id = SourceId::parse(sample.id).unwrap();
+    let raw: Vec<_> = sample
+        .tools
+        .iter()
+        .map(|tool| to_raw_value(&json!({"name": tool.name, "description": tool.description})).unwrap())
+        .collect();
+    let packed = PackedManifest::new(&Manifest::new(&id, &raw, Vec::new(), &ToolLimits::default())).unwrap();
+    let state = |tool: &SampleTool| ToolState {
+        disabled: tool.disabled,
+        created_at: Timestamp(tool.created_at),
+        ..ToolState::default()
+    };
+    let state = SourceState {
+        kind: "mcp".into(),
+        origin: Origin::Config,
+        definition: Fingerprint::digest("x"),
+        declared_enabled: None,
+        enabled: true,
+        removed: false,
+        manifest: Some(packed.fingerprint),
+        tools: sample.tools.iter().map(|tool| (tool.name.to_owned(), state(tool))).collect(),
+    };
+    let builtin = sample.id == "core";
+    let rules = sample.rule.map(|(glob, verdict)| Rule { glob: glob.into(), verdict });
+    let options = SourceOptions {
+        kind: "mcp".into(),
+        builtin,
+        // A built-in tool shadows those of other sources by the names in the whole catalogue, which a catalogue of
+        // the visible tools alone does not have.
+        keep_conflicts: true,
+        rules: Rules::new(rules.into_iter().collect()),
+        title: sample.title.map(str::to_owned),
+        ..SourceOptions::default()
+    };
+    let packed = Arc::new(packed);
+    let segment = if builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) };
+    Arc::new(CatalogSource::new(Arc::new(segment), Arc::new(state), options))
+}
+
+fn full_view(version: u64, sources: &[SampleSource]) -> View {
+    View::full(Arc::new(Catalog::build(version, sources.iter().map(build_source).collect())))
+}
+
+fn masked_view(full: &View, mask: u16) -> View {
+    full.restrict(|tool| is_in_mask(mask, tool.source().as_str(), tool.original_name()))
+}
+
+/// The sources with the visible tools alone.
+fn visible_sources(sources: &[SampleSource], mask: u16) -> Vec<SampleSource> {
+    let visible = sources.iter().map(|source| {
+        let tools = source.tools.iter().filter(|tool| is_in_mask(mask, source.id, tool.name)).cloned().collect();
+        SampleSource { tools, ..source.clone() }
+    });
+    visible.filter(|source| !source.tools.is_empty()).collect()
+}
+
+/// Everything that can be read through a view, without its digests.
+fn read_everything(view: &View) -> Vec<String> {
+    let mut texts: Vec<String> = vec![format!("{:?}", view.by_source())];
+    for format in [Format::Mcp, Format::AnthropicDeferred, Format::OpenaiStrict] {
+        texts.push(view.render(format).unwrap());
+    }
+    let mut page = view.render_page(Format::Json, |_| true, Some("a"), 3).unwrap();
+    texts.push(format!("{:?} {}", page.last.take(), page.array));
+    texts.push(view.summary_text(SummaryBudget::default()));
+    texts.push(format!("{:?}", view.configured_essentials().map(|tool| tool.name().to_string()).collect::<Vec<_>>()));
+    for source in SOURCES.map(|id| SourceId::parse(id).unwrap()) {
+        let is_known = view.source(&source).is_some_and(|source| !source.segment.entries().is_empty());
+        texts.push(format!("{source} {is_known} {}", view.listed_count(&source)));
+    }
+    for text in ["push", "create an issue", "isue", "repo", "hub__pull", "tracker", "search words"] {
+        texts.push(format!("{:?}", view.search(&Query::new(text))));
+    }
+    for name in ["push", "hub__push", "git/read", "hub__pulll", "serch_code", "create_issue"] {
+        texts.push(format!("{:?}", view.find(name).map(|tool| tool.name().to_string()).map_err(|error| error.message)));
+    }
+    texts
+}
+
+/// The visible tools with everything that is shown of them, for the comparison of keys.
+fn sight(sources: &[SampleSource]) -> String {
+    format!("{sources:?}")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn a_view_reads_like_a_catalogue_of_its_tools_alone(sources in sample_sources(), mask in sample_mask()) {
+        let view = masked_view(&full_view(1, &sources), mask);
+        let alone = full_view(2, &visible_sources(&sources, mask));
+        prop_assert_eq!(read_everything(&view), read_everything(&alone));
+    }
+
+    #[test]
+    fn views_share_a_key_exactly_when_they_show_the_same(
+        sources in sample_sources(),
+        others in sample_sources(),
+        mask in sample_mask(),
+        other_mask in sample_mask(),
+        keeps_sources in any::<bool>(),
+    ) {
+        // Half of the cases compare two masks of one catalogue, the others two catalogues.
+        let others = if keeps_sources { sources.clone() } else { others };
+        let full = full_view(1, &sources);
+        let other_full = full_view(2, &others);
+        let is_same = |a: u16, b: u16| sight(&visible_sources(&sources, a)) == sight(&visible_sources(&others, b));
+        prop_assert_eq!(full.key() == other_full.key(), sight(&sources) == sight(&others));
+
+        let (view, other) = (masked_view(&full, mask), masked_view(&other_full, other_mask));
+        // A full view also has an `inventory_hash` of all sources, so it never equals a restricted one.
+        if view.mask.is_some() && other.mask.is_some() {
+            prop_assert_eq!(view.key() == other.key(), is_same(mask, other_mask));
+            if view.key() == other.key() {
+                prop_assert_eq!(view.hash(), other.hash());
+            }
+        }
+    }
+
+    #[test]
+    fn one_tool_more_makes_another_key(sources in sample_sources(), mask in sample_mask()) {
+        let full = full_view(1, &sources);
+        let view = masked_view(&full, mask);
+        let names: Vec<String> = view.tools().map(|tool| tool.name().to_string()).collect();
+        let mut keys: BTreeSet<String> = [view.key().to_string()].into();
+        for name in &names {
+            keys.insert(view.restrict(|tool| tool.name().as_str() != name).key().to_string());
+        }
+        prop_assert_eq!(keys.len(), names.len() + 1);
+        prop_assert_eq!(view.restrict(|_| true).key(), view.key());
+    }
+
+    #[test]
+    fn a_change_of_a_tool_outside_the_view_keeps_its_key(sources in sample_sources(), mask in sample_mask()) {
+        let mut changed = sources.clone();
+        let mut has_changed = false;
+        for source in &mut changed {
+            for tool in source.tools.iter_mut().filter(|tool| !is_in_mask(mask, source.id, tool.name)) {
+                (tool.description, tool.disabled, tool.created_at) = ("Does something else.", !tool.disabled, 7);
+                has_changed = true;
+            }
+        }
+        let (before, after) = (full_view(1, &sources), full_view(2, &changed));
+        prop_assert_eq!(before.key() == after.key(), !has_changed);
+        prop_assert_eq!(masked_view(&before, mask).key() == masked_view(&after, mask).key(), true);
+    }
+}
+
+#[test]
+fn a_shadowed_tool_is_in_no_view() {
+    let tool = |name| SampleTool { name, description: "", disabled: false, created_at: 0 };
+    let source = |id, tools| SampleSource { id, tools, rule: None, title: None };
+    let core = build_source(&source("core", vec![tool("read")]));
+    let git = build_source(&source("git", vec![tool("read"), tool("push"), tool("pull")]));
+    let options = SourceOptions { keep_conflicts: false, ..git.options.clone() };
+    let git = Arc::new(CatalogSource::new(git.segment.clone(), git.state.clone(), options));
+    let full = View::full(Arc::new(Catalog::build(1, vec![core, git])));
+    assert!(full.restrict(|_| true).mask.is_none(), "nothing that was there is left out");
+    let view = full.restrict(|tool| tool.original_name() != "push");
+    assert_eq!(view.tools().map(|tool| tool.name().as_str()).collect::<Vec<_>>(), ["git__pull", "read"]);
+    assert!(view.find("git__read").is_err());
+    assert_eq!(view.listed_count(&SourceId::parse("git").unwrap()), 1);
+    assert!(full.skipped_tools(&SourceId::parse("git").unwrap()).len() == 1);
+}

@@ -1,0 +1,98 @@
+//! [`ViewKey`]: digest of everything that can be read through a view.
+//!
+//! The key of a full view covers whole sources, whose digests are kept with them, so that a catalogue with one changed
+//! source costs the digest of that source. The key of a restricted view covers its visible tools one by one: what
+//! happens to the others does not change it.
+
+use std::fmt::{self, Write};
+
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::inventory::ToolState;
+use toolcrib_core::manifest::PackedTool;
+
+use super::view::VisibleTools;
+use super::{Catalog, CatalogSource};
+
+/// Digest of everything that can be read through a view. See [`View::key`](super::View::key).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ViewKey(Fingerprint);
+
+impl Default for ViewKey {
+    fn default() -> ViewKey {
+        ViewKey(Fingerprint::digest(""))
+    }
+}
+
+impl fmt::Display for ViewKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Catalog {
+    /// Key of the full view, computed on first use.
+    pub(super) fn view_key(&self) -> ViewKey {
+        *self.view_key.get_or_init(|| {
+            let mut text = format!("full {}", self.hash());
+            for source in self.sources() {
+                push(&mut text, format_args!(" {}", source.details_digest()));
+            }
+            ViewKey(Fingerprint::digest(text))
+        })
+    }
+}
+
+impl CatalogSource {
+    /// Digest of what responses show of the source and its tools, and what [`CatalogSource::digest`] leaves out because
+    /// lists for agents do not have it.
+    fn details_digest(&self) -> Fingerprint {
+        *self.details_digest.get_or_init(|| {
+            let mut text = self.details_text();
+            for tool in &self.segment.packed().tools {
+                push_details(&mut text, tool, self.tool_state(&tool.name));
+            }
+            Fingerprint::digest(text)
+        })
+    }
+
+    /// Options that affect the details of tools, their policy and the search, without those in the list digest.
+    fn details_text(&self) -> String {
+        let options = &self.options;
+        let about = &self.segment.packed().about;
+        format!("{}\0{:?}\0{about:?}\0{:?}\0{:?}", options.kind, options.title, options.verdicts, options.internal)
+    }
+}
+
+/// Returns key and list digest of a restricted view.
+pub(super) fn restricted_key(tools: VisibleTools<'_>) -> (ViewKey, Fingerprint) {
+    let catalog = tools.catalog;
+    let mut lists = format!("restricted {:?} {}", catalog.essential_globs, catalog.essential_configured);
+    let mut details = String::new();
+    for visible in tools.sources() {
+        let source = visible.source;
+        push(&mut lists, format_args!("\n{}{}", source.segment.source(), source.options_text));
+        push(&mut details, format_args!("\n{}", source.details_text()));
+        for tool in visible.tools() {
+            let state = tool.inventory_state();
+            let packed = source.segment.packed_tool(tool.entry);
+            let (name, original_name) = (tool.name(), &packed.name);
+            push(&mut lists, format_args!("\0{name} {} {original_name:?} {}", state.disabled, packed.fingerprint));
+            push_details(&mut details, packed, state);
+        }
+    }
+    let hash = Fingerprint::digest(lists);
+    (ViewKey(Fingerprint::digest(format!("{hash}{details}"))), hash)
+}
+
+/// Appends what the fingerprint of a tool does not cover: its dates, which lists for people show, and the size of its
+/// stored text. Another version of Toolcrib may have normalised the same tool in another way; the size stands for that,
+/// because a hash of all texts would take too long.
+fn push_details(text: &mut String, tool: &PackedTool, state: ToolState) {
+    push(text, format_args!(" {} {} {}", tool.json_len(), state.created_at.0, state.updated_at.0));
+}
+
+/// Appends formatted text.
+fn push(text: &mut String, arguments: fmt::Arguments<'_>) {
+    // Writing to a `String` cannot fail.
+    let _ = text.write_fmt(arguments);
+}

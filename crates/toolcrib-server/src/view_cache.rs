@@ -1,0 +1,152 @@
+//! [`ViewCache`]: values that were made from a view, found by its key.
+//!
+//! A value is valid as long as its key is: the key covers everything that can be read through the view. Nothing is
+//! invalidated; views that are no longer used fall out when newer ones need the room. Principals that see the same share
+//! an entry, and no other principal finds it.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use toolcrib::catalog::ViewKey;
+
+/// Maximum number of views in a cache. A lookup compares the keys one after the other.
+const MAX_CACHED_VIEWS: usize = 32;
+/// Maximum size of all values of a cache; the newest one stays, whatever its size.
+const MAX_CACHED_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bounded cache by view. Reads are lock-free; an insert copies the list of entries and swaps it in.
+#[derive(Debug)]
+pub(crate) struct ViewCache<T>(ArcSwap<Vec<ViewCacheEntry<T>>>);
+
+/// One value.
+#[derive(Debug)]
+struct ViewCacheEntry<T> {
+    view: ViewKey,
+    bytes: usize,
+    value: Arc<T>,
+}
+
+impl<T> Default for ViewCache<T> {
+    fn default() -> ViewCache<T> {
+        ViewCache(ArcSwap::default())
+    }
+}
+
+impl<T> ViewCache<T> {
+    /// Returns the value of a view.
+    pub(crate) fn get(&self, view: ViewKey) -> Option<Arc<T>> {
+        self.0.load().iter().find(|entry| entry.view == view).map(|entry| entry.value.clone())
+    }
+
+    /// Stores the value of a view. Keeps those of other views that `keep` accepts, newest first, within the limits. Of two
+    /// values that are made for the same view at the same time the last one stays.
+    pub(crate) fn insert(&self, view: ViewKey, bytes: usize, value: &Arc<T>, keep: impl Fn(&T) -> bool) {
+        self.0.rcu(|entries| {
+            let newest = ViewCacheEntry { view, bytes, value: value.clone() };
+            let others = entries.iter().filter(|entry| entry.view != view && keep(&entry.value));
+            let mut total = 0;
+            let within_limit = |entry: &&ViewCacheEntry<T>| {
+                total += entry.bytes;
+                total <= MAX_CACHED_BYTES - bytes.min(MAX_CACHED_BYTES)
+            };
+            let others = others.take(MAX_CACHED_VIEWS - 1).take_while(within_limit);
+            std::iter::once(newest).chain(others.cloned()).collect::<Vec<_>>()
+        });
+    }
+}
+
+impl<T> Clone for ViewCacheEntry<T> {
+    fn clone(&self) -> ViewCacheEntry<T> {
+        ViewCacheEntry { view: self.view, bytes: self.bytes, value: self.value.clone() }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+    use toolcrib::catalog::{Catalog, CatalogSource, Segment, SourceOptions, View};
+    use toolcrib::core::SourceId;
+    use toolcrib::core::fingerprint::Fingerprint;
+    use toolcrib::core::inventory::{Origin, SourceState};
+    use toolcrib::core::manifest::{Manifest, PackedManifest, ToolLimits};
+
+    use super::*;
+
+    const SOURCES: [&str; 2] = ["git", "mail"];
+    const TOOLS: [&str; 3] = ["push", "read", "send"];
+    /// Number of masks for [`masked_view`].
+    pub(crate) const MASKS: u8 = 1 << (SOURCES.len() * TOOLS.len());
+
+    /// Full view of a new catalogue with six tools of two sources.
+    pub(crate) fn full_view(version: u64) -> View {
+        View::full(Arc::new(Catalog::build(version, SOURCES.map(build_source).into())))
+    }
+
+    /// View of the tools whose bits are set.
+    pub(crate) fn masked_view(full: &View, mask: u8) -> View {
+        full.restrict(|tool| {
+            let source = SOURCES.iter().position(|id| *id == tool.source().as_str()).unwrap();
+            let name = TOOLS.iter().position(|name| *name == tool.original_name()).unwrap();
+            mask & (1 << (source * TOOLS.len() + name)) != 0
+        })
+    }
+
+    /// Names of the tools that a view shows.
+    pub(crate) fn visible_names(view: &View) -> Vec<String> {
+        view.tools().map(|tool| tool.name().to_string()).collect()
+    }
+
+    fn build_source(id: &str) -> Arc<CatalogSource> {
+        let id = SourceId::parse(id).unwrap();
+        let tools = TOOLS.map(|name| to_raw_value(&json!({ "name": name })).unwrap());
+        let packed = PackedManifest::new(&Manifest::new(&id, &tools, Vec::new(), &ToolLimits::default())).unwrap();
+        let state = SourceState {
+            kind: "mcp".into(),
+            origin: Origin::Config,
+            definition: Fingerprint::digest("x"),
+            declared_enabled: None,
+            enabled: true,
+            removed: false,
+            manifest: Some(packed.fingerprint),
+            tools: Default::default(),
+        };
+        let options = SourceOptions { kind: "mcp".into(), ..SourceOptions::default() };
+        Arc::new(CatalogSource::new(Arc::new(Segment::with_prefix(Arc::new(packed))), Arc::new(state), options))
+    }
+
+    /// Keys of different views: each catalogue has another glob for essential tools.
+    fn view_key(number: usize) -> ViewKey {
+        View::full(Arc::new(Catalog::default().with_essential(vec![number.to_string()]))).key()
+    }
+
+    fn cached_numbers(cache: &ViewCache<usize>) -> Vec<usize> {
+        cache.0.load().iter().map(|entry| *entry.value).collect()
+    }
+
+    #[test]
+    fn the_oldest_views_fall_out_by_number_and_by_size() {
+        let cache = ViewCache::default();
+        for number in 0..MAX_CACHED_VIEWS + 2 {
+            cache.insert(view_key(number), 1, &Arc::new(number), |_| true);
+        }
+        assert_eq!(cached_numbers(&cache), (2..MAX_CACHED_VIEWS + 2).rev().collect::<Vec<_>>());
+        assert_eq!((cache.get(view_key(0)), cache.get(view_key(7))), (None, Some(Arc::new(7))));
+
+        cache.insert(view_key(100), MAX_CACHED_BYTES - 3, &Arc::new(100), |_| true);
+        assert_eq!(cached_numbers(&cache), [100, MAX_CACHED_VIEWS + 1, MAX_CACHED_VIEWS, MAX_CACHED_VIEWS - 1]);
+        cache.insert(view_key(101), 2 * MAX_CACHED_BYTES, &Arc::new(101), |_| true);
+        assert_eq!(cached_numbers(&cache), [101], "the newest value stays, whatever its size");
+    }
+
+    #[test]
+    fn a_view_has_one_value_and_others_are_kept_on_request() {
+        let cache = ViewCache::default();
+        cache.insert(view_key(1), 1, &Arc::new(1), |_| true);
+        cache.insert(view_key(2), 1, &Arc::new(2), |_| true);
+        cache.insert(view_key(1), 1, &Arc::new(10), |_| true);
+        assert_eq!(cached_numbers(&cache), [10, 2]);
+        cache.insert(view_key(3), 1, &Arc::new(3), |value| *value == 2);
+        assert_eq!(cached_numbers(&cache), [3, 2]);
+    }
+}
