@@ -18,12 +18,15 @@ const MAX_TEMPLATE_INSTRUCTIONS: u64 = 10_000;
 /// Limit on the size of a template and of its result.
 const MAX_TEMPLATE_BYTES: usize = 64 * 1024;
 
-/// Fills the templates of a source. Borrowed for kinds that have none. Fails with `CONFIG_INVALID`, naming the header
-/// or `base_url`.
+/// Fills the templates of a source. Borrowed if there are none. Fails with `CONFIG_INVALID`, naming the header or
+/// `base_url`.
 pub(crate) fn fill_kind(kind: &SourceKind) -> Result<Cow<'_, SourceKind>> {
     match kind {
-        SourceKind::OpenApi(openapi) => Ok(Cow::Owned(SourceKind::OpenApi(fill_openapi(openapi)?))),
-        SourceKind::Stdio(_)
+        SourceKind::OpenApi(openapi) if openapi.headers.values().chain(&openapi.base_url).any(is_template) => {
+            Ok(Cow::Owned(SourceKind::OpenApi(fill_openapi(openapi)?)))
+        }
+        SourceKind::OpenApi(_)
+        | SourceKind::Stdio(_)
         | SourceKind::Http(_)
         | SourceKind::Sse(_)
         | SourceKind::Workflow(_)
@@ -45,9 +48,14 @@ pub(crate) fn fill_openapi(openapi: &OpenApiSource) -> Result<OpenApiSource> {
     })
 }
 
+/// Whether a text contains a delimiter of templates.
+fn is_template(text: impl AsRef<str>) -> bool {
+    ["{{", "{%", "{#"].iter().any(|delimiter| text.as_ref().contains(delimiter))
+}
+
 /// Replaces `{{ name }}` and evaluates `{% if … %}` with the variables. An unknown variable is an error.
 fn fill_template(text: &str, variables: &BTreeMap<String, String>) -> Result<String> {
-    if !["{{", "{%", "{#"].iter().any(|delimiter| text.contains(delimiter)) {
+    if !is_template(text) {
         return Ok(text.to_owned());
     }
     let invalid = |reason: &str| Error::new(Code::ConfigInvalid, format!("a template cannot be filled: {reason}"));
