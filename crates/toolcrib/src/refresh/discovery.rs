@@ -279,6 +279,8 @@ impl Refresher {
                     connection_fingerprint: fingerprint,
                     previous_status: status,
                 };
+                // By the slot that was asked: it knows the values with which the connector connected.
+                let error = slot.redactor().redact_error(error);
                 let failure = self.record_failure(source, attempt, error).await?;
                 Ok(RefreshOutcome { contacted: true, ..self.current_outcome(&source.id, Some(failure)) })
             }
@@ -309,8 +311,8 @@ impl Refresher {
         self.record_failure(&source, attempt, Error::new(Code::ToolUnavailable, message)).await.map(drop)
     }
 
-    /// Records a failed discovery: the last good list stays, and the next attempt waits for the backoff. Errors are
-    /// redacted here, before they are stored or shown.
+    /// Records a failed discovery: the last good list stays, and the next attempt waits for the backoff. The error must
+    /// be redacted: it is stored and shown.
     async fn record_failure(&self, source: &Source, attempt: FailedDiscovery, error: Error) -> Result<ErrorSummary> {
         let FailedDiscovery {
             began_at,
@@ -319,7 +321,7 @@ impl Refresher {
             connection_fingerprint: attempted_fingerprint,
             previous_status: status,
         } = attempt;
-        let failure = ErrorSummary::from_error(&self.connectors.slot(source).redactor().redact_error(error));
+        let failure = ErrorSummary::from_error(&error);
         let failures = status.failures.saturating_add(1);
         let now = self.state.now();
         // Random, so that processes and sources that failed together do not retry together.
