@@ -24,6 +24,7 @@ use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::{Code, Error, Result};
 
 use crate::call::{CallContext, CallDeadline, ClientId};
+use crate::secret::ReferenceValues;
 use crate::trace::Trace;
 
 pub use mcp::SourceSubscriptions;
@@ -74,6 +75,8 @@ pub struct Discovery {
     pub keep_connection: bool,
     /// Documents that the stored tool list was read from. If they are unchanged, the source is not parsed again.
     pub known_versions: Option<DocumentVersions>,
+    /// Values of the source's references, read for this discovery.
+    pub(crate) references: Arc<ReferenceValues>,
     /// Trace that the discovery belongs to; propagated to the source.
     pub trace: Option<Trace>,
 }

@@ -23,8 +23,9 @@ use crate::connector::builtin::{BuiltinConnector, BuiltinTools};
 use crate::connector::mcp::{McpConnector, McpHttpClients};
 use crate::connector::openapi::{OpenApiClients, OpenApiConnector};
 use crate::connector::workflow::WorkflowConnector;
-use crate::redact::{Redactor, SourceRedactor};
+use crate::redact::Redactor;
 use crate::registry::RegistryOptions;
+use crate::secret::{SecretFiles, SourceReferences};
 
 pub use source_events::SourceEvents;
 
@@ -38,6 +39,8 @@ pub(crate) struct Connectors {
     http_clients: Arc<McpHttpClients>,
     /// HTTP clients shared by OpenAPI sources.
     api_clients: Arc<OpenApiClients>,
+    /// Reads the files that references name, for all sources.
+    secret_files: Arc<SecretFiles>,
     /// Settings that connectors need: clock, guard, log directory, the factory of tests.
     options: RegistryOptions,
     /// Receives what sources announce.
@@ -54,8 +57,8 @@ pub(crate) struct ConnectorSlot {
     /// The declaration that the connector was created for.
     source: Source,
     pub(crate) connector: Arc<dyn Connector>,
-    /// Knows the secrets that the references of this source resolved to.
-    redactor: Arc<SourceRedactor>,
+    /// Resolves the references of this source, and knows the secrets that they resolved to.
+    pub(crate) references: Arc<SourceReferences>,
     /// Starts closed with every new slot: failures of another declaration say nothing about this one.
     breaker: Mutex<Breaker>,
     /// Notified when a probe has ended, or the breaker was closed without one.
@@ -94,6 +97,7 @@ impl Connectors {
             builtins: Arc::new(BuiltinTools::new(options)),
             http_clients: Arc::default(),
             api_clients: Arc::default(),
+            secret_files: Arc::default(),
             options: options.clone(),
             source_events,
         }
@@ -102,6 +106,11 @@ impl Connectors {
     /// Returns the table of built-in tools.
     pub(crate) fn builtins(&self) -> &Arc<BuiltinTools> {
         &self.builtins
+    }
+
+    /// Returns the reader of the files that references name.
+    pub(crate) fn secret_files(&self) -> &SecretFiles {
+        &self.secret_files
     }
 
     /// Returns the slot of a source; replaces it if the declaration has changed. Callers pass the effective source of
@@ -123,16 +132,19 @@ impl Connectors {
     /// the subscriptions of clients.
     fn create_slot(&self, source: &Source, previous: Option<&Arc<ConnectorSlot>>) -> Arc<ConnectorSlot> {
         let reusable = previous.filter(|previous| previous.source.has_same_connection(source));
-        let redactor = reusable.map_or_else(Arc::default, |reusable| reusable.redactor.clone());
+        let references = reusable.map_or_else(
+            || Arc::new(SourceReferences::new(source.kind.clone(), self.secret_files.clone())),
+            |reusable| reusable.references.clone(),
+        );
         let connector =
-            reusable.map_or_else(|| self.create_connector(source, &redactor), |reusable| reusable.connector.clone());
+            reusable.map_or_else(|| self.create_connector(source, &references), |reusable| reusable.connector.clone());
         if let Some(previous) = previous.filter(|_| reusable.is_none()) {
             connector.restore_subscriptions(previous.connector.take_subscriptions());
         }
         Arc::new(ConnectorSlot {
             source: source.clone(),
             connector,
-            redactor,
+            references,
             breaker: Mutex::default(),
             probe_ended: Notify::new(),
             call_permits: Mutex::default(),
@@ -140,7 +152,7 @@ impl Connectors {
     }
 
     /// Creates the connector for a source's kind. Makes no connection.
-    fn create_connector(&self, source: &Source, redactor: &Arc<SourceRedactor>) -> Arc<dyn Connector> {
+    fn create_connector(&self, source: &Source, references: &Arc<SourceReferences>) -> Arc<dyn Connector> {
         let factory = self.options.connector_factory.as_ref();
         if let Some(connector) = factory.and_then(|factory| (factory.0)(source, &self.source_events)) {
             return connector;
@@ -150,13 +162,13 @@ impl Connectors {
             SourceKind::OpenApi(_) => {
                 let clients = self.api_clients.clone();
                 let clock = self.options.clock.clone();
-                Arc::new(OpenApiConnector::new(source.clone(), clients, clock, redactor.clone()))
+                Arc::new(OpenApiConnector::new(source.clone(), clients, clock, references.clone()))
             }
-            SourceKind::Workflow(_) => Arc::new(WorkflowConnector::new(source.clone())),
+            SourceKind::Workflow(_) => Arc::new(WorkflowConnector::new(source.clone(), references.clone())),
             SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) => {
                 let clients = self.http_clients.clone();
                 let source_events = self.source_events.clone();
-                Arc::new(McpConnector::new(source.clone(), &self.options, clients, source_events, redactor.clone()))
+                Arc::new(McpConnector::new(source.clone(), &self.options, clients, source_events, references.clone()))
             }
         }
     }
@@ -232,7 +244,7 @@ impl SlotStatus {
 impl ConnectorSlot {
     /// Returns the redactor for the secrets of this source.
     pub(crate) fn redactor(&self) -> Arc<Redactor> {
-        self.redactor.get(&self.source.kind)
+        self.references.redactor()
     }
 
     /// Returns the concurrency limit of a tool. Permits are never removed: their number is bounded by the tools of the

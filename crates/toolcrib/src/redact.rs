@@ -20,20 +20,20 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, MatchKind};
-use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcrib_core::Error;
 use toolcrib_core::json;
 use toolcrib_core::source::SourceKind;
 
-use crate::secret::refers_to_file;
+use crate::secret::{ReferenceValues, file_paths};
 
 use decode::DecodedText;
 use patterns::build_patterns;
+
+pub(crate) use values::{credential_values, secret_values};
 
 /// Replaces each secret.
 const MASK: &str = "***";
@@ -56,9 +56,9 @@ pub struct Redactor {
 }
 
 impl Redactor {
-    /// Redactor for the secrets of a source, resolved now.
+    /// Redactor for the secrets of a source, resolved now. Reads files, so it blocks.
     pub fn for_source(kind: &SourceKind) -> Redactor {
-        Redactor::new(&values::secret_values(kind))
+        Redactor::new(&secret_values(kind, &ReferenceValues::read_blocking(file_paths(kind))))
     }
 
     /// Redactor for the given values.
@@ -291,76 +291,6 @@ fn merge_ranges(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
         }
     }
     merged
-}
-
-/// Redactor of one source, shared by its connector and all code that reports its errors. Values are added whenever the
-/// connector resolves its references. Values of earlier connections stay, since their servers may still send them.
-#[derive(Debug, Default)]
-pub(crate) struct SourceRedactor(Mutex<KnownValues>);
-
-/// Secrets seen so far.
-#[derive(Debug, Default)]
-struct KnownValues {
-    /// Whole values and their parts, in plain spelling.
-    values: BTreeSet<String>,
-    /// Built from `values` on demand.
-    redactor: Option<Arc<Redactor>>,
-    /// The source's references were resolved at least once.
-    is_resolved: bool,
-}
-
-/// Maximum number of values of one source. Beyond it all earlier values are forgotten, which only happens with
-/// credentials that change constantly.
-const MAX_SECRET_VALUES: usize = 10_000;
-
-impl SourceRedactor {
-    /// Adds the current secrets of the source. Repeated only for sources with file references: environment variables do
-    /// not change while a process runs.
-    pub(crate) fn update(&self, kind: &SourceKind) {
-        let is_current = self.lock_known().is_resolved && !refers_to_file(kind);
-        if !is_current {
-            self.add(values::secret_values(kind));
-            self.lock_known().is_resolved = true;
-        }
-    }
-
-    /// Adds a credential obtained at run time, such as an access token.
-    pub(crate) fn add_credential(&self, value: &str) {
-        let is_known = self.lock_known().values.contains(value);
-        if !is_known {
-            self.add(values::credential_values(value));
-        }
-    }
-
-    /// Adds values and drops the outdated redactor.
-    fn add(&self, values: BTreeSet<String>) {
-        let mut known = self.lock_known();
-        if values.is_subset(&known.values) {
-            return;
-        }
-        // Start over. `is_resolved` is reset with it, so `get` adds the values of the configuration again.
-        if known.values.len() + values.len() > MAX_SECRET_VALUES {
-            *known = KnownValues::default();
-        }
-        known.values.extend(values);
-        known.redactor = None;
-    }
-
-    /// Returns the redactor for all values so far. Building one compiles an automaton, so it is kept until values are
-    /// added. Resolves the source's references first if no connection has done so.
-    pub(crate) fn get(&self, kind: &SourceKind) -> Arc<Redactor> {
-        let is_resolved = self.lock_known().is_resolved;
-        if !is_resolved {
-            self.update(kind);
-        }
-        let mut known = self.lock_known();
-        let KnownValues { values, redactor, .. } = &mut *known;
-        redactor.get_or_insert_with(|| Arc::new(Redactor::new(values))).clone()
-    }
-
-    fn lock_known(&self) -> parking_lot::MutexGuard<'_, KnownValues> {
-        self.0.lock()
-    }
 }
 
 #[cfg(test)]

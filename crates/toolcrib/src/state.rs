@@ -11,6 +11,7 @@ mod snapshot;
 
 // From the journal to the published snapshot.
 mod assemble;
+mod connections;
 mod journal;
 mod publish;
 mod reconcile;
@@ -23,7 +24,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tokio::sync::broadcast;
+use tokio::sync::{MutexGuard, broadcast};
 use toolcrib_config::{Config, Expose, WarmPolicy};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Origin};
@@ -204,28 +205,39 @@ impl State {
         check: Option<(&DiscoveryCheck, &SourceStatus)>,
         decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
     ) -> Result<WriteOutcome> {
-        let written = self.append_locked(actor, check, decide).await?;
-        // After the writer lock is released: other writers need not wait for the file, and one write serves several of
-        // them.
-        self.remember_head().await;
-        Ok(written)
+        let mut writer = self.writer.lock().await;
+        let written = self.append_locked(&mut writer, actor, check, decide).await;
+        self.release(writer, &written).await;
+        written
+    }
+
+    /// Releases the writer lock after a write or a read of new records. What follows needs files and happens without
+    /// the lock, so that other writers need not wait for them: one write of the head file serves several writers, and a
+    /// secret file that hangs delays only the writer that published its source.
+    async fn release<T>(&self, mut writer: MutexGuard<'_, WriterState>, outcome: &Result<T>) {
+        let unresolved = std::mem::take(&mut writer.unresolved);
+        drop(writer);
+        if outcome.is_ok() {
+            self.remember_head().await;
+        }
+        self.resolve_published(unresolved).await;
     }
 
     async fn append_locked(
         &self,
+        writer: &mut WriterState,
         actor: &Actor,
         check: Option<(&DiscoveryCheck, &SourceStatus)>,
         decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
     ) -> Result<WriteOutcome> {
         // Each conflict means that another process made progress; 20 in a row are a livelock or a broken store.
         const MAX_COMMIT_ATTEMPTS: usize = 20;
-        let mut writer = self.writer.lock().await;
         for _ in 0..MAX_COMMIT_ATTEMPTS {
-            self.apply_new_records(&mut writer).await?;
+            self.apply_new_records(writer).await?;
             if let Some(newer) = &writer.newer_record {
                 return Err(newer.to_error());
             }
-            let events = decide(&writer)?;
+            let events = decide(writer)?;
             if events.is_empty() && check.is_none() {
                 return Ok(WriteOutcome::Applied(events));
             }
@@ -241,7 +253,7 @@ impl State {
             // The records are read back instead of being applied directly: all processes then derive the same state
             // from the same bytes.
             writer.statuses_dirty = check.is_some();
-            self.apply_new_records(&mut writer).await?;
+            self.apply_new_records(writer).await?;
             return Ok(written);
         }
         Err(Error::new(Code::Conflict, "other processes keep writing to the store; try again"))
@@ -252,10 +264,9 @@ impl State {
         let mut writer = self.writer.lock().await;
         // Leases and measurements change without a record.
         writer.statuses_dirty = true;
-        self.apply_new_records(&mut writer).await?;
-        drop(writer);
-        self.remember_head().await;
-        Ok(())
+        let applied = self.apply_new_records(&mut writer).await;
+        self.release(writer, &applied).await;
+        applied
     }
 
     /// Fails when a source's document names a server that it did not name when the project's file was trusted.

@@ -24,7 +24,7 @@ use super::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCa
 use crate::builtin::{self, BuiltinContext, BuiltinDefinition, BuiltinHandler};
 use crate::clock::format_limit;
 use crate::registry::RegistryOptions;
-use crate::secret::resolve_kind;
+use crate::secret::ReferenceValues;
 
 /// All built-in tools of this process by name: those of configured sources and those of the embedding program.
 #[derive(Debug)]
@@ -40,12 +40,20 @@ pub(crate) struct BuiltinTools {
 struct RegisteredBuiltin {
     /// Configured source that the tool belongs to; `None` for a tool of the embedding program.
     owner: Option<SourceId>,
-    /// Configuration the tool was built from, to detect changes.
-    config: Option<Arc<BuiltinSource>>,
+    /// Configuration the tool was built from, to detect changes; `None` for a tool of the embedding program.
+    config: Option<Arc<BuiltinConfig>>,
     definition: BuiltinDefinition,
     /// `None` if the embedding program only lists the tool and executes it itself.
     handler: Option<BuiltinHandler>,
     registered_at: Timestamp,
+}
+
+/// Configuration of a source of built-in tools.
+#[derive(Debug, PartialEq)]
+struct BuiltinConfig {
+    /// As declared, with references unresolved.
+    declared: SourceKind,
+    resolved: BuiltinSource,
 }
 
 impl BuiltinTools {
@@ -73,9 +81,9 @@ impl BuiltinTools {
 
     /// Builds the tools of a configured source, replaces those it had before, and returns their definitions as MCP
     /// JSON. Handlers are kept if the configuration is unchanged.
-    pub(crate) fn load_source(&self, source: &Source) -> Result<Vec<Box<RawValue>>> {
-        let SourceKind::Builtin(config) = resolve_kind(&source.kind)? else { return Ok(Vec::new()) };
-        let config = Arc::new(config);
+    pub(crate) fn load_source(&self, source: &Source, references: &ReferenceValues) -> Result<Vec<Box<RawValue>>> {
+        let SourceKind::Builtin(resolved) = references.resolve_kind(&source.kind)? else { return Ok(Vec::new()) };
+        let config = Arc::new(BuiltinConfig { declared: source.kind.clone(), resolved });
         // Locked until the end: two refreshes of the same source must not interleave.
         let mut tools = self.tools.lock();
         let owned = |known: &&RegisteredBuiltin| {
@@ -87,7 +95,7 @@ impl BuiltinTools {
         if !known.is_empty() {
             return Ok(known);
         }
-        let definitions = builtin::build_tools(&config, &self.context)?;
+        let definitions = builtin::build_tools(&config.resolved, &self.context)?;
         // Check all names before changing anything, so that a conflict leaves the old tools in place.
         for (definition, _) in &definitions {
             self.check_name_free(&tools, &definition.name, Some(&source.id))?;
@@ -106,6 +114,13 @@ impl BuiltinTools {
             tools.insert(name, RegisteredBuiltin { owner, config, definition, handler, registered_at });
         }
         Ok(listed)
+    }
+
+    /// Whether the tools of a source were built from its current declaration.
+    pub(crate) fn is_loaded(&self, source: &Source) -> bool {
+        let tools = self.tools.lock();
+        let mut owned = tools.values().filter(|registered| registered.owner.as_ref() == Some(&source.id));
+        owned.any(|registered| registered.config.as_ref().is_some_and(|config| config.declared == source.kind))
     }
 
     /// Fails if another source, or any source when `owner` is `None`, has a tool of this name.
@@ -251,8 +266,9 @@ impl BuiltinConnector {
 
 #[async_trait]
 impl Connector for BuiltinConnector {
-    async fn discover(&self, _: Discovery) -> Result<Discovered> {
-        Ok(Discovered { tools: self.builtins.load_source(&self.source)?, ..Discovered::default() })
+    async fn discover(&self, discovery: Discovery) -> Result<Discovered> {
+        let tools = self.builtins.load_source(&self.source, &discovery.references)?;
+        Ok(Discovered { tools, ..Discovered::default() })
     }
 
     async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {

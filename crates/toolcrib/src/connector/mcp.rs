@@ -46,8 +46,9 @@ use super::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCa
 use crate::call::ClientId;
 use crate::clock::deadline_after;
 use crate::connectors::SourceEvents;
-use crate::redact::{Redactor, SourceRedactor};
+use crate::redact::Redactor;
 use crate::registry::RegistryOptions;
+use crate::secret::{ReferenceValues, SourceReferences};
 use crate::trace::Trace;
 use connection::{Lifetime, McpConnection};
 use connection_pool::{ConnectionPool, PooledConnection};
@@ -66,8 +67,8 @@ pub(crate) struct McpConnector {
     clients: Arc<McpHttpClients>,
     /// Passes `tools/list_changed` and resource notifications on to the registry.
     source_events: SourceEvents,
-    /// Knows the values that were resolved for connections, old ones included.
-    redactor: Arc<SourceRedactor>,
+    /// Resolves the references for each connection, and redacts their values, old ones included.
+    references: Arc<SourceReferences>,
     /// Open connections; see `ConnectionPool` for how `lifecycle` selects one.
     pool: ConnectionPool,
     /// Protocol version of the last connection; saves the probe on the next one.
@@ -86,14 +87,14 @@ impl McpConnector {
         options: &RegistryOptions,
         clients: Arc<McpHttpClients>,
         source_events: SourceEvents,
-        redactor: Arc<SourceRedactor>,
+        references: Arc<SourceReferences>,
     ) -> McpConnector {
         McpConnector {
             source,
             options: options.clone(),
             clients,
             source_events,
-            redactor,
+            references,
             pool: ConnectionPool::default(),
             era: parking_lot::Mutex::default(),
             maintenance_lock: tokio::sync::Mutex::default(),
@@ -116,11 +117,20 @@ impl McpConnector {
         self.closing_tasks.spawn(async move { connection.close_or_kill(&closed).await });
     }
 
-    /// Opens a connection and remembers its protocol version.
-    async fn connect(&self, timeout: Duration, lifetime: Lifetime) -> Result<Arc<McpConnection>, CallFailure> {
+    /// Opens a connection and remembers its protocol version. `references` are the values that a discovery has read;
+    /// without them they are read now.
+    async fn connect(
+        &self,
+        timeout: Duration,
+        lifetime: Lifetime,
+        references: Option<&ReferenceValues>,
+    ) -> Result<Arc<McpConnection>, CallFailure> {
         // Copied out: the lock must not be held while connecting, which may take as long as the whole timeout.
         let era = self.era.lock().clone();
-        let connection = McpConnection::connect(self, era, timeout, lifetime).await?;
+        let connection = match references {
+            Some(references) => McpConnection::connect(self, references, era, timeout, lifetime).await?,
+            None => McpConnection::connect(self, &self.references.read().await, era, timeout, lifetime).await?,
+        };
         *self.era.lock() = Some(connection.era());
         Ok(connection)
     }
@@ -130,6 +140,7 @@ impl McpConnector {
         &self,
         pooled: &PooledConnection,
         timeout: Duration,
+        references: Option<&ReferenceValues>,
     ) -> Result<Arc<McpConnection>, CallFailure> {
         // Before the lock: only failures of attempts that this caller has waited for are shared with it.
         let began = Instant::now();
@@ -140,7 +151,7 @@ impl McpConnector {
             return Err(failure);
         }
         // Record the failure while the lock is held: callers that waited find it as soon as they get the lock.
-        let connected = self.get_or_connect_locked(pooled, &mut slot, timeout).await;
+        let connected = self.get_or_connect_locked(pooled, &mut slot, timeout, references).await;
         if let Err(failure) = &connected {
             pooled.record_failure(failure);
         }
@@ -154,12 +165,13 @@ impl McpConnector {
         pooled: &PooledConnection,
         slot: &mut Option<Arc<McpConnection>>,
         timeout: Duration,
+        references: Option<&ReferenceValues>,
     ) -> Result<Arc<McpConnection>, CallFailure> {
         if let Some(existing) = slot.as_ref().filter(|connection| connection.is_usable()) {
             return Ok(existing.clone());
         }
         // A dead connection is replaced; its process was ended when the transport closed.
-        let new = self.connect(timeout, Lifetime::Persistent(pooled.subscriptions.clone())).await?;
+        let new = self.connect(timeout, Lifetime::Persistent(pooled.subscriptions.clone()), references).await?;
         *slot = Some(new.clone());
         // In the background: the call that triggered the connection must not wait for subscriptions.
         if pooled.subscriptions.has_any() {
@@ -196,14 +208,16 @@ impl Connector for McpConnector {
         // Per-client and transient sources have no connection that a later call could share.
         let keep = discovery.keep_connection && self.source.settings.lifecycle() == Lifecycle::Shared;
         // Otherwise connect: persistently if a call follows, else for this discovery only.
+        let references = Some(&*discovery.references);
         let (connection, is_temporary) = match existing {
             Some(connection) => (connection, false),
             None if keep => {
-                let connected = self.get_or_connect(&self.pool.shared, discovery.timeout).await;
+                let connected = self.get_or_connect(&self.pool.shared, discovery.timeout, references).await;
                 (connected.map_err(CallFailure::into_error)?, false)
             }
             None => {
-                (self.connect(discovery.timeout, Lifetime::Temporary).await.map_err(CallFailure::into_error)?, true)
+                let connected = self.connect(discovery.timeout, Lifetime::Temporary, references).await;
+                (connected.map_err(CallFailure::into_error)?, true)
             }
         };
         // List the tools, and once more if the server announced a change meanwhile.
@@ -245,7 +259,7 @@ impl Connector for McpConnector {
         let ttl_ms = list.ttl_ms;
         let private = modern && !list.public;
         // Secrets of the source must not reach the manifest. What cannot be masked excludes the tool.
-        let redactor = self.redactor.get(&self.source.kind);
+        let redactor = self.references.redactor();
         let mut skipped = skipped_tools(&list.skipped, &redactor);
         let tools = list.tools.into_iter().map(|tool| redactor.redact_tool(strip_execution_spec(tool)));
         let (leaking, tools): (Vec<_>, Vec<_>) = tools.partition(|tool| redactor.is_leaked_by(tool));

@@ -46,7 +46,7 @@ use toolcrib_openapi::{ConversionOptions, ConvertedDocument, DocumentSet, conver
 
 use super::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
 use crate::clock::Clock;
-use crate::redact::SourceRedactor;
+use crate::secret::SourceReferences;
 use documents::DocumentLoader;
 use oauth_tokens::TokenCache;
 use resolved_source::ResolvedSource;
@@ -65,7 +65,7 @@ pub(crate) struct OpenApiConnector {
     clients: Arc<OpenApiClients>,
     tokens: TokenCache,
     clock: Clock,
-    redactor: Arc<SourceRedactor>,
+    references: Arc<SourceReferences>,
 }
 
 impl OpenApiConnector {
@@ -73,23 +73,15 @@ impl OpenApiConnector {
         source: Source,
         clients: Arc<OpenApiClients>,
         clock: Clock,
-        redactor: Arc<SourceRedactor>,
+        references: Arc<SourceReferences>,
     ) -> OpenApiConnector {
-        OpenApiConnector { source, clients, tokens: TokenCache::default(), clock, redactor }
-    }
-
-    /// Resolves templates and references of the source at the moment of use, and adds the values to the redactor, also
-    /// if resolving fails.
-    fn resolve_source(&self) -> Result<ResolvedSource> {
-        let resolved = ResolvedSource::resolve(&self.source);
-        self.redactor.update(&self.source.kind);
-        resolved
+        OpenApiConnector { source, clients, tokens: TokenCache::default(), clock, references }
     }
 
     /// Reads the documents and converts their operations, unless nothing has changed since the last discovery.
     async fn discover_tools(&self, discovery: &Discovery) -> Result<Discovered> {
         // Ask the servers of all known documents for changes before parsing anything.
-        let resolved = self.resolve_source()?;
+        let resolved = ResolvedSource::resolve(&self.source, &discovery.references)?;
         let documents = DocumentLoader::new(self, &resolved, discovery.trace.as_ref())?;
         if let Some(known) = &discovery.known_versions
             && let Some(versions) = documents.check_unchanged(known).await?

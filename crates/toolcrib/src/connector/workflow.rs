@@ -28,6 +28,7 @@ use toolcrib_workflow::build_workflow_tool;
 use super::openapi::{discover_in_time, run_blocking, unsupported_request};
 use super::{CallFailure, Connector, Discovered, Discovery, DocumentVersions, SourceRequest, ToolCall, ToolResult};
 use crate::call::{CallContext, CallOutput, CallRequest};
+use crate::secret::SourceReferences;
 use crate::trace::Trace;
 use document::LoadedDocument;
 use operations::OperationLookup;
@@ -41,6 +42,7 @@ const READER_VERSION: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"), "/2
 pub(crate) struct WorkflowConnector {
     /// As declared, with references unresolved.
     source: Source,
+    references: Arc<SourceReferences>,
     /// Last parsed document, reused while the file is unchanged.
     loaded: Mutex<Option<Arc<LoadedDocument>>>,
     /// Finds the tools that steps refer to.
@@ -65,13 +67,13 @@ pub(crate) trait ToolCaller: Send + Sync {
 }
 
 impl WorkflowConnector {
-    pub(crate) fn new(source: Source) -> WorkflowConnector {
-        WorkflowConnector { source, loaded: Mutex::default(), operations: OperationLookup::default() }
+    pub(crate) fn new(source: Source, references: Arc<SourceReferences>) -> WorkflowConnector {
+        WorkflowConnector { source, references, loaded: Mutex::default(), operations: OperationLookup::default() }
     }
 
     /// Reads the file and lists its workflows as tools, unless it is unchanged since the last discovery.
     async fn discover_tools(&self, discovery: &Discovery) -> Result<Discovered> {
-        let file = self.read_workflow_file().await?;
+        let file = self.read_workflow_file(&discovery.references).await?;
         let documents = [(file.url.to_string(), file.version.clone())].into();
         // The only document is the file itself; the APIs it refers to are sources of their own.
         let versions = Some(DocumentVersions { reader: READER_VERSION.to_owned(), documents });

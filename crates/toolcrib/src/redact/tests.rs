@@ -218,20 +218,6 @@ fn a_tool_keeps_what_calls_depend_on() {
 }
 
 #[test]
-fn values_of_earlier_connections_stay_redacted() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("token");
-    std::fs::write(&file, "first-token").unwrap();
-    let kind = stdio_with_args(&[&format!("${{file:{}}}", file.display())]);
-    let shared = SourceRedactor::default();
-    assert_eq!(shared.get(&kind).redact("first-token"), "***");
-    std::fs::write(&file, "second-token").unwrap();
-    shared.update(&kind);
-    shared.add_credential("granted-token");
-    assert_eq!(shared.get(&kind).redact("first-token second-token granted-token"), "*** *** ***");
-}
-
-#[test]
 fn an_unresolved_reference_is_named() {
     let unknown = format!("${{env:{UNSET_VARIABLE}}}");
     let message = format!("`{unknown}` cannot be resolved");

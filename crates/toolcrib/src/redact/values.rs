@@ -24,7 +24,7 @@ use toolcrib_core::source::{Auth, OpenApiSource, SourceKind};
 use url::{Host, Url, form_urlencoded};
 
 use crate::guard::environment::XDG_DIRECTORIES;
-use crate::secret::{basic_credentials, resolve_reference};
+use crate::secret::{ReferenceValues, basic_credentials};
 use crate::templates::fill_kind;
 
 /// Minimum length of resolved references and credentials. Shorter ones would mask parts of every message.
@@ -62,21 +62,22 @@ const NON_SECRET_VARIABLES: [&str; 21] = [
 /// Headers whose literal values are not secret. All others may carry a token under a name that is not known here.
 const NON_SECRET_HEADERS: [&str; 4] = ["accept", "accept-language", "content-type", "user-agent"];
 
-/// All secrets of a source, from its declared and its template-filled configuration.
-pub(super) fn secret_values(kind: &SourceKind) -> BTreeSet<String> {
+/// All secrets of a source, from its declared and its template-filled configuration. References to files that
+/// `references` does not hold have no value.
+pub(crate) fn secret_values(kind: &SourceKind, references: &ReferenceValues) -> BTreeSet<String> {
     let mut collector = SecretCollector::default();
     // A template that cannot be filled is not sent anywhere, but its error may quote the declared text.
     let filled = fill_kind(kind);
     for kind in [Some(kind), filled.as_deref().ok()].into_iter().flatten() {
-        collector.add_references(kind);
-        collector.add_literals(kind);
+        collector.add_references(kind, references);
+        collector.add_literals(kind, references);
     }
     collector.add_proxy_logins();
     collector.values
 }
 
 /// A credential obtained at run time, with its parts.
-pub(super) fn credential_values(value: &str) -> BTreeSet<String> {
+pub(crate) fn credential_values(value: &str) -> BTreeSet<String> {
     let mut collector = SecretCollector::default();
     collector.add_secret(value);
     collector.values
@@ -91,7 +92,7 @@ struct SecretCollector {
 impl SecretCollector {
     /// Adds the values of all references and inherited variables. Roots of built-in tools are not secret: the tools
     /// show them.
-    fn add_references(&mut self, kind: &SourceKind) {
+    fn add_references(&mut self, kind: &SourceKind, references: &ReferenceValues) {
         if kind.is_builtin() {
             return;
         }
@@ -100,7 +101,7 @@ impl SecretCollector {
             for piece in reference::split_references(text) {
                 let ReferencePart::Reference(reference) = piece else { continue };
                 let is_harmless = matches!(reference, Reference::Env { name, .. } if is_non_secret_variable(name));
-                if let Ok(value) = resolve_reference(&reference)
+                if let Ok(value) = references.get(&reference)
                     && !is_harmless
                 {
                     self.add_secret(&value);
@@ -120,10 +121,10 @@ impl SecretCollector {
     }
 
     /// Adds literal values in places that usually hold secrets.
-    fn add_literals(&mut self, kind: &SourceKind) {
+    fn add_literals(&mut self, kind: &SourceKind, references: &ReferenceValues) {
         // Resolve as far as possible: literals may be combined with references, as in `Bearer ${env:TOKEN}`.
         let resolved: Result<SourceKind, Infallible> =
-            kind.try_map_texts(|text| Ok(crate::secret::resolve(text).unwrap_or_default()));
+            kind.try_map_texts(|text| Ok(references.resolve(text).unwrap_or_default()));
         let Ok(resolved) = resolved;
         match (kind, &resolved) {
             (SourceKind::Stdio(declared), SourceKind::Stdio(stdio)) => {

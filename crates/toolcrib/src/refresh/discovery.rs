@@ -19,7 +19,6 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
 use super::{PendingSource, Refresh, RefreshOutcome, RefreshStatus, Refresher};
 use crate::clock::deadline_after;
 use crate::connector::{Discovered, Discovery};
-use crate::secret::connection_fingerprint;
 use crate::state::{DiscoveryStage, PrecomputedDelta, RegistryNotice, WriteOutcome, WriterState};
 use crate::store::{DiscoveryCheck, ErrorSummary, Lease, SourceStatus};
 use crate::trace::Trace;
@@ -174,7 +173,11 @@ impl Refresher {
         let started = tokio::time::Instant::now();
         let started_at = self.state.now();
         let status = self.state.snapshot().source_status(&source.id);
-        let fingerprint = connection_fingerprint(&self.state.store_key, &source.kind);
+        let slot = self.connectors.slot(source);
+        // Read once: the fingerprint is that of the values with which the connector connects.
+        let references = Arc::new(slot.references.read().await);
+        let fingerprint = self.state.connection_fingerprint(source, &references);
+        self.state.publish_fingerprints(&[(source, fingerprint)]);
         let timeout = self.discovery_timeout(source, status.checked_at.is_some());
         let same_connection = fingerprint.is_some() && fingerprint == status.connection_fingerprint;
         let is_loaded = self.state.snapshot().catalog.source(&source.id).is_some();
@@ -191,10 +194,10 @@ impl Refresher {
             era,
             keep_connection: refresh.keep_connection,
             known_versions,
+            references,
             trace: Some(trace.clone()),
         };
         // The breaker is not asked: a discovery is what finds out whether a source works again.
-        let slot = self.connectors.slot(source);
         self.notify_stage(source, DiscoveryStage::Contacting);
         // A connector ends at its timeout and knows best what it was waiting for; this one is a safety net.
         let discovered = match tokio::time::timeout(
@@ -292,8 +295,9 @@ impl Refresher {
     /// returned.
     pub async fn record_wait_timeout(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
         let id = &pending.source;
-        let Some(source) = self.state.snapshot().effective_sources.get(id).cloned() else { return Ok(()) };
-        let status = self.state.snapshot().source_status(id);
+        let snapshot = self.state.snapshot();
+        let Some(source) = snapshot.effective_sources.get(id) else { return Ok(()) };
+        let status = snapshot.source_status(id);
         if status.started_at != pending.started_at {
             // It ended after all, in this or another process, and its outcome is recorded.
             return Ok(());
@@ -304,11 +308,11 @@ impl Refresher {
             // The reader's timeout is no attempt of its own and must not supersede a discovery that is still running.
             started_at: status.started_at,
             duration_ms: waited_ms.unsigned_abs(),
-            connection_fingerprint: connection_fingerprint(&self.state.store_key, &source.kind),
+            connection_fingerprint: snapshot.connection_fingerprints.get(id).copied().flatten(),
             previous_status: status,
         };
         let message = format!("it was not discovered within {}", format_duration(waited));
-        self.record_failure(&source, attempt, Error::new(Code::ToolUnavailable, message)).await.map(drop)
+        self.record_failure(source, attempt, Error::new(Code::ToolUnavailable, message)).await.map(drop)
     }
 
     /// Records a failed discovery: the last good list stays, and the next attempt waits for the backoff. The error must

@@ -68,7 +68,8 @@ impl fmt::Debug for PendingDiscovery {
 impl Refresher {
     /// Returns the discoveries that `required` demands, for a reader that decides how long to wait for each. `among`
     /// limits them to some sources; `keep` keeps their connections open for calls that follow. Nothing is contacted
-    /// before the futures are polled.
+    /// before the futures are polled. Reads no file: a secret that was rewritten since the registry was opened or
+    /// [`Refresher::ensure_freshness`] last ran is noticed by the discovery itself.
     pub fn pending_discoveries(
         self: &Arc<Self>,
         required: RequiredFreshness,
@@ -115,6 +116,10 @@ impl Refresher {
         keep: bool,
         trace: Option<&Trace>,
     ) -> Vec<RefreshOutcome> {
+        if required != RequiredFreshness::Cached {
+            // A rewritten secret file changes the connection data, which makes a list outdated whatever its age.
+            self.state.check_references(among).await;
+        }
         let due = self.sources_to_discover(required, among, BackoffPolicy::Respect, keep, trace);
         if due.is_empty() {
             return Vec::new();
@@ -143,8 +148,6 @@ impl Refresher {
         if required == RequiredFreshness::Cached {
             return Vec::new();
         }
-        // A rewritten secret file changes the connection data, which makes a list outdated whatever its age.
-        self.state.rehash_references(among);
         let snapshot = self.state.snapshot();
         let now = self.state.now();
         let mut due_sources = Vec::new();

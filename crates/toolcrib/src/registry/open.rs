@@ -102,7 +102,8 @@ impl Registry {
         let mut changed = Vec::new();
         for source in snapshot.effective_sources.values().filter(|source| source.kind.is_builtin()) {
             let known = snapshot.inventory.source(&source.id).and_then(|state| state.manifest);
-            let tools = self.state.connectors.builtins().load_source(source);
+            let references = self.state.connectors.secret_files().read_for(&source.kind).await;
+            let tools = self.state.connectors.builtins().load_source(source, &references);
             match tools.map(|tools| Manifest::new(&source.id, &tools, Vec::new(), &self.state.options.tool_limits)) {
                 Ok(manifest) if known == Some(manifest.fingerprint) => {}
                 // A refresh finds the same failure again and records it.

@@ -16,7 +16,6 @@ use super::{Registry, Sources};
 use crate::call::{CallContext, find_tool};
 use crate::connector::Discovered;
 use crate::refresh::{RefreshOutcome, RequiredFreshness};
-use crate::secret::connection_fingerprint;
 use crate::store::{DiscoveryCheck, SourceStatus};
 
 /// Which tools to list; by default all.
@@ -68,7 +67,7 @@ impl Sources<'_> {
         let source =
             self.effective(id).ok_or_else(|| self.registry.state.snapshot().unknown_source_error(id.as_str()))?;
         let now = self.registry.state.now();
-        let fingerprint = connection_fingerprint(&self.registry.state.store_key, &source.kind);
+        let fingerprint = self.registry.state.read_fingerprint(&source).await;
         // As after a discovery of this process: fresh, without failures.
         let status = SourceStatus {
             started_at: now,

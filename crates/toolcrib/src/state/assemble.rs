@@ -15,6 +15,7 @@ use toolcrib_core::{Result, Source, SourceId};
 
 use super::State;
 use super::publish::WriterState;
+use crate::secret::{ReferenceValues, file_paths};
 
 impl State {
     /// Returns the definitions of all sources in `inventory`; reads those of `touched` sources that changed.
@@ -78,23 +79,30 @@ impl State {
 
     /// Builds the catalogue entry of a source that is enabled in this process and has been discovered. `None` removes
     /// the source from the catalogue.
-    pub(super) fn build_catalog_source(&self, writer: &WriterState, id: &SourceId) -> Option<Arc<CatalogSource>> {
+    pub(super) fn build_catalog_source(&self, writer: &mut WriterState, id: &SourceId) -> Option<Arc<CatalogSource>> {
         // Disabled, undiscovered or unreadable sources are not in the catalogue.
-        let state = self.enabled_source(&writer.inventory, id)?;
-        let segment = writer.segment(id)?;
+        let state = self.enabled_source(&writer.inventory, id)?.clone();
+        let segment = writer.segment(id)?.clone();
         let (_, definition) = writer.definitions.get(id)?;
         let source = self.effective_source(definition);
         let mut options = SourceOptions::from_source(&source);
         if source.kind.is_builtin() {
             // Another process may have discovered them: load their handlers and policies here too.
             let builtins = self.connectors.builtins();
-            if let Err(error) = builtins.load_source(&source) {
-                tracing::warn!(server_name = %id, %error, "built-in tools cannot be used");
-                return None;
+            if !builtins.is_loaded(&source) {
+                if !file_paths(&source.kind).is_empty() {
+                    // No file is read under the writer lock: they are added to the catalogue afterwards.
+                    writer.unresolved.insert(id.clone(), Arc::new(source));
+                    return None;
+                }
+                if let Err(error) = builtins.load_source(&source, &ReferenceValues::default()) {
+                    tracing::warn!(server_name = %id, %error, "built-in tools cannot be used");
+                    return None;
+                }
             }
             builtins.add_source_options(id, &mut options);
         }
-        Some(Arc::new(CatalogSource::new(segment.clone(), state.clone(), options)))
+        Some(Arc::new(CatalogSource::new(segment, state, options)))
     }
 
     /// Returns the state of a source if it is enabled in this process.

@@ -25,7 +25,7 @@ use super::{Snapshot, State};
 use crate::call::CallFinished;
 use crate::refresh::RefreshOutcome;
 use crate::registry::RegistryOptions;
-use crate::secret::{connection_fingerprint, refers_to_file};
+use crate::secret::ReferenceValues;
 use crate::store::{ErrorSummary, JournalPosition, SourceStatus, StoreState};
 
 /// Notice to the subscribers of a registry; see [`Registry::subscribe`](crate::Registry::subscribe).
@@ -84,6 +84,8 @@ pub(crate) struct WriterState {
     /// Tool lists and statuses of sources whose URL or token this process overrides. They are not recorded: they hold
     /// for no other process.
     local_overrides: BTreeMap<SourceId, LocalOverride>,
+    /// Sources that were published although files with their values must be read first; see `connections`.
+    pub(super) unresolved: BTreeMap<SourceId, Arc<Source>>,
     /// Whether the measurements must be read again with the next records.
     pub(crate) statuses_dirty: bool,
 }
@@ -332,11 +334,12 @@ impl State {
         let known = writer.local_overrides.remove(&source.id).and_then(|local| local.segment);
         let segment = after.map(|after| Arc::new(Segment::with_prefix(after))).or(known);
         writer.local_overrides.insert(source.id.clone(), LocalOverride { segment, status });
-        if let Some(catalog_source) = self.build_catalog_source(&writer, &source.id) {
+        if let Some(catalog_source) = self.build_catalog_source(&mut writer, &source.id) {
             writer.catalog_sources.insert(source.id.clone(), catalog_source);
         }
         let statuses = BTreeMap::clone(&self.snapshot.load().statuses);
-        self.publish(&writer, writer.with_local_overrides(statuses));
+        let statuses = writer.with_local_overrides(statuses);
+        self.publish(&mut writer, statuses);
         Ok(delta)
     }
 
@@ -351,10 +354,10 @@ impl State {
             return;
         }
         writer.segments.insert(after.source.clone(), Arc::new(Segment::with_prefix(after.clone())));
-        if let Some(catalog_source) = self.build_catalog_source(&writer, &after.source) {
+        if let Some(catalog_source) = self.build_catalog_source(&mut writer, &after.source) {
             writer.catalog_sources.insert(after.source.clone(), catalog_source);
         }
-        self.publish(&writer, self.snapshot.load().statuses.clone());
+        self.publish(&mut writer, self.snapshot.load().statuses.clone());
     }
 
     /// Rebuilds every catalogue entry, after the default settings changed. Segments are reused, only the options are
@@ -363,23 +366,39 @@ impl State {
         let mut writer = self.writer.lock().await;
         let ids: Vec<SourceId> = writer.definitions.keys().cloned().collect();
         for id in ids {
-            match self.build_catalog_source(&writer, &id) {
+            match self.build_catalog_source(&mut writer, &id) {
                 Some(catalog_source) => writer.catalog_sources.insert(id, catalog_source),
                 None => writer.catalog_sources.remove(&id),
             };
         }
-        self.publish(&writer, self.snapshot.load().statuses.clone());
+        self.publish(&mut writer, self.snapshot.load().statuses.clone());
+        let unresolved = std::mem::take(&mut writer.unresolved);
+        drop(writer);
+        self.resolve_published(unresolved).await;
+    }
+
+    /// Loads built-in tools with the values of their references, and adds them to the catalogue.
+    pub(super) async fn publish_builtins(&self, source: &Source, references: &ReferenceValues) {
+        if let Err(error) = self.connectors.builtins().load_source(source, references) {
+            tracing::warn!(server_name = %source.id, %error, "built-in tools cannot be used");
+            return;
+        }
+        let mut writer = self.writer.lock().await;
+        if let Some(catalog_source) = self.build_catalog_source(&mut writer, &source.id) {
+            writer.catalog_sources.insert(source.id.clone(), catalog_source);
+            self.publish(&mut writer, self.snapshot.load().statuses.clone());
+        }
     }
 
     /// Builds and publishes a snapshot of the writer's state, and notifies subscribers if the catalogue changed. Called
     /// with the writer lock held.
-    fn publish(&self, writer: &WriterState, statuses: Arc<BTreeMap<SourceId, SourceStatus>>) {
+    fn publish(&self, writer: &mut WriterState, statuses: Arc<BTreeMap<SourceId, SourceStatus>>) {
         let before = self.snapshot.load().catalog.hash();
         let effective_sources = self.effective_sources(writer);
         let declared = writer.definitions.iter().map(|(id, (_, source))| (id.clone(), source.clone()));
         let declared: Arc<BTreeMap<SourceId, Arc<Source>>> = Arc::new(declared.collect());
         let inventory = Arc::new(writer.inventory.clone());
-        let connection_fingerprints = self.connection_fingerprints(&effective_sources);
+        let changed_connections = self.changed_connections(writer, &effective_sources);
         let damage = Some(Arc::new(writer.damage.clone())).filter(|damage| !damage.is_empty());
         self.update_snapshot(|snapshot| {
             // Looked up inside: `rcu` runs this again if a host registers a tool meanwhile, and must then see that
@@ -390,7 +409,7 @@ impl State {
             snapshot.inventory = inventory.clone();
             snapshot.declared_sources = declared.clone();
             snapshot.effective_sources = effective_sources.clone();
-            snapshot.connection_fingerprints = connection_fingerprints.clone();
+            snapshot.replace_connections(&changed_connections);
             snapshot.statuses = statuses.clone();
             snapshot.journal = writer.journal.clone();
             snapshot.newer_record = writer.newer_record.clone();
@@ -406,47 +425,6 @@ impl State {
     /// Builds a catalogue and marks the tools that the configuration calls essential.
     fn build_catalog(&self, version: u64, sources: Vec<Arc<CatalogSource>>) -> Catalog {
         Catalog::build(version, sources).with_essential(self.settings.load().expose.essential.clone())
-    }
-
-    /// Resolves references again where they may have changed since the last time, and publishes the new connection
-    /// fingerprints. A source whose fingerprint changed becomes stale.
-    pub(crate) fn rehash_references(&self, among: Option<&[SourceId]>) {
-        let snapshot = self.snapshot.load_full();
-        // The environment of a process does not change; a file may be rewritten, and an unresolved reference may
-        // appear.
-        let may_have_changed = |id: &SourceId, source: &Source| {
-            snapshot.connection_fingerprints.get(id).is_none_or(Option::is_none) || refers_to_file(&source.kind)
-        };
-        let all = among.is_none().then(|| snapshot.effective_sources.iter()).into_iter().flatten();
-        let some = among.unwrap_or_default().iter().filter_map(|id| snapshot.effective_sources.get_key_value(id));
-        let candidates = all.chain(some).filter(|(id, source)| may_have_changed(id, source));
-        let changed: Vec<_> = candidates
-            .map(|(id, source)| (id.clone(), self.connection_fingerprint(source)))
-            .filter(|(id, hash)| snapshot.connection_fingerprints.get(id) != Some(hash))
-            .collect();
-        if !changed.is_empty() {
-            self.update_snapshot(|snapshot| {
-                Arc::make_mut(&mut snapshot.connection_fingerprints).extend(changed.iter().cloned())
-            });
-        }
-    }
-
-    /// Returns the connection fingerprint of a source. The references of a source that must not be contacted are not
-    /// resolved: an untrusted file could name any secret of the user.
-    fn connection_fingerprint(&self, source: &Source) -> Option<Fingerprint> {
-        self.snapshot()
-            .ensure_trusted(&source.id)
-            .ok()
-            .and_then(|()| connection_fingerprint(&self.store_key, &source.kind))
-    }
-
-    /// Returns the connection fingerprints of all sources.
-    fn connection_fingerprints(
-        &self,
-        sources: &BTreeMap<SourceId, Arc<Source>>,
-    ) -> Arc<BTreeMap<SourceId, Option<Fingerprint>>> {
-        let hashes = sources.iter().map(|(id, source)| (id.clone(), self.connection_fingerprint(source)));
-        Arc::new(hashes.collect())
     }
 
     /// Publishes a catalogue with the tools that the host registered; nothing else changes.
@@ -495,7 +473,7 @@ impl State {
 
     /// Swaps in a changed copy of the snapshot. `change` runs again when another thread swapped meanwhile. `change`
     /// must therefore have no effects besides the copy.
-    fn update_snapshot(&self, change: impl Fn(&mut Snapshot)) {
+    pub(super) fn update_snapshot(&self, change: impl Fn(&mut Snapshot)) {
         self.snapshot.rcu(|snapshot| {
             let mut next = Snapshot::clone(snapshot);
             change(&mut next);

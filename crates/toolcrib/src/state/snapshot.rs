@@ -31,7 +31,7 @@ pub(crate) struct Snapshot {
     /// Result of the latest discoveries of each source.
     pub(crate) statuses: Arc<BTreeMap<SourceId, SourceStatus>>,
     /// Keyed hash of what each source connects to (address, command, credentials); `None` when a reference cannot be
-    /// resolved in this process.
+    /// resolved in this process, or its file was not read yet. Sources that are not trusted have none.
     pub(crate) connection_fingerprints: Arc<BTreeMap<SourceId, Option<Fingerprint>>>,
     /// Sources whose configuration is invalid, or that are blocked and unknown to the store.
     pub(crate) invalid_sources: Arc<BTreeMap<SourceId, ErrorSummary>>,

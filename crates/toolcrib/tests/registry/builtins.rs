@@ -172,3 +172,23 @@ async fn roots_may_be_references() {
     let listed = call(&fixture, "file_list", json!({"path": path.to_string()})).await.unwrap();
     assert!(output_text(&listed).contains("where"), "{}", listed.content());
 }
+
+#[tokio::test]
+async fn roots_in_a_file_are_read_when_another_process_opens_or_enables_the_source() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().display();
+    std::fs::write(home.path().join("where"), format!("{path}\n")).unwrap();
+    let yaml = format!("sources: {{ core: {{ builtin: [file_list], roots: ['${{file:{path}/where}}'] }} }}");
+    let fixture = open_yaml(&yaml, &[]).await;
+    for enabled in [true, false] {
+        if !enabled {
+            fixture.execute(Command::Disable(id("core")), Actor::new("operator")).await.unwrap();
+        }
+        let later = fixture.open_again(&yaml).await;
+        assert_eq!(cached_tools(&later).is_empty(), !enabled);
+        later.execute(Command::Enable(id("core")), Actor::new("operator")).await.unwrap();
+        assert_eq!(cached_tools(&later), ["file_list"]);
+        let listed = call(&later, "file_list", json!({"path": path.to_string()})).await.unwrap();
+        assert!(output_text(&listed).contains("where"), "{}", listed.content());
+    }
+}

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolcrib::call::CallDeadline;
+use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::{ConnectionState, HistoryQuery};
@@ -236,6 +237,36 @@ async fn a_server_gets_a_clean_environment_and_its_configured_variables() {
         serde_json::to_string(&fixture.sources().list()).unwrap()
     );
     assert!(!secret.contains("from a file"));
+}
+
+#[tokio::test]
+async fn a_rotated_secret_file_is_used_by_the_next_connection() {
+    let home = tempfile::tempdir().unwrap();
+    let token = home.path().join("token");
+    let settings =
+        json!({"env": {"GRANTED": format!("${{file:{}}}", token.display())}, "lifecycle": "transient", "ttl": "1h"});
+    std::fs::write(&token, "first-token").unwrap();
+    let source = with_settings(scripted_source(&["--env-tool"]), settings);
+    let fixture = SqliteRegistry::open_in(home, json!({"s": source})).await;
+    assert!(list_tools(&fixture).await.contains(&"s__env".to_owned()));
+    let first = fixture.sources().get(&id("s")).unwrap();
+    for value in ["first-token", "second-token"] {
+        std::fs::write(&token, value).unwrap();
+        let output = call(&fixture, "s__env", json!({})).await.unwrap();
+        let environment: serde_json::Map<String, Value> = serde_json::from_str(&output_text(&output)).unwrap();
+        assert_eq!(environment["GRANTED"], json!(value));
+    }
+    let second = fixture.sources().get(&id("s")).unwrap();
+    assert_ne!(first.config_hash, second.config_hash);
+    // The list is discovered again, because it may be that of another account.
+    assert_ne!(first.last_checked, second.last_checked);
+    assert_eq!(second.freshness, Freshness::Fresh);
+    // A forced refresh records the values with which it connected.
+    std::fs::write(&token, "third-token").unwrap();
+    force_refresh(&fixture, "s").await;
+    let third = fixture.sources().get(&id("s")).unwrap();
+    assert_ne!(second.config_hash, third.config_hash);
+    assert_eq!(third.freshness, Freshness::Fresh);
 }
 
 /// Regression: a failed list over the shared connection ended the server while calls were running.

@@ -32,6 +32,7 @@ use crate::connector::CallFailure;
 use crate::connectors::SourceEvents;
 use crate::guard::ServerProcess;
 use crate::redact::{RedactedJson, Redactor};
+use crate::secret::ReferenceValues;
 use crate::server_logs::StderrTail;
 
 /// Time for a server to exit after its stdin was closed. On Unix its process tree then gets SIGTERM, and SIGKILL after
@@ -80,19 +81,21 @@ pub(super) struct RequestGuard<'a> {
 }
 
 impl McpConnection {
-    /// Starts or contacts the server and completes the MCP handshake within `timeout`.
+    /// Starts or contacts the server and completes the MCP handshake within `timeout`. `references` are the values of
+    /// the source's references for this connection.
     pub(super) async fn connect(
         connector: &McpConnector,
+        references: &ReferenceValues,
         era: Option<String>,
         timeout: Duration,
         lifetime: Lifetime,
     ) -> Result<Arc<McpConnection>, CallFailure> {
         let McpConnector { source, options, clients, .. } = connector;
         let source_events = connector.source_events.clone();
-        // Resolve references, and start the process or build the HTTP target.
-        let open = target::open_target(source, options, &connector.redactor).await.map_err(start_failure)?;
-        // After opening the target, so that the redactor knows the values resolved for it.
-        let redactor = connector.redactor.get(&source.kind);
+        // Knows the values of `references`, which were added when they were read.
+        let redactor = connector.references.redactor();
+        // Fill in the references, and start the process or build the HTTP target.
+        let open = target::open_target(source, options, references, &redactor).await.map_err(start_failure)?;
         let OpenTarget { target, mut server, stderr_tail, first_output, stderr_task } = open;
         // Set up the wire: protocol version, handlers for the server's requests and notifications.
         let mut wire = target::wire_options(source, clients, era, timeout);

@@ -144,7 +144,7 @@ impl McpConnector {
             // An open connection may have lost its session or its notifications; a closed one is replaced.
             let was_open = slot.as_ref().is_some_and(|connection| connection.is_usable());
             let connected =
-                self.get_or_connect_locked(&pooled, &mut slot, self.source.settings.discovery_timeout()).await;
+                self.get_or_connect_locked(&pooled, &mut slot, self.source.settings.discovery_timeout(), None).await;
             drop(slot);
             match connected {
                 // A new connection renews its subscriptions by itself.
@@ -162,7 +162,7 @@ impl McpConnector {
                         .await;
                 }
                 Err(failure) => {
-                    let error = self.redactor.get(&self.source.kind).redact_error(failure.into_error());
+                    let error = self.references.redactor().redact_error(failure.into_error());
                     tracing::debug!(server_name = %self.source.id, %error, "cannot reconnect for resource subscriptions yet");
                 }
             }

@@ -1,5 +1,5 @@
 //! Opens the target of an MCP source: starts its process through the guard, or builds URL and headers with credentials.
-//! References (`${env:…}`, `${file:…}`) are resolved by `crate::secret` when the target is opened.
+//! References (`${env:…}`, `${file:…}`) are read by `crate::secret` before, and filled in here.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -19,9 +19,9 @@ use url::Url;
 use super::active_calls::CLIENT_CAPABILITIES;
 use super::output_sniffer::{FirstOutput, OutputSniffer};
 use crate::guard::{Launch, ServerProcess, clean_env};
-use crate::redact::{Redactor, SourceRedactor};
+use crate::redact::Redactor;
 use crate::registry::RegistryOptions;
-use crate::secret::{basic_credentials, resolve_kind};
+use crate::secret::{ReferenceValues, basic_credentials};
 use crate::server_logs::{self, StderrTail};
 
 /// Target for the wire, with the process and its output.
@@ -38,17 +38,15 @@ pub(super) struct OpenTarget {
     pub(super) stderr_task: Option<JoinHandle<()>>,
 }
 
-/// Resolves the source's references, updates its redactor with the values, and opens the target.
+/// Fills in the source's references and opens the target. `redactor` knows their values.
 pub(super) async fn open_target(
     source: &Source,
     options: &RegistryOptions,
-    redactor: &SourceRedactor,
+    references: &ReferenceValues,
+    redactor: &Arc<Redactor>,
 ) -> Result<OpenTarget> {
-    // Resolve before updating the redactor: an error of resolving names the reference and contains no value.
-    let resolved = resolve_kind(&source.kind)?;
-    redactor.update(&source.kind);
-    match resolved {
-        SourceKind::Stdio(stdio) => start_process(source, &stdio, options, redactor.get(&source.kind)).await,
+    match references.resolve_kind(&source.kind)? {
+        SourceKind::Stdio(stdio) => start_process(source, &stdio, options, redactor.clone()).await,
         SourceKind::Http(remote) => {
             let (url, headers) = parse_remote(&remote)?;
             Ok(remote_target(ConnectTarget::Http { url, headers }))

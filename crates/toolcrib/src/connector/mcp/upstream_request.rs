@@ -69,9 +69,8 @@ impl McpConnector {
             Lifecycle::Shared | Lifecycle::PerClient => {}
             // `lifecycle: transient`: over a temporary connection that ends with the request.
             Lifecycle::Transient => {
-                let connection = self
-                    .connect_in_time(context, deadline, self.connect(deadline.remaining(), Lifetime::Temporary))
-                    .await?;
+                let connecting = self.connect(deadline.remaining(), Lifetime::Temporary, None);
+                let connection = self.connect_in_time(context, deadline, connecting).await?;
                 let outcome = send_once(&connection, request).await;
                 self.close_temporary(&connection, &outcome).await;
                 return match outcome {
@@ -85,7 +84,7 @@ impl McpConnector {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let connecting = self.get_or_connect(&pooled, deadline.remaining());
+            let connecting = self.get_or_connect(&pooled, deadline.remaining(), None);
             let connection = self.connect_in_time(context, deadline, connecting).await?;
             match send_once(&connection, request).await {
                 Ok(result) => return Ok((result, connection)),

@@ -112,8 +112,7 @@ impl ApiClient<'_> {
             sender.send(authorized).await?
         };
         // The URL appears in the result, and a path may contain a secret.
-        let OpenApiConnector { source, redactor, .. } = self.connector;
-        if let Cow::Owned(redacted) = redactor.get(&source.kind).redact(&received.shown_url) {
+        if let Cow::Owned(redacted) = self.connector.references.redactor().redact(&received.shown_url) {
             received.shown_url = redacted;
         }
         Ok(received)
@@ -121,9 +120,9 @@ impl ApiClient<'_> {
 
     /// OAuth tokens for the request, from the cache or the token endpoint. Adds them to the redactor.
     async fn fetch_tokens(&self) -> Result<Vec<String>, OutboundError> {
-        let OpenApiConnector { source, clients, tokens, redactor, .. } = self.connector;
+        let OpenApiConnector { source, clients, tokens, references, .. } = self.connector;
         let tokens = tokens.tokens_for(&self.auth.values, clients, source.settings.connect_timeout()).await?;
-        tokens.iter().for_each(|token| redactor.add_credential(token));
+        tokens.iter().for_each(|token| references.add_credential(token));
         Ok(tokens)
     }
 
@@ -148,8 +147,7 @@ impl ApiClient<'_> {
     ) -> CallFailure {
         let error = response_error(&request.label, received, retry_after, self.auth.missing.as_deref());
         // An API may echo credentials in its error.
-        let OpenApiConnector { source, redactor, .. } = self.connector;
-        let error = redactor.get(&source.kind).redact_error(error);
+        let error = self.connector.references.redactor().redact_error(error);
         match received.status.as_u16() {
             // A gateway in front of the API says that the API does not respond, unless it asks to wait.
             502..=504 if error.code != Code::RateLimited => CallFailure::Unavailable(error),

@@ -15,6 +15,7 @@ use super::api_client::ApiClient;
 use super::credentials::select_auth;
 use super::poll::Poller;
 use super::request_builder::{self, build_request, operation_label};
+use super::resolved_source::ResolvedSource;
 use super::result::build_result;
 use super::{OpenApiConnector, run_blocking};
 use crate::clock::format_limit;
@@ -44,7 +45,8 @@ impl OpenApiConnector {
     ) -> Result<ToolResult, CallFailure> {
         // Collect everything the request needs. None of these steps contacts the API.
         let arguments = parse_arguments(call, operation).map_err(CallFailure::Inconclusive)?;
-        let resolved = self.resolve_source().map_err(CallFailure::Inconclusive)?;
+        let references = self.references.read().await;
+        let resolved = ResolvedSource::resolve(&self.source, &references).map_err(CallFailure::Inconclusive)?;
         let base_url = request_builder::base_url(&resolved, operation).map_err(CallFailure::Inconclusive)?;
         // Separator of multipart bodies; random, so that no argument can contain it.
         let boundary = format!("toolcrib-{:032x}", rand::random::<u128>());

@@ -85,7 +85,7 @@ impl<'a> DocumentLoader<'a> {
             DocumentLocation::Remote(url) if has_reference(&connector.source.kind) => placeholder_url(url)?,
             DocumentLocation::Remote(url) => strip_secrets(url.clone()),
         };
-        let redactor = connector.redactor.get(&connector.source.kind);
+        let redactor = connector.references.redactor();
         Ok(DocumentLoader { connector, resolved, main_url, redactor, trace, state: Mutex::default() })
     }
 

@@ -14,7 +14,7 @@ use url::{Host, Url};
 
 use super::send::display_origin;
 use super::url_policy::UrlPolicy;
-use crate::secret::resolve_kind;
+use crate::secret::ReferenceValues;
 use crate::templates::fill_openapi;
 
 /// Configuration of a source with all values filled in. Never stored.
@@ -56,15 +56,15 @@ pub(super) enum SourceCredentials {
 
 impl ResolvedSource {
     /// Fills templates and references of a source.
-    pub(super) fn resolve(source: &Source) -> Result<ResolvedSource> {
+    pub(super) fn resolve(source: &Source, references: &ReferenceValues) -> Result<ResolvedSource> {
         let SourceKind::OpenApi(openapi) = &source.kind else {
             return Err(Error::new(Code::Internal, format!("`{}` is not an OpenAPI source", source.id)));
         };
         // Templates first: a resolved value must never be parsed as a template.
         let mut openapi = fill_openapi(openapi)?;
         // Taken out, so that an unresolved credential does not fail the whole source.
-        let credentials = resolve_credentials(openapi.auth.take());
-        let openapi = resolve_references(openapi)?;
+        let credentials = resolve_credentials(openapi.auth.take(), references);
+        let openapi = resolve_references(openapi, references)?;
         let document = DocumentLocation::parse(&openapi.document)?;
         let base_url = openapi.base_url.as_deref().map(|text| parse_http_url(text, "base_url")).transpose()?;
         let mut headers = HeaderMap::new();
@@ -136,30 +136,30 @@ impl DocumentLocation {
 }
 
 /// Resolves the references of `auth`, per scheme.
-fn resolve_credentials(auth: Option<Auth>) -> SourceCredentials {
+fn resolve_credentials(auth: Option<Auth>, references: &ReferenceValues) -> SourceCredentials {
     match auth {
         None => SourceCredentials::NotConfigured,
         Some(Auth::Schemes(schemes)) => {
-            let each =
-                schemes.into_iter().map(|(name, auth)| (name, resolve_auth(auth).map_err(|error| error.message)));
-            SourceCredentials::ByScheme(each.collect())
+            let resolve = |auth| resolve_auth(auth, references).map_err(|error| error.message);
+            SourceCredentials::ByScheme(schemes.into_iter().map(|(name, auth)| (name, resolve(auth))).collect())
         }
         Some(auth @ (Auth::Bearer(_) | Auth::Basic { .. } | Auth::ApiKey { .. } | Auth::Oauth2 { .. })) => {
-            resolve_auth(auth)
+            resolve_auth(auth, references)
                 .map_or_else(|error| SourceCredentials::Unresolved(error.message), SourceCredentials::Always)
         }
     }
 }
 
 /// Resolves one credential by wrapping it in an otherwise empty configuration.
-fn resolve_auth(auth: Auth) -> Result<Auth> {
+fn resolve_auth(auth: Auth, references: &ReferenceValues) -> Result<Auth> {
     let openapi = OpenApiSource { auth: Some(auth), ..OpenApiSource::default() };
-    resolve_references(openapi)?.auth.ok_or_else(|| Error::new(Code::Internal, "internal error: `auth` was lost"))
+    let resolved = resolve_references(openapi, references)?;
+    resolved.auth.ok_or_else(|| Error::new(Code::Internal, "internal error: `auth` was lost"))
 }
 
 /// Resolves all references in the configuration.
-fn resolve_references(openapi: OpenApiSource) -> Result<OpenApiSource> {
-    match resolve_kind(&SourceKind::OpenApi(openapi))? {
+fn resolve_references(openapi: OpenApiSource, references: &ReferenceValues) -> Result<OpenApiSource> {
+    match references.resolve_kind(&SourceKind::OpenApi(openapi))? {
         SourceKind::OpenApi(openapi) => Ok(openapi),
         SourceKind::Stdio(_)
         | SourceKind::Http(_)
@@ -209,7 +209,7 @@ mod tests {
             };
             let id = SourceId::parse("shop").unwrap();
             let source = Source { id, kind: SourceKind::OpenApi(openapi), settings: SourceSettings::default() };
-            ResolvedSource::resolve(&source)
+            ResolvedSource::resolve(&source, &ReferenceValues::default())
                 .unwrap()
                 .check_credentials_allowed(&Url::parse(server).unwrap())
                 .map_err(|error| (error.code, error.message))

@@ -29,7 +29,8 @@ fn connector_with(openapi: OpenApiSource, settings: SourceSettings) -> OpenApiCo
     let document = if openapi.document.is_empty() { "/no/such/document".to_owned() } else { openapi.document.clone() };
     let kind = SourceKind::OpenApi(OpenApiSource { document, ..openapi });
     let source = Source { id: SourceId::parse("shop").unwrap(), kind, settings };
-    OpenApiConnector::new(source, Arc::default(), Clock::system(), Arc::default())
+    let references = SourceReferences::new(source.kind.clone(), Arc::default());
+    OpenApiConnector::new(source, Arc::default(), Clock::system(), Arc::new(references))
 }
 
 fn operation(method: &str, server: &str, path: &str) -> Operation {

@@ -13,7 +13,7 @@ use url::Url;
 use super::WorkflowConnector;
 use crate::connector::DocumentVersion;
 use crate::connector::openapi::{DocumentLocation, FetchedDocument, read_file, run_blocking};
-use crate::secret::resolve_kind;
+use crate::secret::ReferenceValues;
 
 /// Maximum size of the document, as for OpenAPI documents.
 const MAX_DOCUMENT_BYTES: usize = 64 * 1024 * 1024;
@@ -41,9 +41,9 @@ pub(super) struct LoadedDocument {
 
 impl WorkflowConnector {
     /// Reads the configured file.
-    pub(super) async fn read_workflow_file(&self) -> Result<WorkflowFile> {
+    pub(super) async fn read_workflow_file(&self, references: &ReferenceValues) -> Result<WorkflowFile> {
         let invalid = |message: &str| Error::new(Code::ConfigInvalid, message);
-        let SourceKind::Workflow(workflow) = resolve_kind(&self.source.kind)? else {
+        let SourceKind::Workflow(workflow) = references.resolve_kind(&self.source.kind)? else {
             return Err(Error::new(Code::Internal, format!("`{}` is not a workflow source", self.source.id)));
         };
         let DocumentLocation::File(path) = DocumentLocation::parse(&workflow.document)? else {
@@ -60,7 +60,7 @@ impl WorkflowConnector {
 
     /// Returns the current document, parsed again if the file has changed.
     pub(super) async fn load_document(&self) -> Result<Arc<LoadedDocument>> {
-        let file = self.read_workflow_file().await?;
+        let file = self.read_workflow_file(&self.references.read().await).await?;
         // Reading a file is cheap, parsing is not: compare the hash first.
         let loaded = self.loaded.lock().clone();
         match loaded.filter(|loaded| loaded.version == file.version && loaded.url == file.url) {

@@ -19,7 +19,7 @@ use url::Url;
 use super::document::file_url;
 use super::run::WorkflowRun;
 use crate::connector::openapi::DocumentLocation;
-use crate::secret::resolve;
+use crate::secret::{ReferenceValues, file_paths_in};
 
 /// Tool of a step. Its source is an OpenAPI source, so a workflow never calls a workflow through this path.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl WorkflowRun<'_> {
     pub(super) async fn find_target(&self, call: &OperationCall<'_>) -> Result<TargetTool> {
         // The step names its API.
         if let Some(description) = call.source {
-            let source = self.find_source(description)?;
+            let source = self.find_source(description).await?;
             let found = self.find_operation(&source, call.operation).await?;
             return found.ok_or_else(|| unknown_operation_error(&source.id, call.operation));
         }
@@ -51,7 +51,7 @@ impl WorkflowRun<'_> {
         let mut found = Vec::new();
         let mut missing = None;
         for description in descriptions.filter(|description| description.kind == SourceDescriptionKind::OpenApi) {
-            let source = match self.find_source(description) {
+            let source = match self.find_source(description).await {
                 Ok(source) => source,
                 Err(error) => {
                     missing = Some(error);
@@ -79,7 +79,7 @@ impl WorkflowRun<'_> {
     }
 
     /// Finds the source of a description by its name, or else by its document.
-    fn find_source(&self, description: &SourceDescription) -> Result<Arc<Source>> {
+    async fn find_source(&self, description: &SourceDescription) -> Result<Arc<Source>> {
         // By name: a description `shop` means the source `shop`, wherever its document is.
         let sources = self.tools.sources();
         let named = SourceId::from_name(&description.name).ok().and_then(|id| sources.get(&id));
@@ -88,8 +88,11 @@ impl WorkflowRun<'_> {
         }
         // By document: the description's URL is relative to the Arazzo file.
         let described_url = self.loaded.url.join(&description.url).ok();
+        let documents = sources.values().filter_map(|source| as_openapi(source)).map(|openapi| &openapi.document);
+        let paths = documents.flat_map(|document| file_paths_in(document)).collect();
+        let references = self.connector.references.files().read_all(&paths).await;
         let has_document = |source: &&Arc<Source>| {
-            let url = as_openapi(source).and_then(|openapi| document_url(&openapi.document));
+            let url = as_openapi(source).and_then(|openapi| document_url(&openapi.document, &references));
             url.is_some() && url == described_url
         };
         let mut matching = sources.values().filter(has_document);
@@ -139,8 +142,8 @@ fn as_openapi(source: &Source) -> Option<&OpenApiSource> {
 }
 
 /// URL of a configured document location, with references resolved.
-fn document_url(text: &str) -> Option<Url> {
-    match DocumentLocation::parse(&resolve(text).ok()?).ok()? {
+fn document_url(text: &str, references: &ReferenceValues) -> Option<Url> {
+    match DocumentLocation::parse(&references.resolve(text).ok()?).ok()? {
         DocumentLocation::File(path) => file_url(&path),
         DocumentLocation::Remote(url) => Some(url),
     }

@@ -15,6 +15,7 @@ use crate::connector::CallFailure;
 use crate::connector::Connector;
 use crate::connector::SourceRequest;
 use crate::connector::mcp::McpConnector;
+use crate::secret::SourceReferences;
 
 const RESOURCE_URI: &str = "note://one";
 
@@ -46,13 +47,14 @@ fn build_connector(command: &str, args: &[&str], settings: &str) -> (Arc<McpConn
     let config = Config::read(&config, "toolcrib.json", Path::new(".")).unwrap();
     let source = config.sources.into_iter().next().unwrap().source.unwrap();
     let source_events = SourceEvents::new(broadcast::channel(16).0);
+    let references = Arc::new(SourceReferences::new(source.kind.clone(), Arc::default()));
     (
         Arc::new(McpConnector::new(
             source,
             &crate::RegistryOptions::default(),
             Arc::default(),
             source_events,
-            Arc::default(),
+            references,
         )),
         home,
     )

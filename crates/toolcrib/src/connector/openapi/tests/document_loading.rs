@@ -13,7 +13,7 @@ fn source_at(document: &str) -> OpenApiSource {
 /// Loads the main document and those at the given relative URLs.
 async fn load_documents(openapi: OpenApiSource, urls: &[&str]) -> Result<Vec<String>> {
     let connector = connector(openapi);
-    let resolved = ResolvedSource::resolve(&connector.source)?;
+    let resolved = ResolvedSource::resolve(&connector.source, &connector.references.read().await)?;
     let documents = DocumentLoader::new(&connector, &resolved, None)?;
     let mut texts = vec![documents.load(documents.main_url()).await?];
     for url in urls {
@@ -22,20 +22,25 @@ async fn load_documents(openapi: OpenApiSource, urls: &[&str]) -> Result<Vec<Str
     Ok(texts)
 }
 
-async fn is_unchanged(openapi: OpenApiSource, known: &DocumentVersions) -> bool {
+async fn discover(connector: &OpenApiConnector, known_versions: Option<DocumentVersions>) -> Result<Discovered> {
     let discovery = Discovery {
         timeout: Duration::from_secs(10),
         era: None,
         keep_connection: false,
-        known_versions: Some(known.clone()),
+        known_versions,
+        references: Arc::new(connector.references.read().await),
         trace: None,
     };
-    connector(openapi).discover(discovery).await.is_ok_and(|offer| offer.unchanged)
+    connector.discover(discovery).await
+}
+
+async fn is_unchanged(openapi: OpenApiSource, known: &DocumentVersions) -> bool {
+    discover(&connector(openapi), Some(known.clone())).await.is_ok_and(|offer| offer.unchanged)
 }
 
 async fn document_versions(openapi: OpenApiSource, urls: &[&str]) -> DocumentVersions {
     let connector = connector(openapi);
-    let resolved = ResolvedSource::resolve(&connector.source).unwrap();
+    let resolved = ResolvedSource::resolve(&connector.source, &connector.references.read().await).unwrap();
     let documents = DocumentLoader::new(&connector, &resolved, None).unwrap();
     documents.load(documents.main_url()).await.unwrap();
     for url in urls {
@@ -183,14 +188,7 @@ async fn a_resolved_reference_in_a_url_is_only_sent_to_its_server() {
     .await;
     let reference = "${env:TOOLCRIB_NO_SUCH_VARIABLE:-t0ken-123}";
     let connector = connector(source_at(&format!("{}/v1/{reference}/api.json", server.url)));
-    let discovery = Discovery {
-        timeout: Duration::from_secs(10),
-        era: None,
-        keep_connection: false,
-        known_versions: None,
-        trace: None,
-    };
-    let offer = connector.discover(discovery).await.unwrap();
+    let offer = discover(&connector, None).await.unwrap();
     let expected = ["GET /v1/t0ken-123/api.json", "GET /v1/t0ken-123/gone.json", "GET /v1/common.json"];
     assert_eq!(server.request_lines(), expected);
     let stored = format!("{:?} {:?} {:?}", offer.tools, offer.skipped, offer.versions);
