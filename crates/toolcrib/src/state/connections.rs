@@ -152,7 +152,7 @@ mod tests {
 
     use serde_json::json;
     use tempfile::TempDir;
-    use toolcrib_core::config::Config;
+    use toolcrib_config::Config;
     use toolcrib_core::freshness::Freshness;
     use toolcrib_core::inventory::{Actor, Command};
 
