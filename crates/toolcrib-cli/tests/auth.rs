@@ -1,19 +1,17 @@
 //! Authentication of `toolcrib serve` with the real binary: tokens, the console login link, and rejected requests.
 
-#![expect(clippy::unwrap_used, reason = "test code")]
-
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
-use support::http::request;
-use support::test_server::{TestWorkspace, read_or_empty, wait_until};
+use toolcrib_testkit::programs;
+
+use crate::support::http::request;
+use crate::support::test_server::{TestWorkspace, read_or_empty, wait_until};
 
 fn test_workspace() -> TestWorkspace {
-    TestWorkspace::new(&json!({ "one": { "command": support::scripted_server() } }), &json!({}))
+    TestWorkspace::new(&json!({ "one": { "command": programs::scripted_server() } }), &json!({}))
 }
 
 fn run(workspace: &TestWorkspace, arguments: &[&str]) -> (i32, String, String) {

@@ -1,10 +1,6 @@
 //! The console in a real browser: live updates between two windows, layout and accessibility of every page, and escaping of
 //! text from sources. The browser scripts are in `fixtures/browser`.
 
-#![expect(clippy::unwrap_used, reason = "test code")]
-
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +9,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::test_server::{ServeProcess, TestWorkspace};
+use crate::support::test_server::{ServeProcess, TestWorkspace};
 
 /// Screenshots for the documentation: name of the picture and name of the file in `docs/images`.
 const DOCUMENTED_SCREENSHOTS: [(&str, &str); 4] = [

@@ -1,12 +1,11 @@
 //! `context`, and the provider formats of `tools` and `describe`, through the real binary.
 
-mod support;
-
 use std::fs;
 
 use serde_json::{Value, json};
-use support::test_project::{TestProject, field_values};
 use toolcrib_testkit::programs;
+
+use crate::support::test_project::{TestProject, field_values};
 
 const TOOLS: &str = r##"[
     {"name": "search_issues", "description": "Finds issues.", "inputSchema": {"type": "object", "required": ["q"], "properties": {

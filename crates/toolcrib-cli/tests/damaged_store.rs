@@ -1,9 +1,5 @@
 //! Commands, `serve` and `verify --accept-damage` with a damaged store, through the real binary.
 
-#![expect(clippy::unwrap_used, reason = "test code")]
-
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -11,9 +7,9 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::http::{call_tool, request};
-use support::test_project::execute_sql;
-use support::test_server::{ServeProcess, TestWorkspace, wait_until};
+use crate::support::http::{call_tool, request};
+use crate::support::test_project::execute_sql;
+use crate::support::test_server::{ServeProcess, TestWorkspace, wait_until};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 

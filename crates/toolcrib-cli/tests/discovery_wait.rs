@@ -1,15 +1,13 @@
 //! Sources that hang: how long commands wait for them, what they print, and what they report.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "test code")]
-
-mod support;
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::test_project::TestProject;
-use support::test_server::wait_until;
+
+use crate::support::test_project::TestProject;
+use crate::support::test_server::wait_until;
 
 /// Longer than any expected wait, and shorter than the discovery timeout of a hanging source.
 const TEST_DEADLINE: Duration = Duration::from_secs(40);
@@ -24,7 +22,7 @@ fn hanging_project() -> TestProject {
 }
 
 fn count_starts(project: &TestProject) -> usize {
-    support::count_starts(&project.path("project/starts"))
+    crate::support::count_starts(&project.path("project/starts"))
 }
 
 fn spawn_toolcrib(project: &TestProject, arguments: &[&str]) -> Child {

@@ -1,6 +1,5 @@
 //! SIGKILL at any moment of a refresh: no acknowledged write is lost, and a tool list is old or new, never partial.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "test code")]
 
 use std::collections::BTreeSet;
 use std::path::Path;

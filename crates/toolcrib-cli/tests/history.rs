@@ -1,11 +1,8 @@
 //! `history`, `diff`, `lock` and `describe --at`, through the real binary and a server whose tool list changes.
 
-#![expect(clippy::unwrap_used, reason = "test code")]
-
-mod support;
-
 use serde_json::{Value, json};
-use support::test_project::{TestProject, field_values};
+
+use crate::support::test_project::{TestProject, field_values};
 
 fn tool(name: &str, description: &str, schema: Value) -> Value {
     json!({"name": name, "description": description, "inputSchema": schema})

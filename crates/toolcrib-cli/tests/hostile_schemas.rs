@@ -1,8 +1,5 @@
 //! Tools whose small schema expands to 2^40 paths stay listed and callable and do not affect other tools.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "test code")]
-
-mod support;
 
 use std::io::Write;
 use std::process::Stdio;
@@ -11,9 +8,9 @@ use std::thread;
 use serde_json::{Map, Value, json};
 use toolcrib_testkit::programs;
 
-use support::http::{call_tool, request};
-use support::test_server::{TestWorkspace, read_or_empty};
-use support::upstream::Upstream;
+use crate::support::http::{call_tool, request};
+use crate::support::test_server::{TestWorkspace, read_or_empty};
+use crate::support::upstream::Upstream;
 
 const KEYWORDS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 const NOTE: &str = "arguments are not validated: the schema expands to more than 10000 paths";

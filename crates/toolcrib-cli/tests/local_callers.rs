@@ -2,10 +2,7 @@
 //! with servers that Toolcrib itself started. Starting a process of another user requires root; without it these tests
 //! report that they are skipped.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "test code")]
 #![expect(clippy::print_stderr, reason = "skipped tests are reported on stderr")]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,8 +13,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use support::http::{RawHttpResponse, call_tool, request};
-use support::test_server::{ServeProcess, TestWorkspace, read_or_empty, wait_until};
+
+use crate::support::http::{RawHttpResponse, call_tool, request};
+use crate::support::test_server::{ServeProcess, TestWorkspace, read_or_empty, wait_until};
 
 const OWNER_UID: u32 = 65_534;
 const OTHER_UID: u32 = 65_533;

@@ -1,9 +1,8 @@
 //! Commands that manage sources, through the real binary.
 
-mod support;
-
 use serde_json::{Value, json};
-use support::{Toolcrib, count_starts, scripted_server};
+
+use crate::support::{CliOutput, Toolcrib, count_starts, scripted_server};
 
 /// A configuration with one source that counts its starts, and the path of the counter.
 fn config_with_start_counter(toolcrib: &Toolcrib, more: &str) -> (String, std::path::PathBuf) {
@@ -12,7 +11,7 @@ fn config_with_start_counter(toolcrib: &Toolcrib, more: &str) -> (String, std::p
     (format!("sources:\n  one: {{ command: {:?}, args: {args} }}\n", scripted_server()), count)
 }
 
-fn add_scripted_source(toolcrib: &Toolcrib, name: &str, flags: &[&str]) -> support::CliOutput {
+fn add_scripted_source(toolcrib: &Toolcrib, name: &str, flags: &[&str]) -> CliOutput {
     let server = scripted_server();
     toolcrib.run(&[&["add", name, "--", &server], flags].concat())
 }

@@ -1,17 +1,13 @@
 //! Monitoring of `toolcrib serve`: health, readiness, metrics and request ids.
 
-#![expect(clippy::unwrap_used, reason = "test code")]
-
-mod support;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
 use toolcrib_testkit::programs;
 
-use support::http::{RawHttpResponse, call_tool, request};
-use support::test_server::{TestWorkspace, wait_until};
+use crate::support::http::{RawHttpResponse, call_tool, request};
+use crate::support::test_server::{TestWorkspace, wait_until};
 
 #[test]
 fn a_response_has_the_id_of_its_request() {

@@ -1,15 +1,13 @@
 //! Commands and `serve` with a store written by a newer or an older version, through the real binary.
 
-mod support;
-
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::http::{call_tool, request};
-use support::test_project::{TestProject, execute_sql};
-use support::test_server::{TestWorkspace, wait_until};
+use crate::support::http::{call_tool, request};
+use crate::support::test_project::{TestProject, execute_sql};
+use crate::support::test_server::{TestWorkspace, wait_until};
 
 /// Appends a critical record of an unknown type, as a newer version would.
 const INSERT_UNKNOWN_EVENT: &str = r#"INSERT INTO journal (seq, at, actor, body, critical, since)

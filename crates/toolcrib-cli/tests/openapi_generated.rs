@@ -2,10 +2,6 @@
 //! the arguments from the schemas that agents see, openapi-core validates the requests. The scripts are in
 //! `fixtures/generated`; the expectations are here.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
-
-mod support;
-
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,8 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::test_server::{TEST_TIMEOUT, TestWorkspace, read_or_empty};
 use toolcrib_testkit::programs::{self, Program};
+
+use crate::support::test_server::{TEST_TIMEOUT, TestWorkspace, read_or_empty};
 
 /// Timeout for all calls together, which take a minute on two busy cores.
 const CALLS_TIMEOUT: Duration = Duration::from_secs(400);

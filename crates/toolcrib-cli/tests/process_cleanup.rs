@@ -1,17 +1,15 @@
 //! However Toolcrib ends, no process of a server survives it: children, grandchildren, or processes that left the process
 //! group.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "test code")]
-
-mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
-use support::test_server::{read_or_empty, wait_until};
 use tempfile::TempDir;
 use toolcrib_testkit::programs;
+
+use crate::support::test_server::{read_or_empty, wait_until};
 
 /// A directory with a server that starts child processes which try to escape.
 struct ProcessTreeFixture(TempDir);

@@ -1,14 +1,13 @@
 //! Commands that read, and the demo: the real binary with scripted servers.
 
-mod support;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use support::test_project::{TestProject, field_values};
 use toolcrib_testkit::programs;
+
+use crate::support::test_project::{TestProject, field_values};
 
 const ODD_TOOLS: &str = r##"[
     {"name": "odd.tool", "title": "An \u001b[31modd\u001b[0m one", "description": "Does odd\u200b things.",

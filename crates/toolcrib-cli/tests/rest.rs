@@ -1,14 +1,12 @@
 //! REST of a running `toolcrib serve`: the same JSON as the commands, and conformance with its OpenAPI document.
 
-mod support;
-
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::http::request;
-use support::test_server::{ServeProcess, TestWorkspace};
+use crate::support::http::request;
+use crate::support::test_server::{ServeProcess, TestWorkspace};
 
 impl ServeProcess {
     fn get_json(&self, path: &str) -> Value {

@@ -1,9 +1,8 @@
 //! `search` and `eval`, through the real binary.
 
-mod support;
-
 use serde_json::{Value, json};
-use support::test_project::{TestProject, field_values};
+
+use crate::support::test_project::{TestProject, field_values};
 
 const MAIL_TOOLS: &str = r#"[
     {"name": "send_email", "description": "Send an email to one or more people. It is sent at once.",

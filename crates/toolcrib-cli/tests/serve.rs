@@ -1,9 +1,5 @@
 //! `toolcrib serve` through the real binary: rejected requests, reload of the configuration, shutdown, and warm-up.
 
-#![expect(clippy::unwrap_used, reason = "test code")]
-
-mod support;
-
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -13,8 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::http::{MCP_HEADERS, RawHttpResponse, call_tool, mcp_request, request};
-use support::test_server::{ServeProcess, TestWorkspace, read_or_empty, wait_until};
+use crate::support::http::{MCP_HEADERS, RawHttpResponse, call_tool, mcp_request, request};
+use crate::support::test_server::{ServeProcess, TestWorkspace, read_or_empty, wait_until};
 
 fn one_source() -> Value {
     json!({ "one": { "command": programs::scripted_server() } })

@@ -1,10 +1,6 @@
 //! Export of traces to an OpenTelemetry collector: the exported spans, and that an unreachable collector does not affect
 //! commands.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
-
-mod support;
-
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,9 +11,9 @@ use prost::Message;
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::http::{call_tool, request};
-use support::test_server::{TestWorkspace, read_or_empty, wait_until};
-use support::upstream::Upstream;
+use crate::support::http::{call_tool, request};
+use crate::support::test_server::{TestWorkspace, read_or_empty, wait_until};
+use crate::support::upstream::Upstream;
 
 const TRACE_ID: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN_ID: &str = "b7ad6b7169203331";

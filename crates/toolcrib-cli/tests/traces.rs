@@ -1,17 +1,13 @@
 //! Trace propagation: W3C trace context from clients to upstream servers, and trace ids in the log.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
-
-mod support;
-
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
-use support::http::{call_tool, call_tool_with_headers, request};
-use support::test_server::{TestWorkspace, read_or_empty, wait_until};
-use support::upstream::Upstream;
+use crate::support::http::{call_tool, call_tool_with_headers, request};
+use crate::support::test_server::{TestWorkspace, read_or_empty, wait_until};
+use crate::support::upstream::Upstream;
 
 const TRACE_ID: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN_ID: &str = "b7ad6b7169203331";

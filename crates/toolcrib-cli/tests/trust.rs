@@ -1,9 +1,8 @@
 //! A project file has no effect before it is trusted, and needs trust again when it would do more.
 
-mod support;
-
 use serde_json::{Value, json};
-use support::{Toolcrib, count_starts, scripted_server};
+
+use crate::support::{Toolcrib, count_starts, scripted_server};
 
 const USER_CONFIG: &str = "~/.config/toolcrib/toolcrib.yaml";
 

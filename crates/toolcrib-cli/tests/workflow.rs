@@ -1,13 +1,11 @@
 //! Workflows over the API that `toolcrib demo --api` serves, through the real binary.
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "test code")]
-
-mod support;
 
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use support::test_server::TestWorkspace;
+
+use crate::support::test_server::TestWorkspace;
 
 const WORKFLOW_DOCUMENT: &str = include_str!("../../../fixtures/shop.arazzo.yaml");
 

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toolcrib_testkit::programs;
 
-use crate::examples::{ConsoleCommand, ExampleContent, Language};
-use crate::output::find_mismatch;
+use super::examples::{ConsoleCommand, ExampleContent, Language};
+use super::output::find_mismatch;
 
 /// Far more than any example takes on a busy machine; a command that hangs must end the test.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);

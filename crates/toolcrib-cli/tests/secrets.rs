@@ -2,13 +2,8 @@
 //! disclosed in any encoding. The servers of this test repeat their secrets in errors, on stderr, in their descriptions and
 //! when they crash.
 
-#![expect(clippy::unwrap_used, reason = "test code")]
-
 mod canaries;
 mod operations;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +14,8 @@ use toolcrib_testkit::programs;
 
 use canaries::{Canaries, Canary, canary_core, canary_sources, find_canaries};
 use operations::{CollectedOutputs, RepeatingServer, SecretsRun, find_python, list_files, read_store};
-use support::test_server::TestWorkspace;
+
+use crate::support::test_server::TestWorkspace;
 
 const LOG_LEVELS: [&[&str]; 3] = [&[], &["-v"], &["-vvv"]];
 

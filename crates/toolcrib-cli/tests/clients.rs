@@ -1,6 +1,5 @@
 //! Toolcrib with real MCP clients: the official SDKs, the Inspector, and many agents at once, over HTTP and stdio.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 mod official;
 
@@ -10,6 +9,3 @@ mod agents;
 mod bridge;
 
 mod guide;
-
-#[path = "../support/mod.rs"]
-mod support;

@@ -4,8 +4,6 @@
 //! Each document is one test with a directory of its own. Its examples run from top to bottom and build on each other,
 //! like those of a reader who follows the page.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 mod examples;
 mod output;
 mod sandbox;

@@ -1,9 +1,5 @@
 //! Runs the real binary in isolation: a temporary home and project directory, and no environment variable but `PATH`.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
-#![allow(dead_code, reason = "each test crate uses only a part of this module")]
-#![allow(clippy::allow_attributes, reason = "`expect` would fail in a test crate that uses everything")]
-
 pub(crate) mod http;
 pub(crate) mod test_project;
 pub(crate) mod test_server;

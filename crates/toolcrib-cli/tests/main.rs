@@ -1,0 +1,32 @@
+//! Tests of the command `toolcrib` through the real binary. All files are modules of one test binary, because each binary
+//! links the whole library again.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+mod auth;
+mod clients;
+mod console;
+mod context;
+mod damaged_store;
+mod discovery_wait;
+mod documentation;
+mod durability;
+mod history;
+mod hostile_schemas;
+mod local_callers;
+mod manage_sources;
+mod monitoring;
+mod newer_store;
+mod openapi_generated;
+mod process_cleanup;
+mod read_commands;
+mod rest;
+mod search;
+mod secrets;
+mod serve;
+mod telemetry;
+mod traces;
+mod trust;
+mod workflow;
