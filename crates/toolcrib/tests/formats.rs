@@ -1,7 +1,5 @@
 //! Renders every recorded tool of real servers in every provider's format, and checks that provider's rules.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
-
 use std::sync::Arc;
 
 use serde_json::value::RawValue;

@@ -1,6 +1,5 @@
 //! The guard from outside: what it passes on, what it reports, and that no process survives it.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "code shared by tests")]
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,7 +1,5 @@
 //! Search over recorded tool lists of real servers.
 
-#![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
-
 use serde_json::json;
 use toolcrib::catalog::search::Query;
 use toolcrib::catalog::search::eval::{LabelledSet, NamedText};

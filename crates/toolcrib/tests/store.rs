@@ -1,7 +1,5 @@
 //! The contract of [`Store`]. Each property is one function, run against every implementation.
 
-#![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,7 +13,7 @@ use toolcrib_mcp::{
     ClientLimits, ClientOptions, ConnectTarget, ConnectionEvent, Era, LegacyVersion, McpClient, WireError,
 };
 
-use crate::support::{
+use super::support::{
     HttpReply, ScriptedHttpServer, call_tool, client_options, parse, progress_channel, request_options, sse_event,
     to_raw,
 };

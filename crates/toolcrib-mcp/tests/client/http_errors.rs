@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::net::TcpSocket;
 use toolcrib_mcp::{ClientLimits, ClientOptions, ConnectTarget, McpClient, WireError};
 
-use crate::support::{HttpReply, ScriptedHttpServer, call_tool, client_options, sse_event};
+use super::support::{HttpReply, ScriptedHttpServer, call_tool, client_options, sse_event};
 
 #[tokio::test]
 async fn a_missing_token_is_reported_without_a_second_probe() {

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 use toolcrib_mcp::{ClientOptions, ConnectionEvent, Era, McpClient, Relay, WireError};
 
-use crate::support::{
+use super::support::{
     HttpReply, RecordedRequest, ScriptedHttpServer, StdioServer, call_tool, client_options, parse, request_options,
     sse_event, to_raw,
 };

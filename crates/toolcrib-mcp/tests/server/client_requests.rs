@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use toolcrib_mcp::server::{McpEndpoint, ServerOptions};
 
-use crate::support::{LATEST_LEGACY, TestSession, call_tool, send_modern, test_endpoint};
+use super::support::{LATEST_LEGACY, TestSession, call_tool, send_modern, test_endpoint};
 
 #[tokio::test]
 async fn a_legacy_client_is_asked_on_the_stream_of_its_request() {
@@ -49,7 +49,7 @@ async fn an_unanswered_question_is_cancelled_on_the_client() {
 }
 
 /// Returns the keys of an `input_required` result and its request state.
-async fn read_input_required(response: crate::support::TestResponse) -> (Vec<String>, Value) {
+async fn read_input_required(response: super::support::TestResponse) -> (Vec<String>, Value) {
     assert_eq!(response.status, StatusCode::OK);
     let result = response.read_json().await["result"].take();
     assert_eq!(result["resultType"], "input_required", "{result}");
@@ -65,7 +65,7 @@ async fn resume_call(
     tool: &str,
     state: &Value,
     responses: Value,
-) -> crate::support::TestResponse {
+) -> super::support::TestResponse {
     let params = json!({ "name": tool, "arguments": {}, "requestState": state, "inputResponses": responses });
     send_modern(endpoint, 2, "tools/call", params).await
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::json;
 use toolcrib_mcp::server::{ChangeNotification, ServerOptions};
 
-use crate::support::{LATEST_LEGACY, MODERN, TestSession, call_tool, send_modern, send_modern_with, test_endpoint};
+use super::support::{LATEST_LEGACY, MODERN, TestSession, call_tool, send_modern, send_modern_with, test_endpoint};
 
 #[tokio::test]
 async fn a_stateless_request_gets_a_complete_result() {

@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use toolcrib_mcp::server::{McpEndpoint, ServerOptions};
 
-use crate::support::{LATEST_LEGACY, MODERN, TestSession, send_http, test_endpoint};
+use super::support::{LATEST_LEGACY, MODERN, TestSession, send_http, test_endpoint};
 
 const ACCEPT_BOTH: (&str, &str) = ("accept", "application/json, text/event-stream");
 const JSON_CONTENT: (&str, &str) = ("content-type", "application/json");

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use toolcrib_mcp::server::{ChangeNotification, ServerOptions};
 
-use crate::support::{
+use super::support::{
     LATEST_LEGACY, MODERN, TestSession, call_message, call_tool, send_initialize, send_initialize_accepting,
     send_modern, test_endpoint,
 };

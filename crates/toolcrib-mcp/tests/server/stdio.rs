@@ -10,7 +10,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolcrib_mcp::server::{ChangeNotification, ServerOptions, serve_stream};
 
-use crate::support::{LATEST_LEGACY, MODERN, ServiceState, TestService, call_message};
+use super::support::{LATEST_LEGACY, MODERN, ServiceState, TestService, call_message};
 
 /// The client's end of a byte stream that is being served.
 struct StdioClient {

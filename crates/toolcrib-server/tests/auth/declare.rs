@@ -7,7 +7,7 @@ use toolcrib::core::access::Role;
 use toolcrib::core::inventory::Actor;
 use toolcrib::testkit::config_with_sources;
 
-use crate::support::{AuthTestServer, bearer_header, build_configured_server, open_registry};
+use super::support::{AuthTestServer, bearer_header, build_configured_server, open_registry};
 
 fn program_source(name: &str) -> Value {
     json!({ "name": name, "command": "/nonexistent/program" })

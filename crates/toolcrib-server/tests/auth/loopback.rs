@@ -11,7 +11,7 @@ use toolcrib::core::access::Role;
 use toolcrib::core::inventory::Actor;
 use toolcrib::registry::RegistryNotice;
 
-use crate::support::{AuthTestServer, TEST_TIMEOUT, bearer_header};
+use super::support::{AuthTestServer, TEST_TIMEOUT, bearer_header};
 
 #[tokio::test]
 async fn local_clients_read_and_call_without_a_token_but_change_only_with_one() {

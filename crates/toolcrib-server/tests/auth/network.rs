@@ -5,7 +5,7 @@ use tokio::io::AsyncReadExt;
 use toolcrib::core::inventory::Actor;
 use toolcrib::{Code, Refresh};
 
-use crate::support::{AuthTestServer, TEST_TIMEOUT, bearer_header, build_server, open_registry};
+use super::support::{AuthTestServer, TEST_TIMEOUT, bearer_header, build_server, open_registry};
 
 #[tokio::test]
 async fn a_server_on_the_network_needs_a_valid_token_to_start() {

@@ -8,7 +8,7 @@ use toolcrib::registry::{EnableTarget, EnabledState};
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Refresh, Registry, RegistryOptions, SourceId};
 
-use crate::support::{AuthTestServer, bearer_header};
+use super::support::{AuthTestServer, bearer_header};
 
 /// Starts a server with three sources: one with many tools, one that fails and one that is disabled.
 async fn start_with_three_sources() -> AuthTestServer {

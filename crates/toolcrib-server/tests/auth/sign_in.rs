@@ -6,7 +6,7 @@ use serde_json::json;
 use toolcrib::core::access::Role;
 use toolcrib::core::inventory::Actor;
 
-use crate::support::{AuthTestServer, bearer_header, cookie_header};
+use super::support::{AuthTestServer, bearer_header, cookie_header};
 
 #[tokio::test]
 async fn a_login_link_works_once() {

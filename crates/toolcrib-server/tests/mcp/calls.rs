@@ -10,7 +10,7 @@ use toolcrib_mcp::{RequestOptions, WireError};
 use toolcrib_server::McpService;
 use toolcrib_testkit::programs;
 
-use crate::support::{McpFixture, TEST_TIMEOUT, connect_client, start, start_configured, text_tool};
+use super::support::{McpFixture, TEST_TIMEOUT, connect_client, start, start_configured, text_tool};
 
 async fn start_shop() -> McpFixture {
     let shop =

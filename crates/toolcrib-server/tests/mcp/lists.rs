@@ -8,7 +8,7 @@ use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Refresh, SourceId};
 use toolcrib_mcp::Era;
 
-use crate::support::{
+use super::support::{
     connect_client, open_with_processes, process_source, send_request, start, start_exposed, text_tool,
     wait_for_tools_changed,
 };

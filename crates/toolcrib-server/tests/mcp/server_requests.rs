@@ -12,7 +12,7 @@ use toolcrib_mcp::server::Service;
 use toolcrib_mcp::{ClientOptions, ConnectionEvent, Era, McpClient};
 use toolcrib_server::{Bridge, McpService};
 
-use crate::support::{HttpTestServer, connect_client, open_with_processes, process_source, result_text, send_request};
+use super::support::{HttpTestServer, connect_client, open_with_processes, process_source, result_text, send_request};
 
 const SERVER_FLAGS: [&str; 2] = ["--with", "elicit,announce,meta,hang"];
 const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
@@ -193,6 +193,6 @@ async fn an_unanswered_elicitation_does_not_block_other_calls() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(crate::support::TEST_TIMEOUT, asked_again).await.unwrap();
+    tokio::time::timeout(super::support::TEST_TIMEOUT, asked_again).await.unwrap();
     registry.close().await;
 }

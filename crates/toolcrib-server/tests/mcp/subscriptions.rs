@@ -13,7 +13,7 @@ use toolcrib::{Refresh, SourceId};
 use toolcrib_mcp::{ClientOptions, ConnectTarget, ConnectionEvent, Era, McpClient};
 use toolcrib_server::{Bridge, McpService};
 
-use crate::support::{HttpTestServer, TEST_TIMEOUT, connect_client, open_with_processes, process_source, send_request};
+use super::support::{HttpTestServer, TEST_TIMEOUT, connect_client, open_with_processes, process_source, send_request};
 
 const NOTE_URI: &str = "toolcrib://s/note://one";
 const SUBSCRIBE: &str = "resources/subscribe";

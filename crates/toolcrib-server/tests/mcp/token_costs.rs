@@ -9,7 +9,7 @@ use toolcrib::config::ExposeMode;
 use toolcrib::testkit::ScriptedSource;
 use toolcrib_testkit::programs;
 
-use crate::support::{McpFixture, start};
+use super::support::{McpFixture, start};
 
 async fn start_with_recordings() -> Option<McpFixture> {
     let mut sources = Vec::new();
@@ -36,7 +36,7 @@ async fn meta_tools_summary_and_searches_stay_within_their_token_budgets() {
     let meta_tools = tokens::count(&list["tools"].to_string());
     assert!(meta_tools <= 450, "the meta tools are {meta_tools} tokens");
 
-    let (client, _server) = crate::support::connect_client(&fixture.service, |_| {}).await;
+    let (client, _server) = super::support::connect_client(&fixture.service, |_| {}).await;
     let summary = tokens::count(client.server().instructions.as_deref().unwrap());
     assert!(summary <= 500, "the summary is {summary} tokens");
 

@@ -6,7 +6,7 @@ use toolcrib::config::Config;
 use toolcrib::registry::RegistryNotice;
 use toolcrib::testkit::{ScriptedReply, ScriptedSource};
 
-use crate::support::{RestTestServer, TEST_TIMEOUT, start_discovered, start_with, wait_until};
+use super::support::{RestTestServer, TEST_TIMEOUT, start_discovered, start_with, wait_until};
 
 fn order_tool() -> Value {
     let schema = json!({ "type": "object", "properties": { "what": { "type": "string" } }, "required": ["what"] });

@@ -5,7 +5,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use toolcrib::testkit::ScriptedSource;
 
-use crate::support::{RestTestServer, TEST_TIMEOUT, start_discovered};
+use super::support::{RestTestServer, TEST_TIMEOUT, start_discovered};
 
 /// Reads events from an open event stream.
 struct EventStreamReader(Lines<BufReader<TcpStream>>);

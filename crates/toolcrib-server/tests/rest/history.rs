@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolcrib::testkit::ScriptedSource;
 
-use crate::support::{RestTestServer, start_discovered, wait_until};
+use super::support::{RestTestServer, start_discovered, wait_until};
 
 fn order_tool(required: &[&str]) -> Value {
     let text = json!({ "type": "string" });

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolcrib::testkit::ScriptedSource;
 
-use crate::support::start_discovered;
+use super::support::start_discovered;
 
 #[tokio::test]
 async fn invalid_input_gets_an_error_envelope_with_the_right_status() {

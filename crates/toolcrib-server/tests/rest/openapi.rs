@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Principal, Registry, RegistryOptions};
 
-use crate::support::{RestTestServer, start_discovered};
+use super::support::{RestTestServer, start_discovered};
 
 const GOLDEN_PATH: &str = "tests/rest/openapi.json";
 

@@ -8,7 +8,7 @@ use toolcrib::core::Timestamp;
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Refresh, RegistryOptions};
 
-use crate::support::{start_discovered, start_undiscovered, start_with};
+use super::support::{start_discovered, start_undiscovered, start_with};
 
 #[tokio::test]
 async fn the_cached_source_list_is_never_stale() {

@@ -16,8 +16,8 @@ use toolcrib::store::{
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Code, Refresh, RegistryOptions, Source, SourceId};
 
+use super::support::{RestTestServer, start_with, wait_until};
 use crate::raw_http::finish_request;
-use crate::support::{RestTestServer, start_with, wait_until};
 
 const HEALTHY: u8 = 0;
 const FAILING: u8 = 1;

@@ -7,7 +7,7 @@ use toolcrib::config::Config;
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Refresh, RegistryOptions};
 
-use crate::support::{RestTestServer, start_discovered, start_undiscovered, start_with};
+use super::support::{RestTestServer, start_discovered, start_undiscovered, start_with};
 
 fn numbered_tools(count: usize) -> Vec<Value> {
     (0..count).map(|number| json!(format!("tool_{number:03}"))).collect()

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 use toolcrib::refresh::RefreshStatus;
 
-use crate::server::{LoopbackServer, reply};
-use crate::support::{OpenApiTestRegistry, pets_document};
+use super::server::{LoopbackServer, reply};
+use super::support::{OpenApiTestRegistry, pets_document};
 
 #[tokio::test]
 async fn an_unchanged_document_is_not_read_again_and_a_changed_one_is() {

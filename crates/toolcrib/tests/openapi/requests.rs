@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use toolcrib::call::CallDeadline;
 use toolcrib::{CallContext, Code};
 
-use crate::server::{self, LoopbackServer, ServerReply, reply};
-use crate::support::{OpenApiTestRegistry, pets_document};
+use super::server::{self, LoopbackServer, ServerReply, reply};
+use super::support::{OpenApiTestRegistry, pets_document};
 
 #[tokio::test]
 async fn operations_become_tools_and_calls_become_requests() {

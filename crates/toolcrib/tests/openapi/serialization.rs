@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value, json};
 use toolcrib_testkit::programs;
 
-use crate::server::{self, LoopbackServer, ReceivedRequest};
-use crate::support::OpenApiTestRegistry;
+use super::server::{self, LoopbackServer, ReceivedRequest};
+use super::support::OpenApiTestRegistry;
 
 #[tokio::test]
 async fn every_case_is_serialized_as_specified() {

@@ -8,7 +8,7 @@ use toolcrib::registry::ToolFilter;
 use toolcrib::store::MemoryStore;
 use toolcrib::{CallContext, CallOutput, Principal, Refresh, RefreshOutcome, Registry, RegistryOptions};
 
-use crate::server::LoopbackServer;
+use super::server::LoopbackServer;
 
 pub(crate) struct OpenApiTestRegistry {
     pub(crate) registry: Registry,

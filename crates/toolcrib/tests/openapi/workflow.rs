@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use toolcrib::core::Result;
 use toolcrib::{CallContext, CallOutput};
 
-use crate::server::LoopbackServer;
-use crate::support::OpenApiTestRegistry;
+use super::server::LoopbackServer;
+use super::support::OpenApiTestRegistry;
 
 /// Document of an API that lists products, takes orders and returns them.
 fn shop_document(server: &LoopbackServer) -> Value {

@@ -15,7 +15,7 @@ use toolcrib::testkit::progress_channel;
 use toolcrib::{CallContext, CallOutput, ClientId, Code, Registry};
 use toolcrib_testkit::programs;
 
-use crate::support::{SqliteRegistry, agent, open_scripted, output_text, read_lines, wait_until};
+use super::support::{SqliteRegistry, agent, open_scripted, output_text, read_lines, wait_until};
 
 const ASK_FLAGS: [&str; 4] = ["--with", "elicit,sample,meta,announce,hang", "--log-file", "{home}/log"];
 
@@ -224,6 +224,6 @@ async fn server_everything_asks_the_client_over_http() {
             "the server was not fetched",
         );
     };
-    let (_server, port) = crate::real_servers::start_http_server(program, |_| vec!["streamableHttp".to_owned()]).await;
+    let (_server, port) = super::real_servers::start_http_server(program, |_| vec!["streamableHttp".to_owned()]).await;
     check_everything(json!({"url": format!("http://127.0.0.1:{port}/mcp")})).await;
 }

@@ -9,7 +9,7 @@ use toolcrib::call::CallDeadline;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::{CallContext, Code, Refresh};
 
-use crate::support::{
+use super::support::{
     SqliteRegistry, agent, call, is_running, open_scripted, output_text, read_lines, refresh, scripted_source,
     wait_until,
 };

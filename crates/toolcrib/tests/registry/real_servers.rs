@@ -15,7 +15,7 @@ use toolcrib::core::inventory::{Actor, Command as InventoryCommand};
 use toolcrib::registry::{BreakerState, ConnectionState};
 use toolcrib_testkit::programs::{self, Program};
 
-use crate::support::{
+use super::support::{
     SqliteRegistry, agent, cached_tools, call, id, is_running, kill_process, list_tools, output_text, read_lines,
     wait_until, with_settings,
 };

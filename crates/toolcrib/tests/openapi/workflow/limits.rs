@@ -9,7 +9,7 @@ use toolcrib::testkit::progress_channel;
 use toolcrib::{CallContext, Code};
 
 use super::{buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with};
-use crate::server::{LoopbackServer, ServerReply, json_reply};
+use crate::openapi::server::{LoopbackServer, ServerReply, json_reply};
 
 async fn start_silent_orders() -> LoopbackServer {
     LoopbackServer::start(|request, _| match request.method.as_str() {

@@ -9,8 +9,8 @@ use toolcrib::{CallContext, Code, Principal};
 use super::{
     buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with, shop_document,
 };
-use crate::server::{LoopbackServer, json_reply};
-use crate::support::OpenApiTestRegistry;
+use crate::openapi::server::{LoopbackServer, json_reply};
+use crate::openapi::support::OpenApiTestRegistry;
 
 async fn start_shop_server() -> LoopbackServer {
     LoopbackServer::start(|request, _| match request.method.as_str() {

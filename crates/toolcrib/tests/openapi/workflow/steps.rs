@@ -8,7 +8,7 @@ use super::{
     buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with,
     structured_output,
 };
-use crate::server::{LoopbackServer, ReceivedRequest, ServerReply, json_reply, reply};
+use crate::openapi::server::{LoopbackServer, ReceivedRequest, ServerReply, json_reply, reply};
 
 fn order_created() -> ServerReply {
     json_reply(201, r#"{"id": 7}"#)

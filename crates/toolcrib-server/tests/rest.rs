@@ -1,9 +1,5 @@
 //! Tests the REST API over real HTTP: routes, invalid input, event streams, connections, and the OpenAPI document.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-#[path = "../common/raw_http.rs"]
-mod raw_http;
 mod support;
 
 mod calls;

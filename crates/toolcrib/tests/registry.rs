@@ -1,5 +1,4 @@
 //! Tests of the public `Registry`: discovery, calls, built-ins, faulty and real servers, other processes, store failures.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "what the tests share is a test too")]
 
 mod support;
 

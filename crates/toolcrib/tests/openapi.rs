@@ -1,7 +1,6 @@
 //! OpenAPI and workflow sources through the registry: documents are discovered, and calls send the described requests.
-#![expect(clippy::unwrap_used, reason = "code shared by tests")]
 
-#[path = "../../src/connector/openapi/tests/server.rs"]
+#[path = "../src/connector/openapi/tests/server.rs"]
 mod server;
 mod support;
 

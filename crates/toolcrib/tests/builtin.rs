@@ -1,6 +1,5 @@
 //! The built-in tools from outside: what they return, and what they reject.
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "code shared by tests")]
 
 mod bash;
 mod files;

@@ -1,0 +1,9 @@
+//! Tests of the server over real HTTP and MCP connections.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod raw_http;
+
+mod auth;
+mod mcp;
+mod rest;

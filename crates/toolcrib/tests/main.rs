@@ -1,0 +1,11 @@
+//! Tests of the library from outside.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "code shared by tests")]
+
+mod builtin;
+mod formats;
+mod guard;
+mod openapi;
+mod registry;
+mod search;
+mod store;
