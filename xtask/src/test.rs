@@ -84,7 +84,8 @@ fn run_tests(paths: &WorkspacePaths, filters: &[&str], report: &mut StepReport) 
         // Last, because these replace `toolcrib` in the target directory by one with the feature.
         let lints = [&["clippy"], &EMBEDDINGS_ARGS[..], &["--all-targets", "--", "-D", "warnings"]].concat();
         report.run_step("lints with embeddings", || run_visible(cargo(paths, &lints)));
-        let tests = [&["test"], &EMBEDDINGS_ARGS[..], &["--lib", "--test", "cli", "meaning"]].concat();
+        let tests =
+            [&["test"], &EMBEDDINGS_ARGS[..], &["--lib", "--test", "cli", "--", "meaning", "semantic_search"]].concat();
         report
             .run_step("tests with embeddings", || run_visible(with_test_env(cargo(paths, &tests), paths, &skip_file)));
     }
