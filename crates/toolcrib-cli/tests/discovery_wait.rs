@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::test_project::TestProject;
-use crate::support::test_server::wait_until;
+use crate::support::test_server::{send_signal, wait_until};
 
 /// Longer than any expected wait, and shorter than the discovery timeout of a hanging source.
 const TEST_DEADLINE: Duration = Duration::from_secs(40);
@@ -101,8 +101,7 @@ fn an_interrupt_prints_the_cached_tools() {
     let child = spawn_toolcrib(&project, &["tools", "--json"]);
     wait_until("the hanging source to be started", || count_starts(&project) == 1);
     // The command registers its wait before it starts the server, so SIGINT ends the wait.
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
+    send_signal("INT", child.id());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let response: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -6,11 +6,11 @@ use std::process::Stdio;
 use std::thread;
 
 use serde_json::{Map, Value, json};
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
 use toolcrib_testkit::programs;
 
 use crate::support::http::{call_tool, request};
 use crate::support::test_server::{TestWorkspace, read_or_empty};
-use crate::support::upstream::Upstream;
 
 const KEYWORDS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 const NOTE: &str = "arguments are not validated: the schema expands to more than 10000 paths";
@@ -27,7 +27,7 @@ fn definitions(prefix: &str, keyword: &str) -> Map<String, Value> {
 }
 
 /// A workspace with an MCP server and an API, each with a hostile tool per keyword, and a harmless server.
-fn hostile_workspace(api: &Upstream) -> TestWorkspace {
+fn hostile_workspace(api: &LoopbackServer) -> TestWorkspace {
     let tool = |keyword: &&str| {
         let properties = json!({ "x": { "$ref": "#/$defs/l0" } });
         let schema = json!({ "type": "object", "properties": properties, "$defs": definitions("#/$defs/", keyword) });
@@ -77,7 +77,7 @@ fn hostile_calls() -> Vec<(String, Value)> {
 
 #[test]
 fn hostile_schemas_neither_block_the_server_nor_exhaust_its_memory() {
-    let api = Upstream::responding_with(r#"{"done":true}"#);
+    let api = LoopbackServer::start(|_| HttpReply::json(200, r#"{"done":true}"#));
     let workspace = hostile_workspace(&api);
     let mut server = workspace.serve();
     let harmless = |server: &_| call_tool(server, "harmless__echo", &json!({ "text": "x" }), json!({}));
@@ -114,7 +114,7 @@ fn hostile_schemas_neither_block_the_server_nor_exhaust_its_memory() {
 
 #[test]
 fn hostile_schemas_block_neither_commands_nor_mcp_over_stdio() {
-    let api = Upstream::responding_with(r#"{"done":true}"#);
+    let api = LoopbackServer::start(|_| HttpReply::json(200, r#"{"done":true}"#));
     let workspace = hostile_workspace(&api);
     let run = |arguments: &[&str]| {
         let output = workspace.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();

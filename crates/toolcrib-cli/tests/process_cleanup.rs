@@ -2,14 +2,15 @@
 //! group.
 #![cfg(target_os = "linux")]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolcrib_testkit::observe::is_running;
 use toolcrib_testkit::programs;
 
-use crate::support::test_server::{read_or_empty, wait_until};
+use crate::support::test_server::{read_or_empty, send_signal, wait_until};
 
 /// A directory with a server that starts child processes which try to escape.
 struct ProcessTreeFixture(TempDir);
@@ -75,16 +76,6 @@ impl ProcessTreeFixture {
     }
 }
 
-fn is_running(pid: &str) -> bool {
-    let stat = read_or_empty(Path::new(&format!("/proc/{pid}/stat")));
-    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
-}
-
-fn send_signal(name: &str, child: &Child) {
-    let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
-}
-
 #[test]
 fn no_process_survives_sigkill_during_a_call() {
     let fixture = ProcessTreeFixture::new();
@@ -98,7 +89,7 @@ fn no_process_survives_sigkill_during_a_call() {
 fn no_process_survives_sigint_during_a_call() {
     let fixture = ProcessTreeFixture::new();
     let mut child = fixture.start_hanging_call();
-    send_signal("-INT", &child);
+    send_signal("INT", child.id());
     assert!(!child.wait().unwrap().success());
     fixture.assert_no_process_left();
 }
@@ -107,7 +98,7 @@ fn no_process_survives_sigint_during_a_call() {
 fn no_process_survives_sigterm_during_a_call() {
     let fixture = ProcessTreeFixture::new();
     let mut child = fixture.start_hanging_call();
-    send_signal("-TERM", &child);
+    send_signal("TERM", child.id());
     child.wait().unwrap();
     fixture.assert_no_process_left();
 }

@@ -7,10 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcrib_testkit::programs;
+use toolcrib_testkit::{observe, programs};
 
 use crate::support::http::{MCP_HEADERS, RawHttpResponse, call_tool, mcp_request, request};
-use crate::support::test_server::{ServeProcess, TestWorkspace, read_or_empty, wait_until};
+use crate::support::test_server::{ServeProcess, TestWorkspace, read_or_empty, send_signal, wait_until};
 
 fn one_source() -> Value {
     json!({ "one": { "command": programs::scripted_server() } })
@@ -262,8 +262,7 @@ fn a_blocked_process_ends_within_the_drain_timeout() {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // It binds its address before it reads the configuration, which blocks on the FIFO.
     wait_until("the server to start", || TcpStream::connect(address).is_ok());
-    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
+    send_signal("TERM", child.id());
     let mut ended = None;
     wait_until("the process to end", || {
         ended = child.try_wait().unwrap();
@@ -297,10 +296,7 @@ fn a_call_over_stdio_gets_a_response_at_shutdown() {
         }
         wait_until("the call to be in flight", || read_or_empty(&log).contains("tools/call"));
         match ending {
-            Ending::Signal => {
-                let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-                assert!(sent.success());
-            }
+            Ending::Signal => send_signal("TERM", child.id()),
             Ending::EndOfInput => drop(input),
         }
         let output = child.wait_with_output().unwrap();
@@ -339,13 +335,12 @@ fn no_process_survives_a_killed_guard_and_the_source_recovers() {
     let server = workspace.serve();
     let echo = || call_tool(&server, "one__echo", &json!({ "text": "well" }), json!({}))["content"][0]["text"].clone();
     let stat = |pid: &str| read_or_empty(&std::path::Path::new("/proc").join(pid).join("stat"));
-    let is_running =
-        |pid: &String| stat(pid).rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'));
+    let is_running = |pid: &String| observe::is_running(pid);
     let started = || -> Vec<String> {
         let lines = format!("{}{}", read_or_empty(&workspace.path("starts")), read_or_empty(&workspace.path("family")));
         lines.lines().filter_map(|line| Some(line.rsplit(' ').next()?.to_owned())).collect()
     };
-    for signals in [&["-KILL"][..], &["-STOP", "-KILL"]] {
+    for signals in [&["KILL"][..], &["STOP", "KILL"]] {
         // The server responds once all its child processes have written their ids to this file.
         std::fs::remove_file(workspace.path("family")).unwrap();
         wait_until("the source to work", || echo() == "well");
@@ -354,7 +349,7 @@ fn no_process_survives_a_killed_guard_and_the_source_recovers() {
         let running: Vec<String> = started().into_iter().filter(is_running).collect();
         assert_eq!(running.len(), 4, "a server, its child, its grandchild and an escapee");
         for signal in signals {
-            assert!(std::process::Command::new("kill").args([signal, guard.as_str()]).status().unwrap().success());
+            send_signal(signal, &guard);
         }
         wait_until("the processes of the killed guard to end", || !running.iter().any(is_running));
     }
@@ -374,7 +369,7 @@ fn workspace_with_warm(warm: &str) -> TestWorkspace {
 }
 
 fn count_starts(workspace: &TestWorkspace) -> usize {
-    read_or_empty(&workspace.path("starts")).lines().count()
+    crate::support::count_starts(&workspace.path("starts"))
 }
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;

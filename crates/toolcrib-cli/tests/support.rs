@@ -3,13 +3,13 @@
 pub(crate) mod http;
 pub(crate) mod test_project;
 pub(crate) mod test_server;
-pub(crate) mod upstream;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
+use toolcrib_testkit::observe::read_lines;
 use toolcrib_testkit::programs;
 
 /// A temporary home with a project in it, and further environment variables.
@@ -125,5 +125,5 @@ pub(crate) fn scripted_server() -> String {
 
 /// How often a scripted server with `--count-file` was started.
 pub(crate) fn count_starts(count_file: &Path) -> usize {
-    std::fs::read_to_string(count_file).map_or(0, |text| text.lines().count())
+    read_lines(count_file).len()
 }

@@ -9,11 +9,11 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
 use prost::Message;
 use serde_json::{Value, json};
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
 use toolcrib_testkit::programs;
 
 use crate::support::http::{call_tool, request};
 use crate::support::test_server::{TestWorkspace, read_or_empty, wait_until};
-use crate::support::upstream::Upstream;
 
 const TRACE_ID: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN_ID: &str = "b7ad6b7169203331";
@@ -27,12 +27,12 @@ fn test_workspace() -> TestWorkspace {
 }
 
 /// All requests that the collector received.
-fn export_requests(collector: &Upstream) -> Vec<ExportTraceServiceRequest> {
+fn export_requests(collector: &LoopbackServer) -> Vec<ExportTraceServiceRequest> {
     let bodies = collector.requests().into_iter().map(|requests| requests.body);
     bodies.map(|body| ExportTraceServiceRequest::decode(body.as_slice()).unwrap()).collect()
 }
 
-fn spans(collector: &Upstream) -> Vec<Span> {
+fn spans(collector: &LoopbackServer) -> Vec<Span> {
     let resources = export_requests(collector).into_iter().flat_map(|request| request.resource_spans);
     resources.flat_map(|resource| resource.scope_spans).flat_map(|scope| scope.spans).collect()
 }
@@ -69,7 +69,7 @@ fn run(workspace: &TestWorkspace, arguments: &[&str], variables: &[(&str, &str)]
 #[test]
 fn a_command_is_exported_as_one_trace() {
     let workspace = test_workspace();
-    let collector = Upstream::responding_with("");
+    let collector = LoopbackServer::start(|_| HttpReply::json(200, ""));
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str()),
         ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20cGs6c2s=,x-more=a%2Cb"),
@@ -79,7 +79,7 @@ fn a_command_is_exported_as_one_trace() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
     let requests = collector.requests();
-    assert_eq!(requests[0].line, "POST /v1/traces HTTP/1.1");
+    assert_eq!(requests[0].request_line(), "POST /v1/traces");
     assert_eq!(requests[0].header("authorization"), Some("Basic cGs6c2s="));
     assert_eq!(requests[0].header("x-more"), Some("a,b"));
     assert_eq!(requests[0].header("content-type"), Some("application/x-protobuf"));
@@ -133,13 +133,13 @@ fn a_command_is_exported_as_one_trace() {
 #[test]
 fn failures_are_exported_with_their_code() {
     let workspace = test_workspace();
-    let collector = Upstream::responding_with("");
+    let collector = LoopbackServer::start(|_| HttpReply::json(200, ""));
     let variables = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{}/elsewhere", collector.url))];
     let variables = [(variables[0].0, variables[0].1.as_str()), ("OTEL_SERVICE_NAME", "crib")];
     run(&workspace, &["refresh"], &variables);
     run(&workspace, &["refresh"], &variables);
     run(&workspace, &["call", "one__fail"], &variables);
-    assert_eq!(collector.requests()[0].line, "POST /elsewhere HTTP/1.1");
+    assert_eq!(collector.requests()[0].request_line(), "POST /elsewhere");
     let resource = attributes(&export_requests(&collector)[0].resource_spans[0].resource.as_ref().unwrap().attributes);
     assert_eq!(resource["service.name"], "crib");
 
@@ -163,7 +163,7 @@ fn failures_are_exported_with_their_code() {
 #[test]
 fn a_served_call_belongs_to_the_trace_of_its_client() {
     let workspace = test_workspace();
-    let collector = Upstream::responding_with("");
+    let collector = LoopbackServer::start(|_| HttpReply::json(200, ""));
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str())];
     let mut server = workspace.start_listening_with(&["serve", "--listen", "127.0.0.1:0"], &variables);
     let meta = json!({ "traceparent": format!("00-{TRACE_ID}-{SPAN_ID}-01") });
@@ -192,7 +192,7 @@ fn a_served_call_belongs_to_the_trace_of_its_client() {
 #[test]
 fn workflow_steps_are_child_spans() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
-    let collector = Upstream::responding_with("");
+    let collector = LoopbackServer::start(|_| HttpReply::json(200, ""));
     let shop = workspace.start_listening(&["demo", "--api"]);
     std::fs::write(workspace.path("shop.arazzo.yaml"), include_str!("../../../fixtures/shop.arazzo.yaml")).unwrap();
     let document = format!("{}/openapi.json", shop.url);
@@ -215,7 +215,7 @@ fn workflow_steps_are_child_spans() {
 
 #[test]
 fn an_unreachable_collector_does_not_affect_commands() {
-    let silent = Upstream::silent();
+    let silent = LoopbackServer::start(|_| HttpReply::never());
     for url in [silent.url.as_str(), "http://127.0.0.1:1"] {
         let workspace = test_workspace();
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url)];
@@ -241,7 +241,7 @@ fn an_unreachable_collector_does_not_affect_commands() {
 #[test]
 fn unsupported_export_settings_are_reported() {
     let workspace = test_workspace();
-    let collector = Upstream::responding_with("");
+    let collector = LoopbackServer::start(|_| HttpReply::json(200, ""));
     for (name, value) in [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "no address")] {
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str()), (name, value)];
         let output = run(&workspace, &["call", "one__echo", "text=hi"], &variables);

@@ -3,11 +3,11 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
 use toolcrib_testkit::programs;
 
 use crate::support::http::{call_tool, call_tool_with_headers, request};
 use crate::support::test_server::{TestWorkspace, read_or_empty, wait_until};
-use crate::support::upstream::Upstream;
 
 const TRACE_ID: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN_ID: &str = "b7ad6b7169203331";
@@ -26,7 +26,7 @@ fn assert_same_trace(traceparent: &str) {
 }
 
 /// A workspace with a stdio server that returns the `_meta` it received, and an API that records headers.
-fn test_workspace(api: &Upstream) -> TestWorkspace {
+fn test_workspace(api: &LoopbackServer) -> TestWorkspace {
     let document = json!({
         "openapi": "3.1.0",
         "info": { "title": "Pets", "version": "1" },
@@ -50,7 +50,7 @@ fn parse_meta(result: &Value) -> Value {
 
 #[test]
 fn a_trace_is_propagated_to_upstream_servers() {
-    let api = Upstream::responding_with("[]");
+    let api = LoopbackServer::start(|_| HttpReply::json(200, "[]"));
     let workspace = test_workspace(&api);
     let server = workspace.serve();
 
@@ -83,7 +83,9 @@ fn a_trace_is_propagated_to_upstream_servers() {
 
 #[test]
 fn a_discovery_belongs_to_the_trace_of_its_request() {
-    let api = Upstream::responding_with(r#"{"openapi":"3.1.0","info":{"title":"Pets","version":"1"},"paths":{}}"#);
+    let api = LoopbackServer::start(|_| {
+        HttpReply::json(200, r#"{"openapi":"3.1.0","info":{"title":"Pets","version":"1"},"paths":{}}"#)
+    });
     let sources = json!({ "pets": { "openapi": format!("{}/pets.json", api.url), "allow_private": true } });
     let workspace = TestWorkspace::new(&sources, &json!({}));
     let server = workspace.serve();
@@ -94,7 +96,7 @@ fn a_discovery_belongs_to_the_trace_of_its_request() {
 
 #[test]
 fn no_trace_is_propagated_without_an_incoming_one() {
-    let api = Upstream::responding_with("[]");
+    let api = LoopbackServer::start(|_| HttpReply::json(200, "[]"));
     let workspace = test_workspace(&api);
     let server = workspace.serve();
     let meta = parse_meta(&call_tool(&server, "one__meta", &json!({}), json!({})));
@@ -107,7 +109,7 @@ fn no_trace_is_propagated_without_an_incoming_one() {
 
 #[test]
 fn a_command_continues_the_trace_of_its_environment() {
-    let api = Upstream::responding_with("[]");
+    let api = LoopbackServer::start(|_| HttpReply::json(200, "[]"));
     let workspace = test_workspace(&api);
     let mut command = workspace.toolcrib(&["call", "shop__pets"]);
     let output = command.env("TRACEPARENT", traceparent()).stdin(Stdio::null()).output().unwrap();

@@ -4,3 +4,14 @@
 
 mod client;
 mod server;
+
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+fn to_raw(value: &Value) -> Box<RawValue> {
+    to_raw_value(value).unwrap()
+}
+
+fn parse(raw: &RawValue) -> Value {
+    serde_json::from_str(raw.get()).unwrap()
+}

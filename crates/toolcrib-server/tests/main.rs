@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod raw_http;
+mod test_server;
 
 mod auth;
 mod mcp;

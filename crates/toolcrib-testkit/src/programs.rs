@@ -13,7 +13,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Path of a program and its leading arguments.
 pub type Program = (PathBuf, Vec<String>);
@@ -188,6 +188,28 @@ pub fn rmcp_server() -> PathBuf {
 /// The `toolcrib` command.
 pub fn toolcrib_binary() -> PathBuf {
     built_binary("toolcrib")
+}
+
+/// Declaration of a source that starts the scripted server with these flags.
+pub fn scripted_source(flags: &[&str]) -> Value {
+    json!({ "command": scripted_server(), "args": flags })
+}
+
+/// Declaration of a source that starts a program with more arguments.
+pub fn program_source((program, arguments): &Program, more: &[&str]) -> Value {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    json!({ "command": program, "args": arguments })
+}
+
+/// Adds settings to the declaration of a source.
+///
+/// # Panics
+///
+/// If one of the two is not an object.
+#[expect(clippy::unwrap_used, reason = "fails the calling test")]
+pub fn with_settings(mut source: Value, settings: Value) -> Value {
+    source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+    source
 }
 
 /// Reports that a test is skipped and why; panics under `CI=true`.

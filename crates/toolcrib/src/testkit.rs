@@ -1,6 +1,9 @@
 //! A scripted source for tests: the test sets its tools, replies and failures, and reads how often it was used. It
 //! fulfils the contract of [`Connector`], so a registry treats it like a real one.
 //!
+//! It is here and not in `toolcrib-testkit`, because connectors are private to this crate. All other test helpers are
+//! there.
+//!
 //! ```
 //! use serde_json::json;
 //! use toolcrib::testkit::{ScriptedSource, config_with_sources};

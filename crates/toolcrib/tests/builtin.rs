@@ -8,8 +8,6 @@ mod race;
 mod tool_selection;
 mod url_fetch;
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +20,8 @@ use toolcrib::guard::GuardExe;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::BuiltinSource;
 use toolcrib_core::{Code, Error, Timestamp};
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
+use toolcrib_testkit::observe::{is_running, wait_until};
 
 #[tokio::test]
 async fn current_time_formats_the_time_of_the_context() {

@@ -6,14 +6,13 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use toolcrib::guard::{GuardExe, Launch, ServerProcess, clean_env};
 use toolcrib_core::Code;
-
-const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+use toolcrib_testkit::observe::{TEST_TIMEOUT, wait_until, wait_until_blocking};
 
 /// Starts a child, a grandchild, an orphan and processes in other sessions, all ignoring SIGTERM and SIGHUP. Each
 /// prints a line once it runs.
@@ -382,21 +381,9 @@ impl Drop for KillOnDrop {
 
 /// As [`wait_until_all_ended`], without blocking the runtime.
 async fn wait_until_all_ended_async(mark: &str) {
-    let deadline = Instant::now() + TEST_TIMEOUT;
-    while !marked_processes(mark).is_empty() {
-        assert!(Instant::now() < deadline, "still there: {:#?}", marked_processes(mark));
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    wait_until("all processes to end", || marked_processes(mark).is_empty()).await;
 }
 
 fn wait_until_all_ended(mark: &str) {
-    let deadline = Instant::now() + TEST_TIMEOUT;
-    loop {
-        let remaining = marked_processes(mark);
-        if remaining.is_empty() {
-            return;
-        }
-        assert!(Instant::now() < deadline, "still there: {remaining:#?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until_blocking("all processes to end", || marked_processes(mark).is_empty());
 }

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "code shared by tests")]
 
+mod support;
+
 mod builtin;
 mod formats;
 mod guard;

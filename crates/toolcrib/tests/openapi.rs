@@ -1,7 +1,5 @@
 //! OpenAPI and workflow sources through the registry: documents are discovered, and calls send the described requests.
 
-#[path = "../src/connector/openapi/tests/server.rs"]
-mod server;
 mod support;
 
 mod documents;

@@ -1,7 +1,5 @@
 //! Tests of the public `Registry`: discovery, calls, built-ins, faulty and real servers, other processes, store failures.
 
-mod support;
-
 mod bad_servers;
 mod breaker;
 mod builtins;

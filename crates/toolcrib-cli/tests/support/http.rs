@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
-pub(crate) use toolcrib_testkit::http_response::RawHttpResponse;
+pub(crate) use toolcrib_testkit::raw_http::RawHttpResponse;
+use toolcrib_testkit::raw_http::encode_request;
 
 use super::test_server::{ServeProcess, TEST_TIMEOUT};
 
@@ -17,13 +18,8 @@ pub(crate) fn request(url: &str, method: &str, path: &str, headers: &str, body: 
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-    let host = if headers.contains("Host:") { String::new() } else { format!("Host: {address}\r\n") };
-    let length = body.len();
-    let head =
-        format!("{method} {path} HTTP/1.1\r\n{host}{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n");
-    stream.write_all(head.as_bytes()).unwrap();
     // The server may reject the request and close before it has read the body.
-    let _ = stream.write_all(body.as_bytes());
+    let _ = stream.write_all(&encode_request(address, method, path, headers, body.as_bytes()));
     let mut response = Vec::new();
     // A reset connection may still have delivered a response.
     let _ = stream.read_to_end(&mut response);

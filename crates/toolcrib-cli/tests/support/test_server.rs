@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolcrib_testkit::programs::Program;
 
-/// Timeout of every wait; long enough for a busy machine.
-pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) use toolcrib_testkit::observe::{
+    TEST_TIMEOUT, read_or_empty, send_signal, wait_until_blocking as wait_until,
+};
+pub(crate) use toolcrib_testkit::programs::program_source;
 
 /// A temporary directory with `toolcrib.json` and a data directory.
 pub(crate) struct TestWorkspace(TempDir);
@@ -135,8 +135,7 @@ impl ServeProcess {
 
     /// Sends a signal by name (`TERM`, `HUP`).
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();
-        assert!(sent.success(), "{sent}");
+        send_signal(name, self.child.id());
     }
 
     /// Resident memory in kB.
@@ -179,25 +178,4 @@ fn read_addresses(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> 
         }
     });
     addresses
-}
-
-/// The configuration of a program as a source, with more arguments.
-pub(crate) fn program_source((program, arguments): &Program, more: &[&str]) -> Value {
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
-    json!({"command": program, "args": arguments})
-}
-
-/// Returns the content of a file, or an empty text without one.
-pub(crate) fn read_or_empty(path: &Path) -> String {
-    fs::read_to_string(path).unwrap_or_default()
-}
-
-/// Polls until the condition holds; panics after [`TEST_TIMEOUT`].
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + TEST_TIMEOUT;
-    while !condition() {
-        assert!(Instant::now() < deadline, "timed out waiting for {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
 }

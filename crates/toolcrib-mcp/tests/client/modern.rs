@@ -8,11 +8,10 @@ use std::sync::{
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use toolcrib_mcp::{ClientOptions, ConnectionEvent, Era, McpClient, Relay, WireError};
+use toolcrib_testkit::http_server::{HttpReply, ReceivedRequest};
 
-use super::support::{
-    HttpReply, RecordedRequest, ScriptedHttpServer, StdioServer, call_tool, client_options, parse, request_options,
-    sse_event, to_raw,
-};
+use super::support::{ScriptedHttpServer, StdioServer, call_tool, client_options, request_options, sse_event};
+use crate::{parse, to_raw};
 
 fn discover_result(capabilities: &Value) -> Value {
     json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities,
@@ -175,18 +174,18 @@ fn tool_with_header(name: &str, header: &str) -> Value {
     json!({ "name": name, "inputSchema": { "type": "object", "properties": properties } })
 }
 
-fn modern_reply(request: &RecordedRequest) -> HttpReply {
-    match request.method() {
-        "server/discover" => request.result(&discover_result(&json!({ "tools": { "listChanged": true } }))),
+fn modern_reply(request: &ReceivedRequest) -> HttpReply {
+    match request.rpc_method().as_str() {
+        "server/discover" => request.rpc_result(&discover_result(&json!({ "tools": { "listChanged": true } }))),
         "tools/list" => {
             let tools = [
                 tool_with_header("good", "Region"),
                 tool_with_header("bad", "not a token"),
                 json!({ "name": "plain" }),
             ];
-            request.result(&json!({ "tools": tools, "ttlMs": 9000, "cacheScope": "public" }))
+            request.rpc_result(&json!({ "tools": tools, "ttlMs": 9000, "cacheScope": "public" }))
         }
-        "tools/call" => request.result(&json!({ "resultType": "complete" })),
+        "tools/call" => request.rpc_result(&json!({ "resultType": "complete" })),
         "subscriptions/listen" => {
             let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
             HttpReply::events(sse_event(&changed)).then_keep_open()
@@ -197,7 +196,7 @@ fn modern_reply(request: &RecordedRequest) -> HttpReply {
 
 #[tokio::test]
 async fn over_http_headers_repeat_the_body() {
-    let server = ScriptedHttpServer::start(modern_reply).await;
+    let server = ScriptedHttpServer::start(modern_reply);
     let client = server.connect().await.unwrap();
     assert_eq!(client.era(), Era::Modern);
     let list = client.list_tools(std::time::Duration::from_secs(30)).await.unwrap();
@@ -206,7 +205,7 @@ async fn over_http_headers_repeat_the_body() {
     let (arguments, schema) =
         (to_raw(&json!({ "region": "zürich" })), to_raw(&tool_with_header("", "Region")["inputSchema"]));
     client.call_tool("good", &arguments, Some(&schema), None, &request_options(30)).await.unwrap();
-    let request = server.wait_for(|request| request.method() == "tools/call").await;
+    let request = server.wait_for(|request| request.rpc_method() == "tools/call").await;
     let header = |name| request.header(name).unwrap_or_default();
     assert_eq!(header("mcp-protocol-version"), "2026-07-28");
     assert_eq!(header("mcp-method"), "tools/call");
@@ -219,28 +218,27 @@ async fn over_http_headers_repeat_the_body() {
 
 #[tokio::test]
 async fn over_http_changes_arrive_by_subscription() {
-    let server = ScriptedHttpServer::start(modern_reply).await;
+    let server = ScriptedHttpServer::start(modern_reply);
     let client = server.connect().await.unwrap();
     let mut events = client.events();
-    server.wait_for(|request| request.method() == "subscriptions/listen").await;
+    server.wait_for(|request| request.rpc_method() == "subscriptions/listen").await;
     assert!(matches!(events.recv().await, Ok(ConnectionEvent::ToolsChanged)));
 }
 
 #[tokio::test]
 async fn method_not_found_is_not_a_lost_session() {
-    let server = ScriptedHttpServer::start(|request| match request.method() {
+    let server = ScriptedHttpServer::start(|request| match request.rpc_method().as_str() {
         "server/discover" | "initialize" => {
             let result = discover_result(&json!({}));
             let mut result = result.as_object().unwrap().clone();
             result.insert("protocolVersion".to_owned(), "2026-07-28".into());
-            request.result(&result.into()).with_header("mcp-session-id", "never mind")
+            request.rpc_result(&result.into()).with_header("mcp-session-id", "never mind")
         }
         _ => {
             let error = json!({ "code": -32601, "message": "unknown" });
-            HttpReply::json(404, &json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error }))
+            HttpReply::json(404, json!({ "jsonrpc": "2.0", "id": request.json()["id"], "error": error }))
         }
-    })
-    .await;
+    });
     let options = ClientOptions { era: Some("2025-11-25".parse().unwrap()), ..client_options() };
     let client = McpClient::connect(server.target(), options).await.unwrap();
     assert_eq!(client.era(), Era::Modern);
@@ -256,11 +254,10 @@ async fn a_rejected_version_is_retried_when_the_server_offers_it() {
         if request_count.fetch_add(1, Ordering::Relaxed) == 0 {
             let data = json!({ "supported": ["2026-07-28"], "requested": "2026-07-28" });
             let error = json!({ "code": -32022, "message": "Unsupported protocol version", "data": data });
-            return HttpReply::json(400, &json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error }));
+            return HttpReply::json(400, json!({ "jsonrpc": "2.0", "id": request.json()["id"], "error": error }));
         }
         modern_reply(request)
-    })
-    .await;
+    });
     assert_eq!(server.connect().await.unwrap().era(), Era::Modern);
 }
 
@@ -268,9 +265,8 @@ async fn a_rejected_version_is_retried_when_the_server_offers_it() {
 async fn unknown_versions_of_a_server_are_reported() {
     let server = ScriptedHttpServer::start(|request| {
         let error = json!({ "code": -32022, "message": "no", "data": { "supported": ["2031-01-01"] } });
-        HttpReply::json(400, &json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error }))
-    })
-    .await;
+        HttpReply::json(400, json!({ "jsonrpc": "2.0", "id": request.json()["id"], "error": error }))
+    });
     let error = server.connect().await.unwrap_err();
     assert!(error.to_string().contains("`2031-01-01`"), "{error}");
 }

@@ -6,7 +6,8 @@ use futures_util::FutureExt;
 use serde_json::json;
 use toolcrib_mcp::{ConnectionEvent, Era, LegacyVersion, McpClient, RpcError, WireError};
 
-use super::support::{StdioServer, call_tool, client_options, parse, progress_channel, request_options, to_raw};
+use super::support::{StdioServer, call_tool, client_options, progress_channel, request_options};
+use crate::{parse, to_raw};
 
 #[tokio::test]
 async fn the_handshake_returns_the_server_description() {

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolcrib_mcp::{ClientLimits, ClientOptions, Era, McpClient, RequestOptions, WireError};
 
-use super::support::{StdioServer, call_tool, client_options, request_options, to_raw};
+use super::support::{StdioServer, call_tool, client_options, request_options};
+use crate::to_raw;
 
 /// Lists the tools of a server that answers with these pages.
 async fn list_tools(limits: ClientLimits, pages: impl Fn(usize) -> Value) -> Result<toolcrib_mcp::ToolList, WireError> {

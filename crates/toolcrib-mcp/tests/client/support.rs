@@ -2,27 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
-use serde_json::{
-    Value, json,
-    value::{RawValue, to_raw_value},
-};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf},
-    net::{TcpListener, TcpStream},
-    sync::{broadcast, mpsc},
-    task::JoinHandle,
-};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::mpsc;
 use toolcrib_mcp::{ClientOptions, ConnectTarget, McpClient, ProgressHandler, RequestOptions, WireError};
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer, ReceivedRequest};
 use url::Url;
 
-pub(crate) fn to_raw(value: &Value) -> Box<RawValue> {
-    to_raw_value(value).unwrap()
-}
-
-pub(crate) fn parse(raw: &RawValue) -> Value {
-    serde_json::from_str(raw.get()).unwrap()
-}
+use crate::to_raw;
 
 pub(crate) fn client_options() -> ClientOptions {
     ClientOptions::new("test", "1.0")
@@ -106,121 +94,20 @@ impl StdioServer {
     }
 }
 
-/// A request that the HTTP server received.
-#[derive(Debug, Clone)]
-pub(crate) struct RecordedRequest {
-    pub(crate) http_method: String,
-    pub(crate) path: String,
-    head: String,
-    pub(crate) body: Value,
-}
-
-impl RecordedRequest {
-    pub(crate) fn header(&self, name: &str) -> Option<String> {
-        let line = |line: &str| {
-            let (key, value) = line.split_once(':')?;
-            key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
-        };
-        self.head.lines().skip(1).find_map(line)
-    }
-
-    pub(crate) fn method(&self) -> &str {
-        self.body["method"].as_str().unwrap_or_default()
-    }
-
-    pub(crate) fn result(&self, result: &Value) -> HttpReply {
-        HttpReply::json(200, &json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result }))
-    }
-
-    /// Replies to `server/discover`, the handshake and notifications like a legacy server; `None` for other requests.
-    pub(crate) fn legacy_handshake(&self, session: &str) -> Option<HttpReply> {
-        let result = json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": {} }, "serverInfo": {} });
-        match (self.http_method.as_str(), self.method()) {
-            ("GET", _) => Some(HttpReply::empty(405)),
-            ("DELETE", _) => Some(HttpReply::empty(200)),
-            (_, "server/discover") => Some(HttpReply::text(400, "Bad Request: not initialized")),
-            (_, "initialize") => Some(self.result(&result).with_header("mcp-session-id", session)),
-            (_, method) if method.starts_with("notifications/") => Some(HttpReply::empty(202)),
-            _ => None,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Default)]
-pub(crate) struct HttpReply {
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: String,
-    /// Whether the connection stays open after the body.
-    keep_open: bool,
-    /// Sends events after the body until the sender is dropped.
-    live_events: Option<broadcast::Sender<String>>,
-}
-
-impl HttpReply {
-    pub(crate) fn text(status: u16, body: &str) -> HttpReply {
-        HttpReply { status, body: body.to_owned(), ..HttpReply::default() }.with_header("content-type", "text/plain")
-    }
-
-    pub(crate) fn empty(status: u16) -> HttpReply {
-        HttpReply { status, ..HttpReply::default() }
-    }
-
-    pub(crate) fn json(status: u16, body: &Value) -> HttpReply {
-        HttpReply { status, body: body.to_string(), ..HttpReply::default() }
-            .with_header("content-type", "application/json")
-    }
-
-    pub(crate) fn events(body: impl Into<String>) -> HttpReply {
-        HttpReply { status: 200, body: body.into(), ..HttpReply::default() }
-            .with_header("content-type", "text/event-stream")
-    }
-
-    pub(crate) fn then_keep_open(mut self) -> HttpReply {
-        self.keep_open = true;
-        self
-    }
-
-    pub(crate) fn then_stream(mut self, live_events: &broadcast::Sender<String>) -> HttpReply {
-        self.live_events = Some(live_events.clone());
-        self
-    }
-
-    pub(crate) fn with_header(mut self, name: &str, value: &str) -> HttpReply {
-        self.headers.push((name.to_owned(), value.to_owned()));
-        self
-    }
-}
-
 pub(crate) fn sse_event(message: &Value) -> String {
     format!("data: {message}\n\n")
 }
 
-/// A server on a loopback port that replies by a function and records its requests.
+/// An HTTP server with the path of an MCP endpoint.
 pub(crate) struct ScriptedHttpServer {
     pub(crate) url: Url,
-    requests: Arc<Mutex<Vec<RecordedRequest>>>,
-    task: JoinHandle<()>,
+    server: LoopbackServer,
 }
 
 impl ScriptedHttpServer {
-    pub(crate) async fn start(
-        reply: impl Fn(&RecordedRequest) -> HttpReply + Send + Sync + 'static,
-    ) -> ScriptedHttpServer {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap()).parse().unwrap();
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let reply = Arc::new(reply);
-        let recorded = requests.clone();
-        let task = tokio::spawn(async move {
-            loop {
-                let (socket, _) = listener.accept().await.unwrap();
-                let reply = reply.clone();
-                let recorded = recorded.clone();
-                tokio::spawn(async move { serve_connection(socket, &*reply, &recorded).await });
-            }
-        });
-        ScriptedHttpServer { url, requests, task }
+    pub(crate) fn start(reply: impl Fn(&ReceivedRequest) -> HttpReply + Send + Sync + 'static) -> ScriptedHttpServer {
+        let server = LoopbackServer::start(reply);
+        ScriptedHttpServer { url: format!("{}/mcp", server.url).parse().unwrap(), server }
     }
 
     pub(crate) fn target(&self) -> ConnectTarget {
@@ -231,85 +118,26 @@ impl ScriptedHttpServer {
         McpClient::connect(self.target(), client_options()).await
     }
 
-    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
-        self.requests.lock().clone()
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.server.requests()
     }
 
     /// Returns the JSON-RPC methods of POST requests and the HTTP methods of the others.
     pub(crate) fn methods(&self) -> Vec<String> {
-        let name = |request: RecordedRequest| match request.http_method.as_str() {
-            "POST" => request.method().to_owned(),
-            http_method => http_method.to_owned(),
+        let name = |request: ReceivedRequest| match request.method.as_str() {
+            "POST" => request.rpc_method(),
+            _ => request.method,
         };
         self.requests().into_iter().map(name).collect()
     }
 
     /// Waits until a matching request was received, without sleeping.
-    pub(crate) async fn wait_for(&self, matches: impl Fn(&RecordedRequest) -> bool) -> RecordedRequest {
+    pub(crate) async fn wait_for(&self, matches: impl Fn(&ReceivedRequest) -> bool) -> ReceivedRequest {
         loop {
             if let Some(request) = self.requests().into_iter().find(&matches) {
                 return request;
             }
             tokio::task::yield_now().await;
-        }
-    }
-}
-
-impl Drop for ScriptedHttpServer {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Serves the requests of one TCP connection until the client closes it or a stream ends.
-async fn serve_connection(
-    socket: TcpStream,
-    reply: &(impl Fn(&RecordedRequest) -> HttpReply + Send + Sync),
-    recorded: &Mutex<Vec<RecordedRequest>>,
-) -> Option<()> {
-    socket.set_nodelay(true).unwrap();
-    let mut socket = BufReader::new(socket);
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if socket.read_line(&mut head).await.ok()? == 0 {
-                return None;
-            }
-        }
-        let mut words = head.split_whitespace();
-        let http_method = words.next()?.to_owned();
-        let path = words.next()?.to_owned();
-        let mut request = RecordedRequest { http_method, path, head, body: Value::Null };
-        let length = request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-        let mut body = vec![0; length];
-        socket.read_exact(&mut body).await.ok()?;
-        request.body = serde_json::from_slice(&body).unwrap_or_default();
-        recorded.lock().push(request.clone());
-        let HttpReply { status, headers, body, keep_open, live_events } = reply(&request);
-        let live_events = live_events.map(|sender| sender.subscribe());
-        let is_stream = headers.iter().any(|(_, value)| value == "text/event-stream");
-        let mut head = format!("HTTP/1.1 {status} Status\r\n");
-        for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
-        }
-        head += &if is_stream {
-            "connection: close\r\n\r\n".into()
-        } else {
-            format!("content-length: {}\r\n\r\n", body.len())
-        };
-        socket.write_all(head.as_bytes()).await.ok()?;
-        socket.write_all(body.as_bytes()).await.ok()?;
-        if let Some(mut live_events) = live_events {
-            while let Ok(event) = live_events.recv().await {
-                socket.write_all(event.as_bytes()).await.ok()?;
-            }
-        }
-        if keep_open {
-            // Returns when the client closes the connection.
-            let _ = socket.read_u8().await;
-        }
-        if is_stream || keep_open {
-            return None;
         }
     }
 }

@@ -13,7 +13,8 @@ use toolcrib_mcp::{
     server::{ChangeNotification, McpEndpoint, ServerOptions, serve_stream},
 };
 
-use super::support::{ServiceState, TestService, parse, test_endpoint, to_raw};
+use super::support::{ServiceState, TestService, test_endpoint};
+use crate::{parse, to_raw};
 
 async fn handle(State(endpoint): State<McpEndpoint>, request: axum::extract::Request) -> axum::response::Response {
     let (head, body) = request.into_parts();

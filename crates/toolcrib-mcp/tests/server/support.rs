@@ -19,10 +19,8 @@ use futures_util::{
 use http::{HeaderMap, Request, StatusCode};
 use http_body::Body as _;
 use parking_lot::Mutex;
-use serde_json::{
-    Value, json,
-    value::{RawValue, to_raw_value},
-};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, broadcast};
 use toolcrib_mcp::{
     RpcError,
@@ -30,6 +28,8 @@ use toolcrib_mcp::{
         ChangeNotification, EndpointBody, McpEndpoint, McpPeer, McpRequest, ServerOptions, Service, ServiceDescription,
     },
 };
+
+use crate::{parse, to_raw};
 
 pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LATEST_LEGACY: &str = "2025-11-25";
@@ -207,14 +207,6 @@ async fn handle_request(service: Arc<ServiceState>, request: McpRequest) -> Resu
 
 pub(crate) fn text_result(text: &str) -> Box<RawValue> {
     to_raw(&json!({ "content": [{ "type": "text", "text": text }] }))
-}
-
-pub(crate) fn to_raw(value: &Value) -> Box<RawValue> {
-    to_raw_value(value).unwrap()
-}
-
-pub(crate) fn parse(raw: &RawValue) -> Value {
-    serde_json::from_str(raw.get()).unwrap()
 }
 
 pub(crate) fn test_endpoint(options: ServerOptions) -> (Arc<ServiceState>, McpEndpoint) {

@@ -1,14 +1,11 @@
 //! Provides a test server with one scripted source and a manual clock, and a raw HTTP client for it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 use toolcrib::clock::{Clock, ManualClock};
 use toolcrib::config::{Config, LoopbackAccess};
 use toolcrib::config_file::LoadedConfig;
@@ -19,28 +16,29 @@ use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Registry, RegistryOptions, Result};
 use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 
-pub(crate) use crate::raw_http::{RawHttpResponse, TEST_TIMEOUT};
-use crate::raw_http::{send_and_read, send_request};
+pub(crate) use crate::test_server::{RawHttpResponse, TEST_TIMEOUT};
+use crate::test_server::{RunningServer, scripted_options, server_config};
 
 /// A server whose clock the test moves, so that tokens, sessions and links expire without waiting.
 pub(crate) struct AuthTestServer {
     pub(crate) registry: Registry,
     pub(crate) clock: ManualClock,
-    pub(crate) address: String,
-    /// The contents of `admin.token`.
-    pub(crate) admin_token: String,
-    app_state: toolcrib_server::AppState,
-    _directory: TempDir,
-    _shutdown_guard: tokio_util::sync::DropGuard,
-    _task: JoinHandle<()>,
+    server: RunningServer,
+}
+
+impl std::ops::Deref for AuthTestServer {
+    type Target = RunningServer;
+
+    fn deref(&self) -> &RunningServer {
+        &self.server
+    }
 }
 
 /// Opens a registry with a manual clock, without a server.
 pub(crate) async fn open_registry() -> (Registry, ManualClock) {
     let (clock, manual_clock) = Clock::manual(Timestamp(1_794_700_800_000));
     let scripted = ScriptedSource::new([json!({ "name": "push", "inputSchema": { "type": "object" } })]);
-    let connector_factory = Some(ScriptedSource::connector_factory([("git", &Arc::clone(&scripted))]));
-    let options = RegistryOptions { clock, connector_factory, ..RegistryOptions::default() };
+    let options = RegistryOptions { clock, ..scripted_options(&[("git", &scripted)]) };
     (Registry::open(config_with_sources(["git"]), options).await.unwrap(), manual_clock)
 }
 
@@ -59,14 +57,8 @@ pub(crate) async fn build_configured_server(
     config: Config,
 ) -> Result<(HttpServer, TempDir)> {
     let directory = tempfile::tempdir().unwrap();
-    let server_config = ServerConfig {
-        loaded_config: LoadedConfig::from_config(config),
-        data_dir: directory.path().to_owned(),
-        require_token,
-        // The client of a test runs in the same process as the server.
-        refuse_own_process: false,
-    };
-    let service = McpService::new(registry.clone(), server_config.loaded_config.config.expose.clone());
+    let service = McpService::new(registry.clone(), config.expose.clone());
+    let server_config = ServerConfig { require_token, ..server_config(config, directory.path()) };
     let http_server = HttpServer::new(bind(listen.parse().unwrap()).await?, service, server_config)?;
     Ok((http_server, directory))
 }
@@ -105,21 +97,7 @@ impl AuthTestServer {
         http_server: HttpServer,
         directory: TempDir,
     ) -> AuthTestServer {
-        let address = format!("127.0.0.1:{}", http_server.address().port());
-        let admin_token = std::fs::read_to_string(directory.path().join("admin.token")).unwrap().trim().to_owned();
-        let app_state = http_server.app_state().clone();
-        let shutdown = CancellationToken::new();
-        let task = tokio::spawn(http_server.run(shutdown.clone().cancelled_owned()));
-        AuthTestServer {
-            registry,
-            clock: manual_clock,
-            address,
-            admin_token,
-            app_state,
-            _directory: directory,
-            _shutdown_guard: shutdown.drop_guard(),
-            _task: task,
-        }
+        AuthTestServer { registry, clock: manual_clock, server: RunningServer::start(http_server, directory) }
     }
 
     pub(crate) async fn create_token(&self, name: &str, role: Role, expires: Option<Duration>) -> String {
@@ -138,18 +116,13 @@ impl AuthTestServer {
         self.app_state.create_login_path()
     }
 
-    /// Sends a request and reads the response. `headers` are complete lines.
-    pub(crate) async fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> RawHttpResponse {
-        send_and_read(&self.address, method, path, headers, body.as_bytes()).await
-    }
-
     /// Opens a stream and reads the head of the response.
     pub(crate) async fn open_stream(&self, path: &str, headers: &str) -> TcpStream {
         self.open_stream_with("GET", path, headers, "").await
     }
 
     pub(crate) async fn open_stream_with(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
-        let mut stream = send_request(&self.address, method, path, headers, body.as_bytes()).await;
+        let mut stream = self.start_request(method, path, headers, body).await;
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             head.push(tokio::time::timeout(TEST_TIMEOUT, stream.read_u8()).await.unwrap().unwrap());
@@ -164,7 +137,7 @@ impl AuthTestServer {
 
     /// Posts JSON with its content type.
     pub(crate) async fn post(&self, path: &str, headers: &str, body: Value) -> RawHttpResponse {
-        self.send("POST", path, &format!("Content-Type: application/json\r\n{headers}"), &body.to_string()).await
+        self.send("POST", path, &format!("Content-Type: application/json\r\n{headers}"), body.to_string()).await
     }
 
     pub(crate) async fn post_form(&self, path: &str, headers: &str, body: &str) -> RawHttpResponse {

@@ -7,10 +7,10 @@ use toolcrib::core::inventory::Command;
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Refresh, SourceId};
 use toolcrib_mcp::Era;
+use toolcrib_testkit::programs::scripted_source;
 
 use super::support::{
-    connect_client, open_with_processes, process_source, send_request, start, start_exposed, text_tool,
-    wait_for_tools_changed,
+    connect_client, open_with_processes, send_request, start, start_exposed, text_tool, wait_for_tools_changed,
 };
 
 const META_TOOLS: [&str; 3] = ["call_tool", "describe_tools", "search_tools"];
@@ -151,7 +151,7 @@ async fn a_description_of_very_many_arguments_says_how_many_are_omitted() {
 
 #[tokio::test]
 async fn an_ambiguous_resource_uri_is_rejected() {
-    let sources = json!({ "one": process_source(&["--resources"], json!({})), "two": process_source(&["--resources"], json!({})) });
+    let sources = json!({ "one": scripted_source(&["--resources"]), "two": scripted_source(&["--resources"]) });
     let (registry, service) = open_with_processes(sources, ExposeMode::Full).await;
     registry.refresh(Refresh::default()).await;
     let (client, _server) = connect_client(&service, |_| {}).await;

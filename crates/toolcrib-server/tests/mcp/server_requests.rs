@@ -11,19 +11,21 @@ use toolcrib::config::ExposeMode;
 use toolcrib_mcp::server::Service;
 use toolcrib_mcp::{ClientOptions, ConnectionEvent, Era, McpClient};
 use toolcrib_server::{Bridge, McpService};
+use toolcrib_testkit::programs::{scripted_source, with_settings};
 
-use super::support::{HttpTestServer, connect_client, open_with_processes, process_source, result_text, send_request};
+use super::support::{connect_client, open_with_processes, result_text, send_request, serve_http};
+use crate::test_server::RunningServer;
 
 const SERVER_FLAGS: [&str; 2] = ["--with", "elicit,announce,meta,hang"];
 const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 
 async fn open_asking_server(settings: Value) -> (Registry, McpService) {
-    open_with_processes(json!({ "s": process_source(&SERVER_FLAGS, settings) }), ExposeMode::Full).await
+    open_with_processes(json!({ "s": with_settings(scripted_source(&SERVER_FLAGS), settings) }), ExposeMode::Full).await
 }
 
-async fn open_bridge(service: &McpService) -> (Bridge, HttpTestServer) {
-    let served = HttpTestServer::start("127.0.0.1:0", service).await;
-    (Bridge::open(served.url.clone()).await.unwrap(), served)
+async fn open_bridge(service: &McpService) -> (Bridge, RunningServer) {
+    let served = serve_http("127.0.0.1:0", service).await;
+    (Bridge::open(served.mcp_url()).await.unwrap(), served)
 }
 
 async fn call_tool(client: &McpClient, tool: &str, arguments: Value) -> Value {
@@ -95,8 +97,7 @@ async fn log_messages_are_filtered_by_the_level_of_the_client() {
 async fn a_modern_server_gets_the_log_level_of_a_legacy_client() {
     for version in ["2025-11-25", "2026-07-28"] {
         let flags = [&SERVER_FLAGS[..], &["--version", version]].concat();
-        let (registry, service) =
-            open_with_processes(json!({ "s": process_source(&flags, json!({})) }), ExposeMode::Full).await;
+        let (registry, service) = open_with_processes(json!({ "s": scripted_source(&flags) }), ExposeMode::Full).await;
         let (client, _served) = connect_client(&service, |_| {}).await;
         let level = async || {
             let meta: Value =
@@ -134,7 +135,7 @@ async fn elicitation_reaches_clients_that_support_it() {
 /// An elicitation used to be sent on the newest request, whichever call it belonged to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_a_bridge_elicitation_belongs_to_its_request() {
-    let source = process_source(&SERVER_FLAGS, json!({}));
+    let source = scripted_source(&SERVER_FLAGS);
     let (registry, service) = open_with_processes(json!({ "s": source, "other": source }), ExposeMode::Full).await;
     registry.refresh(toolcrib::Refresh::default()).await;
     let (bridge, _served) = open_bridge(&service).await;

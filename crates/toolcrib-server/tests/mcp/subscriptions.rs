@@ -1,8 +1,5 @@
 //! Tests resource subscriptions with a real server process: they last as long as a client is subscribed.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::broadcast;
@@ -12,8 +9,10 @@ use toolcrib::registry::ConnectionState;
 use toolcrib::{Refresh, SourceId};
 use toolcrib_mcp::{ClientOptions, ConnectTarget, ConnectionEvent, Era, McpClient};
 use toolcrib_server::{Bridge, McpService};
+use toolcrib_testkit::observe::{read_lines, send_signal, wait_until};
+use toolcrib_testkit::programs::{scripted_source, with_settings};
 
-use super::support::{HttpTestServer, TEST_TIMEOUT, connect_client, open_with_processes, process_source, send_request};
+use super::support::{TEST_TIMEOUT, connect_client, open_with_processes, send_request, serve_http};
 
 const NOTE_URI: &str = "toolcrib://s/note://one";
 const SUBSCRIBE: &str = "resources/subscribe";
@@ -41,7 +40,7 @@ impl SubscriptionFixture {
         files.iter().for_each(|(flag, path)| flags.extend([*flag, path]));
         flags.extend(extra_flags);
         let idle = json!({ "idle": idle });
-        let sources = json!({ "s": process_source(&flags, idle.clone()), "unwatched": process_source(&[], idle) });
+        let sources = json!({ "s": with_settings(scripted_source(&flags), idle.clone()), "unwatched": with_settings(scripted_source(&[]), idle) });
         let (registry, service) = open_with_processes(sources.clone(), ExposeMode::Full).await;
         registry.refresh(Refresh::default()).await;
         std::fs::write(directory.path().join("log"), "").unwrap();
@@ -50,8 +49,7 @@ impl SubscriptionFixture {
     }
 
     fn file_lines(&self, file: &str) -> Vec<String> {
-        let path: PathBuf = self.directory.path().join(file);
-        std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+        read_lines(&self.directory.path().join(file))
     }
 
     /// How many requests with this method the server has received.
@@ -66,18 +64,11 @@ impl SubscriptionFixture {
 
     /// Kills the server process that was started last.
     fn kill_server(&self) {
-        let pid = self.file_lines("starts").pop().unwrap();
-        assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        send_signal("KILL", self.file_lines("starts").pop().unwrap());
     }
 
     async fn wait_until(&self, what: &str, condition: impl Fn(&SubscriptionFixture) -> bool) {
-        let poll = async {
-            while !condition(self) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let result = tokio::time::timeout(TEST_TIMEOUT, poll).await;
-        assert!(result.is_ok(), "timed out waiting for: {what}; {:?}", self.file_lines("log"));
+        wait_until(what, || condition(self)).await;
     }
 
     async fn connect(&self) -> (McpClient, tokio::task::JoinHandle<()>) {
@@ -259,8 +250,8 @@ async fn a_modern_subscription_ends_with_its_client() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stateless_subscription_ends_with_its_request() {
     let fixture = SubscriptionFixture::new("5m").await;
-    let served = HttpTestServer::start("127.0.0.1:0", &fixture.service).await;
-    let target = ConnectTarget::Http { url: served.url.clone(), headers: http::HeaderMap::new() };
+    let served = serve_http("127.0.0.1:0", &fixture.service).await;
+    let target = ConnectTarget::Http { url: served.mcp_url(), headers: http::HeaderMap::new() };
     let client = McpClient::connect(target, ClientOptions::new("test", "0")).await.unwrap();
     assert_eq!(client.era(), Era::Modern);
     let listening = tokio::spawn(async move {
@@ -282,8 +273,8 @@ async fn a_stateless_subscription_ends_with_its_request() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_a_bridge_a_subscription_survives_a_restart_and_ends_with_its_client() {
     let fixture = SubscriptionFixture::new("5m").await;
-    let served = HttpTestServer::start("127.0.0.1:0", &fixture.service).await;
-    let bridge = Bridge::open(served.url.clone()).await.unwrap();
+    let served = serve_http("127.0.0.1:0", &fixture.service).await;
+    let bridge = Bridge::open(served.mcp_url()).await.unwrap();
     let (client, stream) = connect_client(&bridge, |_| {}).await;
     let mut events = subscribe(&client).await;
     announce_change(&client).await;
@@ -293,7 +284,7 @@ async fn over_a_bridge_a_subscription_survives_a_restart_and_ends_with_its_clien
     fixture
         .wait_until("the server receives the unsubscribe request", |fixture| fixture.request_count(UNSUBSCRIBE) == 1)
         .await;
-    let served = HttpTestServer::start(&address, &fixture.service).await;
+    let served = serve_http(&address, &fixture.service).await;
     // A change during the restart would have been missed, so an update is sent.
     wait_for_update(&mut events).await;
     assert_eq!(fixture.request_count(SUBSCRIBE), 2);

@@ -1,23 +1,20 @@
 //! Provides an MCP service over scripted sources with a connected client.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcrib::config::{Config, Expose, ExposeMode};
-use toolcrib::config_file::LoadedConfig;
-use toolcrib::testkit::{ScriptedSource, config_with_sources};
+use toolcrib::testkit::config_with_sources;
 use toolcrib::{Registry, RegistryOptions};
 use toolcrib_mcp::server::{ServerOptions, Service, serve_stream};
 use toolcrib_mcp::{ConnectTarget, ConnectionEvent, McpClient, RequestOptions, WireError};
-use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
-use toolcrib_testkit::programs;
-use url::Url;
+use toolcrib_server::{HttpServer, McpService, bind};
 
-pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) use crate::test_server::TEST_TIMEOUT;
+use crate::test_server::{RunningServer, SourceScripts, scripted_options, server_config};
 
 /// A service and one client, connected through a stream in memory.
 pub(crate) struct McpFixture {
@@ -28,33 +25,22 @@ pub(crate) struct McpFixture {
 }
 
 /// Starts an MCP service over these sources and connects a client to it.
-pub(crate) async fn start(mode: ExposeMode, sources: &[(&str, &Arc<ScriptedSource>)]) -> McpFixture {
+pub(crate) async fn start(mode: ExposeMode, sources: SourceScripts<'_>) -> McpFixture {
     start_exposed(Expose { mode, ..Expose::default() }, sources).await
 }
 
-pub(crate) async fn start_exposed(expose: Expose, sources: &[(&str, &Arc<ScriptedSource>)]) -> McpFixture {
+pub(crate) async fn start_exposed(expose: Expose, sources: SourceScripts<'_>) -> McpFixture {
     let mut config = config_with_sources(sources.iter().map(|(id, _)| *id));
     config.expose = expose;
     start_configured(config, sources).await
 }
 
-pub(crate) async fn start_configured(config: Config, sources: &[(&str, &Arc<ScriptedSource>)]) -> McpFixture {
-    let options = RegistryOptions {
-        connector_factory: Some(ScriptedSource::connector_factory(sources.iter().copied())),
-        ..RegistryOptions::default()
-    };
+pub(crate) async fn start_configured(config: Config, sources: SourceScripts<'_>) -> McpFixture {
     let expose = config.expose.clone();
-    let registry = Registry::open(config, options).await.unwrap();
+    let registry = Registry::open(config, scripted_options(sources)).await.unwrap();
     let service = McpService::new(registry.clone(), expose);
     let (client, server) = connect_client(&service, |_| {}).await;
     McpFixture { registry, service, client, _server: server }
-}
-
-/// The declaration of a source that runs the scripted server as a process with these flags.
-pub(crate) fn process_source(flags: &[&str], settings: Value) -> Value {
-    let mut source = json!({ "command": programs::scripted_server(), "args": flags });
-    source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
-    source
 }
 
 /// Opens an MCP service over process sources.
@@ -66,37 +52,12 @@ pub(crate) async fn open_with_processes(sources: Value, mode: ExposeMode) -> (Re
     (registry, service)
 }
 
-/// An HTTP server for an MCP service.
-pub(crate) struct HttpTestServer {
-    pub(crate) url: Url,
-    shutdown: CancellationToken,
-    task: JoinHandle<()>,
-}
-
-impl HttpTestServer {
-    pub(crate) async fn start(address: &str, service: &McpService) -> HttpTestServer {
-        let directory = tempfile::tempdir().unwrap();
-        let server_config = ServerConfig {
-            loaded_config: LoadedConfig::from_config(Config::default()),
-            data_dir: directory.path().to_owned(),
-            require_token: false,
-            // The client of a test runs in the same process as the server.
-            refuse_own_process: false,
-        };
-        let http_server =
-            HttpServer::new(bind(address.parse().unwrap()).await.unwrap(), service.clone(), server_config).unwrap();
-        let url = format!("http://{}/mcp", http_server.address()).parse().unwrap();
-        let shutdown = CancellationToken::new();
-        let task = tokio::spawn(http_server.run(shutdown.clone().cancelled_owned()));
-        HttpTestServer { url, shutdown, task }
-    }
-
-    /// Shuts the server down and returns its address.
-    pub(crate) async fn stop(self) -> String {
-        self.shutdown.cancel();
-        self.task.await.unwrap();
-        format!("127.0.0.1:{}", self.url.port().unwrap())
-    }
+/// Starts an HTTP server for an MCP service.
+pub(crate) async fn serve_http(address: &str, service: &McpService) -> RunningServer {
+    let directory = tempfile::tempdir().unwrap();
+    let server_config = server_config(Config::default(), directory.path());
+    let listener = bind(address.parse().unwrap()).await.unwrap();
+    RunningServer::start(HttpServer::new(listener, service.clone(), server_config).unwrap(), directory)
 }
 
 /// Connects another client to the same MCP service or to a bridge.

@@ -9,7 +9,7 @@ use toolcrib::testkit::ScriptedSource;
 use toolcrib_server::ServerLimits;
 
 use super::support::{RawHttpResponse, RestTestServer, TEST_TIMEOUT, start_limited, wait_until};
-use crate::raw_http::finish_request;
+use crate::test_server::finish_request;
 
 const JSON_HEADER: &str = "Content-Type: application/json\r\n";
 

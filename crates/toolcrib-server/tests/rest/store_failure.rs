@@ -17,7 +17,7 @@ use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Code, Refresh, RegistryOptions, Source, SourceId};
 
 use super::support::{RestTestServer, start_with, wait_until};
-use crate::raw_http::finish_request;
+use crate::test_server::finish_request;
 
 const HEALTHY: u8 = 0;
 const FAILING: u8 = 1;

@@ -2,7 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+
+use toolcrib_testkit::observe::wait_until_blocking;
 
 use super::*;
 
@@ -82,7 +83,9 @@ fn a_process_that_lost_the_socket_is_not_classified() {
         "its parent may share the socket"
     );
     let mut heir = start(std::os::fd::OwnedFd::from(client).into());
-    wait_until(|| search.holds_socket(child_pid(&heir)).unwrap() && !search.holds_socket(child_pid(&other)).unwrap());
+    wait_until_blocking("the sockets to be inherited", || {
+        search.holds_socket(child_pid(&heir)).unwrap() && !search.holds_socket(child_pid(&other)).unwrap()
+    });
     assert_eq!(classify_owner(&search, child_pid(&other)).unwrap(), None);
     assert_eq!(classify_owner(&search, child_pid(&heir)).unwrap(), Some(SocketOwner::Other));
     for child in [&mut other, &mut heir] {
@@ -93,12 +96,4 @@ fn a_process_that_lost_the_socket_is_not_classified() {
 
 fn child_pid(child: &Child) -> i32 {
     i32::try_from(child.id()).unwrap()
-}
-
-fn wait_until(is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "timed out");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -29,7 +29,7 @@ async fn a_timeout_ends_the_process_tree_of_a_command() {
     let output = test_root.call("bash", json!({ "command": command, "timeout_s": 2 })).await.unwrap();
     assert_eq!(joined_text(&output), "timed out after 2 s\n--- stdout\nstarted");
     assert!(output.is_error);
-    wait_until_ended(test_root.read("pid").trim());
+    wait_until("the process to end", || !is_running(test_root.read("pid").trim())).await;
 }
 
 #[tokio::test]
@@ -46,14 +46,5 @@ async fn a_dropped_call_ends_its_process_tree() {
         _ = call => panic!("it should still run"),
         () = pid_written => {}
     }
-    wait_until_ended(test_root.read("pid").trim());
-}
-
-fn wait_until_ended(pid: &str) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    // A zombie has no command line.
-    while std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|command| !command.is_empty()) {
-        assert!(Instant::now() < deadline, "{pid} is still there");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("the process to end", || !is_running(test_root.read("pid").trim())).await;
 }

@@ -69,8 +69,9 @@ async fn text_is_returned_and_binary_content_described() {
 #[tokio::test]
 async fn an_endless_body_is_cut() {
     let body = "x".repeat(3 * 1024 * 1024);
-    let url = serve(&format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n{body}"));
-    let output = tool_allowing_private("url_fetch")(json!({ "url": url, "max_bytes": 1000 })).await.unwrap();
+    let server =
+        LoopbackServer::start(move |_| HttpReply::new(200, "content-type: text/plain", body.as_str()).then_close());
+    let output = tool_allowing_private("url_fetch")(json!({ "url": server.url, "max_bytes": 1000 })).await.unwrap();
     assert_eq!(output.content[1]["text"].as_str().unwrap().len(), 1000);
     assert_eq!(output.content[2]["text"], "(cut after 1000 bytes)");
 }
@@ -96,18 +97,8 @@ async fn a_refused_connection_is_reported() {
     assert_eq!((error.code, error.message.as_str()), (Code::ToolExecutionFailed, "cannot connect to `127.0.0.1`"));
 }
 
-/// Server that sends the same response to every connection.
+/// URL of a server that sends the same response to every request.
 fn serve(response: &str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
     let response = response.to_owned();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let _ = stream.read(&mut [0; 4096]);
-            // The client may close the connection after it has read enough.
-            let _ = stream.write_all(response.as_bytes());
-        }
-    });
-    url
+    LoopbackServer::start(move |_| HttpReply::raw(response.as_str())).url + "/"
 }

@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 use toolcrib::refresh::RefreshStatus;
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
 
-use super::server::{LoopbackServer, reply};
 use super::support::{OpenApiTestRegistry, pets_document};
 
 #[tokio::test]
 async fn an_unchanged_document_is_not_read_again_and_a_changed_one_is() {
     let version = Arc::new(AtomicUsize::new(1));
     let current_version = version.clone();
-    let server = LoopbackServer::start(move |request, _| {
+    let server = LoopbackServer::start(move |request| {
         let tag = format!("\"{}\"", current_version.load(Ordering::SeqCst));
-        if request.header("if-none-match") == tag {
-            return reply(304, "", "");
+        if request.header("if-none-match") == Some(&tag) {
+            return HttpReply::new(304, "", "");
         }
         let name = format!("tool{}", current_version.load(Ordering::SeqCst));
         let document = json!({
@@ -24,16 +24,15 @@ async fn an_unchanged_document_is_not_read_again_and_a_changed_one_is() {
             "info": { "title": "T", "version": "1" },
             "paths": { "/x": { "get": { "operationId": name, "responses": {} } } },
         });
-        reply(200, &format!("etag: {tag}"), &document.to_string())
-    })
-    .await;
+        HttpReply::new(200, &format!("etag: {tag}"), document.to_string())
+    });
     let source =
         json!({ "openapi": format!("{}/api.json", server.url), "auth": { "bearer": "s3cret-token" }, "ttl": "0s" });
     let registry = OpenApiTestRegistry::open(tempfile::tempdir().unwrap(), json!({ "shop": source })).await;
     assert_eq!(registry.refresh_source("shop").await.status, RefreshStatus::Success);
     assert_eq!(registry.refresh_source("shop").await.status, RefreshStatus::Unchanged);
-    assert_eq!(server.requests()[1].header("if-none-match"), "\"1\"");
-    assert!(server.requests().iter().all(|request| request.header("authorization") == "Bearer s3cret-token"));
+    assert_eq!(server.requests()[1].header("if-none-match"), Some("\"1\""));
+    assert!(server.requests().iter().all(|request| request.header("authorization") == Some("Bearer s3cret-token")));
 
     version.store(2, Ordering::SeqCst);
     let outcome = registry.refresh_source("shop").await;
@@ -45,7 +44,7 @@ async fn an_unchanged_document_is_not_read_again_and_a_changed_one_is() {
 
 #[tokio::test]
 async fn referenced_documents_are_read_and_checked_for_changes() {
-    let server = LoopbackServer::start(|_, _| reply(204, "", "")).await;
+    let server = LoopbackServer::start(|_| HttpReply::new(204, "", ""));
     let mut document = pets_document(&server);
     document["paths"]["/pets/{id}"]["get"]["parameters"][0] = json!({ "$ref": "parts.yaml#/id" });
     let home = tempfile::tempdir().unwrap();
@@ -69,7 +68,7 @@ async fn referenced_documents_are_read_and_checked_for_changes() {
 
 #[tokio::test]
 async fn an_invalid_document_fails_only_its_own_source() {
-    let server = LoopbackServer::start(|_, _| reply(404, "", "")).await;
+    let server = LoopbackServer::start(|_| HttpReply::new(404, "", ""));
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("good.json"), pets_document(&server).to_string()).unwrap();
     std::fs::write(home.path().join("words.json"), "only words").unwrap();

@@ -5,17 +5,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolcrib::call::CallDeadline;
 use toolcrib::{CallContext, Code};
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
 
-use super::server::{self, LoopbackServer, ServerReply, reply};
 use super::support::{OpenApiTestRegistry, pets_document};
 
 #[tokio::test]
 async fn operations_become_tools_and_calls_become_requests() {
-    let server = LoopbackServer::start(|request, _| match request.method.as_str() {
-        "GET" => server::json_reply(200, r#"{"name": "Rex"}"#),
-        _ => reply(201, "location: /v1/pets/7", ""),
-    })
-    .await;
+    let server = LoopbackServer::start(|request| match request.method.as_str() {
+        "GET" => HttpReply::json(200, r#"{"name": "Rex"}"#),
+        _ => HttpReply::new(201, "location: /v1/pets/7", ""),
+    });
     let registry =
         OpenApiTestRegistry::open_shop(&pets_document(&server), json!({ "auth": { "bearer": "s3cret-token" } })).await;
     assert_eq!(registry.tool_names().await, ["shop__getPet", "shop__makePet"]);
@@ -28,14 +27,14 @@ async fn operations_become_tools_and_calls_become_requests() {
 
     let request = server.requests();
     assert_eq!(server.request_lines(), ["GET /v1/pets/a%20b?full=true", "POST /v1/pets"]);
-    assert_eq!(request[1].body, r#"{"name":"Rex"}"#);
-    assert!(request.iter().all(|request| request.header("authorization") == "Bearer s3cret-token"));
+    assert_eq!(request[1].text(), r#"{"name":"Rex"}"#);
+    assert!(request.iter().all(|request| request.header("authorization") == Some("Bearer s3cret-token")));
     assert_eq!((request[0].connection, request[1].connection), (0, 0));
 }
 
 #[tokio::test]
 async fn invalid_arguments_send_no_request() {
-    let server = LoopbackServer::start(|_, _| reply(204, "", "")).await;
+    let server = LoopbackServer::start(|_| HttpReply::new(204, "", ""));
     let registry = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({})).await;
     for (tool, input) in [
         ("shop__getPet", json!({})),
@@ -54,10 +53,9 @@ async fn invalid_arguments_send_no_request() {
 
 #[tokio::test]
 async fn an_api_error_keeps_its_message_without_secrets() {
-    let server = LoopbackServer::start(|request, _| {
-        server::json_reply(422, &format!(r#"{{"error":{{"message":"bad {}"}}}}"#, request.header("authorization")))
-    })
-    .await;
+    let server = LoopbackServer::start(|request| {
+        HttpReply::json(422, format!(r#"{{"error":{{"message":"bad {}"}}}}"#, request.header("authorization").unwrap()))
+    });
     let registry =
         OpenApiTestRegistry::open_shop(&pets_document(&server), json!({ "auth": { "bearer": "s3cret-token" } })).await;
     let error = registry.call("shop__getPet", json!({ "id": "1" })).await.unwrap_err();
@@ -69,7 +67,7 @@ async fn an_api_error_keeps_its_message_without_secrets() {
 
 #[tokio::test]
 async fn repeated_failures_open_the_circuit_breaker() {
-    let server = LoopbackServer::start(|_, _| ServerReply::CloseConnection).await;
+    let server = LoopbackServer::start(|_| HttpReply::close());
     let registry = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({})).await;
     let make = || registry.call("shop__makePet", json!({ "body": { "name": "Rex" } }));
     for _ in 0..5 {
@@ -82,7 +80,7 @@ async fn repeated_failures_open_the_circuit_breaker() {
 
 #[tokio::test]
 async fn a_short_timeout_of_the_caller_is_respected() {
-    let server = LoopbackServer::start(|_, _| ServerReply::NeverReply).await;
+    let server = LoopbackServer::start(|_| HttpReply::never());
     let registry = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({})).await;
     assert_eq!(registry.tool_names().await.len(), 2);
     let options =

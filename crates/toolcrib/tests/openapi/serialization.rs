@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value, json};
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer, ReceivedRequest};
 use toolcrib_testkit::programs;
 
-use super::server::{self, LoopbackServer, ReceivedRequest};
 use super::support::OpenApiTestRegistry;
 
 #[tokio::test]
@@ -17,11 +17,10 @@ async fn every_case_is_serialized_as_specified() {
     let text = std::fs::read_to_string(data.join("openapi/serialization_cases.json")).unwrap();
     let documents: Arc<OnceLock<Vec<String>>> = Arc::default();
     let documents_served = documents.clone();
-    let server = LoopbackServer::start(move |request, _| match request.target.strip_prefix("/documents-") {
-        Some(number) => server::json_reply(200, &documents_served.get().unwrap()[number.parse::<usize>().unwrap()]),
-        None => server::json_reply(200, "{}"),
-    })
-    .await;
+    let server = LoopbackServer::start(move |request| match request.target.strip_prefix("/documents-") {
+        Some(number) => HttpReply::json(200, &documents_served.get().unwrap()[number.parse::<usize>().unwrap()]),
+        None => HttpReply::json(200, "{}"),
+    });
     let text = text.replace("{{ECHO}}", server.url.strip_prefix("http://").unwrap());
     let cases: Value = serde_json::from_str(&text).unwrap();
     let cases = cases["cases"].as_array().unwrap();
@@ -100,7 +99,7 @@ fn find_mismatch(expected: &Value, request: &ReceivedRequest) -> Option<String> 
         return Some(request.request_line());
     }
     for (name, accepted) in expected["headers"].as_object().into_iter().flatten() {
-        let credential = request.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let credential = request.header(name);
         if !accepted.as_array().unwrap().contains(&json!(credential)) {
             return Some(format!("{name}: {credential:?}"));
         }
@@ -109,12 +108,12 @@ fn find_mismatch(expected: &Value, request: &ReceivedRequest) -> Option<String> 
     let fits = if body.is_null() {
         request.body.is_empty()
     } else {
-        let kind = request.header("content-type");
+        let kind = request.header("content-type").unwrap_or_default();
         let kinds = body["content_type"].as_array();
         kinds.is_none_or(|kinds| kinds.iter().any(|accepted| kind.starts_with(accepted.as_str().unwrap())))
-            && is_body_match(body, kind, &request.body)
+            && is_body_match(body, kind, &request.text())
     };
-    (!fits).then(|| format!("{} {}", request.header("content-type"), request.body))
+    (!fits).then(|| format!("{} {}", request.header("content-type").unwrap_or_default(), request.text()))
 }
 
 fn is_body_match(expected: &Value, kind: &str, body: &str) -> bool {

@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolcrib::core::Result;
 use toolcrib::config::Config;
-use toolcrib::core::{Result, SourceId};
-use toolcrib::registry::ToolFilter;
 use toolcrib::store::MemoryStore;
-use toolcrib::{CallContext, CallOutput, Principal, Refresh, RefreshOutcome, Registry, RegistryOptions};
+use toolcrib::{CallContext, CallOutput, RefreshOutcome, Registry, RegistryOptions};
+use toolcrib_testkit::http_server::LoopbackServer;
+use toolcrib_testkit::programs::with_settings;
 
-use super::server::LoopbackServer;
+use crate::support;
 
 pub(crate) struct OpenApiTestRegistry {
     pub(crate) registry: Registry,
@@ -40,18 +41,16 @@ impl OpenApiTestRegistry {
     pub(crate) async fn open_shop(document: &Value, settings: Value) -> OpenApiTestRegistry {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("api.json"), document.to_string()).unwrap();
-        let mut source = json!({ "openapi": "api.json" });
-        source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+        let source = with_settings(json!({ "openapi": "api.json" }), settings);
         OpenApiTestRegistry::open(home, json!({ "shop": source })).await
     }
 
     pub(crate) async fn refresh_source(&self, source: &str) -> RefreshOutcome {
-        let sources = Some(vec![SourceId::parse(source).unwrap()]);
-        self.refresh(Refresh { sources, ..Refresh::default() }).await.pop().unwrap()
+        support::refresh(self, source).await
     }
 
     pub(crate) async fn tool_names(&self) -> Vec<String> {
-        self.tools(ToolFilter::default()).await.unwrap().into_iter().map(|tool| tool.name.to_string()).collect()
+        support::list_tools(self).await
     }
 
     pub(crate) async fn call(&self, name: &str, input: Value) -> Result<CallOutput> {
@@ -59,7 +58,7 @@ impl OpenApiTestRegistry {
     }
 
     pub(crate) async fn call_with(&self, name: &str, input: Value, options: CallContext) -> Result<CallOutput> {
-        self.registry.call(name, input).context(options).caller(Principal::local("agent")).await
+        self.registry.call(name, input).context(options).caller(support::agent()).await
     }
 }
 

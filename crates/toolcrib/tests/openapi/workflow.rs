@@ -7,8 +7,8 @@ mod steps;
 use serde_json::{Value, json};
 use toolcrib::core::Result;
 use toolcrib::{CallContext, CallOutput};
+use toolcrib_testkit::http_server::LoopbackServer;
 
-use super::server::LoopbackServer;
 use super::support::OpenApiTestRegistry;
 
 /// Document of an API that lists products, takes orders and returns them.

@@ -9,7 +9,7 @@ use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::DiscoveryStatus;
 use toolcrib::{Code, Refresh};
 
-use super::support::{SqliteRegistry, cached_tools, call, id, output_text, scripted_source, with_settings};
+use crate::support::{SqliteRegistry, cached_tools, call, id, output_text, scripted_source, with_settings};
 
 enum ExpectedOutcome {
     /// The discovery fails, and the message contains all of these.

@@ -9,7 +9,7 @@ use toolcrib::registry::{BreakerState, ConnectionState, SourceHealth};
 use toolcrib::testkit::{ScriptedReply, ScriptedSource};
 use toolcrib::{CallContext, CallOutput, Code, Registry};
 
-use super::support::{TestRegistry, agent, call, force_refresh, list_tools, open, open_yaml, wait_until};
+use crate::support::{TestRegistry, agent, call, force_refresh, list_tools, open, open_yaml, wait_until};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 

@@ -10,7 +10,7 @@ use toolcrib::core::policy::Verdict;
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{CallContext, Code};
 
-use super::support::{agent, cached_tools, call, id, list_tools, open, open_yaml, output_text};
+use crate::support::{agent, cached_tools, call, id, list_tools, open, open_yaml, output_text};
 
 fn definition(name: &str) -> BuiltinDefinition {
     BuiltinDefinition::new(name, "A tool of the host", json!({"type": "object"})).unwrap()

@@ -9,7 +9,7 @@ use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::testkit::{ScriptedReply, ScriptedSource};
 use toolcrib::{CallContext, Code};
 
-use super::support::{
+use crate::support::{
     TestRegistry, agent, cached_tools, call, force_refresh, id, list_tools, open, open_yaml, output_text,
     run_pending_tasks, wait_until,
 };

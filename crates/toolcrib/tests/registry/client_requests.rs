@@ -15,7 +15,7 @@ use toolcrib::testkit::progress_channel;
 use toolcrib::{CallContext, CallOutput, ClientId, Code, Registry};
 use toolcrib_testkit::programs;
 
-use super::support::{SqliteRegistry, agent, open_scripted, output_text, read_lines, wait_until};
+use crate::support::{SqliteRegistry, agent, open_scripted, output_text, read_lines, wait_until};
 
 const ASK_FLAGS: [&str; 4] = ["--with", "elicit,sample,meta,announce,hang", "--log-file", "{home}/log"];
 

@@ -9,7 +9,7 @@ use toolcrib::call::CallDeadline;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::{CallContext, Code, Refresh};
 
-use super::support::{
+use crate::support::{
     SqliteRegistry, agent, call, is_running, open_scripted, output_text, read_lines, refresh, scripted_source,
     wait_until,
 };

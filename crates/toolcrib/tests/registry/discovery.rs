@@ -8,7 +8,7 @@ use toolcrib::registry::{DiscoveryStatus, HistoryQuery, SourceHealth};
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Code, Refresh, RegistryOptions, RequiredFreshness};
 
-use super::support::{
+use crate::support::{
     TestRegistry, cached_tools, force_refresh, id, list_tools, open, open_with, refresh, run_pending_tasks, tool_json,
     wait_until,
 };
@@ -137,7 +137,7 @@ async fn a_hanging_source_fails_at_its_deadline_and_others_are_listed() {
     let dead = ScriptedSource::new(["never"]);
     let good = ScriptedSource::new(["here"]);
     dead.pause();
-    let fixture = super::support::open_yaml(
+    let fixture = crate::support::open_yaml(
         "sources: { dead: { command: x, discovery_timeout: 3s }, good: { command: x } }",
         &[("dead", &dead), ("good", &good)],
     )
@@ -174,7 +174,7 @@ async fn first_start_timeout_takes_precedence_over_discovery_timeout() {
         let dead = ScriptedSource::new(["never"]);
         dead.pause();
         let yaml = format!("defaults: {{ {defaults} }}\nsources: {{ dead: {{ {source} }} }}");
-        let fixture = super::support::open_yaml(&yaml, &[("dead", &dead)]).await;
+        let fixture = crate::support::open_yaml(&yaml, &[("dead", &dead)]).await;
         let error = refresh(&fixture, "dead").await.error.unwrap();
         assert_eq!(error.message, format!("no answer within {limit}"), "{yaml}");
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolcrib::registry::MissingScheme;
 use toolcrib::testkit::ScriptedSource;
 
-use super::support::{id, open_yaml};
+use crate::support::{id, open_yaml};
 
 fn order_tool() -> Value {
     let needed = json!({ "scheme": "token", "kind": "bearer", "scopes": ["orders"] });

@@ -9,7 +9,7 @@ use toolcrib::registry::{DiscoveryStatus, SourceHealth};
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Code, RegistryOptions, RequiredFreshness};
 
-use super::support::{
+use crate::support::{
     cached_tools, call, force_refresh, id, list_tools, open, open_with, open_yaml, refresh, run_pending_tasks,
     wait_until,
 };
@@ -318,7 +318,7 @@ async fn a_clock_set_back_makes_a_list_stale() {
     list_tools(&fixture).await;
     let (clock, _) = toolcrib::clock::Clock::manual(toolcrib::core::Timestamp(1_000));
     let options = RegistryOptions { clock, ..fixture.options.clone() };
-    let registry = toolcrib::Registry::open(super::support::config("sources: { git: { command: scripted } }"), options);
+    let registry = toolcrib::Registry::open(crate::support::config("sources: { git: { command: scripted } }"), options);
     let registry = registry.await.unwrap();
     assert_eq!(registry.sources().get(&id("git")).unwrap().freshness, Freshness::Stale);
     assert_eq!(list_tools(&registry).await, ["git__push"]);

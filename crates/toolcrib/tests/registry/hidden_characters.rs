@@ -10,7 +10,7 @@ use toolcrib::core::tool::{Tool, ToolNote};
 use toolcrib::testkit::ScriptedSource;
 use toolcrib_testkit::programs;
 
-use super::support::{agent, call, config, force_refresh, id, list_tools, open, open_yaml, output_text, wait_until};
+use crate::support::{agent, call, config, force_refresh, id, list_tools, open, open_yaml, output_text, wait_until};
 
 const DIRTY: &str = "a\u{202e}b\u{1b}[31mc\u{e0041}\u{200b}d\u{3164} ⚠\u{fe0f} 👩\u{200d}💻 می\u{200c}خواهم\r\n";
 const CLEAN: &str = "abcd ⚠\u{fe0f} 👩\u{200d}💻 می\u{200c}خواهم\r\n";

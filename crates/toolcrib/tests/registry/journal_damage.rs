@@ -18,7 +18,7 @@ use toolcrib::store::{self, StoreState};
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Code, Refresh, Registry, RegistryOptions};
 
-use super::support::{cached_tools, call, config, id, wait_until};
+use crate::support::{cached_tools, call, config, id, wait_until};
 
 const YAML: &str = "sources: { git: { command: x, tools: { drop: deny } }, mail: { command: y } }";
 

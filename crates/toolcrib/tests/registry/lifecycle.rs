@@ -13,7 +13,7 @@ use toolcrib::registry::{ConnectionState, HistoryQuery};
 use toolcrib::testkit::progress_channel;
 use toolcrib::{CallContext, Code};
 
-use super::support::{
+use crate::support::{
     SqliteRegistry, agent, cached_tools, call, force_refresh, id, is_running, list_tools, open_scripted, output_text,
     read_lines, scripted_source, wait_until, with_settings,
 };
@@ -119,7 +119,7 @@ async fn a_server_that_died_between_calls_is_replaced() {
     assert!(error.message.contains("the server exited during the call (exit status 1)"), "{}", error.message);
     assert!(!error.message.contains("stderr: "), "another client's arguments may be in it: {}", error.message);
     assert_eq!(call_echo(&fixture).await, "hello");
-    super::support::kill_process(&read_lines(&fixture.path("starts"))[1]);
+    crate::support::send_signal("KILL", &read_lines(&fixture.path("starts"))[1]);
     assert_eq!(call_echo(&fixture).await, "hello");
     assert_eq!(read_lines(&fixture.path("starts")).len(), 3);
 }

@@ -14,7 +14,7 @@ use tracing::field::{Field, Visit};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Metadata, Subscriber, span};
 
-use super::support::{call, force_refresh, id, list_tools, open_yaml};
+use crate::support::{call, force_refresh, id, list_tools, open_yaml};
 
 /// Captures the log events of this thread: the fields of each by name, including `message`.
 #[derive(Clone, Default)]

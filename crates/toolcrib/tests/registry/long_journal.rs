@@ -9,7 +9,7 @@ use toolcrib::registry::HistoryQuery;
 use toolcrib::store::{Commit, MemoryStore, Store};
 use toolcrib::{Registry, RegistryOptions};
 
-use super::support::id;
+use crate::support::id;
 
 /// A search that finds little returns after a bounded number of records, with the position to continue from.
 #[tokio::test]

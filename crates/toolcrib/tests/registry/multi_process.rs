@@ -12,7 +12,7 @@ use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::{DiscoveryStatus, HistoryQuery, RegistryNotice};
 use toolcrib_testkit::programs;
 
-use super::support::{
+use crate::support::{
     cached_tools, force_refresh, id, list_tools, open_at, read_lines, scripted_source, wait_until, with_settings,
 };
 

@@ -17,7 +17,7 @@ use toolcrib::store::{SqliteStore, Store};
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{CallContext, Code, Registry, RegistryOptions};
 
-use super::support::{TestRegistry, cached_tools, call, config, force_refresh, id, list_tools, open_with, wait_until};
+use crate::support::{TestRegistry, cached_tools, call, config, force_refresh, id, list_tools, open_with, wait_until};
 
 const YAML: &str = "sources: { git: { command: x } }";
 const UNKNOWN_RECORD: &str = r#"{"type":"ToolPainted","source":"git","tool":"push","colour":"red"}"#;

@@ -11,7 +11,7 @@ use toolcrib::testkit::ScriptedSource;
 use toolcrib::{CallContext, Code, McpCapability, Registry, RequiredFreshness};
 use toolcrib_testkit::programs;
 
-use super::support::{
+use crate::support::{
     SqliteRegistry, agent, cached_tools, call, force_refresh, id, list_tools, open, open_scripted, open_yaml,
     run_pending_tasks, scripted_source, wait_until, with_settings,
 };

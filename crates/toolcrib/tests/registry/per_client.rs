@@ -6,7 +6,7 @@ use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::registry::ConnectionState;
 use toolcrib::{CallContext, ClientId, Code, Registry};
 
-use super::support::{
+use crate::support::{
     SqliteRegistry, agent, id, is_running, list_tools, open_scripted, output_text, read_lines, run_pending_tasks,
     wait_until,
 };

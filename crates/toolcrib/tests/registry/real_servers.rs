@@ -15,8 +15,8 @@ use toolcrib::core::inventory::{Actor, Command as InventoryCommand};
 use toolcrib::registry::{BreakerState, ConnectionState};
 use toolcrib_testkit::programs::{self, Program};
 
-use super::support::{
-    SqliteRegistry, agent, cached_tools, call, id, is_running, kill_process, list_tools, output_text, read_lines,
+use crate::support::{
+    SqliteRegistry, agent, cached_tools, call, id, is_running, list_tools, output_text, read_lines, send_signal,
     wait_until, with_settings,
 };
 
@@ -74,7 +74,7 @@ async fn check_stdio_server(name: &str, program: Option<Program>, settings: Valu
     assert_eq!(fixture.sources().get(&id("s")).unwrap().freshness, Freshness::Fresh);
 
     // A crash between two calls does not affect the caller.
-    kill_process(starts(&fixture).last().unwrap());
+    send_signal("KILL", starts(&fixture).last().unwrap());
     wait_until("its end was noticed", || fixture.sources().get(&id("s")).unwrap().connection == ConnectionState::None)
         .await;
     let output = call(&fixture, &tool, input.clone()).await.unwrap();
@@ -184,7 +184,7 @@ async fn a_read_only_call_is_repeated_when_its_server_crashes() {
     let running = call.into_future();
     let (result, ()) = tokio::join!(running, async {
         assert!(progress.recv().await.is_some(), "it is under way");
-        kill_process(&read_lines(&fixture.path("starts"))[0]);
+        send_signal("KILL", &read_lines(&fixture.path("starts"))[0]);
         while progress.recv().await.is_some() {}
     });
     assert!(output_text(&result.unwrap()).contains("completed"));
@@ -213,7 +213,7 @@ async fn a_crash_fails_the_running_call_and_the_next_one_works() {
     let running = tokio::spawn(async move { call(&registry, "s__create_entities", input).await });
     wait_until("it is called", || fixture.sources().get(&id("s")).unwrap().connection == ConnectionState::Connected)
         .await;
-    kill_process(read_lines(&fixture.path("starts")).last().unwrap());
+    send_signal("KILL", read_lines(&fixture.path("starts")).last().unwrap());
     let error = running.await.unwrap().unwrap_err();
     assert!(matches!(error.code, Code::ToolExecutionFailed | Code::ToolUnavailable), "{}", error.message);
     std::fs::remove_file(&graph).unwrap();

@@ -7,7 +7,7 @@ use toolcrib::catalog::render::Format;
 use toolcrib::core::text::sanitize;
 use toolcrib_testkit::programs;
 
-use super::support::{SqliteRegistry, agent, list_tools, scripted_source};
+use crate::support::{SqliteRegistry, agent, list_tools, scripted_source};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_recorded_list_is_reproduced() {
@@ -53,7 +53,7 @@ fn check_lists(fixture: &SqliteRegistry, recorded: &BTreeMap<String, (String, Ve
             // The order of a schema's keys is preserved.
             assert_eq!(got["inputSchema"].take().to_string(), tool["inputSchema"].to_string(), "{file}: `{original}`");
         }
-        assert_eq!(fixture.sources().get(&super::support::id(source)).unwrap().skipped, [], "{file}");
+        assert_eq!(fixture.sources().get(&crate::support::id(source)).unwrap().skipped, [], "{file}");
     }
     assert!(rendered.is_empty(), "{:?} were never recorded", rendered.keys());
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{CallContext, CallOutput, ClientId, Code, Registry, ResultPaging};
 
-use super::support::{TestRegistry, agent, call, open_yaml};
+use crate::support::{TestRegistry, agent, call, open_yaml};
 
 const RESULT_LIMIT: usize = 1024;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use super::support::{call, list_tools, open_at, output_text as text_of, read_lines, scripted_source, wait_until};
+use crate::support::{call, list_tools, open_at, output_text as text_of, read_lines, scripted_source, wait_until};
 
 /// Regression: with random kills, four calls were rejected for each one in flight at a kill.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

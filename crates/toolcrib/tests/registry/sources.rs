@@ -11,7 +11,7 @@ use toolcrib::registry::{DiscoveryStatus, HistoryQuery, RegistryNotice};
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Code, Refresh, Registry, RegistryOptions, Source};
 
-use super::support::{
+use crate::support::{
     TestRegistry, cached_tools, call, config, force_refresh, id, list_tools, open, open_with, open_yaml,
     run_pending_tasks, tool_json, wait_until,
 };

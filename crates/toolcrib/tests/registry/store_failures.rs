@@ -21,7 +21,7 @@ use toolcrib::store::{
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Code, Registry, RegistryOptions, Source, SourceId};
 
-use super::support::{
+use crate::support::{
     TestRegistry, agent, cached_tools, call, force_refresh, id, list_tools, open_with, output_text, wait_until,
 };
 
@@ -232,7 +232,7 @@ async fn a_lease_that_cannot_be_released_does_not_fail_the_refresh() {
 #[tokio::test]
 async fn a_locked_store_is_reported_and_still_readable() {
     let home = tempfile::tempdir().unwrap();
-    let registry = super::support::open_at(home.path(), json!({"s": super::support::scripted_source(&[])})).await;
+    let registry = crate::support::open_at(home.path(), json!({"s": crate::support::scripted_source(&[])})).await;
     assert_eq!(list_tools(&registry).await.len(), 3);
     // Another process locks the file for longer than the busy timeout.
     let script = "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1])\ndb.execute('BEGIN EXCLUSIVE')\nprint('locked', flush=True)\nsys.stdin.read()";

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 use toolcrib::catalog::render::Format;
 use toolcrib::catalog::tokens;
 
-use super::support::{TestRegistry, agent, config, id, open_yaml};
+use crate::support::{TestRegistry, agent, config, id, open_yaml};
 
 const YAML: &str = "sources: { git: { command: scripted } }";
 

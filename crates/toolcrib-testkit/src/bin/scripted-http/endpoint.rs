@@ -4,16 +4,13 @@
 //! response that Toolcrib must map to a distinct error. GET is refused: there is no stream for notifications.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufReader};
-use std::net::TcpStream;
-use std::thread;
 
 use parking_lot::Mutex;
 use serde_json::Value;
 use toolcrib_testkit::fake::{FakeReply, FakeServer};
+use toolcrib_testkit::http_server::{HttpReply, ReceivedRequest};
 
 use crate::HttpFlags;
-use crate::http::{FakeHttpRequest, FakeHttpResponse};
 
 /// State that all connections share.
 #[derive(Debug)]
@@ -37,75 +34,64 @@ impl ScriptedEndpoint {
         ScriptedEndpoint { fake, http_flags, sessions: Mutex::default() }
     }
 
-    /// Serves a connection until the client closes it.
-    pub(crate) fn serve(&self, stream: &TcpStream) {
-        // A broken connection is not a failure of the server: tests close them at will.
-        let _ = self.serve_requests(stream);
-    }
-
-    /// Reads and answers requests until the connection ends.
-    fn serve_requests(&self, stream: &TcpStream) -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        let mut reader = BufReader::new(stream);
-        let mut writer = stream;
-        while let Some(request) = FakeHttpRequest::read(&mut reader)? {
-            self.respond(&request).write(&mut writer)?;
-        }
-        Ok(())
-    }
-
     /// Counts a request, waits for the configured delay and responds.
-    fn respond(&self, request: &FakeHttpRequest) -> FakeHttpResponse {
-        let message: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    pub(crate) fn respond(&self, request: &ReceivedRequest) -> HttpReply {
+        let message = request.json();
         let rpc_method = message["method"].as_str().unwrap_or_default();
         // The JSON-RPC method if there is one, for example `tools/list`; otherwise the HTTP method.
         let counted = if rpc_method.is_empty() { request.method.as_str() } else { rpc_method };
         self.fake.append_count_line(counted).expect("count this request");
         self.fake.delay();
-        if request.path != "/mcp" {
-            return FakeHttpResponse::empty("404 Not Found");
+        if request.target != "/mcp" {
+            return HttpReply::empty("404 Not Found");
         }
         if !self.is_authorized(request) {
-            return FakeHttpResponse::empty("401 Unauthorized").with_header("WWW-Authenticate", "Bearer".to_owned());
+            return HttpReply::empty("401 Unauthorized").with_header("WWW-Authenticate", "Bearer");
         }
         match request.method.as_str() {
             "POST" => self.handle_post(request, &message, rpc_method),
             "DELETE" => self.handle_delete(request),
-            _ => FakeHttpResponse::empty("405 Method Not Allowed").with_header("Allow", "POST, DELETE".to_owned()),
+            _ => HttpReply::empty("405 Method Not Allowed").with_header("Allow", "POST, DELETE"),
         }
     }
 
     /// Checks the bearer token, if one is required.
-    fn is_authorized(&self, request: &FakeHttpRequest) -> bool {
+    fn is_authorized(&self, request: &ReceivedRequest) -> bool {
         let Some(token) = &self.http_flags.require_bearer else { return true };
         request.header("authorization") == Some(&format!("Bearer {token}"))
     }
 
     /// Handles a JSON-RPC message. `initialize` issues a session; the modern protocol has none.
-    fn handle_post(&self, request: &FakeHttpRequest, message: &Value, rpc_method: &str) -> FakeHttpResponse {
+    fn handle_post(&self, request: &ReceivedRequest, message: &Value, rpc_method: &str) -> HttpReply {
         let needs_session = rpc_method != "initialize" && !self.fake.is_modern();
         if let Some(response) = needs_session.then(|| self.check_session(request)).flatten() {
             return response;
         }
         if let Some(status) = self.http_flags.refuse_calls.as_ref().filter(|_| rpc_method == "tools/call") {
-            let response = FakeHttpResponse::empty(status);
-            let header = self.http_flags.refuse_header.clone();
-            return header.into_iter().fold(response, |response, (name, value)| response.with_header(&name, value));
+            let response = HttpReply::empty(status);
+            let header = self.http_flags.refuse_header.iter();
+            return header.fold(response, |response, (name, value)| response.with_header(name, value));
         }
         // A notification, or a response of the client.
         let Some(id) = message.get("id").filter(|_| !rpc_method.is_empty()) else {
-            return FakeHttpResponse::empty("202 Accepted");
+            return HttpReply::empty("202 Accepted");
         };
         let reply = self.fake.handle(rpc_method, &message["params"]);
-        let Some(body) = reply.to_message(id) else { never_respond(&reply) };
+        let Some(body) = reply.to_message(id) else {
+            if matches!(reply, FakeReply::Crash) {
+                std::process::exit(1);
+            }
+            return HttpReply::never();
+        };
         let response = if self.http_flags.sse_answers {
-            FakeHttpResponse::event(&body)
+            let event = [b"event: message\ndata: ", body.as_slice(), b"\n\n"].concat();
+            HttpReply::new(200, "content-type: text/event-stream", event)
         } else {
-            FakeHttpResponse::json("200 OK", body)
+            json_reply("200 OK", body)
         };
         match reply {
             FakeReply::Result(_) if rpc_method == "initialize" => {
-                response.with_header("Mcp-Session-Id", self.new_session())
+                response.with_header("Mcp-Session-Id", &self.new_session())
             }
             FakeReply::Result(_)
             | FakeReply::Error(..)
@@ -116,10 +102,10 @@ impl ScriptedEndpoint {
     }
 
     /// Ends a session.
-    fn handle_delete(&self, request: &FakeHttpRequest) -> FakeHttpResponse {
+    fn handle_delete(&self, request: &ReceivedRequest) -> HttpReply {
         let mut sessions = self.sessions.lock();
         let known = request.header("mcp-session-id").and_then(|id| sessions.active.remove(id));
-        FakeHttpResponse::empty(if known.is_some() { "200 OK" } else { "404 Not Found" })
+        HttpReply::empty(if known.is_some() { "200 OK" } else { "404 Not Found" })
     }
 
     /// Issues a session id.
@@ -133,7 +119,7 @@ impl ScriptedEndpoint {
 
     /// Counts a request of a session. Returns the error response to a request without a session or with an unknown one;
     /// `None` if the request may proceed.
-    fn check_session(&self, request: &FakeHttpRequest) -> Option<FakeHttpResponse> {
+    fn check_session(&self, request: &ReceivedRequest) -> Option<HttpReply> {
         let Some(id) = request.header("mcp-session-id") else {
             return Some(error_response("400 Bad Request", "Bad Request: Mcp-Session-Id header is required"));
         };
@@ -151,17 +137,12 @@ impl ScriptedEndpoint {
 }
 
 /// JSON-RPC error without a request id, as servers send it for an invalid session.
-fn error_response(status: &str, text: &str) -> FakeHttpResponse {
+fn error_response(status: &str, text: &str) -> HttpReply {
     let reply = FakeReply::Error(-32000, text.to_owned());
-    FakeHttpResponse::json(status, reply.to_message(&Value::Null).unwrap_or_default())
+    json_reply(status, reply.to_message(&Value::Null).unwrap_or_default())
 }
 
-/// Ends the process for a crash; otherwise keeps the connection open without a response.
-fn never_respond(reply: &FakeReply) -> ! {
-    if matches!(reply, FakeReply::Crash) {
-        std::process::exit(1);
-    }
-    loop {
-        thread::park();
-    }
+/// JSON that may contain invalid UTF-8.
+fn json_reply(status: &str, body: Vec<u8>) -> HttpReply {
+    HttpReply::new(status, "content-type: application/json", body)
 }

@@ -5,7 +5,6 @@ mod document_loading;
 mod failures;
 mod polling;
 mod redirects;
-mod server;
 mod tokens;
 
 use std::time::Duration;
@@ -15,10 +14,10 @@ use serde_json::{Value, json};
 use toolcrib_core::SourceId;
 use toolcrib_core::execution::{ExecutionMode, ExecutionSpec, Operation};
 use toolcrib_core::source::{OpenApiSource, SourceKind, SourceSettings};
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer, ReceivedRequest};
 
 use super::*;
 use crate::call::{CallContext, CallDeadline};
-use server::{LoopbackServer, ReceivedRequest, reply};
 
 /// Connector of a source whose document is a file.
 fn connector(openapi: OpenApiSource) -> OpenApiConnector {

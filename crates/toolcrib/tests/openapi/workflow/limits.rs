@@ -7,21 +7,20 @@ use tokio_util::sync::CancellationToken;
 use toolcrib::call::CallDeadline;
 use toolcrib::testkit::progress_channel;
 use toolcrib::{CallContext, Code};
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
 
 use super::{buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with};
-use crate::openapi::server::{LoopbackServer, ServerReply, json_reply};
 
-async fn start_silent_orders() -> LoopbackServer {
-    LoopbackServer::start(|request, _| match request.method.as_str() {
-        "GET" => json_reply(200, r#"[{"sku": "lamp"}]"#),
-        _ => ServerReply::NeverReply,
+fn start_silent_orders() -> LoopbackServer {
+    LoopbackServer::start(|request| match request.method.as_str() {
+        "GET" => HttpReply::json(200, r#"[{"sku": "lamp"}]"#),
+        _ => HttpReply::never(),
     })
-    .await
 }
 
 #[tokio::test]
 async fn the_timeout_covers_all_steps_together() {
-    let server = start_silent_orders().await;
+    let server = start_silent_orders();
     let registry =
         open_shop_with_workflow(&server, &buy_workflow(json!([list_step(), order_step()]), json!({})), json!({})).await;
     let options =
@@ -34,7 +33,7 @@ async fn the_timeout_covers_all_steps_together() {
 
 #[tokio::test]
 async fn a_step_has_no_more_time_than_its_source_allows() {
-    let server = start_silent_orders().await;
+    let server = start_silent_orders();
     let workflow = buy_workflow(json!([list_step(), order_step()]), json!({}));
     let registry = open_shop_with_workflow(&server, &workflow, json!({ "call_timeout": "400ms" })).await;
     let error = run_buy(&registry).await.unwrap_err();
@@ -43,7 +42,7 @@ async fn a_step_has_no_more_time_than_its_source_allows() {
 
 #[tokio::test]
 async fn a_delay_beyond_the_deadline_fails_at_once() {
-    let server = LoopbackServer::start(|_, _| json_reply(503, "{}")).await;
+    let server = LoopbackServer::start(|_| HttpReply::json(503, "{}"));
     let retry = json!([{ "name": "again", "type": "retry", "retryAfter": 3600, "retryLimit": 1 }]);
     let registry = open_shop_with_workflow(
         &server,
@@ -58,7 +57,7 @@ async fn a_delay_beyond_the_deadline_fails_at_once() {
 
 #[tokio::test]
 async fn cancelling_the_call_ends_the_workflow() {
-    let server = start_silent_orders().await;
+    let server = start_silent_orders();
     let registry = open_shop_with_workflow(
         &server,
         &buy_workflow(json!([list_step(), order_step(), second_list_step()]), json!({})),
@@ -86,7 +85,7 @@ fn second_list_step() -> serde_json::Value {
 
 #[tokio::test]
 async fn a_loop_ends_after_a_hundred_steps() {
-    let server = LoopbackServer::start(|_, _| json_reply(200, "[]")).await;
+    let server = LoopbackServer::start(|_| HttpReply::json(200, "[]"));
     let mut step = list_step();
     step["onSuccess"] = json!([{ "name": "round", "type": "goto", "stepId": "list" }]);
     let registry = open_shop_with_workflow(&server, &buy_workflow(json!([step]), json!({})), json!({})).await;

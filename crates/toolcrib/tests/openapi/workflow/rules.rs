@@ -5,24 +5,23 @@ use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::{SourceId, ToolId};
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::{CallContext, Code, Principal};
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
 
 use super::{
     buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with, shop_document,
 };
-use crate::openapi::server::{LoopbackServer, json_reply};
 use crate::openapi::support::OpenApiTestRegistry;
 
-async fn start_shop_server() -> LoopbackServer {
-    LoopbackServer::start(|request, _| match request.method.as_str() {
-        "GET" => json_reply(200, r#"[{"sku": "lamp"}]"#),
-        _ => json_reply(201, r#"{"id": 7}"#),
+fn start_shop_server() -> LoopbackServer {
+    LoopbackServer::start(|request| match request.method.as_str() {
+        "GET" => HttpReply::json(200, r#"[{"sku": "lamp"}]"#),
+        _ => HttpReply::json(201, r#"{"id": 7}"#),
     })
-    .await
 }
 
 #[tokio::test]
 async fn a_step_cannot_call_a_denied_tool() {
-    let server = start_shop_server().await;
+    let server = start_shop_server();
     let workflow = buy_workflow(json!([list_step(), order_step()]), json!({}));
     for (verdict, code, expected) in [
         ("deny", Code::Forbidden, "`shop__placeOrder` is denied (rule `placeOrder: deny`)"),
@@ -44,7 +43,7 @@ async fn a_step_cannot_call_a_denied_tool() {
 
 #[tokio::test]
 async fn consent_to_a_workflow_covers_its_steps() {
-    let server = start_shop_server().await;
+    let server = start_shop_server();
     let registry = open_shop_with_workflow(
         &server,
         &buy_workflow(json!([order_step()]), json!({})),
@@ -57,7 +56,7 @@ async fn consent_to_a_workflow_covers_its_steps() {
 
 #[tokio::test]
 async fn a_disabled_tool_is_not_called() {
-    let server = start_shop_server().await;
+    let server = start_shop_server();
     let registry = open_shop_with_workflow(&server, &buy_workflow(json!([order_step()]), json!({})), json!({})).await;
     run_buy(&registry).await.unwrap();
     let tool = ToolId { source: SourceId::parse("shop").unwrap(), name: "placeOrder".into() };
@@ -69,7 +68,7 @@ async fn a_disabled_tool_is_not_called() {
 
 #[tokio::test]
 async fn invalid_step_arguments_send_no_request() {
-    let server = start_shop_server().await;
+    let server = start_shop_server();
     let invalid_step =
         |step: &str| order_step_with(json!({ "stepId": step, "requestBody": { "payload": { "sku": 5 } } }));
     let token = json!([{ "name": "Authorization", "in": "header", "value": "Bearer x" }]);
@@ -94,7 +93,7 @@ async fn invalid_step_arguments_send_no_request() {
 
 #[tokio::test]
 async fn an_unknown_source_or_operation_is_named() {
-    let server = start_shop_server().await;
+    let server = start_shop_server();
     let described = |name: &str, url: &str, operation: &str| {
         let mut workflow = buy_workflow(json!([order_step_with(json!({ "operationId": operation }))]), json!({}));
         workflow["sourceDescriptions"] = json!([{ "name": name, "url": url, "type": "openapi" }]);
@@ -122,7 +121,7 @@ async fn an_unknown_source_or_operation_is_named() {
 
 #[tokio::test]
 async fn an_operation_is_found_among_several_sources() {
-    let server = start_shop_server().await;
+    let server = start_shop_server();
     let other: Value = json!({
         "openapi": "3.1.0", "info": { "title": "Other", "version": "1" }, "servers": [{ "url": server.url }],
         "paths": { "/products": { "get": { "operationId": "list products", "responses": {} } } },
@@ -149,7 +148,7 @@ async fn an_operation_is_found_among_several_sources() {
 
 #[tokio::test]
 async fn a_document_is_parsed_again_only_after_a_change() {
-    let server = start_shop_server().await;
+    let server = start_shop_server();
     let workflow = buy_workflow(json!([order_step()]), json!({}));
     let registry = open_shop_with_workflow(&server, &workflow, json!({})).await;
     assert_eq!(registry.refresh_source("errands").await.status, RefreshStatus::Success);

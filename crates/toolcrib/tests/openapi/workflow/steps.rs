@@ -3,25 +3,24 @@
 use serde_json::json;
 use toolcrib::registry::ToolFilter;
 use toolcrib::{CallContext, Code};
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer, ReceivedRequest};
 
 use super::{
     buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with,
     structured_output,
 };
-use crate::openapi::server::{LoopbackServer, ReceivedRequest, ServerReply, json_reply, reply};
 
-fn order_created() -> ServerReply {
-    json_reply(201, r#"{"id": 7}"#)
+fn order_created() -> HttpReply {
+    HttpReply::json(201, r#"{"id": 7}"#)
 }
 
 #[tokio::test]
 async fn outputs_of_a_step_are_inputs_of_another() {
-    let server = LoopbackServer::start(|request, _| match request.request_line().as_str() {
-        "GET /products?category=light" => json_reply(200, r#"[{"sku": "lamp"}]"#),
-        "POST /orders" => reply(201, "content-type: application/json\nx-order: 7", r#"{"id": 7}"#),
-        _ => json_reply(200, r#"{"total": 24.5}"#),
-    })
-    .await;
+    let server = LoopbackServer::start(|request| match request.request_line().as_str() {
+        "GET /products?category=light" => HttpReply::json(200, r#"[{"sku": "lamp"}]"#),
+        "POST /orders" => HttpReply::new(201, "content-type: application/json\nx-order: 7", r#"{"id": 7}"#),
+        _ => HttpReply::json(200, r#"{"total": 24.5}"#),
+    });
     let header = json!({ "name": "x-limit", "in": "header", "value": "{$inputs.quantity}" });
     let mut first = list_step();
     first["parameters"].as_array_mut().unwrap().push(header);
@@ -53,7 +52,10 @@ async fn outputs_of_a_step_are_inputs_of_another() {
     assert_eq!(structured_output(&output), expected);
     let request = server.requests();
     assert_eq!(server.request_lines(), ["GET /products?category=light", "POST /orders", "GET /orders/7"]);
-    assert_eq!((request[0].header("x-limit"), request[1].body.as_str()), ("2", r#"{"sku":"lamp","quantity":2}"#));
+    assert_eq!(
+        (request[0].header("x-limit"), request[1].text().as_str()),
+        (Some("2"), r#"{"sku":"lamp","quantity":2}"#)
+    );
     let mut messages = Vec::new();
     while let Ok(line) = progress_receiver.try_recv() {
         messages.push(line.get().to_owned());
@@ -81,14 +83,14 @@ async fn a_step_is_retried_as_often_as_the_document_says() {
     );
 
     let server =
-        LoopbackServer::start(|_, number| if number < 3 { json_reply(503, "{}") } else { order_created() }).await;
+        LoopbackServer::start(|request| if request.number < 3 { HttpReply::json(503, "{}") } else { order_created() });
     assert_eq!(
         run_buy(&open_shop_with_workflow(&server, &workflow, json!({})).await).await.unwrap(),
         json!({ "id": 7 })
     );
     assert_eq!(server.request_lines().len(), 3);
 
-    let server = LoopbackServer::start(|_, _| json_reply(503, r#"{"message": "closed"}"#)).await;
+    let server = LoopbackServer::start(|_| HttpReply::json(503, r#"{"message": "closed"}"#));
     let error = run_buy(&open_shop_with_workflow(&server, &workflow, json!({})).await).await.unwrap_err();
     assert_eq!((server.request_lines().len(), error.code), (3, Code::ToolExecutionFailed));
     assert_eq!(error.details, Some(json!({ "step": "order", "outputs": {} })));
@@ -110,11 +112,10 @@ async fn a_step_may_jump_or_end_the_workflow() {
     let never = json!({ "stepId": "never", "operationId": "placeOrder", "requestBody": { "payload": { "sku": "x" } } });
     for (field, condition) in [("onFailure", "$statusCode == 409"), ("onSuccess", "$statusCode == 201")] {
         let status = if field == "onFailure" { 409 } else { 201 };
-        let server = LoopbackServer::start(move |request, _| match request.method.as_str() {
-            "POST" => json_reply(status, "{}"),
-            _ => reply(204, "", ""),
-        })
-        .await;
+        let server = LoopbackServer::start(move |request| match request.method.as_str() {
+            "POST" => HttpReply::json(status, "{}"),
+            _ => HttpReply::new(204, "", ""),
+        });
         let steps = json!([order_step_with(json!({ field: goto(condition) })), list_step(), look, never]);
         let registry = open_shop_with_workflow(&server, &buy_workflow(steps, json!({})), json!({})).await;
         assert_eq!(run_buy(&registry).await.unwrap(), json!({}));
@@ -124,11 +125,10 @@ async fn a_step_may_jump_or_end_the_workflow() {
 
 #[tokio::test]
 async fn a_redirect_is_seen_by_the_step_that_expects_it() {
-    let server = LoopbackServer::start(|request: &ReceivedRequest, _| match request.method.as_str() {
-        "POST" => reply(302, "location: /orders/9", ""),
-        _ => json_reply(200, r#"{"id": 9}"#),
-    })
-    .await;
+    let server = LoopbackServer::start(|request: &ReceivedRequest| match request.method.as_str() {
+        "POST" => HttpReply::new(302, "location: /orders/9", ""),
+        _ => HttpReply::json(200, r#"{"id": 9}"#),
+    });
     let keeps_redirect = order_step_with(json!({
         "successCriteria": [{ "condition": "$statusCode == 302" }],
         "outputs": { "id": "$response.header.Location" },
@@ -146,11 +146,10 @@ async fn a_redirect_is_seen_by_the_step_that_expects_it() {
 
 #[tokio::test]
 async fn a_failed_step_ends_the_workflow_with_the_outputs_so_far() {
-    let server = LoopbackServer::start(|request, _| match request.method.as_str() {
-        "GET" => json_reply(200, r#"[{"sku": "lamp"}]"#),
-        _ => json_reply(409, r#"{"message": "sold out"}"#),
-    })
-    .await;
+    let server = LoopbackServer::start(|request| match request.method.as_str() {
+        "GET" => HttpReply::json(200, r#"[{"sku": "lamp"}]"#),
+        _ => HttpReply::json(409, r#"{"message": "sold out"}"#),
+    });
     let outputs = json!({ "sku": "$steps.list.outputs.sku", "id": "$steps.order.outputs.id" });
     let registry =
         open_shop_with_workflow(&server, &buy_workflow(json!([list_step(), order_step()]), outputs), json!({})).await;
@@ -162,7 +161,7 @@ async fn a_failed_step_ends_the_workflow_with_the_outputs_so_far() {
 
 #[tokio::test]
 async fn an_unreachable_api_counts_as_no_response() {
-    let server = LoopbackServer::start(|_, _| ServerReply::CloseConnection).await;
+    let server = LoopbackServer::start(|_| HttpReply::close());
     let steps = json!([order_step_with(json!({ "onFailure": [{ "name": "on", "type": "goto", "stepId": "last" }] })), {
         "stepId": "last", "operationId": "placeOrder", "requestBody": { "payload": { "sku": "x" } },
     }]);
@@ -177,12 +176,11 @@ async fn an_unreachable_api_counts_as_no_response() {
 
 #[tokio::test]
 async fn a_step_sees_the_result_of_a_polled_job() {
-    let server = LoopbackServer::start(|request, number| match (request.method.as_str(), number) {
-        ("POST", _) => json_reply(202, r#"{"id": 7}"#),
-        (_, 2) => json_reply(200, r#"{"status": "packing"}"#),
-        _ => json_reply(200, r#"{"status": "sent", "parcel": {"id": "p-1"}}"#),
-    })
-    .await;
+    let server = LoopbackServer::start(|request| match (request.method.as_str(), request.number) {
+        ("POST", _) => HttpReply::json(202, r#"{"id": 7}"#),
+        (_, 2) => HttpReply::json(200, r#"{"status": "packing"}"#),
+        _ => HttpReply::json(200, r#"{"status": "sent", "parcel": {"id": "p-1"}}"#),
+    });
     let poll = json!({ "url": "/orders/{$response.body#/id}", "status": "/status", "result": "/parcel",
         "done": ["sent"], "interval": "100ms" });
     let step = order_step_with(json!({ "successCriteria": [{ "condition": "$statusCode == 200" }] }));

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use tokio::sync::broadcast;
 use tokio::time::advance;
 use toolcrib_config::Config;
+use toolcrib_testkit::observe::read_lines;
 
 use super::*;
 use crate::CallContext;
@@ -67,11 +68,6 @@ async fn send_request(connector: &McpConnector, method: &str) -> Result<Box<RawV
     connector.request(&SourceRequest { method, params: Some(&params), deadline, context: &context }).await
 }
 
-fn read_lines(home: &TempDir, file: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(home.path().join(file)).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
-}
-
 #[tokio::test]
 async fn a_server_is_told_to_unsubscribe_while_the_connection_is_locked() {
     let scripted = toolcrib_testkit::programs::scripted_server();
@@ -87,7 +83,7 @@ async fn a_server_is_told_to_unsubscribe_while_the_connection_is_locked() {
         drop(locked);
     };
     tokio::join!(unsubscribing, releasing).0.unwrap();
-    assert!(read_lines(&home, "log").contains(&"resources/unsubscribe".to_owned()));
+    assert!(read_lines(&home.path().join("log")).contains(&"resources/unsubscribe".to_owned()));
     connector.close().await;
 }
 
@@ -103,7 +99,7 @@ async fn no_server_is_started_for_a_disconnected_client() {
     connector.pool.shared.subscriptions.add(RESOURCE_URI, None).unwrap().commit();
     pooled.subscriptions.add(RESOURCE_URI, Some(client)).unwrap().commit();
     let disconnecting = async {
-        while read_lines(&home, "starts").is_empty() {
+        while read_lines(&home.path().join("starts")).is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         connector.client_disconnected(client).await;
@@ -111,7 +107,7 @@ async fn no_server_is_started_for_a_disconnected_client() {
     timeout(Duration::from_secs(20), async { tokio::join!(connector.restore_connections(), disconnecting) })
         .await
         .unwrap();
-    assert_eq!(read_lines(&home, "starts").len(), 1, "only for the shared connection");
+    assert_eq!(read_lines(&home.path().join("starts")).len(), 1, "only for the shared connection");
     assert!(connector.has_outdated_subscriptions(), "the shared connection still has a subscription");
     connector.close().await;
     assert!(!connector.has_outdated_subscriptions());

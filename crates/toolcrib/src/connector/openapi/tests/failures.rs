@@ -1,6 +1,5 @@
 use tokio::net::TcpSocket;
 
-use super::server::ServerReply;
 use super::*;
 
 #[tokio::test]
@@ -18,10 +17,10 @@ async fn idempotent_requests_are_retried_after_transient_responses() {
         ("POST", 503, "retry-after: 0", 9, (1, Some("rejected"))),
         ("POST", 429, "retry-after: 0", 9, (1, Some("rejected"))),
     ] {
-        let reply_to = move |_: &ReceivedRequest, number| {
-            if number <= failures { reply(status, headers, "") } else { reply(204, "", "") }
+        let reply_to = move |request: &ReceivedRequest| {
+            if request.number <= failures { HttpReply::new(status, headers, "") } else { HttpReply::new(204, "", "") }
         };
-        let server = LoopbackServer::start(reply_to).await;
+        let server = LoopbackServer::start(reply_to);
         let result = call(&connector(OpenApiSource::default()), &operation(method, &server.url, "/p"), json!({})).await;
         let kind = result.is_err().then(|| failure_parts(result).0);
         assert_eq!((server.requests().len(), kind), expected, "{method} {status} {headers}");
@@ -31,7 +30,7 @@ async fn idempotent_requests_are_retried_after_transient_responses() {
 #[tokio::test]
 async fn only_idempotent_requests_are_repeated_after_sending() {
     for (method, times) in [("GET", 2), ("POST", 1)] {
-        let server = LoopbackServer::start(|_, _| ServerReply::CloseConnection).await;
+        let server = LoopbackServer::start(|_| HttpReply::close());
         let result = call(&connector(OpenApiSource::default()), &operation(method, &server.url, "/p"), json!({})).await;
         let (kind, code, message) = failure_parts(result);
         assert_eq!(
@@ -60,7 +59,7 @@ async fn a_refused_connection_is_unavailable() {
 
 #[tokio::test]
 async fn only_the_sources_own_timeout_counts_against_it() {
-    let server = LoopbackServer::start(|_, _| ServerReply::NeverReply).await;
+    let server = LoopbackServer::start(|_| HttpReply::never());
     let short = Duration::from_millis(50);
     let settings = SourceSettings { call_timeout: Some(short), ..SourceSettings::default() };
     for (connector, deadline, expected) in [
@@ -95,12 +94,12 @@ async fn a_tool_without_execution_spec_asks_for_a_refresh() {
 
 #[tokio::test]
 async fn an_endless_response_is_not_read_to_its_end() {
-    let endless = |_: &ReceivedRequest, _| {
+    let endless = |_: &ReceivedRequest| {
         let mut bytes = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 99999999\r\n\r\n".to_vec();
         bytes.resize(17 * 1024 * 1024, b'x');
-        ServerReply::Bytes(bytes)
+        HttpReply::raw(bytes)
     };
-    let server = LoopbackServer::start(endless).await;
+    let server = LoopbackServer::start(endless);
     let result = call(&connector(OpenApiSource::default()), &operation("GET", &server.url, "/p"), json!({})).await;
     let message = "the response to `GET /p` is larger than 16 MiB; request less data".to_owned();
     assert_eq!(failure_parts(result), ("rejected", Code::ToolExecutionFailed, message));

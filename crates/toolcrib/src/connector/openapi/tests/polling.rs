@@ -15,16 +15,15 @@ fn poll(url: &str) -> PollSettings {
 }
 
 /// Server with a job that is started by POST and then returns these states in order.
-async fn start_job_server(location: &'static str, states: &'static [&'static str]) -> LoopbackServer {
-    LoopbackServer::start(move |received, number| match received.method.as_str() {
-        "POST" => reply(
+fn start_job_server(location: &'static str, states: &'static [&'static str]) -> LoopbackServer {
+    LoopbackServer::start(move |received| match received.method.as_str() {
+        "POST" => HttpReply::new(
             202,
             &format!("content-type: application/json\nlocation: {location}"),
             r#"{"id":"j 1","self":"/api/jobs/1","sly":"1?x=/../..#","up":".."}"#,
         ),
-        _ => server::json_reply(200, states[(number - 2).min(states.len() - 1)]),
+        _ => HttpReply::json(200, states[(received.number - 2).min(states.len() - 1)]),
     })
-    .await
 }
 
 async fn run_job(server: &LoopbackServer, poll: PollSettings, context: CallContext) -> Result<Value, CallFailure> {
@@ -44,14 +43,14 @@ async fn a_job_is_polled_until_it_is_done() {
         ("{$response.body#/id}/s?of={$response.body#/sly}", "GET /api/j%201/s?of=1%3Fx%3D%2F..%2F..%23"),
         ("/jobs/{$response.body#/sly}", "GET /api/jobs/1%3Fx%3D%2F..%2F..%23"),
     ] {
-        let server = start_job_server("/status/1", states).await;
+        let server = start_job_server("/status/1", states);
         let (progress, mut received) = progress_channel();
         let result = run_job(&server, poll(url), CallContext { on_progress: Some(progress), ..CallContext::default() })
             .await
             .unwrap();
         assert_eq!(result["structuredContent"], json!({"n": 1}));
         assert_eq!(server.request_lines(), ["POST /api/jobs", status_line, status_line, status_line, status_line]);
-        assert!(server.requests().iter().all(|received| received.header("authorization") == "Bearer token"));
+        assert!(server.requests().iter().all(|received| received.header("authorization") == Some("Bearer token")));
         let mut messages = Vec::new();
         while let Ok(progress) = received.try_recv() {
             messages.push(progress.get().to_owned());
@@ -65,7 +64,7 @@ async fn a_job_is_polled_until_it_is_done() {
 
 #[tokio::test]
 async fn a_job_result_may_be_the_whole_response_and_a_failure_has_a_reason() {
-    let server = start_job_server("/s", &[r#"{"state":"done","n":1.50}"#]).await;
+    let server = start_job_server("/s", &[r#"{"state":"done","n":1.50}"#]);
     let whole = PollSettings { result: None, ..poll("/s") };
     let result = run_job(&server, whole, CallContext::default()).await.unwrap();
     assert_eq!(result["content"][0]["text"], r#"{"state":"done","n":1.50}"#);
@@ -76,7 +75,7 @@ async fn a_job_result_may_be_the_whole_response_and_a_failure_has_a_reason() {
         ("busy", "returned a status that is not JSON"),
     ] {
         let states: &'static [&'static str] = Box::leak(Box::new([state]));
-        let server = start_job_server("/s", states).await;
+        let server = start_job_server("/s", states);
         let (kind, code, message) = failure_parts(run_job(&server, poll("/s"), CallContext::default()).await);
         assert_eq!((kind, code), ("rejected", Code::ToolExecutionFailed));
         assert_eq!(message, format!("`POST /jobs` {expected}"));
@@ -92,12 +91,12 @@ async fn polling_stays_on_the_server_and_within_the_deadline() {
         ("/s", "/jobs/{$response.body#/up}/x", "cannot be polled: its URL has a `.` or `..`"),
         ("/s", "/jobs/../../admin", "cannot be polled: its URL has a `.` or `..` path segment"),
     ] {
-        let server = start_job_server(location, &[r#"{"state":"done"}"#]).await;
+        let server = start_job_server(location, &[r#"{"state":"done"}"#]);
         let (kind, _, message) = failure_parts(run_job(&server, poll(url), CallContext::default()).await);
         assert_eq!((kind, server.requests().len()), ("rejected", 1));
         assert!(message.starts_with(&format!("`POST /jobs` {expected}")), "{message}");
     }
-    let server = start_job_server("/s", &[r#"{"state":"running"}"#]).await;
+    let server = start_job_server("/s", &[r#"{"state":"running"}"#]);
     let slow = PollSettings { interval: Some(Duration::from_secs(3600)), ..poll("/s") };
     assert_eq!(
         failure_parts(run_job(&server, slow, CallContext::default()).await).2,

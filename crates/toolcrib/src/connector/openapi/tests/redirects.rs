@@ -29,12 +29,11 @@ fn connector_with_credentials(allow_private: bool) -> OpenApiConnector {
     })
 }
 
-async fn start_redirecting_server(status: u16, location: String) -> LoopbackServer {
-    LoopbackServer::start(move |requests, _| match requests.target.as_str() {
-        "/start" => reply(status, &format!("location: {location}"), "elsewhere"),
-        _ => reply(200, "content-type: text/plain", "arrived"),
+fn start_redirecting_server(status: u16, location: String) -> LoopbackServer {
+    LoopbackServer::start(move |requests| match requests.target.as_str() {
+        "/start" => HttpReply::new(status, &format!("location: {location}"), "elsewhere"),
+        _ => HttpReply::new(200, "content-type: text/plain", "arrived"),
     })
-    .await
 }
 
 #[tokio::test]
@@ -48,34 +47,34 @@ async fn redirects_on_the_same_server_are_followed_as_browsers_do() {
         ("POST", 307, "POST /end said"),
         ("POST", 308, "POST /end said"),
     ] {
-        let server = start_redirecting_server(status, "/end".into()).await;
+        let server = start_redirecting_server(status, "/end".into());
         let (operation, arguments) = start_operation(method == "POST", &server.url);
         let result = call(&connector_with_credentials(false), &operation, arguments).await.unwrap();
         assert_eq!(result["content"][0]["text"], "arrived");
         let last = server.requests().pop().unwrap();
-        assert_eq!(format!("{} {}", last.request_line(), last.body), expected, "{method} {status}");
-        assert_eq!(last.header("authorization"), "Bearer s3cret-token");
-        assert_eq!(last.header("content-type").is_empty(), last.body.is_empty());
+        assert_eq!(format!("{} {}", last.request_line(), last.text()), expected, "{method} {status}");
+        assert_eq!(last.header("authorization"), Some("Bearer s3cret-token"));
+        assert_eq!(last.header("content-type").is_none(), last.body.is_empty());
     }
 }
 
 #[tokio::test]
 async fn a_redirect_to_another_server_carries_no_credentials_or_headers() {
-    let other = LoopbackServer::start(|_, _| reply(200, "", "arrived")).await;
-    let server = start_redirecting_server(302, format!("{}/end?x=1", other.url)).await;
+    let other = LoopbackServer::start(|_| HttpReply::new(200, "", "arrived"));
+    let server = start_redirecting_server(302, format!("{}/end?x=1", other.url));
     let result =
         call(&connector_with_credentials(true), &operation("GET", &server.url, "/start"), json!({})).await.unwrap();
     assert_eq!(result["content"][0]["text"], "arrived");
     let requests = other.requests();
     assert_eq!(requests[0].request_line(), "GET /end?x=1");
     for name in ["authorization", "cookie", "x-configured"] {
-        assert_eq!(requests[0].header(name), "", "{name}");
+        assert_eq!(requests[0].header(name), None, "{name}");
     }
 }
 
 #[tokio::test]
 async fn a_rejected_redirect_names_its_target() {
-    let other = LoopbackServer::start(|_, _| reply(200, "", "arrived")).await;
+    let other = LoopbackServer::start(|_| HttpReply::new(200, "", "arrived"));
     let target = format!("{}/end?secret=1", other.url);
     let shown_target = format!("{}/end", other.url);
     for (connector, post, location, expected) in [
@@ -99,7 +98,7 @@ async fn a_rejected_redirect_names_its_target() {
         ),
         (connector_with_credentials(true), false, "/start".into(), "was redirected more than 5 times".into()),
     ] {
-        let server = start_redirecting_server(307, location).await;
+        let server = start_redirecting_server(307, location);
         let (operation, arguments) = start_operation(post, &server.url);
         let (kind, code, message) = failure_parts(call(&connector, &operation, arguments).await);
         assert_eq!((kind, code), ("rejected", Code::ToolExecutionFailed));

@@ -1,26 +1,25 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use toolcrib_core::source::Auth;
 
 use super::*;
 
 /// Server that issues `token-1`, `token-2` and so on, and accepts tokens that end with `accepted`.
-async fn start_token_server(expires_in: u32, accepted: &'static str) -> LoopbackServer {
-    LoopbackServer::start(move |request, _| match request.target.as_str() {
+fn start_token_server(expires_in: u32, accepted: &'static str) -> LoopbackServer {
+    let issued = AtomicUsize::new(0);
+    LoopbackServer::start(move |request| match request.target.as_str() {
         "/token" => {
-            let number = TOKENS_ISSUED.with(|issued| issued.replace(issued.get() + 1)) + 1;
-            server::json_reply(
+            let number = issued.fetch_add(1, Ordering::SeqCst) + 1;
+            HttpReply::json(
                 200,
-                &format!(r#"{{"access_token":"token-{number}","token_type":"bearer","expires_in":{expires_in}}}"#),
+                format!(r#"{{"access_token":"token-{number}","token_type":"bearer","expires_in":{expires_in}}}"#),
             )
         }
-        _ if request.header("authorization").ends_with(accepted) => server::json_reply(200, "{}"),
-        _ => server::json_reply(401, &format!(r#"{{"message":"I do not know {}"}}"#, request.header("authorization"))),
+        _ => match request.header("authorization") {
+            Some(token) if token.ends_with(accepted) => HttpReply::json(200, "{}"),
+            token => HttpReply::json(401, format!(r#"{{"message":"I do not know {}"}}"#, token.unwrap_or_default())),
+        },
     })
-    .await
-}
-
-thread_local! {
-    /// Per thread: each test runs on its own thread, together with its server.
-    static TOKENS_ISSUED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
 fn oauth_connector(server: &LoopbackServer) -> OpenApiConnector {
@@ -39,7 +38,7 @@ fn token_request_count(server: &LoopbackServer) -> usize {
 
 #[tokio::test]
 async fn a_token_is_fetched_once_for_concurrent_calls_and_cached() {
-    let server = start_token_server(3600, "token-1").await;
+    let server = start_token_server(3600, "token-1");
     let connector = oauth_connector(&server);
     let operation = operation("GET", &server.url, "/p");
     let calls = (0..20).map(|_| call(&connector, &operation, json!({})));
@@ -49,14 +48,14 @@ async fn a_token_is_fetched_once_for_concurrent_calls_and_cached() {
     assert_eq!((token_request_count(&server), server.requests().len()), (1, 21));
     let token = &server.requests()[0];
     assert_eq!(token.request_line(), "POST /token");
-    assert_eq!(token.body, "grant_type=client_credentials&scope=read+write");
+    assert_eq!(token.text(), "grant_type=client_credentials&scope=read+write");
     // me:s3cret%3A%2Fword
-    assert_eq!(token.header("authorization"), "Basic bWU6czNjcmV0JTNBJTJGd29yZA==");
+    assert_eq!(token.header("authorization"), Some("Basic bWU6czNjcmV0JTNBJTJGd29yZA=="));
 }
 
 #[tokio::test]
 async fn an_expired_token_is_fetched_again() {
-    let server = start_token_server(0, "").await;
+    let server = start_token_server(0, "");
     let connector = oauth_connector(&server);
     let operation = operation("GET", &server.url, "/p");
     for _ in 0..3 {
@@ -67,13 +66,13 @@ async fn an_expired_token_is_fetched_again() {
 
 #[tokio::test]
 async fn a_rejected_token_is_renewed_once_and_never_shown() {
-    let server = start_token_server(3600, "token-2").await;
+    let server = start_token_server(3600, "token-2");
     let connector = oauth_connector(&server);
     let operation = operation("POST", &server.url, "/p");
     call(&connector, &operation, json!({})).await.unwrap();
     assert_eq!(server.request_lines(), ["POST /token", "POST /p", "POST /token", "POST /p"]);
 
-    let server = start_token_server(3600, "nothing").await;
+    let server = start_token_server(3600, "nothing");
     let operation = Operation { server: server.url.clone(), ..operation };
     let (kind, code, message) = failure_parts(call(&oauth_connector(&server), &operation, json!({})).await);
     assert_eq!((kind, code, token_request_count(&server)), ("rejected", Code::AuthRequired, 2));
@@ -82,14 +81,13 @@ async fn a_rejected_token_is_renewed_once_and_never_shown() {
 
 #[tokio::test]
 async fn client_credentials_are_sent_in_the_body_if_basic_is_rejected() {
-    let server = LoopbackServer::start(|request, _| match request.target.as_str() {
-        "/token" if request.body.contains("client_secret") => {
-            server::json_reply(200, r#"{"access_token":"t","expires_in":"0"}"#)
+    let server = LoopbackServer::start(|request| match request.target.as_str() {
+        "/token" if request.text().contains("client_secret") => {
+            HttpReply::json(200, r#"{"access_token":"t","expires_in":"0"}"#)
         }
-        "/token" => server::json_reply(401, r#"{"error":"invalid_client"}"#),
-        _ => server::json_reply(200, "{}"),
-    })
-    .await;
+        "/token" => HttpReply::json(401, r#"{"error":"invalid_client"}"#),
+        _ => HttpReply::json(200, "{}"),
+    });
     let connector = oauth_connector(&server);
     let operation = operation("GET", &server.url, "/p");
     for _ in 0..2 {
@@ -99,7 +97,7 @@ async fn client_credentials_are_sent_in_the_body_if_basic_is_rejected() {
     assert_eq!(server.request_lines(), lines);
     let request = &server.requests()[1];
     let form = "grant_type=client_credentials&scope=read+write&client_id=me&client_secret=s3cret%3A%2Fword";
-    assert_eq!((request.body.as_str(), request.header("authorization")), (form, ""));
+    assert_eq!((request.text().as_str(), request.header("authorization")), (form, None));
 }
 
 #[tokio::test]
@@ -116,7 +114,7 @@ async fn a_token_error_is_shared_by_concurrent_calls_and_contains_no_secret() {
         (200, r#"{"access_token":"x","token_type":"mac"}"#, "rejected", "its type is not `Bearer`"),
         (200, r#"{"access_token":"x\r\ny"}"#, "rejected", "it is empty or has characters that HTTP does not allow"),
     ] {
-        let server = LoopbackServer::start(move |_, _| server::json_reply(status, body)).await;
+        let server = LoopbackServer::start(move |_| HttpReply::json(status, body));
         let connector = oauth_connector(&server);
         let operation = operation("GET", &server.url, "/p");
         let calls = (0..5).map(|_| call(&connector, &operation, json!({})));

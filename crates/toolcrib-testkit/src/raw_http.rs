@@ -1,9 +1,19 @@
-//! HTTP responses that a test reads from a raw connection until the server closes it.
+//! HTTP requests as bytes, and responses that a test reads from a connection until the server closes it.
 //!
-//! Parsed by hand, because tests of malformed requests and closed connections need the bytes that were sent, and not
-//! what an HTTP client makes of them.
+//! Written and parsed by hand, because tests of malformed requests and closed connections need the bytes that were sent,
+//! and not what an HTTP client makes of them.
 
 use serde_json::Value;
+
+/// Encodes a request after whose response the server closes the connection. `headers` are complete lines; `Host` is the
+/// address unless they contain it.
+pub fn encode_request(address: &str, method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let host = if headers.contains("Host:") { String::new() } else { format!("Host: {address}\r\n") };
+    let length = body.len();
+    let head =
+        format!("{method} {path} HTTP/1.1\r\n{host}{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n");
+    [head.as_bytes(), body].concat()
+}
 
 /// Parsed HTTP/1.1 response.
 #[derive(Debug)]

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,6 +14,9 @@ use toolcrib::store::{MemoryStore, Store};
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{CallOutput, Principal, Refresh, RefreshOutcome, Registry, RegistryOptions};
 use toolcrib_testkit::programs;
+
+pub(crate) use toolcrib_testkit::observe::{is_running, read_lines, send_signal, wait_until};
+pub(crate) use toolcrib_testkit::programs::{scripted_source, with_settings};
 
 /// A registry over scripted sources, with its clock and its store in memory.
 pub(crate) struct TestRegistry {
@@ -130,15 +132,6 @@ pub(crate) fn tool_json(name: &str, description: &str) -> Value {
     json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
 }
 
-/// Polls until the condition holds; takes no real time under tokio's paused clock.
-pub(crate) async fn wait_until(description: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !condition() {
-        assert!(Instant::now() < deadline, "timed out waiting for: {description}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 /// Yields often enough for all runnable tasks to finish.
 pub(crate) async fn run_pending_tasks() {
     for _ in 0..200 {
@@ -201,29 +194,4 @@ pub(crate) async fn open_scripted(flags: &[&str], settings: Value) -> SqliteRegi
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let source = with_settings(scripted_source(&flags), settings);
     SqliteRegistry::open_in(home, json!({"s": source})).await
-}
-
-/// A source that starts the scripted server with these flags.
-pub(crate) fn scripted_source(flags: &[&str]) -> Value {
-    json!({"command": programs::scripted_server(), "args": flags})
-}
-
-/// Adds settings to a source.
-pub(crate) fn with_settings(mut source: Value, settings: Value) -> Value {
-    source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
-    source
-}
-
-pub(crate) fn read_lines(file: &Path) -> Vec<String> {
-    std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
-}
-
-/// Whether a process exists and is not a zombie.
-pub(crate) fn is_running(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
-}
-
-pub(crate) fn kill_process(pid: &str) {
-    assert!(std::process::Command::new("kill").args(["-9", pid]).status().unwrap().success());
 }
